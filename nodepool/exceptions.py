@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Exceptions that drivers raise and the launcher understands (driver-api.md 13).
+
+``statsd_key`` of a class is the result under which a launch that ended with it is counted.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class NotFound(Exception):
+    """The resource is gone. While deleting, this is success."""
+
+
+class LaunchError(Exception):
+    """Base of errors that make a launch attempt fail."""
+
+    statsd_key: ClassVar[str] = "error.unknown"
+
+
+class QuotaException(LaunchError):
+    """The cloud said that a quota is used up: the launch is aborted and tried again later."""
+
+    statsd_key = "error.quota"
+
+
+class CapacityException(LaunchError):
+    """The cloud has no capacity for this instance: a failed attempt."""
+
+    statsd_key = "error.capacity"
+
+
+class LaunchNodepoolException(LaunchError):
+    """The setup does not fit together, e.g. an image vanished: a failed attempt."""
+
+    statsd_key = "error.nodepool"
+
+
+class LaunchStatusException(LaunchError):
+    """The instance went into an error state: a failed attempt."""
+
+    statsd_key = "error.status"
+
+
+class LaunchNetworkException(LaunchError):
+    """The instance has no usable address: a failed attempt."""
+
+    statsd_key = "error.network"
+
+
+class LaunchKeyscanException(LaunchError):
+    """The instance did not answer or its host keys could not be read: a failed attempt."""
+
+    statsd_key = "error.keyscan"
+
+
+class RuntimeConfigurationException(Exception):
+    """The configuration of a label can never work in this provider."""
+
+
+class TimeoutException(LaunchError):
+    """Something took too long. Logged without a traceback."""
+
+
+class ConnectionTimeoutException(TimeoutException):
+    statsd_key = "error.ssh"
+
+
+class IPAddTimeoutException(TimeoutException):
+    statsd_key = "error.ipadd"
+
+
+class ServerCreateTimeoutException(TimeoutException):
+    statsd_key = "error.servercreatetimeout"
+
+
+class ServerDeleteTimeoutException(TimeoutException):
+    statsd_key = "error.serverdeletetimeout"
+
+
+class ImageCreateException(TimeoutException):
+    statsd_key = "error.imagetimeout"
+
+
+class BuilderError(RuntimeError):
+    """An image build failed."""
+
+
+class BuilderInvalidCommandError(BuilderError):
+    """The image build command cannot be run."""
+
+
+class DibFailedError(BuilderError):
+    """diskimage-builder reported an error."""
+
+
+class ZKException(Exception):
+    """A ZooKeeper operation failed."""
+
+
+class ZKLockException(ZKException):
+    """A lock could not be taken, or is not held."""
+
+
+class ZKConflict(ZKException):
+    """A fenced write was refused: the znode changed, vanished, or our lock is gone. Nothing was written."""
+
+
+class ZKConnectionError(ZKException):
+    """ZooKeeper could not be reached, or the session was lost; the outcome of a write is unknown."""
+
+
+class ConfigError(Exception):
+    """The configuration was refused. The text lists every problem with file and line."""

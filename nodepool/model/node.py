@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The node record, ``/nodepool/nodes/<id>`` (zookeeper.md 5.1)."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Self
+
+from nodepool.model import states
+from nodepool.model.record import (
+    InvalidRecord,
+    Record,
+    optional_dict,
+    optional_number,
+    optional_str,
+    str_list,
+)
+
+
+class Node(Record):
+    """One test machine.
+
+    :param type: label names of the node.
+    :param id: znode name, None until it is stored.
+    """
+
+    STATES: ClassVar[tuple[str, ...]] = (states.INIT, *(s for s in states.NODE_STATES if s != states.INIT))
+
+    #: Fields that are a string or null on the wire.
+    TEXT_FIELDS: ClassVar[tuple[str, ...]] = (
+        "allocated_to",
+        "provider",
+        "pool",
+        "cloud",
+        "region",
+        "az",
+        "host_id",
+        "hostname",
+        "interface_ip",
+        "public_ipv4",
+        "private_ipv4",
+        "public_ipv6",
+        "private_ipv6",
+        "connection_type",
+        "username",
+        "python_path",
+        "shell_type",
+        "image_id",
+        "launcher",
+        "tenant_name",
+        "requestor",
+    )
+    #: Fields that are passed through as they are.
+    OPAQUE_FIELDS: ClassVar[tuple[str, ...]] = (
+        "external_id",
+        "connection_port",
+        "comment",
+        "hold_job",
+        "user_data",
+        "slot",
+        "driver_data",
+    )
+
+    def __init__(self, type: str | list[str] | None = None, id: str | None = None) -> None:
+        super().__init__(id)
+        self.type: list[str] = [type] if isinstance(type, str) else list(type or ())
+        self.allocated_to: str | None = None
+        self.provider: str | None = None
+        self.pool: str | None = None
+        self.cloud: str | None = None
+        self.region: str | None = None
+        self.az: str | None = None
+        self.host_id: str | None = None
+        self.hostname: str | None = None
+        self.interface_ip: str | None = None
+        self.public_ipv4: str | None = None
+        self.private_ipv4: str | None = None
+        self.public_ipv6: str | None = None
+        self.private_ipv6: str | None = None
+        self.connection_type: str | None = None
+        self.username: str | None = "zuul"
+        self.python_path: str | None = None
+        self.shell_type: str | None = None
+        self.image_id: str | None = None
+        self.launcher: str | None = None
+        self.tenant_name: str | None = None
+        self.requestor: str | None = None
+        self.external_id: Any = None
+        self.connection_port: Any = 22
+        self.comment: Any = None
+        self.hold_job: Any = None
+        self.user_data: Any = None
+        self.slot: int | None = None
+        self.driver_data: Any = None
+        self.host_keys: list[str] = []
+        self.created_time: float | None = None
+        self.hold_expiration: int | None = None
+        self.resources: dict[str, Any] | None = None
+        self.attributes: dict[str, Any] | None = None
+        self.node_properties: dict[str, Any] | None = None
+
+    def __repr__(self) -> str:
+        return f"<Node {self.id} {self.state} {','.join(self.type)} {self.provider}/{self.pool}>"
+
+    def to_dict(self, now: float) -> dict[str, Any]:
+        """The JSON object to store; gives a changed state its time.
+
+        :param now: seconds since the epoch.
+        """
+        self.stamp(now)
+        if self.created_time is None:
+            self.created_time = now
+        data = dict(self.extra)
+        data["state"] = self.state
+        data["state_time"] = self.state_time
+        data["type"] = self.type
+        for name in self.TEXT_FIELDS:
+            data[name] = getattr(self, name)
+        for name in self.OPAQUE_FIELDS:
+            data[name] = getattr(self, name)
+        data["ssh_port"] = self.connection_port
+        data["host_keys"] = self.host_keys
+        data["created_time"] = self.created_time
+        data["hold_expiration"] = self.hold_expiration
+        data["resources"] = self.resources
+        data["attributes"] = self.attributes
+        data["node_properties"] = self.node_properties
+        return data
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any], id: str | None = None) -> Self:
+        """Read a record.
+
+        :raises InvalidRecord: when a field that decisions rest on has the wrong type.
+        """
+        node = cls(id=id)
+        node.load(data)
+        return node
+
+    def load(self, data: dict[str, Any]) -> None:
+        """Overwrite this record's fields in place. Raises InvalidRecord."""
+        self._load_state(data)
+        labels = data.get("type")
+        # Old records hold one label as a bare string.
+        self.type = [labels] if isinstance(labels, str) else str_list("type", labels)
+        for name in self.TEXT_FIELDS:
+            setattr(self, name, optional_str(name, data.get(name)))
+        if "username" not in data:
+            self.username = "zuul"
+        for name in self.OPAQUE_FIELDS:
+            setattr(self, name, data.get(name))
+        if "connection_port" not in data:
+            self.connection_port = data.get("ssh_port", 22)
+        slot = data.get("slot")
+        if slot is not None and (isinstance(slot, bool) or not isinstance(slot, int)):
+            raise InvalidRecord("slot is not a whole number")
+        self.slot = slot
+        self.host_keys = str_list("host_keys", data.get("host_keys"))
+        self.created_time = optional_number("created_time", data.get("created_time"))
+        self.hold_expiration = _hold_expiration(data.get("hold_expiration"))
+        self.resources = optional_dict("resources", data.get("resources"))
+        self.attributes = optional_dict("attributes", data.get("attributes"))
+        self.node_properties = optional_dict("node_properties", data.get("node_properties"))
+        self.extra = {k: v for k, v in data.items() if k not in _KNOWN}
+
+
+_KNOWN = frozenset(
+    {
+        "id",  # Zuul adds it when it writes; it is the znode's name
+        "state",
+        "state_time",
+        "type",
+        "ssh_port",
+        "host_keys",
+        "created_time",
+        "hold_expiration",
+        "resources",
+        "attributes",
+        "node_properties",
+        *Node.TEXT_FIELDS,
+        *Node.OPAQUE_FIELDS,
+    }
+)
+
+
+def _hold_expiration(value: Any) -> int | None:
+    """Strings are coerced; what is no number means 0, no limit (zookeeper.md 5.1)."""
+    if value is None:
+        return None
+    try:
+        return int(value)
+    except (TypeError, ValueError, OverflowError):
+        return 0

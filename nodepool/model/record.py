@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What node and request records share: known fields, unknown keys kept, lazy state time.
+
+A record is a JSON object in a znode (zookeeper.md 1). Readers ignore unknown keys and accept missing
+ones; we also keep unknown keys, so that a newer peer's data survives our writes.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from typing import Any, ClassVar, Protocol, Self
+
+
+class HeldLock(Protocol):
+    """What a record knows of a lock that is held on it. Implemented in ``nodepool.zk.locks``."""
+
+    @property
+    def path(self) -> str: ...
+
+
+class InvalidRecord(ValueError):
+    """The data is valid JSON, but not a record of this kind."""
+
+
+def optional_str(key: str, value: Any) -> str | None:
+    """Check a field that is a string or null. Raises InvalidRecord."""
+    if value is None or isinstance(value, str):
+        return value
+    raise InvalidRecord(f"{key} is a {type(value).__name__}, not a string")
+
+
+def str_list(key: str, value: Any) -> list[str]:
+    """Check a field that is a list of strings; null means empty. Raises InvalidRecord."""
+    if value is None:
+        return []
+    if isinstance(value, list) and all(isinstance(item, str) for item in value):
+        return list(value)
+    raise InvalidRecord(f"{key} is not a list of strings")
+
+
+def optional_number(key: str, value: Any) -> float | None:
+    """Check a field that is a finite number or null. Raises InvalidRecord."""
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+        raise InvalidRecord(f"{key} is not a number")
+    return value
+
+
+def optional_dict(key: str, value: Any) -> dict[str, Any] | None:
+    """Check a field that is an object or null. Raises InvalidRecord."""
+    if value is None or isinstance(value, dict):
+        return value
+    raise InvalidRecord(f"{key} is a {type(value).__name__}, not an object")
+
+
+class Record:
+    """Base of `Node` and `NodeRequest`.
+
+    Attributes besides the fields: ``id`` (znode name), ``lock`` (held lock or None), ``version``
+    (znode data version of what was read or written last, None before), ``czxid`` and ``mzxid``.
+
+    A change of ``state`` moves ``state_time`` to the time of the next write (`to_dict`), because the
+    model has no clock.
+    """
+
+    STATES: ClassVar[tuple[str, ...]] = ()
+
+    def __init__(self, id: str | None = None) -> None:
+        self.id = id
+        self.lock: HeldLock | None = None
+        self.version: int | None = None
+        self.mzxid = 0
+        self._state = self.STATES[0]
+        self._state_changed = True
+        self.state_time: float | None = None
+        self.extra: dict[str, Any] = {}
+
+    @property
+    def state(self) -> str:
+        return self._state
+
+    @state.setter
+    def state(self, value: str) -> None:
+        if value not in self.STATES:
+            raise TypeError(f"{value!r} is not a valid state")
+        self._state = value
+        self._state_changed = True
+
+    def stamp(self, now: float) -> None:
+        """Give a changed state its time.
+
+        :param now: seconds since the epoch.
+        """
+        if self._state_changed:
+            self.state_time = now
+            self._state_changed = False
+
+    def _load_state(self, data: dict[str, Any]) -> None:
+        state = data.get("state")
+        if not isinstance(state, str) or state not in self.STATES:
+            raise InvalidRecord(f"state is {state!r}")
+        self._state = state
+        self._state_changed = False
+        self.state_time = optional_number("state_time", data.get("state_time"))
+
+    def copy(self) -> Self:
+        """An independent copy; the lock handle, if any, is shared."""
+        other = copy.copy(self)
+        for name, value in vars(self).items():
+            if isinstance(value, (list, dict)):
+                setattr(other, name, copy.deepcopy(value))
+        return other

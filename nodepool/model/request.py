@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The node request record, ``/nodepool/requests/<PPP>-<seq>`` (zookeeper.md 4)."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Self
+
+from nodepool.model import states
+from nodepool.model.record import (
+    InvalidRecord,
+    Record,
+    optional_number,
+    optional_str,
+    str_list,
+)
+
+#: Service order inside a pool: (PPP as text, relative priority, sequence as text).
+OrderKey = tuple[str, int, str]
+
+
+class NodeRequest(Record):
+    """One request for a set of nodes.
+
+    :param id: znode name, None until it is stored.
+    """
+
+    STATES: ClassVar[tuple[str, ...]] = states.REQUEST_STATES
+
+    #: Always written. Zuul reads requests of others too and needs these keys (zookeeper.md 4.2).
+    TEXT_FIELDS: ClassVar[tuple[str, ...]] = ("requestor", "provider", "event_id")
+
+    def __init__(self, id: str | None = None) -> None:
+        super().__init__(id)
+        self.node_types: list[str] = []
+        self.nodes: list[str] = []
+        self.declined_by: list[str] = []
+        self.reuse = True
+        self.requestor: str | None = None
+        self.requestor_data: Any = None
+        self.provider: str | None = None
+        self.relative_priority = 0
+        self.event_id: str | None = None
+        self.created_time: float | None = None
+        self.tenant_name: str | None = None
+
+    def __repr__(self) -> str:
+        return f"<NodeRequest {self.id} {self.state} {','.join(self.node_types)}>"
+
+    @property
+    def priority(self) -> str:
+        """The ``PPP`` part of the id, as text."""
+        return (self.id or "").partition("-")[0]
+
+    @property
+    def order_key(self) -> OrderKey:
+        priority, _, sequence = (self.id or "").partition("-")
+        return (priority, self.relative_priority, sequence)
+
+    def to_dict(self, now: float) -> dict[str, Any]:
+        """The JSON object to store; gives a changed state its time.
+
+        :param now: seconds since the epoch.
+        """
+        self.stamp(now)
+        if self.created_time is None:
+            self.created_time = now
+        data = dict(self.extra)
+        data["state"] = self.state
+        data["state_time"] = self.state_time
+        data["node_types"] = self.node_types
+        data["nodes"] = self.nodes
+        data["declined_by"] = self.declined_by
+        data["reuse"] = self.reuse
+        data["requestor_data"] = self.requestor_data
+        for name in self.TEXT_FIELDS:
+            data[name] = getattr(self, name)
+        data["relative_priority"] = self.relative_priority
+        data["created_time"] = self.created_time
+        # Zuul takes the key when it is there, so null must not replace a name it knows.
+        if self.tenant_name is not None:
+            data["tenant_name"] = self.tenant_name
+        return data
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any], id: str | None = None) -> Self:
+        """Read a record.
+
+        :raises InvalidRecord: when a field that decisions rest on has the wrong type.
+        """
+        request = cls(id=id)
+        request.load(data)
+        return request
+
+    def load(self, data: dict[str, Any]) -> None:
+        """Overwrite this record's fields in place. Raises InvalidRecord."""
+        self._load_state(data)
+        self.node_types = str_list("node_types", data.get("node_types"))
+        self.nodes = str_list("nodes", data.get("nodes"))
+        self.declined_by = str_list("declined_by", data.get("declined_by"))
+        self.reuse = data.get("reuse", True) is not False
+        for name in self.TEXT_FIELDS:
+            setattr(self, name, optional_str(name, data.get(name)))
+        self.requestor_data = data.get("requestor_data")
+        relative = data.get("relative_priority", 0)
+        if isinstance(relative, bool) or not isinstance(relative, int):
+            raise InvalidRecord("relative_priority is not a whole number")
+        self.relative_priority = relative
+        self.created_time = optional_number("created_time", data.get("created_time"))
+        self.tenant_name = optional_str("tenant_name", data.get("tenant_name"))
+        self.extra = {k: v for k, v in data.items() if k not in _KNOWN}
+
+
+_KNOWN = frozenset(
+    {
+        "state",
+        "state_time",
+        "node_types",
+        "nodes",
+        "declined_by",
+        "reuse",
+        "requestor_data",
+        "relative_priority",
+        "created_time",
+        "tenant_name",
+        *NodeRequest.TEXT_FIELDS,
+    }
+)
