@@ -1,0 +1,19 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a driver implements and uses (driver-api.md 1-6). A driver imports its bases from here."""
+
+from nodepool.driver.config import ConfigPool, ConfigValue, ProviderConfig
+from nodepool.driver.handler import NodeRequestHandler, NodeRequestHandlerNotifications
+from nodepool.driver.interface import Driver, Provider, ProviderNotifications
+from nodepool.driver.registry import Drivers
+
+__all__ = [
+    "ConfigPool",
+    "ConfigValue",
+    "Driver",
+    "Drivers",
+    "NodeRequestHandler",
+    "NodeRequestHandlerNotifications",
+    "Provider",
+    "ProviderConfig",
+    "ProviderNotifications",
+]

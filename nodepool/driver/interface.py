@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`Driver` and `Provider`: the two classes that every driver implements (driver-api.md 1, 2).
+
+A *driver* is code, one instance a process. A *provider* is one configured cloud; the launcher makes it
+from a `ProviderConfig`, starts it, asks it for request handlers and gives it released nodes. A changed
+configuration makes a new provider: ``old.idle()``, ``new.start()``, ``old.stop()``.
+"""
+
+from __future__ import annotations
+
+import abc
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+
+if TYPE_CHECKING:
+    from nodepool.driver.config import ProviderConfig
+    from nodepool.driver.handler import NodeRequestHandler
+    from nodepool.model.node import Node
+    from nodepool.model.request import NodeRequest
+    from nodepool.zk.zookeeper import ZooKeeper
+
+
+class CleanupTask(Protocol):
+    """What `Provider.startNodeCleanup` returns: a deletion under way."""
+
+    def is_alive(self) -> bool:
+        """Is it still running? Does not block."""
+        ...
+
+    def join(self, timeout: float | None = None) -> None:
+        """Wait until it has ended, at most ``timeout`` seconds."""
+        ...
+
+
+class Driver(abc.ABC):
+    """Entry point of a driver package: exactly one subclass in ``<driver>/__init__.py``."""
+
+    #: The name under ``driver:`` in the configuration.
+    name: str = ""
+
+    def reset(self) -> None:
+        """Drop global state (such as a cached cloud configuration). Called before every configuration load."""
+        return
+
+    @abc.abstractmethod
+    def getProviderConfig(self, provider: dict[str, Any]) -> ProviderConfig:
+        """Make the configuration object of one provider section; it is not loaded yet."""
+
+    @abc.abstractmethod
+    def getProvider(self, provider_config: ProviderConfig) -> Provider:
+        """Make the provider of a loaded configuration; it is not started yet."""
+
+
+class ProviderNotifications:
+    """Events that a provider may react to."""
+
+    def nodeDeletedNotification(self, node: Node) -> None:
+        """The znode of ``node`` is gone. Must not block for long."""
+        return
+
+
+class Provider(ProviderNotifications, abc.ABC):
+    """One configured cloud.
+
+    :param provider_config: kept as ``provider`` and compared on a reload.
+    """
+
+    #: False: at quota a request is given back instead of pausing the pool (static).
+    PAUSE_AT_QUOTA: ClassVar[bool] = True
+    #: False: the provider never makes machines; a request waits until all its nodes are ready (A-7).
+    LAUNCHES: ClassVar[bool] = True
+
+    name: str
+    provider: ProviderConfig
+
+    @abc.abstractmethod
+    def start(self, zk_conn: ZooKeeper) -> None:
+        """Begin to work; may start threads. An exception means: absent for now, tried again later."""
+
+    @abc.abstractmethod
+    def stop(self) -> None:
+        """Take on no new work; what runs may end. Returns soon."""
+
+    def idle(self) -> None:
+        """Stop what could disturb a successor. Called before `stop` on a reload. Returns soon."""
+        return
+
+    @abc.abstractmethod
+    def join(self) -> None:
+        """Wait until everything that `start` began has ended. After `stop`, on shutdown only."""
+
+    @abc.abstractmethod
+    def labelReady(self, name: Any) -> bool:
+        """Could a request for this label succeed if resources were unlimited? Name or label object."""
+
+    def replacementFor(self, node: Node) -> Node | None:
+        """A node record to put in place of a released one at once, or None for the ordinary deletion.
+
+        The record and the removal are written in one transaction. Must not do I/O.
+        """
+        return None
+
+    def startNodeCleanup(self, node: Node) -> CleanupTask:
+        """Start to delete a locked node in the background.
+
+        Must end with the znode deleted, or with the node unlocked on failure.
+        """
+        from nodepool.driver.utils import NodeDeleter
+
+        zk = getattr(self, "_zk", None)
+        if zk is None:
+            raise RuntimeError(f"provider {self.name} was not started")
+        task = NodeDeleter(zk, self, node)
+        task.start()
+        return task
+
+    @abc.abstractmethod
+    def cleanupNode(self, node_id: Any) -> None:
+        """Delete or recycle one machine, by external id. Raises NotFound when it is gone already."""
+
+    @abc.abstractmethod
+    def waitForNodeCleanup(self, node_id: Any) -> None:
+        """Wait until the effect of `cleanupNode` is complete."""
+
+    @abc.abstractmethod
+    def cleanupLeakedResources(self) -> None:
+        """Look for resources that nobody knows and delete them. Called every 60 s, in the sweep thread."""
+
+    @abc.abstractmethod
+    def getRequestHandler(self, poolworker: Any, request: NodeRequest) -> NodeRequestHandler:
+        """Make the handler of one request."""
+
+    @abc.abstractmethod
+    def listNodes(self) -> list[Any]:
+        """Existing machines, each with ``metadata['nodepool_node_id']``."""
+
+    def errorLabels(self) -> list[str]:
+        """Labels that can never work here; requests for them are declined."""
+        return []
