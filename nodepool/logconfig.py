@@ -1,0 +1,225 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Logging: configuration files, formatters, and records that carry the ids of what they are about.
+
+The contract is cli.md 7. This module is a leaf: any layer may import it.
+"""
+
+from __future__ import annotations
+
+import logging
+import logging.config
+import time
+from collections.abc import MutableMapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    _Adapter = logging.LoggerAdapter[logging.Logger]
+else:
+    _Adapter = logging.LoggerAdapter
+
+FORMAT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+
+#: (record attribute, short name in the text prefix), in the order of the prefix.
+_CONTEXT_FIELDS: Final = (("event_id", "e"), ("node_request", "node_request"), ("node", "node"))
+
+#: What every record has; anything else was given as ``extra`` and belongs into a JSON line.
+_STANDARD_ATTRIBUTES: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+
+
+class LogConfigError(Exception):
+    """The logging configuration was refused. The text names the file and what is wrong, in one line."""
+
+
+class AnnotatedLogger(_Adapter):
+    """A logger that says which event, request and node each message is about.
+
+    Messages get the prefix ``[e: ..] [node_request: ..] [node: ..]`` and records the attributes
+    ``event_id``, ``node_request`` and ``node``. Nothing is computed for a level that is off.
+    """
+
+    def __init__(self, logger: logging.Logger, fields: dict[str, str]) -> None:
+        super().__init__(logger, fields)
+        self.fields = fields
+        self._prefix: str | None = None
+
+    def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:
+        """Called by `logging` once a message is known to be wanted."""
+        if not self.fields:
+            return msg, kwargs
+        if self._prefix is None:
+            self._prefix = _prefix(self.fields)
+        extra = kwargs.get("extra")
+        kwargs["extra"] = {**self.fields, **extra} if extra else self.fields
+        return f"{self._prefix}{msg}", kwargs
+
+
+def get_annotated_logger(
+    logger: logging.Logger | _Adapter,
+    event_id: str | None = None,
+    node_request_id: str | None = None,
+    node_id: str | None = None,
+) -> AnnotatedLogger:
+    """A logger whose messages carry these ids.
+
+    :param logger: where messages go. The ids of an annotated logger are kept; ids given here win.
+    :param event_id: id of the Zuul event that caused the work, or None when not known.
+    :param node_request_id: znode name of the node request, or None.
+    :param node_id: znode name of the node, or None.
+    """
+    fields: dict[str, str] = {}
+    while isinstance(logger, logging.LoggerAdapter):
+        if isinstance(logger, AnnotatedLogger):
+            fields = {**logger.fields, **fields}
+        logger = logger.logger
+    given = {"event_id": event_id, "node_request": node_request_id, "node": node_id}
+    fields.update({name: value for name, value in given.items() if value is not None})
+    return AnnotatedLogger(logger, fields)
+
+
+def _prefix(fields: dict[str, str]) -> str:
+    parts = [f"[{short}: {_harmless(fields[name])}] " for name, short in _CONTEXT_FIELDS if name in fields]
+    return "".join(parts)
+
+
+def _harmless(value: object) -> str:
+    """An id as text. Ids come from other programs: no line break and no ``%`` of theirs may act in a message."""
+    return "".join(char if char.isprintable() and char != "%" else "?" for char in str(value))
+
+
+class MultiLineFormatter(logging.Formatter):
+    """Text lines. Every further line of a message repeats the prefix of the first, plus two blanks."""
+
+    def __init__(self, fmt: str | None = None, datefmt: str | None = None, style: Any = "%") -> None:
+        super().__init__(fmt or FORMAT, datefmt, style)
+
+    def format(self, record: logging.LogRecord) -> str:
+        text = super().format(record)
+        if "\n" not in text:
+            return text
+        first, *rest = text.split("\n")
+        # The prefix is what the format makes of an empty message.
+        empty = logging.makeLogRecord({**vars(record), "msg": "", "args": (), "message": ""})
+        empty.exc_info = empty.exc_text = empty.stack_info = None
+        prefix = self.formatMessage(empty)
+        return "\n".join([first, *(f"{prefix}  {line}" for line in rest)])
+
+
+class JSONFormatter(logging.Formatter):
+    """One JSON object a line, for log collectors.
+
+    Keys: ``timestamp`` (ISO 8601, UTC), ``level``, ``logger``, ``message``, ``thread``, ``process``, the ids
+    ``event_id``, ``node_request`` and ``node`` when known, ``exception`` and ``stack`` when there are some, and
+    whatever was given as ``extra``. Use it in a logging configuration with
+    ``class: nodepool.logconfig.JSONFormatter``.
+    """
+
+    def format(self, record: logging.LogRecord) -> str:
+        import json
+
+        seconds, fraction = divmod(record.created, 1)
+        line: dict[str, Any] = {
+            "timestamp": time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds)) + f".{int(fraction * 1e6):06d}Z",
+            "level": record.levelname,
+            "logger": record.name,
+            "message": record.getMessage(),
+            "thread": record.threadName,
+            "process": record.process,
+        }
+        for name, value in vars(record).items():
+            if name not in _STANDARD_ATTRIBUTES and name not in line:
+                line[name] = value
+        if record.exc_info and not record.exc_text:
+            record.exc_text = self.formatException(record.exc_info)
+        if record.exc_text:
+            line["exception"] = record.exc_text
+        if record.stack_info:
+            line["stack"] = self.formatStack(record.stack_info)
+        return json.dumps(line, default=str)
+
+
+def default_config(*, level: str = "INFO", stream: str | None = None, filename: str | None = None) -> dict[str, Any]:
+    """The configuration used when ``-l`` is not given (cli.md 7), as a `logging.config.dictConfig` dictionary.
+
+    :param level: level of the project's own loggers.
+    :param stream: ``ext://sys.stdout`` or ``ext://sys.stderr``.
+    :param filename: log file instead of a stream. It is opened again after a rotation.
+    """
+    handler: dict[str, Any] = {"formatter": "lines"}
+    if filename is not None:
+        # Opened with the first message: the directory must exist by then, not while options are read.
+        handler |= {"class": "logging.handlers.WatchedFileHandler", "filename": filename, "delay": False}
+    else:
+        handler |= {"class": "logging.StreamHandler", "stream": stream or "ext://sys.stdout"}
+    quiet = {"handlers": ["output"], "level": "WARNING", "propagate": False}
+    return {
+        "version": 1,
+        "disable_existing_loggers": False,
+        "formatters": {"lines": {"()": "nodepool.logconfig.MultiLineFormatter"}},
+        "handlers": {"output": handler},
+        "loggers": {
+            "nodepool": {"handlers": ["output"], "level": level, "propagate": False},
+            # Written only when an operator asks for it with SIGUSR2, so it is never noise.
+            "nodepool.stack_dump": {"level": "DEBUG"},
+            "requests": quiet,
+            "openstack": quiet,
+            "kazoo": quiet,
+        },
+        "root": {"handlers": [], "level": "WARNING"},
+    }
+
+
+def apply_config(config: dict[str, Any]) -> None:
+    """Use a dictConfig dictionary.
+
+    :raises LogConfigError: when it cannot be used, e.g. because the log file cannot be written.
+    """
+    try:
+        logging.config.dictConfig(config)
+    except (ValueError, TypeError, KeyError, AttributeError, ImportError, OSError) as error:
+        raise LogConfigError(_reason(error)) from error
+
+
+def load_config(path: str) -> None:
+    """Use the logging configuration in a file: ``*.yaml``, ``*.yml``, ``*.json`` or else ini.
+
+    :param path: the file; ``~`` is expanded.
+    :raises LogConfigError: the file is missing or cannot be used.
+    """
+    file = Path(path).expanduser()
+    if not file.is_file():
+        raise LogConfigError(f"{file}: there is no such logging configuration file. Check the option -l.")
+    try:
+        if file.suffix in (".yaml", ".yml", ".json"):
+            apply_config(_read_dict(file))
+        else:
+            logging.config.fileConfig(str(file), disable_existing_loggers=False)
+    except LogConfigError as error:
+        raise LogConfigError(f"{file}: {error}") from error
+    # fileConfig raises whatever the constructors it evaluates raise.
+    except Exception as error:
+        raise LogConfigError(f"{file}: this logging configuration cannot be used: {_reason(error)}") from error
+
+
+def _read_dict(file: Path) -> dict[str, Any]:
+    text = file.read_text(encoding="utf-8")
+    if file.suffix == ".json":
+        import json
+
+        data = json.loads(text)
+    else:
+        import yaml
+
+        data = yaml.safe_load(text)
+    if not isinstance(data, dict):
+        raise LogConfigError("the file must hold one mapping, as for logging.config.dictConfig")
+    return {"disable_existing_loggers": False, **data}
+
+
+def _reason(error: BaseException) -> str:
+    """The innermost cause, in one line; dictConfig hides it behind 'Unable to configure handler'."""
+    text = " ".join(str(error).split())
+    while error.__cause__ is not None:
+        error = error.__cause__
+        text = f"{text}: {' '.join(str(error).split())}"
+    return text or type(error).__name__
