@@ -71,6 +71,8 @@ class Provider(ProviderNotifications, abc.ABC):
 
     name: str
     provider: ProviderConfig
+    #: Set by the launcher before `start`.
+    zk: ZooKeeper | None = None
 
     @abc.abstractmethod
     def start(self, zk_conn: ZooKeeper) -> None:
@@ -106,10 +108,9 @@ class Provider(ProviderNotifications, abc.ABC):
         """
         from nodepool.driver.utils import NodeDeleter
 
-        zk = getattr(self, "_zk", None)
-        if zk is None:
+        if self.zk is None:
             raise RuntimeError(f"provider {self.name} was not started")
-        task = NodeDeleter(zk, self, node)
+        task = NodeDeleter(self.zk, self, node)
         task.start()
         return task
 

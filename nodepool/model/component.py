@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Entries of the component registry, ``/nodepool/components/<kind>/<hostname><seq>`` (zookeeper.md 7)."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Final, Self
+
+from nodepool.model.record import InvalidRecord, str_list
+
+INITIALIZING: Final = "initializing"
+RUNNING: Final = "running"
+PAUSED: Final = "paused"
+STOPPED: Final = "stopped"
+
+DEFAULT_PRIORITY: Final = 100
+
+
+class Component:
+    """One registered daemon or pool.
+
+    :param hostname: short host name.
+    :param version: release of the program.
+    """
+
+    kind: ClassVar[str] = ""
+
+    def __init__(self, hostname: str = "", version: str | None = None) -> None:
+        self.hostname = hostname
+        self.state = STOPPED
+        self.version = version
+        self.znode_version: int | None = None
+        self.mzxid = 0
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "hostname": self.hostname,
+            "kind": self.kind,
+            "model_api": 0,
+            "state": self.state,
+            "version": self.version,
+        }
+
+
+class LauncherComponent(Component):
+    kind = "launcher"
+
+
+class PoolComponent(Component):
+    """A provider-pool that serves requests. ``id`` is the launcher id that requests and nodes carry."""
+
+    kind = "pool"
+
+    def __init__(self, hostname: str = "", version: str | None = None) -> None:
+        super().__init__(hostname, version)
+        self.id = ""
+        self.name = ""
+        self.provider_name = ""
+        self.supported_labels: list[str] = []
+        self.priority = DEFAULT_PRIORITY
+        self.paused = False
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            **super().to_dict(),
+            "id": self.id,
+            "name": self.name,
+            "paused": self.paused,
+            "priority": self.priority,
+            "provider_name": self.provider_name,
+            "supported_labels": sorted(self.supported_labels),
+        }
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any], id: str | None = None) -> Self:
+        """Read an entry; ``id`` (the znode's name) is not kept. Raises InvalidRecord."""
+        component = cls(str(data.get("hostname", "")), str(data.get("version", "")))
+        if not isinstance(data.get("id"), str):
+            raise InvalidRecord("id is not a string")
+        component.id = data["id"]
+        component.state = str(data.get("state", STOPPED))
+        component.name = str(data.get("name", ""))
+        component.provider_name = str(data.get("provider_name", ""))
+        component.supported_labels = str_list("supported_labels", data.get("supported_labels"))
+        priority = data.get("priority", DEFAULT_PRIORITY)
+        if isinstance(priority, bool) or not isinstance(priority, int):
+            raise InvalidRecord("priority is not a whole number")
+        component.priority = priority
+        component.paused = data.get("paused") is True
+        return component

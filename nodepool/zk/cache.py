@@ -1,0 +1,410 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Copies of records in ZooKeeper, kept up to date by one recursive watch a root.
+
+Who owns what: everything here is changed in the connection thread (events and replies arrive there, in the
+order in which the server sent them), except that a writer announces a write from its own thread (`expect`).
+``_lock`` guards the announcements; it is held for dictionary work only. Records in the cache are snapshots:
+nobody changes them, and readers copy before they write.
+
+Hard cases:
+
+* Our own write causes an event too. The writer announces it; when the answer comes, the record it wrote is
+  taken as it is and that one event is not followed by a read. Any further event is.
+* A read that is under way when an event comes may be older than the event: the record is read once more.
+* A record that somebody else has locked changes under that lock and is of no interest until it is released.
+  Its events are noted and it is read once, at the release or at the next `refresh_stale`.
+* After a lost connection nothing is known of what happened since: watch again, list, read all, drop the rest.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any, Generic, Protocol, TypeVar
+
+from kazoo.exceptions import NoNodeError
+from kazoo.protocol.serialization import GetChildren, GetData
+
+from nodepool.model.record import InvalidRecord
+from nodepool.zk import codec, protocol
+from nodepool.zk.client import ZooKeeperClient
+from nodepool.zk.protocol import Reply
+
+
+class Cached(Protocol):
+    """What a cached record needs."""
+
+    mzxid: int
+
+
+R = TypeVar("R", bound=Cached)
+#: Called with a record's id after it changed or vanished, in the connection thread; must not block.
+Listener = Callable[[str], None]
+
+
+class RecordCache(Generic[R]):
+    """The records directly below one root.
+
+    :param root: path of the parent znode; need not exist yet.
+    :param decode: makes a record of (JSON object, id); raises InvalidRecord.
+    """
+
+    log = logging.getLogger("nodepool.zk.ZooKeeper")
+
+    def __init__(self, client: ZooKeeperClient, root: str, decode: Callable[[dict[str, Any], str], R]) -> None:
+        self._client = client
+        self._root = root
+        self._decode = decode
+        self._records: dict[str, R] = {}
+        self._invalid: dict[str, str] = {}
+        self._empty: set[str] = set()
+        self._listeners: list[Listener] = []
+        self._lock = threading.Lock()
+        #: id -> [own writes under way, events seen since, was a listener to be told meanwhile?]
+        self._expected: dict[str, list[int]] = {}
+        self._creating = 0
+        self._held: list[str] = []
+        #: id -> (reply under way, is a further read needed?)
+        self._reading: dict[str, list[Any]] = {}
+        self._stale: set[str] = set()
+        self._generation = 0
+        self._to_sync = 0
+        #: Set while the cache follows ZooKeeper; clear before the first listing and without a connection.
+        self.ready = threading.Event()
+        client.add_session_listener(self._on_session)
+        if client.connected:
+            self._resync()
+
+    # -- readers (any thread) --
+
+    def get(self, record_id: str) -> R | None:
+        """The record, or None. Do not change it: it is shared."""
+        return self._records.get(record_id)
+
+    def ids(self) -> list[str]:
+        return list(self._records)
+
+    def values(self) -> list[R]:
+        return list(self._records.values())
+
+    def empty_ids(self) -> list[str]:
+        """Znodes without data (behaviour.md C-8)."""
+        return list(self._empty)
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    @property
+    def pending_reads(self) -> int:
+        """Records that changed and are being read."""
+        return len(self._reading)
+
+    def add_listener(self, listener: Listener) -> None:
+        self._listeners.append(listener)
+
+    def wait_ready(self, timeout: float | None = None) -> bool:
+        """Wait until all records were read, at most ``timeout`` seconds."""
+        return self.ready.wait(timeout)
+
+    def wait_settled(self, timeout: float) -> bool:
+        """Wait until the reads that are under way now have been answered, at most ``timeout`` seconds."""
+        deadline = time.monotonic() + timeout
+        return all(state[0].wait(max(0.0, deadline - time.monotonic())) for state in list(self._reading.values()))
+
+    def refresh_stale(self) -> None:
+        """Read the records that changed under somebody else's lock. Does not block."""
+        with self._lock:
+            stale, self._stale = self._stale, set()
+        for record_id in stale:
+            self._read(record_id)
+
+    # -- own writes --
+
+    def expect(self, record_id: str) -> None:
+        """A write of this record is about to be sent."""
+        with self._lock:
+            self._expected.setdefault(record_id, [0, 0, 0])[0] += 1
+
+    def settle(self, record_id: str, written: R | None) -> None:
+        """The answer to an announced write: the record as it is now, or None if it failed."""
+        with self._lock:
+            expected = self._expected[record_id]
+            expected[0] -= 1
+            if written is not None:
+                expected[1] -= 1
+            again = tell = False
+            if expected[0] == 0:
+                del self._expected[record_id]
+                again = expected[1] > 0
+                tell = expected[2] > 0
+        if written is not None:
+            self._take(record_id, written)
+        elif tell:
+            self._notify(record_id)
+        if again:
+            self._read(record_id)
+
+    def expect_create(self) -> None:
+        """A record with a sequence number is about to be created."""
+        with self._lock:
+            self._creating += 1
+
+    def settle_create(self, record_id: str | None, created: R | None) -> None:
+        """The answer to an announced creation."""
+        with self._lock:
+            self._creating -= 1
+            # Events of creations that come after ours arrive after this answer, so all of these are foreign.
+            held, self._held = self._held, []
+        if record_id is not None and created is not None:
+            self._take(record_id, created)
+        for other in held:
+            if other != record_id:
+                self._read(other)
+
+    # -- connection thread --
+
+    def _on_session(self, state: str) -> None:
+        if state == "connected":
+            self._resync()
+        else:
+            self.ready.clear()
+            self._generation += 1
+
+    def _on_event(self, event: int, path: str) -> None:
+        record_id, _, below = path[len(self._root) + 1 :].partition("/")
+        if not record_id:
+            return
+        if below:
+            self._on_event_below(event, record_id, below)
+        elif event == protocol.DELETED:
+            self._drop(record_id)
+        else:
+            self._on_change(event, record_id)
+
+    def _on_change(self, event: int, record_id: str) -> None:
+        with self._lock:
+            expected = self._expected.get(record_id)
+            if expected is not None:
+                expected[1] += 1
+                return
+            if event == protocol.CREATED and self._creating:
+                self._held.append(record_id)
+                return
+            if event == protocol.CHANGED and self._is_foreign(record_id):
+                self._stale.add(record_id)
+                return
+        self._read(record_id)
+
+    def _on_event_below(self, event: int, record_id: str, below: str) -> None:
+        return
+
+    def _is_foreign(self, record_id: str) -> bool:
+        """Is the record locked, so that its changes may wait?"""
+        return False
+
+    def _read(self, record_id: str) -> None:
+        state = self._reading.get(record_id)
+        if state is not None:
+            state[1] = True
+            return
+        reply = Reply(partial(self._on_data, record_id, self._generation, False))
+        self._reading[record_id] = [reply, False]
+        self._send_get(record_id, reply)
+
+    def _send_get(self, record_id: str, reply: Reply) -> None:
+        kazoo = self._client.kazoo
+        kazoo.call(GetData(kazoo.chrooted(f"{self._root}/{record_id}"), None), reply)
+
+    def _on_data(
+        self, record_id: str, generation: int, syncing: bool, answer: Any, error: BaseException | None
+    ) -> None:
+        state = None if syncing else self._reading.pop(record_id, None)
+        if generation != self._generation:
+            return
+        if isinstance(error, NoNodeError):
+            self._drop(record_id)
+        elif error is None:
+            self._load(record_id, answer[0], answer[1])
+        if syncing:
+            if error is None and answer[1].numChildren:
+                self._sync_below(record_id)
+            else:
+                self._forget_below(record_id)
+            self._sync_done(1)
+        elif state is not None and state[1] and error is None:
+            # Not after an error: Kazoo empties its queue in a loop while the connection is down.
+            self._read(record_id)
+
+    def _load(self, record_id: str, data: bytes, stat: Any) -> None:
+        try:
+            record = self._decode(codec.decode(data), record_id)
+        except codec.EmptyRecord:
+            self._records.pop(record_id, None)
+            self._empty.add(record_id)
+            self._notify(record_id)
+            return
+        except InvalidRecord as problem:
+            if self._invalid.get(record_id) != str(problem):
+                self._invalid[record_id] = str(problem)
+                self.log.error("Ignoring %s/%s: %s", self._root, record_id, problem)
+            self._records.pop(record_id, None)
+            self._notify(record_id)
+            return
+        self._set_stat(record, stat)
+        self._take(record_id, record)
+
+    @staticmethod
+    def _set_stat(record: Any, stat: Any) -> None:
+        record.version = stat.version
+        record.mzxid = stat.mzxid
+
+    def _take(self, record_id: str, record: R) -> None:
+        old = self._records.get(record_id)
+        if old is not None and old.mzxid > record.mzxid:
+            return
+        self._empty.discard(record_id)
+        self._invalid.pop(record_id, None)
+        self._records[record_id] = record
+        self._notify(record_id)
+
+    def _drop(self, record_id: str) -> None:
+        self._empty.discard(record_id)
+        self._invalid.pop(record_id, None)
+        with self._lock:
+            self._stale.discard(record_id)
+        self._records.pop(record_id, None)
+        self._notify(record_id)
+
+    def _notify(self, record_id: str) -> None:
+        for listener in self._listeners:
+            try:
+                listener(record_id)
+            except Exception:
+                self.log.exception("Error in a cache listener")
+
+    # -- reading everything --
+
+    def _resync(self) -> None:
+        self._generation += 1
+        self.ready.clear()
+        self._reading.clear()
+        kazoo = self._client.kazoo
+        kazoo.watch_recursive(self._root, self._on_event)
+        kazoo.call(GetChildren(kazoo.chrooted(self._root), None), Reply(partial(self._on_listing, self._generation)))
+
+    def _on_listing(self, generation: int, names: list[str] | None, error: BaseException | None) -> None:
+        if generation != self._generation or (error is not None and not isinstance(error, NoNodeError)):
+            return
+        current = set(names or ())
+        for record_id in [*self._records, *self._empty]:
+            if record_id not in current:
+                self._forget_below(record_id)
+                self._drop(record_id)
+        self._to_sync = 1 + len(current)
+        for record_id in current:
+            self._send_get(record_id, Reply(partial(self._on_data, record_id, generation, True)))
+        self._sync_done(1)
+
+    def _sync_below(self, record_id: str) -> None:
+        """Read what else belongs to a record that has children."""
+        return
+
+    def _forget_below(self, record_id: str) -> None:
+        return
+
+    def _sync_done(self, count: int) -> None:
+        self._to_sync -= count
+        if self._to_sync == 0:
+            self.ready.set()
+            self._notify("")
+
+
+class LockedRecordCache(RecordCache[R]):
+    """Records with a ``lock`` directory of their own: knows who holds or waits for each lock."""
+
+    def __init__(self, client: ZooKeeperClient, root: str, decode: Callable[[dict[str, Any], str], R]) -> None:
+        self._lock_dirs: set[str] = set()
+        self._contenders: dict[str, set[str]] = {}
+        super().__init__(client, root, decode)
+
+    def has_lock_dir(self, record_id: str) -> bool:
+        return record_id in self._lock_dirs
+
+    def is_locked(self, record_id: str) -> bool:
+        """Does anybody hold or wait for the lock?"""
+        return record_id in self._contenders
+
+    def contenders(self, record_id: str) -> list[str]:
+        """Names of the contenders' znodes, the holder first."""
+        return sorted(self._contenders.get(record_id, ()), key=lambda name: name[-10:])
+
+    def _is_foreign(self, record_id: str) -> bool:
+        return record_id in self._contenders
+
+    def _on_event_below(self, event: int, record_id: str, below: str) -> None:
+        directory, _, contender = below.partition("/")
+        if directory != "lock" or event == protocol.CHANGED:
+            return
+        if not contender:
+            if event == protocol.CREATED:
+                self._lock_dirs.add(record_id)
+            else:
+                self._forget_below(record_id)
+        elif event == protocol.CREATED:
+            self._contenders[record_id] = {*self._contenders.get(record_id, ()), contender}
+            self._notify(record_id)
+        else:
+            self._released(record_id, contender)
+
+    def _released(self, record_id: str, contender: str) -> None:
+        left = self._contenders.get(record_id, set()) - {contender}
+        if left:
+            self._contenders[record_id] = left
+            return
+        self._contenders.pop(record_id, None)
+        with self._lock:
+            stale = record_id in self._stale
+            self._stale.discard(record_id)
+            expected = self._expected.get(record_id)
+            if expected is not None:
+                expected[2] = 1
+        # Listeners hear of the release when the record is known again.
+        if stale:
+            self._read(record_id)
+        elif expected is None:
+            self._notify(record_id)
+
+    def _drop(self, record_id: str) -> None:
+        self._forget_below(record_id)
+        super()._drop(record_id)
+
+    def _forget_below(self, record_id: str) -> None:
+        self._lock_dirs.discard(record_id)
+        self._contenders.pop(record_id, None)
+
+    def _sync_below(self, record_id: str) -> None:
+        kazoo = self._client.kazoo
+        self._to_sync += 1
+        kazoo.call(
+            GetChildren(kazoo.chrooted(f"{self._root}/{record_id}/lock"), None),
+            Reply(partial(self._on_contenders, record_id, self._generation)),
+        )
+
+    def _on_contenders(
+        self, record_id: str, generation: int, names: Iterable[str] | None, error: BaseException | None
+    ) -> None:
+        if generation != self._generation:
+            return
+        if error is None:
+            self._lock_dirs.add(record_id)
+            if found := set(names or ()):
+                self._contenders[record_id] = found
+            else:
+                self._contenders.pop(record_id, None)
+        else:
+            self._forget_below(record_id)
+        self._notify(record_id)
+        self._sync_done(1)

@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One connection to ZooKeeper: TLS, several servers, chroot, session state."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+from kazoo.retry import KazooRetry
+
+from nodepool.exceptions import ZKConnectionError
+from nodepool.zk import protocol
+from nodepool.zk.protocol import WatchedClient
+
+#: Called with 'connected', 'suspended' or 'lost', in the connection thread; must not block.
+SessionListener = Callable[[str], None]
+
+
+class Server(Protocol):
+    """One entry of ``zookeeper-servers``."""
+
+    host: str
+    port: int
+    chroot: str | None
+
+
+def connection_string(servers: Iterable[Server]) -> str:
+    """Kazoo's host list: ``host:port<chroot>`` joined by commas, IPv6 literals in brackets (config.md 2)."""
+    parts = []
+    for server in servers:
+        host = f"[{server.host}]" if ":" in server.host and not server.host.startswith("[") else server.host
+        parts.append(f"{host}:{server.port}{server.chroot or ''}")
+    return ",".join(parts)
+
+
+class ZooKeeperClient:
+    """Connects, stays connected, and tells listeners what became of the session.
+
+    :param hosts: see `connection_string`.
+    :param timeout: session timeout in seconds.
+    :param tls_cert: PEM file of the client certificate, ``tls_key`` its key, ``tls_ca`` the CA. All or none.
+    """
+
+    log = logging.getLogger("nodepool.zk.ZooKeeper")
+
+    def __init__(
+        self,
+        hosts: str,
+        *,
+        timeout: float = 10.0,
+        tls_cert: str | None = None,
+        tls_key: str | None = None,
+        tls_ca: str | None = None,
+    ) -> None:
+        self.hosts = hosts
+        self.timeout = timeout
+        self._tls = (tls_cert, tls_key, tls_ca)
+        self._client: WatchedClient | None = None
+        self._listeners: list[SessionListener] = []
+        self._changed = threading.Condition()
+        self._closing = threading.Event()
+        #: Grows with each lost session, so that an owner of locks can tell that they are gone.
+        self.session_epoch = 0
+
+    @property
+    def kazoo(self) -> WatchedClient:
+        if self._client is None:
+            raise ZKConnectionError("not connected to ZooKeeper")
+        return self._client
+
+    @property
+    def connected(self) -> bool:
+        return self._client is not None and self._client.state == protocol.CONNECTED
+
+    @property
+    def suspended(self) -> bool:
+        return self._client is not None and self._client.state == protocol.SUSPENDED
+
+    @property
+    def lost(self) -> bool:
+        return self._client is None or self._client.state == protocol.LOST
+
+    def add_session_listener(self, listener: SessionListener) -> None:
+        self._listeners.append(listener)
+
+    def connect(self, timeout: float | None = None) -> None:
+        """Connect; blocks until it works.
+
+        :param timeout: give up after this many seconds; None = `disconnect` from another thread ends the wait.
+        :raises ZKConnectionError: not connected in time.
+        :raises OSError: a TLS file cannot be read.
+        """
+        if self._client is not None:
+            return
+        client = self._make_client()
+        client.add_listener(self._on_state)
+        self._client = client
+        deadline = None if timeout is None else time.monotonic() + timeout
+        # Kazoo tries on in its own thread; start() would give up and begin anew.
+        client.start_async()
+        while not self.wait_connected(5.0 if deadline is None else max(0.0, min(5.0, deadline - time.monotonic()))):
+            if self._closing.is_set():
+                raise ZKConnectionError("stopped while connecting to ZooKeeper")
+            if deadline is not None and time.monotonic() >= deadline:
+                self._close()
+                raise ZKConnectionError(
+                    f"no answer from ZooKeeper at {self.hosts} within {timeout:g} s; "
+                    "check zookeeper-servers (is it the TLS port?) and zookeeper-tls"
+                )
+            self.log.warning("ZooKeeper at %s does not answer, trying again", self.hosts)
+        if client.chroot:
+            self._make_chroot(client)
+
+    @staticmethod
+    def _make_chroot(client: WatchedClient) -> None:
+        chroot, client.chroot = client.chroot, ""
+        try:
+            client.ensure_path(chroot)
+        finally:
+            client.chroot = chroot
+
+    def _make_client(self) -> WatchedClient:
+        cert, key, ca = self._tls
+        options: dict[str, object] = {}
+        if any(self._tls):
+            if not all(self._tls):
+                raise ZKConnectionError("zookeeper-tls needs cert, key and ca")
+            for path in (cert, key, ca):
+                # Kazoo only says that the connection failed; this names the file.
+                with open(str(path), "rb"):
+                    pass
+            options = {"use_ssl": True, "certfile": cert, "keyfile": key, "ca": ca}
+        return WatchedClient(
+            hosts=self.hosts,
+            timeout=self.timeout,
+            connection_retry=KazooRetry(max_tries=-1, delay=0.1, max_delay=3, backoff=2),
+            command_retry=KazooRetry(max_tries=-1, delay=0.1, max_delay=1, backoff=2),
+            **options,
+        )
+
+    def disconnect(self) -> None:
+        """Close the session; its ephemeral znodes vanish. Bounded by the session timeout."""
+        self._closing.set()
+        with self._changed:
+            self._changed.notify_all()
+        self._close()
+
+    def _close(self) -> None:
+        client = self._client
+        if client is None:
+            return
+        client.remove_listener(self._on_state)
+        client.stop()
+        client.close()
+        self._client = None
+
+    def reset_hosts(self, hosts: str) -> None:
+        """Use another server list from the next connection attempt on (behaviour.md G-13)."""
+        self.hosts = hosts
+        if self._client is not None:
+            self._client.set_hosts(hosts)
+
+    def wait_connected(self, timeout: float) -> bool:
+        """Wait until there is a live session, at most ``timeout`` seconds."""
+        with self._changed:
+            return self._changed.wait_for(lambda: self.connected or self._closing.is_set(), timeout) and self.connected
+
+    def _on_state(self, state: str) -> None:
+        if state == protocol.LOST:
+            self.session_epoch += 1
+            self.log.warning("ZooKeeper session lost")
+        elif state == protocol.SUSPENDED:
+            self.log.warning("ZooKeeper connection suspended")
+        else:
+            self.log.info("ZooKeeper connected")
+        name = {protocol.LOST: "lost", protocol.SUSPENDED: "suspended"}.get(state, "connected")
+        for listener in list(self._listeners):
+            try:
+                listener(name)
+            except Exception:
+                self.log.exception("Error in a session listener")
+        # Kazoo sets its own state before it calls listeners, so a waiter sees the new one.
+        with self._changed:
+            self._changed.notify_all()

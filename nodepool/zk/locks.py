@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Locks on the wire of Kazoo's Lock recipe (zookeeper.md 3): Zuul and older launchers take the same ones."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+
+from kazoo.exceptions import KazooException, LockTimeout, NoNodeError
+
+from nodepool.exceptions import ZKLockException
+from nodepool.zk import paths
+from nodepool.zk.client import ZooKeeperClient
+from nodepool.zk.transactions import EPHEMERAL, SEQUENCE, Transaction, translate
+
+
+@dataclass(frozen=True)
+class ZkLock:
+    """A lock that is held.
+
+    :param path: lock directory.
+    :param contender: path of our contender znode; the lock is held as long as it exists.
+    """
+
+    path: str
+    contender: str
+
+
+def contender_prefix(lock_dir: str) -> str:
+    """Path of a new contender, without its sequence number."""
+    return f"{lock_dir}/{uuid.uuid4().hex}{paths.CONTENDER_MARK}"
+
+
+def add_contender(tx: Transaction, lock_dir: str, identifier: str = "") -> int:
+    """Take a lock in a transaction that made sure that nobody else is there; returns the operation's index."""
+    return tx.create(contender_prefix(lock_dir), identifier.encode(), flags=EPHEMERAL | SEQUENCE)
+
+
+def acquire(
+    client: ZooKeeperClient,
+    lock_dir: str,
+    *,
+    blocking: bool = True,
+    timeout: float | None = None,
+    ephemeral: bool = True,
+    identifier: str | None = None,
+) -> ZkLock:
+    """Take a lock with Kazoo's recipe; makes missing parents.
+
+    :param blocking: wait for the lock, at most ``timeout`` seconds (None = for ever).
+    :param ephemeral: False: the lock outlives the session (metastatic backing nodes).
+    :raises ZKLockException: somebody else has it.
+    :raises ZKConnectionError: no connection.
+    """
+    lock = client.kazoo.Lock(lock_dir, identifier)
+    try:
+        # Kazoo waits without end when a deadline meets a lost connection, so non-blocking gets none.
+        taken = lock.acquire(blocking=blocking, timeout=timeout if blocking else None, ephemeral=ephemeral)
+    except LockTimeout:
+        raise ZKLockException(f"{lock_dir} is locked by somebody else (waited {timeout:g} s)") from None
+    except KazooException as error:
+        raise translate(error) from None
+    if not taken:
+        raise ZKLockException(f"{lock_dir} is locked by somebody else")
+    return ZkLock(lock_dir, f"{lock_dir}/{lock.node}")
+
+
+def release(client: ZooKeeperClient, lock: ZkLock) -> None:
+    """Give a lock back; one that is gone already is fine. Raises ZKConnectionError."""
+    try:
+        client.kazoo.retry(client.kazoo.delete, lock.contender)
+    except NoNodeError:
+        return
+    except KazooException as error:
+        raise translate(error) from None

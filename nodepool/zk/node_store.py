@@ -1,0 +1,363 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Nodes in ZooKeeper: read, write, lock, remove (zookeeper.md 5)."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from kazoo.exceptions import KazooException, NoNodeError
+from kazoo.protocol.serialization import GetData
+
+from nodepool.exceptions import ZKConflict, ZKConnectionError, ZKException, ZKLockException
+from nodepool.model.node import Node
+from nodepool.model.record import InvalidRecord
+from nodepool.zk import codec, locks, paths
+from nodepool.zk.client import ZooKeeperClient
+from nodepool.zk.locks import ZkLock
+from nodepool.zk.nodepool_cache import NodepoolCache
+from nodepool.zk.protocol import Reply
+from nodepool.zk.transactions import Transaction, TransactionFailed, translate
+
+#: Reads that are under way at once when all nodes are listed.
+READ_AHEAD: Final = 500
+
+
+class NodeStore:
+    """All methods block for one round trip unless they say otherwise.
+
+    Errors: `ZKConflict` (nothing was written), `ZKConnectionError` (the outcome is unknown).
+
+    :param cache: told of our writes and asked for lock directories; None reads ZooKeeper (command line).
+    """
+
+    log = logging.getLogger("nodepool.zk.ZooKeeper")
+
+    def __init__(self, client: ZooKeeperClient, cache: NodepoolCache | None, clock: Callable[[], float] = time.time):
+        self._client = client
+        self._cache = cache
+        self._clock = clock
+
+    def transaction(self) -> Transaction:
+        return Transaction(self._client, self._cache)
+
+    def encode(self, node: Node) -> bytes:
+        return codec.encode(node.to_dict(self._clock()))
+
+    # -- reading --
+
+    def ids(self) -> list[str]:
+        """Ids of all nodes, in ZooKeeper's order."""
+        return _children(self._client, paths.NODES)
+
+    def get(self, node_id: str) -> Node | None:
+        """Read one node; None if there is none, or its data is no node (logged)."""
+        try:
+            data, stat = self._client.kazoo.retry(self._client.kazoo.get, paths.node(node_id))
+        except NoNodeError:
+            return None
+        except KazooException as error:
+            raise translate(error) from None
+        return self._decode(node_id, data, stat)
+
+    def refresh(self, node: Node) -> None:
+        """Read a node again into the same object. Raises ZKConflict if it is gone or unreadable."""
+        fresh = self.get(node.id or "")
+        if fresh is None:
+            raise ZKConflict(f"node {node.id} is gone")
+        lock = node.lock
+        vars(node).update(vars(fresh))
+        node.lock = lock
+
+    def iterate(self) -> Iterator[Node]:
+        """Read all nodes, with many reads under way at once; bad ones are logged and skipped."""
+        ids = self.ids()
+        kazoo = self._client.kazoo
+        for start in range(0, len(ids), READ_AHEAD):
+            batch = ids[start : start + READ_AHEAD]
+            replies = [kazoo.call(GetData(kazoo.chrooted(paths.node(i)), None), Reply()) for i in batch]
+            for node_id, reply in zip(batch, replies, strict=True):
+                try:
+                    data, stat = reply.get()
+                except NoNodeError:
+                    continue
+                except KazooException as error:
+                    raise translate(error) from None
+                node = self._decode(node_id, data, stat)
+                if node is not None:
+                    yield node
+
+    def _decode(self, node_id: str, data: bytes, stat: Any) -> Node | None:
+        try:
+            node = Node.from_dict(codec.decode(data), node_id)
+        except InvalidRecord as problem:
+            self.log.error("Ignoring %s: %s", paths.node(node_id), problem)
+            return None
+        node.version = stat.version
+        node.mzxid = stat.mzxid
+        return node
+
+    # -- writing --
+
+    def create(self, node: Node) -> None:
+        """Store a new node; sets its id."""
+        tx = self.transaction()
+        tx.create_record(f"{paths.NODES}/", node, self.encode(node))
+        try:
+            tx.commit()
+        except TransactionFailed as failure:
+            if not isinstance(failure.error, NoNodeError):
+                raise
+            self._client.kazoo.ensure_path(paths.NODES)
+            tx = self.transaction()
+            tx.create_record(f"{paths.NODES}/", node, self.encode(node))
+            tx.commit()
+
+    def save(self, node: Node) -> None:
+        """Overwrite a node, fenced by its version. A lost answer is resolved by reading."""
+        while True:
+            tx = self.transaction()
+            data = self.encode(node)
+            tx.set_record(paths.node(node.id or ""), node, data)
+            try:
+                tx.commit()
+                return
+            except ZKConnectionError:
+                if self._was_written(node, data):
+                    return
+
+    def _was_written(self, node: Node, data: bytes) -> bool:
+        """After a lost answer: True = it was written, False = it was not, try again."""
+        path = paths.node(node.id or "")
+        try:
+            found, stat = self._client.kazoo.retry(self._client.kazoo.get, path)
+        except NoNodeError:
+            raise ZKConflict(f"node {node.id} is gone") from None
+        except KazooException as error:
+            raise translate(error) from None
+        if found == data:
+            node.version, node.mzxid = stat.version, stat.mzxid
+            return True
+        if stat.version == node.version:
+            return False
+        raise ZKConflict(f"node {node.id} was changed by somebody else")
+
+    def has_lock_dir(self, node_id: str) -> bool:
+        if self._cache is not None:
+            return self._cache.nodes.has_lock_dir(node_id)
+        return self._client.kazoo.exists(paths.node_lock(node_id)) is not None
+
+    def _with_lock_dir(self, node_id: str, attempt: Callable[[bool], Any]) -> Any:
+        """Run a transaction that rests on whether the lock directory exists; once more if that was wrong."""
+        exists = self.has_lock_dir(node_id)
+        try:
+            return attempt(exists)
+        except TransactionFailed as failure:
+            if not failure.lock_dir_mismatch or not failure.path.startswith(paths.node_lock(node_id)):
+                raise
+            return attempt(not exists)
+
+    def save_unlocked(self, node: Node) -> None:
+        """Overwrite a node, provided that nobody holds its lock and it is as we read it."""
+
+        def attempt(exists: bool) -> None:
+            tx = self.transaction()
+            self.add_unlocked_write(tx, node, exists)
+            tx.commit()
+
+        self._with_lock_dir(node.id or "", attempt)
+
+    def add_unlocked_write(self, tx: Transaction, node: Node, exists: bool) -> None:
+        """The operations of `save_unlocked`, for a larger transaction.
+
+        :param exists: is the lock directory there?
+        """
+        node_id = node.id or ""
+        tx.fence_lock(paths.node_lock(node_id), exists=exists, keep=True)
+        tx.set_record(paths.node(node_id), node, self.encode(node))
+
+    # -- locks --
+
+    def lock(
+        self,
+        node: Node,
+        *,
+        blocking: bool = True,
+        timeout: float | None = None,
+        ephemeral: bool = True,
+        identifier: str | None = None,
+    ) -> None:
+        """Take the lock and keep it in ``node.lock``. The caller reads the node again (`refresh`).
+
+        :raises ZKLockException: somebody else has it.
+        """
+        node.lock = locks.acquire(
+            self._client,
+            paths.node_lock(node.id or ""),
+            blocking=blocking,
+            timeout=timeout,
+            ephemeral=ephemeral,
+            identifier=identifier,
+        )
+
+    def lock_and_save(self, node: Node, identifier: str = "") -> None:
+        """Take the free lock and overwrite the node, in one write.
+
+        :raises ZKConflict: somebody else holds the lock, or the node is not as we read it.
+        """
+
+        def attempt(exists: bool) -> None:
+            self.send_lock_and_save(node, exists, identifier).get()
+
+        try:
+            self._with_lock_dir(node.id or "", attempt)
+        except KazooException as error:
+            raise translate(error) from None
+
+    def send_lock_and_save(self, node: Node, exists: bool, identifier: str = "") -> Reply:
+        """`lock_and_save` without waiting; ``node.lock`` is set when the reply is there."""
+        lock_dir = paths.node_lock(node.id or "")
+        tx = self.transaction()
+        tx.fence_lock(lock_dir, exists=exists, keep=True)
+        index = locks.add_contender(tx, lock_dir, identifier)
+        tx.set_record(paths.node(node.id or ""), node, self.encode(node))
+
+        def done(results: Any, error: BaseException | None) -> None:
+            if error is None:
+                node.lock = ZkLock(lock_dir, results[index])
+
+        return tx.send(done)
+
+    def unlock(self, node: Node) -> None:
+        """Give the lock back. Raises ZKLockException if none is held."""
+        if not isinstance(node.lock, ZkLock):
+            raise ZKLockException(f"node {node.id} is not locked by us")
+        locks.release(self._client, node.lock)
+        node.lock = None
+
+    def contenders(self, node_id: str) -> list[str]:
+        """Identifiers of who holds and waits for the lock, the holder first."""
+        return [data for _, data in self._contender_data(node_id)]
+
+    def _contender_data(self, node_id: str) -> list[tuple[str, str]]:
+        lock_dir = paths.node_lock(node_id)
+        names = sorted(
+            (n for n in _children(self._client, lock_dir) if paths.CONTENDER_MARK in n), key=lambda n: n[-10:]
+        )
+        found = []
+        for name in names:
+            try:
+                data, _ = self._client.kazoo.get(f"{lock_dir}/{name}")
+            except NoNodeError:
+                continue
+            found.append((f"{lock_dir}/{name}", data.decode("utf-8", "replace")))
+        return found
+
+    def force_unlock(self, node: Node) -> None:
+        """Delete the contender that holds the lock, whoever made it (persistent locks of metastatic)."""
+        for path, _ in self._contender_data(node.id or "")[:1]:
+            locks.release(self._client, ZkLock(paths.node_lock(node.id or ""), path))
+        node.lock = None
+
+    def is_locked(self, node_id: str) -> bool:
+        """Does anybody hold or wait for the lock? From the cache when there is one."""
+        if self._cache is not None:
+            return self._cache.nodes.is_locked(node_id)
+        return bool(_children(self._client, paths.node_lock(node_id)))
+
+    def locked_ids(self, node_ids: list[str]) -> set[str]:
+        """Which of these nodes are locked, with many reads under way at once (command line)."""
+        if self._cache is not None:
+            return {i for i in node_ids if self._cache.nodes.is_locked(i)}
+        kazoo = self._client.kazoo
+        replies = [(i, kazoo.get_children_async(paths.node_lock(i))) for i in node_ids]
+        locked = set()
+        for node_id, reply in replies:
+            try:
+                if reply.get():
+                    locked.add(node_id)
+            except NoNodeError:
+                continue
+            except KazooException as error:
+                raise translate(error) from None
+        return locked
+
+    # -- removal --
+
+    def remove(self, node: Node, replacement: Node | None = None) -> None:
+        """Remove a node that we hold locked, and store another in its place, in one write.
+
+        :param replacement: a new node, which gets its id; None = only remove.
+        :raises ZKConflict: our lock is gone, or somebody waits for it and ``replacement`` is given.
+        """
+        if not isinstance(node.lock, ZkLock):
+            raise ZKLockException(f"node {node.id} is not locked by us")
+        tx = self.transaction()
+        tx.delete(node.lock.contender)
+        tx.delete(node.lock.path)
+        tx.delete(paths.node(node.id or ""))
+        if replacement is not None:
+            tx.create_record(f"{paths.NODES}/", replacement, self.encode(replacement))
+        try:
+            tx.commit()
+        except TransactionFailed as failure:
+            # Somebody waits for the lock of a node that has to go. He finds it `deleted`.
+            if isinstance(failure.error, NoNodeError) or replacement is not None:
+                raise
+            node.state = "deleted"
+            self.save(node)
+            self.remove_raw(node.id or "")
+        node.lock = None
+
+    def send_remove_unlocked(self, node: Node, exists: bool, replacement: Node | None) -> Reply:
+        """Remove a node that nobody has locked, with its replacement, in one write; does not block.
+
+        :param exists: is the lock directory there?
+        """
+        lock_dir = paths.node_lock(node.id or "")
+        tx = self.transaction()
+        if exists:
+            tx.delete(lock_dir)
+        tx.delete(paths.node(node.id or ""), -1 if node.version is None else node.version)
+        if replacement is not None:
+            tx.create_record(f"{paths.NODES}/", replacement, self.encode(replacement))
+        return tx.send()
+
+    def remove_raw(self, node_id: str) -> None:
+        """Delete a node's znode with everything below, whatever its data and locks."""
+        try:
+            self._client.kazoo.retry(self._client.kazoo.delete, paths.node(node_id), recursive=True)
+        except NoNodeError:
+            return
+        except KazooException as error:
+            raise translate(error) from None
+
+    def remove_empty(self, node_id: str) -> bool:
+        """Remove a znode without data unless somebody holds its lock (behaviour.md C-8); was it removed?"""
+        for exists in (True, False):
+            tx = self.transaction()
+            if exists:
+                tx.delete(paths.node_lock(node_id))
+            # Data version 0: never written since it was made without data.
+            tx.delete(paths.node(node_id), 0)
+            try:
+                tx.commit()
+                return True
+            except ZKConflict:
+                continue
+        return False
+
+
+def _children(client: ZooKeeperClient, path: str) -> list[str]:
+    try:
+        names: list[str] = client.kazoo.retry(client.kazoo.get_children, path)
+    except NoNodeError:
+        return []
+    except KazooException as error:
+        raise translate(error) from None
+    return names
+
+
+__all__ = ["NodeStore", "ZKException"]

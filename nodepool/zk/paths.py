@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Znode paths (zookeeper.md 2)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+NODES: Final = "/nodepool/nodes"
+REQUESTS: Final = "/nodepool/requests"
+REQUEST_LOCKS: Final = "/nodepool/requests-lock"
+IMAGES: Final = "/nodepool/images"
+COMPONENTS: Final = "/nodepool/components"
+ELECTIONS: Final = "/nodepool/elections"
+
+#: Child that holds lock contenders; never a record.
+LOCK: Final = "lock"
+#: What Kazoo puts between the unique part and the sequence of a contender's name.
+CONTENDER_MARK: Final = "__lock__"
+
+
+def node(node_id: str) -> str:
+    return f"{NODES}/{node_id}"
+
+
+def node_lock(node_id: str) -> str:
+    return f"{NODES}/{node_id}/{LOCK}"
+
+
+def request(request_id: str) -> str:
+    return f"{REQUESTS}/{request_id}"
+
+
+def request_lock(request_id: str) -> str:
+    return f"{REQUEST_LOCKS}/{request_id}"
+
+
+def election(name: str) -> str:
+    return f"{ELECTIONS}/{name}"
+
+
+def static_mutex(provider_name: str) -> str:
+    """Guards registration of one static provider's hosts among launchers."""
+    return f"{ELECTIONS}/static-{provider_name.replace('/', '_')}"

@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Kazoo client with persistent recursive watches and replies that are handled in order.
+
+Kazoo 2.11 knows neither ZooKeeper's AddWatch (opcode 106, ZooKeeper 3.6) nor a way to handle an answer
+before the next event of the connection is read. Both are needed by the caches:
+
+* one recursive watch replaces a watch per znode and never has to be set again;
+* a cache must see its own writes and foreign events in the order in which the server sent them. Kazoo hands
+  results to a completion thread and events to a callback thread, which loses that order.
+
+So `WatchedClient` calls the watch function and `Reply.on_done` directly in the connection thread. Both must
+be quick, must not block and must not wait for another reply. This file is the only one that uses Kazoo's
+private names (``_call``, ``_connection``, ``_read_watch_event``).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+from kazoo.client import KazooClient
+from kazoo.protocol.connection import ConnectionHandler
+from kazoo.protocol.serialization import Watch, int_struct, write_string
+from kazoo.protocol.states import KazooState
+
+log = logging.getLogger("nodepool.zk.ZooKeeper")
+
+CREATED: Final = 1
+DELETED: Final = 2
+CHANGED: Final = 3
+
+#: ``on_event(event type, path without chroot)``
+WatchFunction = Callable[[int, str], None]
+
+
+class AddWatch(NamedTuple):
+    """AddWatchRequest: ustring path, int mode; answered by an empty body (zookeeper.jute)."""
+
+    path: str
+    mode: int = 1  # AddWatchMode.PERSISTENT_RECURSIVE
+
+    @property
+    def type(self) -> int:
+        return 106
+
+    def serialize(self) -> bytes:
+        return bytes(write_string(self.path)) + bytes(int_struct.pack(self.mode))
+
+    @staticmethod
+    def deserialize(buffer: bytes, offset: int) -> bool:
+        return True
+
+
+class Reply:
+    """The answer to one call, set by the connection thread.
+
+    :param on_done: called in the connection thread with (result, error), before waiters wake.
+    """
+
+    __slots__ = ("_done", "_error", "_on_done", "_result")
+
+    def __init__(self, on_done: Callable[[Any, BaseException | None], None] | None = None) -> None:
+        # A lock that is released once is the cheapest thing to wait for.
+        self._done = threading.Lock()
+        self._done.acquire()
+        self._on_done = on_done
+        self._result: Any = None
+        self._error: BaseException | None = None
+
+    def _finish(self) -> None:
+        try:
+            if self._on_done is not None:
+                self._on_done(self._result, self._error)
+        except Exception:
+            # An error here would end Kazoo's connection loop.
+            log.exception("Error while handling a ZooKeeper reply")
+        finally:
+            # Kazoo may report an error twice (queue and socket): the first one counts.
+            with contextlib.suppress(RuntimeError):
+                self._done.release()
+
+    def set(self, value: Any = None) -> None:
+        self._result = value
+        self._finish()
+
+    def set_exception(self, error: BaseException) -> None:
+        self._error = error
+        self._finish()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until there is an answer, at most ``timeout`` seconds; returns whether there is one."""
+        if not self._done.acquire(timeout=-1 if timeout is None else timeout):
+            return False
+        self._done.release()
+        return True
+
+    def get(self, timeout: float | None = None) -> Any:
+        """Wait for the answer and return it, or raise the error that came instead.
+
+        :raises TimeoutError: no answer within ``timeout`` seconds.
+        """
+        if not self.wait(timeout):
+            raise TimeoutError("no answer from ZooKeeper")
+        if self._error is not None:
+            raise self._error
+        return self._result
+
+
+class _WatchConnection(ConnectionHandler):  # type: ignore[misc]
+    """Gives events under a recursive watch to their function; leaves the others to Kazoo."""
+
+    client: WatchedClient
+
+    def _read_watch_event(self, buffer: bytes, offset: int) -> None:
+        watch, _ = Watch.deserialize(buffer, offset)
+        path = self.client.unchroot(watch.path)
+        function = self.client.watch_function(path)
+        if function is not None and watch.type in (CREATED, DELETED, CHANGED):
+            if not self.client._stopped.is_set():
+                try:
+                    function(watch.type, path)
+                except Exception:
+                    log.exception("Error while handling a ZooKeeper event for %s", path)
+            # A recipe (a lock that waits) may watch the same path in the ordinary way: one event for both.
+            if watch.path not in self.client._data_watchers and watch.path not in self.client._child_watchers:
+                return
+        super()._read_watch_event(buffer, offset)
+
+
+class WatchedClient(KazooClient):  # type: ignore[misc]
+    """KazooClient with recursive watches and ordered replies.
+
+    Watches do not survive a lost connection: whoever adds one adds it again on ``KazooState.CONNECTED``.
+    """
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self._recursive: dict[str, WatchFunction] = {}
+        self._connection = _WatchConnection(self, self._conn_retry.copy(), logger=self.logger)
+
+    def call(self, request: Any, reply: Reply) -> Reply:
+        """Send one request object; paths in it have the chroot already. Does not block."""
+        self._call(request, reply)
+        return reply
+
+    def chrooted(self, path: str) -> str:
+        return f"{self.chroot}{path}" if self.chroot else path
+
+    def watch_recursive(self, path: str, function: WatchFunction) -> Reply:
+        """Watch a subtree until the connection is lost. Does not block.
+
+        :param path: root of the subtree; need not exist.
+        :param function: called in the connection thread for each created, deleted or changed znode.
+        """
+        self._recursive[path] = function
+        return self.call(AddWatch(self.chrooted(path)), Reply())
+
+    def watch_function(self, path: str) -> WatchFunction | None:
+        for root, function in self._recursive.items():
+            if path.startswith(root) and (len(path) == len(root) or path[len(root)] == "/"):
+                return function
+        return None
+
+
+CONNECTED: Final = KazooState.CONNECTED
+SUSPENDED: Final = KazooState.SUSPENDED
+LOST: Final = KazooState.LOST

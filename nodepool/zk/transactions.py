@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Several writes as one: all happen, or none (ZooKeeper multi).
+
+A transaction costs one round trip, whatever it holds. Ours carry fences, so that a writer whose view is old
+fails as a whole:
+
+* the data version of each record that is written;
+* `Transaction.fence_lock`: a lock directory can only be deleted while nobody holds or waits for the lock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from kazoo.exceptions import (
+    ConnectionClosedError,
+    ConnectionLoss,
+    KazooException,
+    NodeExistsError,
+    NoNodeError,
+    OperationTimeoutError,
+    RolledBackError,
+    RuntimeInconsistency,
+    SessionExpiredError,
+)
+from kazoo.protocol.serialization import CheckVersion, Create, Delete, SetData
+from kazoo.protocol.serialization import Transaction as MultiRequest
+from kazoo.security import OPEN_ACL_UNSAFE
+
+from nodepool.exceptions import ZKConflict, ZKConnectionError, ZKException
+from nodepool.model.record import Record
+from nodepool.zk.client import ZooKeeperClient
+from nodepool.zk.protocol import Reply
+
+EPHEMERAL = 1
+SEQUENCE = 2
+
+
+class TransactionFailed(ZKConflict):
+    """Nothing was written.
+
+    :param path: of the operation that failed.
+    :param error: what ZooKeeper said about it.
+    """
+
+    def __init__(self, path: str, error: BaseException) -> None:
+        super().__init__(f"{path}: {type(error).__name__}")
+        self.path = path
+        self.error = error
+
+    @property
+    def lock_dir_mismatch(self) -> bool:
+        """A lock directory is there, or is not there, other than the caller assumed; nobody need hold it."""
+        return isinstance(self.error, (NodeExistsError, NoNodeError))
+
+
+class WriteObserver(Protocol):
+    """A cache that wants to know of our own writes, so that it need not read them back."""
+
+    def expect(self, record: Record) -> None:
+        """A write of ``record`` is about to be sent."""
+
+    def settle(self, record: Record, written: bool) -> None:
+        """The answer came. Called in the connection thread."""
+
+    def expect_create(self, record: Record) -> None: ...
+
+    def settle_create(self, record: Record, created: bool) -> None: ...
+
+
+def translate(error: BaseException) -> ZKException:
+    """Kazoo's error as one of ours."""
+    if isinstance(error, ZKException):
+        return error
+    if isinstance(
+        error, (ConnectionLoss, SessionExpiredError, ConnectionClosedError, OperationTimeoutError, TimeoutError)
+    ):
+        return ZKConnectionError(f"ZooKeeper: {type(error).__name__}")
+    if isinstance(error, KazooException):
+        return ZKConflict(f"ZooKeeper: {type(error).__name__} {error}".rstrip())
+    return ZKException(repr(error))
+
+
+def result(reply: Reply) -> Any:
+    """Wait for a reply; errors come as `ZKConflict` (nothing written) or `ZKConnectionError` (unknown)."""
+    try:
+        return reply.get()
+    except Exception as error:
+        raise translate(error) from None
+
+
+class _TransactionReply(Reply):
+    __slots__ = ("_paths",)
+
+    def __init__(self, paths: list[str], on_done: Callable[[Any, BaseException | None], None]) -> None:
+        super().__init__(on_done)
+        self._paths = paths
+
+    def set(self, value: Any = None) -> None:
+        for path, outcome in zip(self._paths, value, strict=False):
+            if isinstance(outcome, Exception) and not isinstance(outcome, (RolledBackError, RuntimeInconsistency)):
+                self.set_exception(TransactionFailed(path, outcome))
+                return
+        super().set(value)
+
+
+class Transaction:
+    """Collects operations; `send` commits them.
+
+    :param observer: told of record writes; None without a cache.
+    """
+
+    def __init__(self, client: ZooKeeperClient, observer: WriteObserver | None = None) -> None:
+        self._kazoo = client.kazoo
+        self._observer = observer
+        self._operations: list[Any] = []
+        self._paths: list[str] = []
+        self._written: dict[int, Record] = {}
+        self._created: dict[int, Record] = {}
+
+    def _add(self, path: str, operation: Any) -> None:
+        self._paths.append(path)
+        self._operations.append(operation)
+
+    def create(self, path: str, data: bytes = b"", *, flags: int = 0) -> int:
+        """Create a znode; returns the operation's index, under which `send` answers with the real path."""
+        self._add(path, Create(self._kazoo.chrooted(path), data, OPEN_ACL_UNSAFE, flags))
+        return len(self._operations) - 1
+
+    def delete(self, path: str, version: int = -1) -> None:
+        self._add(path, Delete(self._kazoo.chrooted(path), version))
+
+    def check(self, path: str, version: int = -1) -> None:
+        """Fail unless the znode exists, with this data version (-1 = any)."""
+        self._add(path, CheckVersion(self._kazoo.chrooted(path), version))
+
+    def set_record(self, path: str, record: Record, data: bytes) -> None:
+        """Overwrite a record, fenced by the version that it was read with."""
+        if record.version is None:
+            raise ZKException(f"{path} was never read: it cannot be written safely")
+        self._written[len(self._operations)] = record
+        self._add(path, SetData(self._kazoo.chrooted(path), data, record.version))
+
+    def create_record(self, prefix: str, record: Record, data: bytes, *, ephemeral: bool = False) -> None:
+        """Create a record with a sequence number; sets its id and version."""
+        self._created[len(self._operations)] = record
+        self.create(prefix, data, flags=SEQUENCE | (EPHEMERAL if ephemeral else 0))
+
+    def fence_lock(self, lock_dir: str, *, exists: bool, keep: bool) -> None:
+        """Fail if anybody holds or waits for a lock.
+
+        :param exists: is the lock directory there? If this is wrong the transaction fails with
+            `TransactionFailed.lock_dir_mismatch`.
+        :param keep: leave the directory there.
+        """
+        if exists:
+            self.delete(lock_dir)
+        if keep or not exists:
+            self.create(lock_dir)
+        if not keep and not exists:
+            self.delete(lock_dir)
+
+    def send(self, on_done: Callable[[Any, BaseException | None], None] | None = None) -> Reply:
+        """Commit; does not block. The reply has a list with one result an operation.
+
+        :param on_done: called in the connection thread with (results, error).
+        """
+        observer = self._observer
+        if observer is not None:
+            for record in self._written.values():
+                observer.expect(record)
+            for record in self._created.values():
+                observer.expect_create(record)
+
+        def settle(results: Any, error: BaseException | None) -> None:
+            self._settle(results, error)
+            if on_done is not None:
+                on_done(results, error)
+
+        return self._kazoo.call(MultiRequest(self._operations), _TransactionReply(self._paths, settle))
+
+    def _settle(self, results: Any, error: BaseException | None) -> None:
+        """Give written records their new versions, then tell the cache."""
+        done = error is None
+        for index, record in self._written.items():
+            if done:
+                record.version = results[index].version
+                record.mzxid = results[index].mzxid
+            if self._observer is not None:
+                self._observer.settle(record, done)
+        for index, record in self._created.items():
+            if done:
+                record.id = results[index].rpartition("/")[2]
+                record.version = 0
+            if self._observer is not None:
+                self._observer.settle_create(record, done)
+
+    def commit(self) -> Any:
+        """Commit and wait. Raises `TransactionFailed` or `ZKConnectionError`."""
+        return result(self.send())
