@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The demonstration, step by step."""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from demo_lib.errors import DemoError
+from demo_lib.processes import Processes, find_program, free_port
+from demo_lib.screen import Screen, Tables
+from demo_lib.services import make_certificates, start_sshd, start_zookeeper
+from demo_lib.zuul import Zuul
+
+#: The static hosts of etc/demo.yaml: every 127.x address is this machine.
+HOSTS = ("127.0.71.1", "127.0.71.2", "127.0.71.3", "127.0.71.4")
+
+#: One of the hosts has two slots.
+NODE_COUNT = 5
+
+LABELS = ("small", "large")
+
+
+class Demo:
+    """One demonstration.
+
+    :param directory: empty; everything is kept in it.
+    :param programs: where ``nodepool`` and ``nodepool-launcher`` are.
+    :param sample: the configuration to run with.
+    """
+
+    def __init__(self, directory: Path, programs: Path, sample: Path) -> None:
+        self._directory = directory
+        self._programs = programs
+        self._sample = sample
+        self._processes = Processes()
+        self._screen = Screen()
+        self._zuul: Zuul | None = None
+        self._config = directory / "nodepool.yaml"
+        self._tables = Tables([self._programs / "nodepool", "-c", self._config])
+
+    def run(self) -> None:
+        """All steps up to the nodes being ready again. Blocks. Raises DemoError."""
+        zuul = self._start_zookeeper()
+        self._start_hosts()
+        self._start_launcher(zuul)
+        node_ids = self._request_nodes(zuul)
+        self._use_nodes(zuul, node_ids)
+
+    def stay(self, stopped: threading.Event) -> None:
+        """Wait until ``stopped`` is set. Blocks. Raises DemoError when a program ends by itself."""
+        self._screen.step("Everything stays up. Press Ctrl-C to end it. In another terminal, try:")
+        command = f"{self._programs / 'nodepool'} -c {self._config}"
+        for rest in ("list --detail", "request-list", "hold 0000000000", "--help"):
+            self._screen.note(f"{command} {rest}")
+        self._screen.note(f"editor {self._config}     (the launcher notices a change by itself)")
+        while not stopped.wait(1):
+            self._processes.check()
+
+    def close(self) -> bool:
+        """End everything that was started. Blocks, with a bound. Returns False when something ended badly."""
+        self._screen.step("Stopping")
+        if self._zuul is not None:
+            self._zuul.close()
+        return self._processes.stop_all()
+
+    def _start_zookeeper(self) -> Zuul:
+        self._screen.step("Making a certificate authority, and certificates for ZooKeeper and its clients")
+        ca = self._directory / "ca"
+        make_certificates(ca)
+        self._screen.note(f"in {ca}")
+        port = free_port(["127.0.0.1"])
+        self._screen.step(f"Starting a private ZooKeeper on localhost:{port}, TLS only")
+        process = start_zookeeper(self._processes, self._directory / "zookeeper", ca, port)
+        self._screen.note(f"log: {process.log}")
+        os.environ["NODEPOOL_DEMO_ZOOKEEPER_PORT"] = str(port)
+        self._zuul = Zuul(port, ca)
+        try:
+            self._zuul.connect(60)
+        except DemoError:
+            process.check()
+            raise
+        return self._zuul
+
+    def _start_hosts(self) -> None:
+        port = free_port(HOSTS)
+        self._screen.step(f"Starting an SSH server that answers on {', '.join(HOSTS)}, port {port}: the static hosts")
+        process = start_sshd(self._processes, self._directory / "sshd", HOSTS, port)
+        self._screen.note(f"log: {process.log}")
+        os.environ["NODEPOOL_DEMO_SSH_PORT"] = str(port)
+
+    def _start_launcher(self, zuul: Zuul) -> None:
+        self._screen.step("Starting nodepool-launcher")
+        os.environ["NODEPOOL_DEMO_DIRECTORY"] = str(self._directory)
+        self._config.write_text(fill_in(self._sample.read_text()))
+        self._screen.note(f"configuration: {self._config} (made from {self._sample})")
+        program = find_program(str(self._programs / "nodepool-launcher"))
+        command: list[str | Path] = [program, "-f", "--no-webapp", "-c", self._config]
+        process = self._processes.start("nodepool-launcher", command, self._directory / "launcher.log")
+        self._screen.note(f"log: {process.log}")
+        self._screen.note("It scans the host keys, and registers every slot of every host as a ready node.")
+        self._wait("the launcher to register the hosts", 60, lambda: ready_count(zuul) == NODE_COUNT)
+        self._tables.show("list")
+
+    def _request_nodes(self, zuul: Zuul) -> list[str]:
+        self._screen.step(f"Submitting a request for two nodes as Zuul does: {' and '.join(LABELS)}")
+        begin = time.monotonic()
+        request_id = zuul.submit(LABELS)
+        request = zuul.wait_for_answer(request_id, 30)
+        spent = time.monotonic() - begin
+        self._screen.note(f"request {request_id} is {request['state']} after {spent * 1000:.0f} ms")
+        self._tables.show("request-list", "list")
+        if request["state"] != "fulfilled":
+            raise DemoError(f"the request was not served; see {self._directory / 'launcher.log'}")
+        node_ids = [str(node_id) for node_id in request["nodes"]]
+        self._screen.step(f"Accepting nodes {' and '.join(node_ids)} as Zuul does: lock them, delete the request")
+        zuul.accept(request_id, node_ids)
+        self._tables.show("request-list", "list")
+        return node_ids
+
+    def _use_nodes(self, zuul: Zuul, node_ids: list[str]) -> None:
+        self._screen.step("A job runs: the nodes are in use")
+        zuul.use(node_ids)
+        self._tables.show("list")
+        self._screen.step("The job has ended: the nodes are returned, and the launcher makes them ready again")
+        returned = time.time()
+        zuul.give_back(node_ids)
+        self._tables.show("list")
+        self._wait("the nodes to be ready again", 60, lambda: ready_count(zuul) == NODE_COUNT)
+        self._tables.show("list")
+        spent = max(node["state_time"] for node in zuul.nodes().values()) - returned
+        self._screen.note(f"All {NODE_COUNT} nodes are ready again, {spent * 1000:.0f} ms after their return.")
+
+    def _wait(self, what: str, timeout_seconds: float, done: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + timeout_seconds
+        pause = threading.Event()
+        while not done():
+            self._processes.check()
+            if time.monotonic() > deadline:
+                raise DemoError(f"waited {timeout_seconds:.0f} s for {what}; see the logs in {self._directory}")
+            pause.wait(0.05)
+
+
+def ready_count(zuul: Zuul) -> int:
+    """How many nodes a request could get now. Blocks."""
+    return sum(node["state"] == "ready" and not node["allocated_to"] for node in zuul.nodes().values())
+
+
+def fill_in(text: str) -> str:
+    """Replace ``%(NODEPOOL_...)`` as Nodepool does, so that the copy can be read, and used without the environment."""
+    return re.sub(r"%\((NODEPOOL_\w+)\)", lambda found: os.environ.get(found[1], found[0]), text)
