@@ -11,7 +11,7 @@ from typing import Any, Final
 from kazoo.exceptions import KazooException, NoNodeError
 from kazoo.protocol.serialization import GetData
 
-from nodepool.exceptions import ZKConflict, ZKConnectionError, ZKException, ZKLockException
+from nodepool.exceptions import ZKConflict, ZKConnectionError, ZKLockException
 from nodepool.model.node import Node
 from nodepool.model.record import InvalidRecord
 from nodepool.zk import codec, locks, paths
@@ -358,6 +358,3 @@ def _children(client: ZooKeeperClient, path: str) -> list[str]:
     except KazooException as error:
         raise translate(error) from None
     return names
-
-
-__all__ = ["NodeStore", "ZKException"]

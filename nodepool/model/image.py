@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Image build and upload records (zookeeper.md 6)."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Self
+
+from nodepool.model import states
+from nodepool.model.record import Record, optional_str
+
+#: What a record without the key means.
+DEFAULT_USERNAME = "zuul"
+DEFAULT_PYTHON_PATH = "/usr/bin/python2"
+
+
+class _ImageRecord(Record):
+    def __init__(self, id: str | None = None) -> None:
+        super().__init__(id)
+        self.username: str | None = None
+        self.python_path: str | None = None
+        self.shell_type: str | None = None
+
+    def _load_common(self, data: dict[str, Any]) -> None:
+        self._load_state(data)
+        self.username = optional_str("username", data.get("username", DEFAULT_USERNAME))
+        self.python_path = optional_str("python_path", data.get("python_path", DEFAULT_PYTHON_PATH))
+        self.shell_type = optional_str("shell_type", data.get("shell_type"))
+
+    def _common(self, now: float) -> dict[str, Any]:
+        self.stamp(now)
+        return {
+            **self.extra,
+            "state": self.state,
+            "state_time": self.state_time,
+            "username": self.username,
+            "python_path": self.python_path,
+            "shell_type": self.shell_type,
+        }
+
+
+class ImageBuild(_ImageRecord):
+    """One build of a disk image, ``/nodepool/images/<image>/builds/<id>``."""
+
+    STATES: ClassVar[tuple[str, ...]] = states.BUILD_STATES
+    _KNOWN: ClassVar[frozenset[str]] = frozenset(
+        {"state", "state_time", "builder", "builder_id", "formats", "username", "python_path", "shell_type"}
+    )
+
+    def __init__(self, image_name: str, id: str | None = None) -> None:
+        super().__init__(id)
+        self.image_name = image_name
+        self.builder: str | None = None
+        self.builder_id: str | None = None
+        self.formats: list[str] = []
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any], image_name: str, id: str) -> Self:
+        """Read a record. Raises InvalidRecord."""
+        build = cls(image_name, id)
+        build._load_common(data)
+        build.builder = optional_str("builder", data.get("builder"))
+        build.builder_id = optional_str("builder_id", data.get("builder_id"))
+        formats = optional_str("formats", data.get("formats")) or ""
+        build.formats = [name for name in formats.split(",") if name]
+        build.extra = {k: v for k, v in data.items() if k not in cls._KNOWN}
+        return build
+
+    def to_dict(self, now: float) -> dict[str, Any]:
+        """The JSON object to store; keys without a value are left out as the contract says."""
+        data = self._common(now)
+        if self.builder is not None:
+            data["builder"] = self.builder
+        if self.builder_id is not None:
+            data["builder_id"] = self.builder_id
+        if self.formats:
+            data["formats"] = ",".join(sorted(self.formats))
+        return data
+
+
+class ImageUpload(_ImageRecord):
+    """One upload of a build, ``.../builds/<build>/providers/<provider>/images/<id>``."""
+
+    STATES: ClassVar[tuple[str, ...]] = states.UPLOAD_STATES
+    _KNOWN: ClassVar[frozenset[str]] = frozenset(
+        {"state", "state_time", "external_id", "external_name", "format", "username", "python_path", "shell_type"}
+    )
+
+    def __init__(self, image_name: str, build_id: str, provider_name: str, id: str | None = None) -> None:
+        super().__init__(id)
+        self.image_name = image_name
+        self.build_id = build_id
+        self.provider_name = provider_name
+        self.external_id: Any = None
+        self.external_name: str | None = None
+        self.format: str | None = None
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any], image_name: str, build_id: str, provider_name: str, id: str) -> Self:
+        """Read a record. Raises InvalidRecord."""
+        upload = cls(image_name, build_id, provider_name, id)
+        upload._load_common(data)
+        upload.external_id = data.get("external_id")
+        upload.external_name = optional_str("external_name", data.get("external_name"))
+        upload.format = optional_str("format", data.get("format"))
+        upload.extra = {k: v for k, v in data.items() if k not in cls._KNOWN}
+        return upload
+
+    def to_dict(self, now: float) -> dict[str, Any]:
+        return {
+            **self._common(now),
+            "external_id": self.external_id,
+            "external_name": self.external_name,
+            "format": self.format,
+        }

@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The component registry: our own entries, and who else is there (zookeeper.md 7)."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from typing import Any
+
+from kazoo.exceptions import BadVersionError, KazooException, NoNodeError
+
+from nodepool.exceptions import ZKException
+from nodepool.model.component import Component, PoolComponent
+from nodepool.model.record import InvalidRecord
+from nodepool.zk import codec, paths
+from nodepool.zk.client import ZooKeeperClient
+from nodepool.zk.transactions import translate
+
+#: Level of the data model that this release speaks.
+MODEL_API = 0
+
+
+class Registration:
+    """Keeps one entry in the registry, over lost sessions too.
+
+    ``_lock`` guards the entry's znode; it is held over the write, because writes of one entry must not
+    overtake each other, and nobody else takes it.
+    """
+
+    log = logging.getLogger("nodepool.ComponentRegistry")
+
+    def __init__(self, client: ZooKeeperClient, component: Component) -> None:
+        self._client = client
+        self.component = component
+        self._lock = threading.Lock()
+        self._path: str | None = None
+        self._epoch = -1
+        self._stored: bytes | None = None
+
+    def update(self, **changes: Any) -> None:
+        """Change fields and store them if anything changed. Blocks for a round trip. Raises ZKException."""
+        with self._lock:
+            for name, value in changes.items():
+                setattr(self.component, name, value)
+            self._store()
+
+    def ensure(self) -> None:
+        """Register again after a lost session. Costs nothing while all is well."""
+        if self._path is None or self._epoch != self._client.session_epoch:
+            with self._lock:
+                self._store()
+
+    def _store(self) -> None:
+        kazoo = self._client.kazoo
+        data = json.dumps(self.component.to_dict(), sort_keys=True).encode()
+        if self._path is not None and self._epoch == self._client.session_epoch:
+            if data == self._stored:
+                return
+            try:
+                kazoo.retry(kazoo.set, self._path, data)
+                self._stored = data
+                return
+            except (NoNodeError, BadVersionError):
+                self.log.warning("Registry entry %s is gone, registering again", self._path)
+            except KazooException as error:
+                raise translate(error) from None
+        prefix = f"{paths.COMPONENTS}/{self.component.kind}/{self.component.hostname}"
+        self._epoch = self._client.session_epoch
+        try:
+            self._path = kazoo.create(prefix, data, makepath=True, ephemeral=True, sequence=True)
+        except KazooException as error:
+            self._path = None
+            raise translate(error) from None
+        self._stored = data
+
+    def unregister(self) -> None:
+        """Remove the entry; one that is gone is fine. Raises ZKException."""
+        with self._lock:
+            path, self._path = self._path, None
+            if path is None:
+                return
+            try:
+                self._client.kazoo.delete(path)
+            except NoNodeError:
+                return
+            except KazooException as error:
+                raise translate(error) from None
+
+
+def read_pools(client: ZooKeeperClient) -> list[PoolComponent]:
+    """All registered pools, read now; bad entries are logged and skipped."""
+    root = f"{paths.COMPONENTS}/{PoolComponent.kind}"
+    pools = []
+    for name, data in _entries(client, root):
+        try:
+            pools.append(PoolComponent.from_dict(codec.decode(data), name))
+        except InvalidRecord as problem:
+            Registration.log.error("Ignoring %s/%s: %s", root, name, problem)
+    return pools
+
+
+def system_model_api(client: ZooKeeperClient) -> int | None:
+    """The lowest ``model_api`` of all registered components, or None if there are none."""
+    levels = []
+    for kind in ("launcher", "pool", "builder"):
+        for name, data in _entries(client, f"{paths.COMPONENTS}/{kind}"):
+            try:
+                level = codec.decode(data).get("model_api", 0)
+            except InvalidRecord as problem:
+                Registration.log.error("Ignoring %s/%s/%s: %s", paths.COMPONENTS, kind, name, problem)
+                continue
+            if isinstance(level, int):
+                levels.append(level)
+    return min(levels, default=None)
+
+
+def check_model_api(client: ZooKeeperClient) -> None:
+    """Refuse to start beside components that all speak a newer data model. Raises ZKException."""
+    level = system_model_api(client)
+    if level is not None and level > MODEL_API:
+        raise ZKException(f"this release speaks model API {MODEL_API}, but the running system needs at least {level}")
+
+
+def _entries(client: ZooKeeperClient, root: str) -> list[tuple[str, bytes]]:
+    kazoo = client.kazoo
+    found = []
+    try:
+        for name in kazoo.retry(kazoo.get_children, root):
+            try:
+                found.append((name, kazoo.retry(kazoo.get, f"{root}/{name}")[0]))
+            except NoNodeError:
+                continue
+    except NoNodeError:
+        return []
+    except KazooException as error:
+        raise translate(error) from None
+    return found

@@ -1,0 +1,271 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Node requests in ZooKeeper: read, write, lock (zookeeper.md 4)."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from kazoo.exceptions import KazooException, NoNodeError, NotEmptyError
+from kazoo.protocol.serialization import GetData
+
+from nodepool.exceptions import ZKLockException
+from nodepool.model.node import Node
+from nodepool.model.record import InvalidRecord
+from nodepool.model.request import NodeRequest
+from nodepool.zk import codec, locks, paths
+from nodepool.zk.client import ZooKeeperClient
+from nodepool.zk.locks import ZkLock
+from nodepool.zk.node_store import NodeStore
+from nodepool.zk.nodepool_cache import NodepoolCache
+from nodepool.zk.protocol import Reply
+from nodepool.zk.transactions import Transaction, TransactionFailed, translate
+
+
+class RequestStore:
+    """Blocking as in `NodeStore`, and with the same errors."""
+
+    log = logging.getLogger("nodepool.zk.ZooKeeper")
+
+    def __init__(
+        self,
+        client: ZooKeeperClient,
+        cache: NodepoolCache | None,
+        nodes: NodeStore,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._client = client
+        self._cache = cache
+        self._nodes = nodes
+        self._clock = clock
+
+    def transaction(self) -> Transaction:
+        return Transaction(self._client, self._cache)
+
+    def encode(self, request: NodeRequest) -> bytes:
+        return codec.encode(request.to_dict(self._clock()))
+
+    # -- reading --
+
+    def ids(self) -> list[str]:
+        """Ids of all requests, in ZooKeeper's order."""
+        try:
+            names: list[str] = self._client.kazoo.retry(self._client.kazoo.get_children, paths.REQUESTS)
+        except NoNodeError:
+            return []
+        except KazooException as error:
+            raise translate(error) from None
+        return [name for name in names if name != paths.LOCK]
+
+    def get(self, request_id: str) -> NodeRequest | None:
+        """Read one request; None if there is none, or its data is no request (logged)."""
+        try:
+            data, stat = self._client.kazoo.retry(self._client.kazoo.get, paths.request(request_id))
+        except NoNodeError:
+            return None
+        except KazooException as error:
+            raise translate(error) from None
+        return self._decode(request_id, data, stat)
+
+    def iterate(self) -> Iterator[NodeRequest]:
+        """Read all requests, with all reads under way at once; bad ones are logged and skipped."""
+        kazoo = self._client.kazoo
+        ids = self.ids()
+        replies = [kazoo.call(GetData(kazoo.chrooted(paths.request(i)), None), Reply()) for i in ids]
+        for request_id, reply in zip(ids, replies, strict=True):
+            try:
+                data, stat = reply.get()
+            except NoNodeError:
+                continue
+            except KazooException as error:
+                raise translate(error) from None
+            request = self._decode(request_id, data, stat)
+            if request is not None:
+                yield request
+
+    def _decode(self, request_id: str, data: bytes, stat: Any) -> NodeRequest | None:
+        try:
+            request = NodeRequest.from_dict(codec.decode(data), request_id)
+        except InvalidRecord as problem:
+            self.log.error("Ignoring %s: %s", paths.request(request_id), problem)
+            return None
+        request.version = stat.version
+        request.mzxid = stat.mzxid
+        return request
+
+    # -- writing --
+
+    def create(self, request: NodeRequest, priority: str) -> None:
+        """Submit a request of our own: ephemeral, so that it goes with our session.
+
+        :param priority: the three digits ``PPP``.
+        """
+        prefix = f"{paths.REQUESTS}/{int(priority):03d}-"
+        for last in (False, True):
+            tx = self.transaction()
+            tx.create_record(prefix, request, self.encode(request), ephemeral=True)
+            try:
+                tx.commit()
+                return
+            except TransactionFailed as failure:
+                if last or not isinstance(failure.error, NoNodeError):
+                    raise
+                self._client.kazoo.ensure_path(paths.REQUESTS)
+
+    def save(self, request: NodeRequest) -> None:
+        """Overwrite a request that we hold locked, fenced by its version."""
+        tx = self.transaction()
+        tx.set_record(paths.request(request.id or ""), request, self.encode(request))
+        tx.commit()
+
+    def delete(self, request: NodeRequest) -> None:
+        """Delete a request of our own; one that is gone is fine."""
+        try:
+            self._client.kazoo.retry(self._client.kazoo.delete, paths.request(request.id or ""))
+        except NoNodeError:
+            return
+        except KazooException as error:
+            raise translate(error) from None
+
+    def send_unlocked(
+        self, request: NodeRequest, nodes: Iterable[Node] = (), *, lock_dir_exists: bool = False
+    ) -> Reply:
+        """Write a request and nodes that nobody has locked, in one write; does not block.
+
+        This is how ready nodes fulfil a request at once, and how a request is declined or reset. Order on the
+        wire (zookeeper.md 4.4) holds because everything appears at the same time.
+
+        :param lock_dir_exists: does the request's lock directory exist? If the answer was
+            `TransactionFailed.lock_dir_mismatch` for that directory, send again with the other value.
+        """
+        tx = self.transaction()
+        # A directory that is there may be about to be used by Zuul, so it is left; ours would be litter.
+        tx.fence_lock(paths.request_lock(request.id or ""), exists=lock_dir_exists, keep=lock_dir_exists)
+        tx.set_record(paths.request(request.id or ""), request, self.encode(request))
+        for node in nodes:
+            self._nodes.add_unlocked_write(tx, node, self._nodes.has_lock_dir(node.id or ""))
+        return tx.send()
+
+    def save_unlocked(self, request: NodeRequest, nodes: Iterable[Node] = ()) -> None:
+        """`send_unlocked` and wait, with a second try if the lock directory was not as assumed."""
+        nodes = list(nodes)
+        try:
+            self._get(self.send_unlocked(request, nodes))
+        except TransactionFailed as failure:
+            if not self.lock_dir_was_there(request, failure):
+                raise
+            self._get(self.send_unlocked(request, nodes, lock_dir_exists=True))
+
+    @staticmethod
+    def lock_dir_was_there(request: NodeRequest, failure: TransactionFailed) -> bool:
+        """Did a write fail only because the request has a lock directory?"""
+        return failure.lock_dir_mismatch and failure.path == paths.request_lock(request.id or "")
+
+    @staticmethod
+    def _get(reply: Reply) -> Any:
+        try:
+            return reply.get()
+        except KazooException as error:
+            raise translate(error) from None
+
+    # -- locks --
+
+    def lock_and_save(self, request: NodeRequest) -> None:
+        """Take the free lock and overwrite the request, in one write.
+
+        :raises ZKConflict: somebody else holds the lock, or the request is not as we read it.
+        """
+        lock_dir = paths.request_lock(request.id or "")
+        for exists in (False, True):
+            tx = self.transaction()
+            tx.fence_lock(lock_dir, exists=exists, keep=True)
+            index = locks.add_contender(tx, lock_dir)
+            tx.set_record(paths.request(request.id or ""), request, self.encode(request))
+            try:
+                results = tx.commit()
+            except TransactionFailed as failure:
+                if exists or not self.lock_dir_was_there(request, failure):
+                    raise
+            else:
+                request.lock = ZkLock(lock_dir, results[index])
+                return
+
+    def lock(self, request: NodeRequest, *, blocking: bool = True, timeout: float | None = None) -> None:
+        """Take the lock with Kazoo's recipe. Raises ZKLockException if somebody else has it."""
+        request.lock = locks.acquire(
+            self._client, paths.request_lock(request.id or ""), blocking=blocking, timeout=timeout
+        )
+
+    def unlock(self, request: NodeRequest) -> None:
+        """Give the lock back and remove its directory unless somebody waits. Raises ZKLockException."""
+        if not isinstance(request.lock, ZkLock):
+            raise ZKLockException(f"request {request.id} is not locked by us")
+        lock, request.lock = request.lock, None
+        locks.release(self._client, lock)
+        self.remove_lock_dir(request.id or "")
+
+    def finish(self, request: NodeRequest, nodes: Iterable[Node] = (), *, nodes_too: bool = False) -> None:
+        """Write a request that we hold locked, release its lock and those of its nodes, in one write.
+
+        :param nodes: nodes that we hold locked.
+        :param nodes_too: write the nodes as well.
+        :raises ZKConflict: the request was changed or deleted, or a lock is gone. Nothing was written.
+        """
+        lock = request.lock
+        if not isinstance(lock, ZkLock):
+            raise ZKLockException(f"request {request.id} is not locked by us")
+        nodes = list(nodes)
+        for last in (False, True):
+            tx = self.transaction()
+            for node in nodes:
+                if nodes_too:
+                    tx.set_record(paths.node(node.id or ""), node, self._nodes.encode(node))
+                if isinstance(node.lock, ZkLock):
+                    tx.delete(node.lock.contender)
+            tx.set_record(paths.request(request.id or ""), request, self.encode(request))
+            tx.delete(lock.contender)
+            if not last:
+                tx.delete(lock.path)
+            try:
+                tx.commit()
+                break
+            except TransactionFailed as failure:
+                # Somebody waits for the request lock just now (Zuul revises the priority): leave the directory.
+                if last or failure.path != lock.path or not isinstance(failure.error, NotEmptyError):
+                    raise
+        request.lock = None
+        for node in nodes:
+            node.lock = None
+
+    def remove_lock_dir(self, request_id: str) -> bool:
+        """Remove a request's lock directory if nobody is in it; is it gone now?"""
+        try:
+            self._client.kazoo.delete(paths.request_lock(request_id))
+        except NoNodeError:
+            return True
+        except NotEmptyError:
+            return False
+        except KazooException as error:
+            raise translate(error) from None
+        return True
+
+    def lock_dir_ids(self) -> list[str]:
+        """Ids for which a lock directory exists."""
+        try:
+            names: list[str] = self._client.kazoo.retry(self._client.kazoo.get_children, paths.REQUEST_LOCKS)
+        except NoNodeError:
+            return []
+        except KazooException as error:
+            raise translate(error) from None
+        return names
+
+    def lock_dir_age(self, request_id: str) -> float | None:
+        """Seconds since the lock directory changed, or None if it is gone."""
+        stat = self._client.kazoo.retry(self._client.kazoo.exists, paths.request_lock(request_id))
+        return None if stat is None else self._clock() - stat.mtime / 1000
+
+    def remove_lock_dir_recursive(self, request_id: str) -> None:
+        """Remove a lock directory with its contenders (behaviour.md C-2)."""
+        self._client.kazoo.retry(self._client.kazoo.delete, paths.request_lock(request_id), recursive=True)

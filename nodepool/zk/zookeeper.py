@@ -1,0 +1,216 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`ZooKeeper`: what drivers see of ZooKeeper, under the names that the driver interface fixes.
+
+Also the import path of state names and record classes for drivers: ``from nodepool.zk import zookeeper as zk``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+
+from nodepool.exceptions import ZKConflict, ZKException, ZKLockException
+from nodepool.model.component import PoolComponent
+from nodepool.model.image import ImageBuild, ImageUpload
+from nodepool.model.node import Node
+from nodepool.model.request import NodeRequest
+from nodepool.model.states import (
+    ABORTED,
+    BUILDING,
+    DELETED,
+    DELETING,
+    FAILED,
+    FULFILLED,
+    HOLD,
+    IN_USE,
+    INIT,
+    PENDING,
+    READY,
+    REQUESTED,
+    TESTING,
+    UPLOADING,
+    USED,
+)
+from nodepool.zk import components, locks, paths
+from nodepool.zk.client import ZooKeeperClient
+from nodepool.zk.image_store import ImageStore
+from nodepool.zk.node_store import NodeStore
+from nodepool.zk.nodepool_cache import NodepoolCache
+from nodepool.zk.request_store import RequestStore
+
+__all__ = [
+    "ABORTED",
+    "BUILDING",
+    "DELETED",
+    "DELETING",
+    "FAILED",
+    "FULFILLED",
+    "HOLD",
+    "INIT",
+    "IN_USE",
+    "PENDING",
+    "READY",
+    "REQUESTED",
+    "TESTING",
+    "UPLOADING",
+    "USED",
+    "ImageBuild",
+    "ImageUpload",
+    "Node",
+    "NodeRequest",
+    "ZKConflict",
+    "ZKException",
+    "ZKLockException",
+    "ZooKeeper",
+]
+
+
+class ZooKeeper:
+    """The stores under one roof.
+
+    :param client: connected.
+    :param cache: of a launcher; None reads ZooKeeper directly (command line).
+    """
+
+    def __init__(self, client: ZooKeeperClient, cache: NodepoolCache | None = None) -> None:
+        self.client = client
+        self.cache = cache
+        self.nodes = NodeStore(client, cache)
+        self.requests = RequestStore(client, cache, self.nodes)
+        self.images = ImageStore(client)
+
+    # -- nodes --
+
+    def getNodes(self) -> list[str]:
+        """Ids of all nodes; blocks for a round trip."""
+        return self.nodes.ids()
+
+    def getNode(self, node_id: str) -> Node | None:
+        """Read a node now; None if there is none. Blocks for a round trip."""
+        return self.nodes.get(node_id)
+
+    def nodeIterator(self, cached: bool = True) -> Iterator[Node]:
+        """All nodes, from the cache (do not change them: copy first) or, without a cache, from ZooKeeper."""
+        if cached and self.cache is not None:
+            yield from self.cache.nodes.values()
+        else:
+            yield from self.nodes.iterate()
+
+    def storeNode(self, node: Node) -> None:
+        """Create a node that has no id yet, else overwrite it, fenced by its version.
+
+        :raises ZKConflict: it was changed by somebody else or is gone; nothing was written.
+        """
+        if node.id is None:
+            self.nodes.create(node)
+        else:
+            self.nodes.save(node)
+
+    def updateNode(self, node: Node) -> None:
+        """Read a node again into the same object. Raises ZKConflict if it is gone."""
+        self.nodes.refresh(node)
+
+    def deleteNode(self, node: Node) -> None:
+        """Remove a node: with its lock in one write when we hold it, else whatever is there."""
+        if node.lock is not None:
+            self.nodes.remove(node)
+        else:
+            self.nodes.remove_raw(node.id or "")
+
+    def deleteRawNode(self, node_id: str) -> None:
+        """Delete a node's znode with everything below."""
+        self.nodes.remove_raw(node_id)
+
+    def replaceNode(self, old: Node, new: Node | None) -> None:
+        """Remove a node that we hold locked and store ``new`` in its place, in one write; sets ``new.id``."""
+        self.nodes.remove(old, new)
+
+    def lockNode(
+        self,
+        node: Node,
+        blocking: bool = True,
+        timeout: float | None = None,
+        ephemeral: bool = True,
+        identifier: str | None = None,
+    ) -> None:
+        """Take a node's lock. Raises ZKLockException if somebody else has it."""
+        self.nodes.lock(node, blocking=blocking, timeout=timeout, ephemeral=ephemeral, identifier=identifier)
+
+    def unlockNode(self, node: Node) -> None:
+        """Release a node's lock. Raises ZKLockException if we have none."""
+        self.nodes.unlock(node)
+
+    def forceUnlockNode(self, node: Node) -> None:
+        """Delete the contender that holds a node's lock, whoever made it."""
+        self.nodes.force_unlock(node)
+
+    def getNodeLockContenders(self, node_id: str) -> list[str]:
+        """Identifiers of those who hold and wait for a node's lock, the holder first."""
+        return self.nodes.contenders(node_id)
+
+    def isNodeLocked(self, node: Node) -> bool:
+        """Does anybody hold or wait for the lock?"""
+        return self.nodes.is_locked(node.id or "")
+
+    def addNodeListener(self, listener: Callable[[str], None]) -> None:
+        """Be told the id of each node that changes ('' = any may have); in the cache thread, must not block."""
+        if self.cache is None:
+            raise ZKException("without a cache nobody can be told of changes")
+        self.cache.nodes.add_listener(listener)
+
+    # -- requests --
+
+    def getNodeRequests(self) -> list[str]:
+        """Ids of all requests; blocks for a round trip."""
+        return self.requests.ids()
+
+    def getNodeRequest(self, request_id: str) -> NodeRequest | None:
+        """Read a request now; None if there is none. Blocks for a round trip."""
+        return self.requests.get(request_id)
+
+    def nodeRequestIterator(self, cached: bool = True) -> Iterator[NodeRequest]:
+        """All requests, from the cache (do not change them) or, without a cache, from ZooKeeper."""
+        if cached and self.cache is not None:
+            yield from self.cache.requests.values()
+        else:
+            yield from self.requests.iterate()
+
+    def storeNodeRequest(self, request: NodeRequest, priority: str = "500") -> None:
+        """Submit a new request (ephemeral) or overwrite one, fenced by its version. Raises ZKConflict."""
+        if request.id is None:
+            self.requests.create(request, priority)
+        else:
+            self.requests.save(request)
+
+    def deleteNodeRequest(self, request: NodeRequest) -> None:
+        """Delete a request that we submitted."""
+        self.requests.delete(request)
+
+    def lockNodeRequest(self, request: NodeRequest, blocking: bool = True, timeout: float | None = None) -> None:
+        """Take a request's lock. Raises ZKLockException if somebody else has it."""
+        self.requests.lock(request, blocking=blocking, timeout=timeout)
+
+    def unlockNodeRequest(self, request: NodeRequest) -> None:
+        """Release a request's lock."""
+        self.requests.unlock(request)
+
+    # -- others --
+
+    def getRegisteredPools(self) -> list[PoolComponent]:
+        """All registered pools, from the cache when there is one."""
+        if self.cache is not None:
+            return self.cache.pools.values()
+        return components.read_pools(self.client)
+
+    def getMostRecentImageUpload(self, image: str, provider: str) -> ImageUpload | None:
+        """The ready upload with the greatest state time, over all builds; blocks for some round trips."""
+        return self.images.most_recent_upload(image, provider)
+
+    @contextlib.contextmanager
+    def providerMutex(self, provider_name: str, timeout: float = 30.0) -> Iterator[None]:
+        """Only one launcher at a time is inside, for one provider. Raises ZKLockException after ``timeout`` s."""
+        lock = locks.acquire(self.client, paths.static_mutex(provider_name), timeout=timeout)
+        try:
+            yield
+        finally:
+            locks.release(self.client, lock)
