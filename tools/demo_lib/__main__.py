@@ -14,6 +14,8 @@ import threading
 from pathlib import Path
 from types import FrameType
 
+from kazoo.exceptions import KazooException
+
 from demo_lib.errors import DemoError
 from demo_lib.story import Demo
 
@@ -53,6 +55,25 @@ def main(arguments: list[str] | None = None) -> int:
     options = parse(arguments)
     # Kazoo tells of every attempt while ZooKeeper starts; what matters becomes a DemoError.
     logging.getLogger("kazoo").addHandler(logging.NullHandler())
+    try:
+        directory = make_directory(options.directory)
+    except DemoError as error:
+        print(f"tools/demo: {error}", file=sys.stderr)
+        return 1
+    print(f"Everything, the logs too, is in {directory}", flush=True)
+    demo = Demo(directory, options.programs or Path(sysconfig.get_path("scripts")), SAMPLE)
+    code = run(demo, options.once)
+    keep = options.directory is not None or code == 1
+    if not keep:
+        shutil.rmtree(directory, ignore_errors=True)
+    print(f"\nNothing is left running. {'Logs: ' + str(directory) if keep else 'The directory was removed.'}")
+    return code
+
+
+def run(demo: Demo, once: bool) -> int:
+    """The story with its end. Blocks. Returns the exit code."""
+    code = 0
+    waiting = False
     stopped = threading.Event()
 
     def interrupt(_number: int, _frame: FrameType | None) -> None:
@@ -61,28 +82,9 @@ def main(arguments: list[str] | None = None) -> int:
             stopped.set()
             raise Interrupted
 
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, interrupt)
     try:
-        directory = make_directory(options.directory)
-    except DemoError as error:
-        print(f"tools/demo: {error}", file=sys.stderr)
-        return 1
-    print(f"Everything, the logs too, is in {directory}", flush=True)
-    demo = Demo(directory, options.programs or Path(sysconfig.get_path("scripts")), SAMPLE)
-    code = run(demo, options.once, stopped)
-    keep = options.directory is not None or code == 1
-    if not keep:
-        shutil.rmtree(directory, ignore_errors=True)
-    print(f"\nNothing is left running. {'Logs: ' + str(directory) if keep else 'The directory was removed.'}")
-    return code
-
-
-def run(demo: Demo, once: bool, stopped: threading.Event) -> int:
-    """The story with its end. Blocks. Returns the exit code."""
-    code = 0
-    waiting = False
-    try:
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, interrupt)
         demo.run()
         waiting = True
         if not once:
@@ -92,6 +94,9 @@ def run(demo: Demo, once: bool, stopped: threading.Event) -> int:
         code = 0 if waiting else 130
     except DemoError as error:
         print(f"\ntools/demo: {error}", file=sys.stderr, flush=True)
+        code = 1
+    except KazooException as error:
+        print(f"\ntools/demo: ZooKeeper: {type(error).__name__} {error}", file=sys.stderr, flush=True)
         code = 1
     finally:
         stopped.set()

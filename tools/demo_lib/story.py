@@ -48,14 +48,13 @@ class Demo:
         zuul = self._start_zookeeper()
         self._start_hosts()
         self._start_launcher(zuul)
-        node_ids = self._request_nodes(zuul)
-        self._use_nodes(zuul, node_ids)
+        self._use_nodes(zuul, self._request_nodes(zuul))
 
     def stay(self, stopped: threading.Event) -> None:
         """Wait until ``stopped`` is set. Blocks. Raises DemoError when a program ends by itself."""
         self._screen.step("Everything stays up. Press Ctrl-C to end it. In another terminal, try:")
         command = f"{self._programs / 'nodepool'} -c {self._config}"
-        for rest in ("list --detail", "request-list", "hold 0000000000", "--help"):
+        for rest in ("list --detail", "label-list", "list --format json", "config-validate"):
             self._screen.note(f"{command} {rest}")
         self._screen.note(f"editor {self._config}     (the launcher notices a change by itself)")
         while not stopped.wait(1):
