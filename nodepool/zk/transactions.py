@@ -86,7 +86,7 @@ def result(reply: Reply) -> Any:
     """Wait for a reply; errors come as `ZKConflict` (nothing written) or `ZKConnectionError` (unknown)."""
     try:
         return reply.get()
-    except Exception as error:
+    except (ZKException, KazooException, TimeoutError) as error:
         raise translate(error) from None
 
 

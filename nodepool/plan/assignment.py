@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""May this pool serve a kind of request? (behaviour.md A-2 to A-6, A-15)"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+
+from nodepool.model import states
+from nodepool.plan.queue import Kind
+
+
+@dataclass(frozen=True)
+class PoolInfo:
+    """One registered pool, as others see it."""
+
+    id: str
+    provider_name: str
+    labels: frozenset[str]
+    priority: int
+    paused: bool
+
+    def supports(self, labels: Collection[str]) -> bool:
+        return self.labels.issuperset(labels)
+
+
+@dataclass(frozen=True)
+class Consider:
+    """The pool may take such a request, if it has the means."""
+
+
+@dataclass(frozen=True)
+class Leave:
+    """Not now, or not for us."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class Decline:
+    """The pool must refuse such a request, so that it can fail when everybody has."""
+
+    reason: str
+
+
+Verdict = Consider | Leave | Decline
+
+
+def screen(kind: Kind, me: PoolInfo, registered: Iterable[PoolInfo]) -> Verdict:
+    """Judge a kind of request.
+
+    :param me: this pool.
+    :param registered: all registered pools, this one included.
+    """
+    if me.id in kind.declined_by:
+        return Leave("declined by this pool before")
+    able = [
+        pool
+        for pool in registered
+        if pool.id != me.id and pool.id not in kind.declined_by and pool.supports(kind.labels)
+    ]
+    if kind.provider and kind.provider != me.provider_name:
+        for pool in able:
+            if pool.provider_name == kind.provider:
+                return Leave(f"wants provider {kind.provider}, which can serve it")
+    for pool in able:
+        if pool.priority < me.priority and not pool.paused:
+            return Leave(f"pool {pool.id} has a better priority")
+    missing = sorted(set(kind.labels) - me.labels)
+    if not missing:
+        return Consider()
+    if able:
+        return Leave(f"label {missing[0]} is not here, but pool {able[0].id} has it")
+    return Decline(f"label(s) {', '.join(missing)} not available in this pool")
+
+
+def missing_count(kind: Kind, labels: frozenset[str]) -> int:
+    """First part of the service order: servable requests come before others (A-1)."""
+    return sum(1 for label in set(kind.labels) if label not in labels)
+
+
+def declined_state(declined_by: Collection[str], registered_ids: Collection[str]) -> str:
+    """State of a request after a pool declined it (A-15)."""
+    if set(registered_ids) <= set(declined_by):
+        return states.FAILED
+    return states.REQUESTED

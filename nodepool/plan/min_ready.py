@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How many min-ready requests are missing? (behaviour.md M-1, M-5, M-6)"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+from nodepool.model import states
+from nodepool.model.node import Node
+from nodepool.model.request import NodeRequest
+from nodepool.plan.queue import MIN_READY_REQUESTOR
+
+
+def missing(wanted: Mapping[str, int], nodes: Iterable[Node], requests: Iterable[NodeRequest]) -> dict[str, int]:
+    """Requests to create, by label.
+
+    :param wanted: label -> ``min-ready``.
+    :param nodes: all nodes.
+    :param requests: all requests, of every launcher: theirs count, so that several do not overshoot.
+    """
+    have: Counter[str] = Counter()
+    for node in nodes:
+        if node.state == states.READY and node.allocated_to is None:
+            have.update(label for label in node.type if label in wanted)
+    for request in requests:
+        if request.requestor == MIN_READY_REQUESTOR and request.state != states.FAILED:
+            have.update(request.node_types)
+    return {label: need - have[label] for label, need in wanted.items() if need > have[label]}

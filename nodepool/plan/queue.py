@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Waiting requests of one pool, in order, in buckets of requests that are judged alike.
+
+Whether a pool may serve a request depends on a few of its fields only. Requests that agree in these share a
+bucket, and the pool judges a bucket, not each request: work follows the number of kinds of requests, not the
+length of the backlog. Only the head of a bucket is looked at.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from nodepool.model.request import NodeRequest, OrderKey
+
+#: ``requestor`` of requests that keep ``min-ready`` nodes there (behaviour.md M-2).
+MIN_READY_REQUESTOR = "NodePool:min-ready"
+
+
+class Kind(NamedTuple):
+    """What the requests of a bucket have in common."""
+
+    labels: tuple[str, ...]
+    provider: str | None
+    declined_by: frozenset[str]
+    tenant_name: str | None
+    reuse: bool
+    min_ready: bool
+
+    @classmethod
+    def of(cls, request: NodeRequest) -> Kind:
+        return cls(
+            tuple(sorted(request.node_types)),
+            request.provider,
+            frozenset(request.declined_by),
+            request.tenant_name,
+            request.reuse,
+            request.requestor == MIN_READY_REQUESTOR,
+        )
+
+
+class Bucket:
+    """Waiting requests of one kind, in service order."""
+
+    def __init__(self, kind: Kind) -> None:
+        self.kind = kind
+        self._entries: list[tuple[OrderKey, str]] = []
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter([request_id for _, request_id in self._entries])
+
+    @property
+    def head_key(self) -> OrderKey:
+        return self._entries[0][0]
+
+    @property
+    def head(self) -> str:
+        """Id of the request that is served first."""
+        return self._entries[0][1]
+
+    def add(self, key: OrderKey, request_id: str) -> None:
+        bisect.insort(self._entries, (key, request_id))
+
+    def remove(self, key: OrderKey, request_id: str) -> None:
+        index = bisect.bisect_left(self._entries, (key, request_id))
+        del self._entries[index]
+
+
+class RequestQueue:
+    """Waiting requests, by kind. Owned by one thread."""
+
+    def __init__(self) -> None:
+        self._buckets: dict[Kind, Bucket] = {}
+        self._where: dict[str, tuple[Bucket, OrderKey]] = {}
+
+    def __len__(self) -> int:
+        return len(self._where)
+
+    def __contains__(self, request_id: str) -> bool:
+        return request_id in self._where
+
+    def put(self, request: NodeRequest) -> None:
+        """Add a request, or move it to where it belongs now."""
+        request_id = request.id or ""
+        key = request.order_key
+        kind = Kind.of(request)
+        found = self._where.get(request_id)
+        if found is not None:
+            if found[0].kind == kind and found[1] == key:
+                return
+            self.discard(request_id)
+        bucket = self._buckets.get(kind)
+        if bucket is None:
+            bucket = self._buckets[kind] = Bucket(kind)
+        bucket.add(key, request_id)
+        self._where[request_id] = (bucket, key)
+
+    def discard(self, request_id: str) -> None:
+        """Remove a request; one that is not here is fine."""
+        found = self._where.pop(request_id, None)
+        if found is None:
+            return
+        bucket, key = found
+        bucket.remove(key, request_id)
+        if not bucket:
+            del self._buckets[bucket.kind]
+
+    def buckets(self) -> list[Bucket]:
+        return list(self._buckets.values())
+
+    def clear(self) -> None:
+        self._buckets.clear()
+        self._where.clear()
