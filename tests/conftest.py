@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fixtures for all tests: a real ZooKeeper, a real sshd, launchers, and the check for leaked threads.
+
+Nothing here imports Zuul: only tests/interop needs it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.launcher import LauncherProcess
+from tests.support.pool_znodes import PoolZnodes
+from tests.support.sshd import SshServer
+from tests.support.threads import leaked_threads
+from tests.support.workplace import Workplace
+from tests.support.zookeeper import ZooKeeperServer
+
+
+@pytest.fixture(scope="session")
+def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperServer]:
+    """One ZooKeeper for the whole run, with a plain and a TLS port. Use `chroot` to be alone in it."""
+    server = ZooKeeperServer(tmp_path_factory.mktemp("zookeeper"))
+    server.start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="session")
+def sshd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshServer]:
+    """One real sshd for the whole run; every 127.x address is a host with its ``host_keys`` at its ``port``."""
+    server = SshServer(tmp_path_factory.mktemp("sshd"))
+    server.start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="session")
+def new_chroot(zookeeper: ZooKeeperServer) -> Iterator[Callable[[], str]]:
+    """Makes an empty chroot in ZooKeeper per call and returns its path."""
+    root = PoolZnodes(zookeeper.plain_hosts())
+    root.start()
+
+    def make() -> str:
+        path: str = root.kazoo.create("/test", sequence=True)
+        return path
+
+    yield make
+    root.stop()
+
+
+@pytest.fixture
+def chroot(new_chroot: Callable[[], str]) -> str:
+    """An empty chroot that only this test uses, e.g. ``/test0000000003``."""
+    return new_chroot()
+
+
+@pytest.fixture
+def znodes(zookeeper: ZooKeeperServer, chroot: str) -> Iterator[PoolZnodes]:
+    """Plain access to the test's chroot."""
+    access = PoolZnodes(zookeeper.plain_hosts(chroot))
+    access.start()
+    yield access
+    access.stop()
+
+
+@pytest.fixture
+def workplace(tmp_path: Path, zookeeper: ZooKeeperServer, chroot: str, znodes: PoolZnodes) -> Iterator[Workplace]:
+    """Starts launchers in the test's chroot and ends them.
+
+    A traceback in a launcher's log fails the test, unless the test took it into account with
+    ``launcher.expected_tracebacks = True``.
+    """
+    place = Workplace(tmp_path, zookeeper, chroot, znodes)
+    yield place
+    place.stop()
+    noisy = [launcher for launcher in place.launchers if not launcher.expected_tracebacks and launcher.tracebacks()]
+    assert not noisy, "\n".join(LauncherProcess.tracebacks(launcher) for launcher in noisy)
+
+
+@pytest.fixture(autouse=True)
+def _no_leaked_threads() -> Iterator[None]:
+    """Fails a test that leaves threads behind. Set up before and checked after its other fixtures."""
+    before = set(threading.enumerate())
+    yield
+    leaked = leaked_threads(before)
+    assert not leaked, f"threads left behind: {', '.join(leaked)}"

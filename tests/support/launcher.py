@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A running launcher: ours, or any other executable that takes the same arguments."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.support.process import ChildProcess
+
+ROOT = Path(__file__).resolve().parents[2]
+#: Ours. With this module path and not the installed script, so that what is tested is this tree.
+OUR_COMMAND = (sys.executable, "-m", "nodepool.cmd.launcher")
+#: Set it to run the tests against another launcher, e.g. the released one.
+COMMAND_VARIABLE = "NODEPOOL_TEST_LAUNCHER"
+
+
+def launcher_command() -> list[str]:
+    """The launcher under test: ours unless the environment names another executable."""
+    other = os.environ.get(COMMAND_VARIABLE)
+    return other.split() if other else list(OUR_COMMAND)
+
+
+class LauncherProcess(ChildProcess):
+    """``<command> -c <config> -f --no-webapp`` with its log in ``log``."""
+
+    def __init__(self, config: Path, log: Path, command: Sequence[str] | None = None, *, debug: bool = False) -> None:
+        command = list(command or launcher_command())
+        env = dict(os.environ)
+        env.pop("PYTHONPATH", None)
+        if command == list(OUR_COMMAND):
+            env["PYTHONPATH"] = str(ROOT)
+        super().__init__([*command, "-c", str(config), "-d" if debug else "-f", "--no-webapp"], log, env=env)
+        self.config_path = config
+        #: A test that provokes an error on purpose sets it.
+        self.expected_tracebacks = False
+
+    def tracebacks(self) -> str:
+        """The log from its first traceback on; empty when there is none."""
+        text = self.log_text()
+        start = text.find("Traceback (most recent call last)")
+        return "" if start < 0 else text[max(0, start - 500) : start + 4000]
+
+    def cpu_seconds(self) -> float:
+        """User plus system time that the process used so far, all threads (proc(5), fields 14 and 15 of stat)."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text(encoding="ascii").rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

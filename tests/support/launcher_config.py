@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writes nodepool.yaml for launchers with static hosts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.support.zookeeper import ZooKeeperServer
+
+
+@dataclass(frozen=True)
+class StaticHost:
+    """One entry of a static pool's ``nodes``."""
+
+    name: str
+    labels: Sequence[str] = ("small",)
+    port: int = 22
+    username: str = "zuul"
+    check: bool = False
+    host_keys: Sequence[str] = ()
+    slots: int = 1
+
+    def as_config(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "labels": list(self.labels),
+            "connection-port": self.port,
+            "username": self.username,
+            "host-key-checking": self.check,
+            "host-key": list(self.host_keys),
+            "max-parallel-jobs": self.slots,
+        }
+
+
+@dataclass
+class StaticProvider:
+    """A provider with one static pool."""
+
+    hosts: Sequence[StaticHost]
+    name: str = "static-one"
+    pool: str = "main"
+    pool_settings: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def slots(self) -> int:
+        """How many nodes it registers."""
+        return sum(host.slots for host in self.hosts)
+
+    def as_config(self) -> dict[str, Any]:
+        pool = {"name": self.pool, "nodes": [host.as_config() for host in self.hosts], **self.pool_settings}
+        return {"name": self.name, "driver": "static", "pools": [pool]}
+
+
+def static_hosts(count: int, labels: Sequence[str] = ("small",), **settings: Any) -> list[StaticHost]:
+    """``count`` hosts with different loopback addresses, from 127.1.0.1 up."""
+    return [StaticHost(f"127.1.{number // 250}.{number % 250 + 1}", labels, **settings) for number in range(count)]
+
+
+def write_config(
+    path: Path,
+    zookeeper: ZooKeeperServer,
+    chroot: str,
+    providers: Iterable[StaticProvider],
+    *,
+    session_seconds: float = 10.0,
+    labels: Mapping[str, Mapping[str, Any]] | None = None,
+    extra: Mapping[str, Any] | None = None,
+) -> None:
+    """Writes a configuration for a launcher.
+
+    :param session_seconds: ``zookeeper-timeout``: how long a killed launcher's locks live on.
+    :param labels: settings of labels; labels that the hosts name need not be here.
+    :param extra: other top-level keys.
+    """
+    providers = list(providers)
+    names = {label for provider in providers for host in provider.hosts for label in host.labels} | set(labels or {})
+    certificates = zookeeper.certificates
+    config = {
+        "zookeeper-servers": [{"host": "127.0.0.1", "port": zookeeper.tls_port, "chroot": chroot}],
+        "zookeeper-tls": {
+            "cert": str(certificates.client_cert),
+            "key": str(certificates.client_key),
+            "ca": str(certificates.ca),
+        },
+        "zookeeper-timeout": session_seconds,
+        "labels": [{"name": name, **(labels or {}).get(name, {})} for name in sorted(names)],
+        "providers": [provider.as_config() for provider in providers],
+        **(extra or {}),
+    }
+    path.write_text(yaml.safe_dump(config, sort_keys=False), encoding="utf-8")

@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A look at, and a hand in, the znodes that launchers and clients share (../reference: zookeeper.md).
+
+Plain Kazoo and no code of ours, so that a mistake of ours cannot hide itself.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from typing import Any
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import NoNodeError
+
+NODES = "/nodepool/nodes"
+REQUESTS = "/nodepool/requests"
+REQUEST_LOCKS = "/nodepool/requests-lock"
+POOLS = "/nodepool/components/pool"
+
+
+class PoolZnodes:
+    """Reads and writes below one chroot.
+
+    :param hosts: connection string with the chroot, for the port without TLS.
+    """
+
+    def __init__(self, hosts: str) -> None:
+        self.kazoo = KazooClient(hosts=hosts, timeout=20.0)
+
+    def start(self) -> None:
+        self.kazoo.start(20)
+
+    def stop(self) -> None:
+        self.kazoo.stop()
+        self.kazoo.close()
+
+    # -- looking
+
+    def children(self, path: str) -> list[str]:
+        """Names of the children, sorted; empty when there is no such znode."""
+        try:
+            return sorted(self.kazoo.get_children(path))
+        except NoNodeError:
+            return []
+
+    def read(self, path: str) -> dict[str, Any] | None:
+        """The object in a znode; None when it is gone, empty or not an object."""
+        try:
+            data = self.kazoo.get(path)[0]
+        except NoNodeError:
+            return None
+        try:
+            value = json.loads(data)
+        except ValueError:
+            return None
+        return value if isinstance(value, dict) else None
+
+    def node(self, node_id: str) -> dict[str, Any] | None:
+        return self.read(f"{NODES}/{node_id}")
+
+    def nodes(self, state: str | None = None) -> dict[str, dict[str, Any]]:
+        """All readable nodes by id, or those in one state."""
+        found = {name: self.node(name) for name in self.children(NODES) if name != "lock"}
+        return {name: node for name, node in found.items() if node and state in (None, node.get("state"))}
+
+    def free_nodes(self) -> dict[str, dict[str, Any]]:
+        """Nodes that a request could have: ready, not allocated, not locked."""
+        ready = self.nodes("ready").items()
+        return {name: node for name, node in ready if not node.get("allocated_to") and not self.node_lockers(name)}
+
+    def node_lockers(self, node_id: str) -> list[str]:
+        """Contenders for the lock of a node, by name of their znode."""
+        return self.children(f"{NODES}/{node_id}/lock")
+
+    def request(self, request_id: str) -> dict[str, Any] | None:
+        return self.read(f"{REQUESTS}/{request_id}")
+
+    def request_state(self, request_id: str) -> str | None:
+        request = self.request(request_id)
+        return None if request is None else request.get("state")
+
+    def request_lockers(self, request_id: str) -> list[str]:
+        return self.children(f"{REQUEST_LOCKS}/{request_id}")
+
+    def pools(self) -> list[dict[str, Any]]:
+        """The registered pools."""
+        return [pool for name in self.children(POOLS) if (pool := self.read(f"{POOLS}/{name}"))]
+
+    # -- doing
+
+    def submit(self, labels: list[str] | Any, priority: str = "200", **fields: Any) -> str:
+        """Creates a request with the fields that Zuul sends (4.2) and returns its id."""
+        now = time.time()
+        request = {
+            "requestor_data": {"build_set_uuid": None, "tenant_name": "tenant", "job_name": "job"},
+            "node_types": labels,
+            "requestor": "test",
+            "created_time": now,
+            "provider": None,
+            "state": "requested",
+            "state_time": now,
+            "relative_priority": 0,
+            "event_id": uuid.uuid4().hex,
+            "tenant_name": "tenant",
+            **fields,
+        }
+        return self.submit_raw(json.dumps(request).encode(), priority)
+
+    def submit_raw(self, value: bytes, priority: str = "200") -> str:
+        """Creates a request znode with any content and returns its id."""
+        path: str = self.kazoo.create(f"{REQUESTS}/{priority}-", value, sequence=True, makepath=True)
+        return path.rsplit("/", 1)[1]
+
+    def delete_request(self, request_id: str) -> None:
+        """Removes a request as a client does; it may be gone already."""
+        try:
+            self.kazoo.delete(f"{REQUESTS}/{request_id}")
+        except NoNodeError:
+            return
+
+    def create_node(self, value: bytes) -> str:
+        """Creates a node znode with any content and returns its id."""
+        path: str = self.kazoo.create(f"{NODES}/", value, sequence=True, makepath=True)
+        return path.rsplit("/", 1)[1]
+
+    def change_node(self, node_id: str, **fields: Any) -> None:
+        """Changes fields of a node."""
+        self.kazoo.set(f"{NODES}/{node_id}", json.dumps({**(self.node(node_id) or {}), **fields}).encode())

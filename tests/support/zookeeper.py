@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A real ZooKeeper of our own: plain and TLS port on loopback, own data, own certificates."""
+
+from __future__ import annotations
+
+import glob
+import shutil
+import socket
+from pathlib import Path
+
+from tests.support.certificates import Certificates, make_certificates
+from tests.support.ports import free_ports
+from tests.support.process import ChildProcess
+from tests.support.requirements import MissingRequirement
+from tests.support.wait import wait_for
+
+JAR_DIRECTORY = "/usr/share/java"
+JARS = (
+    *("zookeeper", "zookeeper-jute", "netty*", "slf4j-api", "slf4j-simple", "log4j*", "commons-cli", "commons-io"),
+    *("snappy-java", "metrics-core", "jackson*"),
+)
+REMEDY = "apt-get install zookeeper default-jre-headless"
+
+
+class ZooKeeperServer:
+    """One stand-alone server.
+
+    :param directory: everything it writes goes here.
+    :param fsync: False answers writes before they are on the disk: right for tests, wrong for measurements.
+    :param tick_ms: unit of ZooKeeper's clock. The shortest session is two ticks.
+    """
+
+    def __init__(self, directory: Path, *, fsync: bool = False, tick_ms: int = 200) -> None:
+        self.directory = directory
+        self._fsync = fsync
+        self._tick_ms = tick_ms
+        self.port, self.tls_port = 0, 0
+        self._certificates: Certificates | None = None
+        self._process: ChildProcess | None = None
+
+    @property
+    def certificates(self) -> Certificates:
+        if self._certificates is None:
+            raise RuntimeError("ZooKeeper was not started")
+        return self._certificates
+
+    def start(self) -> None:
+        """Starts it and blocks until it answers.
+
+        :raises MissingRequirement: Java or the jars are not installed.
+        :raises AssertionError: it does not answer; the text has the end of its log.
+        """
+        class_path = find_jars()
+        self.directory.mkdir(parents=True, exist_ok=True)
+        if self._certificates is None:
+            self._certificates = make_certificates(self.directory / "ca")
+            self.port, self.tls_port = free_ports(2)
+        config = self.directory / "zoo.cfg"
+        config.write_text(self._settings(), encoding="utf-8")
+        command = ["java", "-Xmx1g", "-XX:+UseSerialGC", f"-Dzookeeper.forceSync={'yes' if self._fsync else 'no'}"]
+        main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+        self._process = ChildProcess([*command, "-cp", class_path, main, str(config)], self.directory / "log")
+        self._process.start()
+        try:
+            wait_for("ZooKeeper answers", self._answers)
+        except AssertionError as error:
+            text = self._process.log_text()[-2000:]
+            self.stop()
+            raise AssertionError(f"{error}\n{text}") from None
+
+    def stop(self) -> None:
+        """Ends it and waits for that; it can be started again with its data."""
+        if self._process is not None:
+            self._process.stop()
+            self._process = None
+
+    def tls_hosts(self, chroot: str = "") -> str:
+        """Connection string of the TLS port."""
+        return f"127.0.0.1:{self.tls_port}{chroot}"
+
+    def plain_hosts(self, chroot: str = "") -> str:
+        """Connection string of the port without TLS, for looks behind the scenes."""
+        return f"127.0.0.1:{self.port}{chroot}"
+
+    def command(self, word: str) -> str:
+        """Answer of a four letter command. :raises OSError: nobody listens."""
+        with socket.create_connection(("127.0.0.1", self.port), timeout=5) as connection:
+            connection.sendall(word.encode())
+            answer = b""
+            while part := connection.recv(65536):
+                answer += part
+        return answer.decode()
+
+    def counters(self) -> dict[str, int]:
+        """The integer values of ``mntr``, e.g. ``zk_packets_received``."""
+        values = {}
+        for line in self.command("mntr").splitlines():
+            name, _, value = line.partition("\t")
+            if value.strip().lstrip("-").isdigit():
+                values[name] = int(value)
+        return values
+
+    def _answers(self) -> bool:
+        if self._process is None or not self._process.running:
+            raise AssertionError("the process ended")
+        try:
+            if self.command("ruok") != "imok":
+                return False
+            # The TLS port may open later than the plain one.
+            socket.create_connection(("127.0.0.1", self.tls_port), timeout=5).close()
+        except OSError:
+            return False
+        return True
+
+    def _settings(self) -> str:
+        settings = {
+            "tickTime": self._tick_ms,
+            "minSessionTimeout": 2 * self._tick_ms,
+            "maxSessionTimeout": 60000,
+            "dataDir": self.directory / "data",
+            "clientPortAddress": "127.0.0.1",
+            "clientPort": self.port,
+            "secureClientPortAddress": "127.0.0.1",
+            "secureClientPort": self.tls_port,
+            "serverCnxnFactory": "org.apache.zookeeper.server.NettyServerCnxnFactory",
+            "ssl.keyStore.location": self.certificates.keystore,
+            "ssl.trustStore.location": self.certificates.ca,
+            "maxClientCnxns": 0,
+            "admin.enableServer": "false",
+            "4lw.commands.whitelist": "*",
+        }
+        return "".join(f"{name}={value}\n" for name, value in settings.items())
+
+
+def find_jars() -> str:
+    """Class path of the Debian package. :raises MissingRequirement: Java or jars are missing."""
+    if shutil.which("java") is None:
+        raise MissingRequirement("Java", REMEDY)
+    jars = [path for name in JARS for path in sorted(glob.glob(f"{JAR_DIRECTORY}/{name}.jar"))]
+    if not any(path.endswith("/zookeeper.jar") for path in jars):
+        raise MissingRequirement(f"ZooKeeper's jars in {JAR_DIRECTORY}", REMEDY)
+    return ":".join(jars)
