@@ -7,7 +7,6 @@ The contract is cli.md 7. This module is a leaf: any layer may import it.
 from __future__ import annotations
 
 import logging
-import logging.config
 import time
 from collections.abc import MutableMapping
 from pathlib import Path
@@ -147,8 +146,7 @@ def default_config(*, level: str = "INFO", stream: str | None = None, filename: 
     """
     handler: dict[str, Any] = {"formatter": "lines"}
     if filename is not None:
-        # Opened with the first message: the directory must exist by then, not while options are read.
-        handler |= {"class": "logging.handlers.WatchedFileHandler", "filename": filename, "delay": False}
+        handler |= {"class": "logging.handlers.WatchedFileHandler", "filename": filename, "encoding": "utf-8"}
     else:
         handler |= {"class": "logging.StreamHandler", "stream": stream or "ext://sys.stdout"}
     quiet = {"handlers": ["output"], "level": "WARNING", "propagate": False}
@@ -156,7 +154,8 @@ def default_config(*, level: str = "INFO", stream: str | None = None, filename: 
         "version": 1,
         "disable_existing_loggers": False,
         "formatters": {"lines": {"()": "nodepool.logconfig.MultiLineFormatter"}},
-        "handlers": {"output": handler},
+        # Without any handler on the root, logging itself would print the warnings of other libraries.
+        "handlers": {"output": handler, "nowhere": {"class": "logging.NullHandler"}},
         "loggers": {
             "nodepool": {"handlers": ["output"], "level": level, "propagate": False},
             # Written only when an operator asks for it with SIGUSR2, so it is never noise.
@@ -165,7 +164,7 @@ def default_config(*, level: str = "INFO", stream: str | None = None, filename: 
             "openstack": quiet,
             "kazoo": quiet,
         },
-        "root": {"handlers": [], "level": "WARNING"},
+        "root": {"handlers": ["nowhere"], "level": "WARNING"},
     }
 
 
@@ -174,6 +173,9 @@ def apply_config(config: dict[str, Any]) -> None:
 
     :raises LogConfigError: when it cannot be used, e.g. because the log file cannot be written.
     """
+    # Heavy, and most commands do not need it.
+    import logging.config
+
     try:
         logging.config.dictConfig(config)
     except (ValueError, TypeError, KeyError, AttributeError, ImportError, OSError) as error:
@@ -186,6 +188,8 @@ def load_config(path: str) -> None:
     :param path: the file; ``~`` is expanded.
     :raises LogConfigError: the file is missing or cannot be used.
     """
+    import logging.config
+
     file = Path(path).expanduser()
     if not file.is_file():
         raise LogConfigError(f"{file}: there is no such logging configuration file. Check the option -l.")

@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the three programs share: common options, logging set-up, and how a program ends.
+
+A mistake of the user ends in one line and exit status 1 (2 for wrong usage, from argparse), never in a
+traceback. With ``--debug`` or ``-d`` the traceback is logged as well.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from nodepool.exceptions import ConfigError, ZKException
+from nodepool.logconfig import LogConfigError
+
+DEFAULT_CONFIG: Final = "/etc/nodepool/nodepool.yaml"
+
+#: Exit status after Ctrl-C, as a shell reports it (128 + SIGINT).
+INTERRUPTED: Final = 130
+
+log = logging.getLogger("nodepool.cmd")
+
+
+class CommandError(Exception):
+    """A command cannot do what was asked. The text is what the user reads.
+
+    :param text: one line.
+    :param answer: the text is the command's answer and goes to stdout, where scripts of the released
+        Nodepool look for it (e.g. ``Node id X not found``). Other errors go to stderr.
+    """
+
+    def __init__(self, text: str, *, answer: bool = False) -> None:
+        super().__init__(text)
+        self.answer = answer
+
+
+class _VersionAction(argparse.Action):
+    """``--version``. The release is only looked up when it is asked for."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str, **kwargs: Any) -> None:
+        super().__init__(option_strings, dest=argparse.SUPPRESS, nargs=0, help=kwargs.get("help"))
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
+        from nodepool.version import release_string
+
+        print(f"Nodepool version: {release_string()}")
+        parser.exit()
+
+
+def absolute_path(value: str) -> str:
+    """An option's path as it must be kept: ``~`` expanded, absolute, so that a change of directory is harmless."""
+    return os.path.abspath(Path(value).expanduser())
+
+
+def make_parser(prog: str, description: str) -> argparse.ArgumentParser:
+    """A parser with the options that all three programs have (cli.md 1)."""
+    parser = argparse.ArgumentParser(prog=prog, description=description, allow_abbrev=False)
+    parser.add_argument("-l", dest="logconfig", metavar="FILE", type=absolute_path, help="logging configuration file")
+    parser.add_argument("--version", action=_VersionAction, help="show the version and exit")
+    parser.add_argument(
+        "-c",
+        dest="config",
+        metavar="FILE",
+        type=absolute_path,
+        default=DEFAULT_CONFIG,
+        help="configuration file (default: %(default)s)",
+    )
+    parser.add_argument(
+        "-s", dest="secure", metavar="FILE", type=absolute_path, help="secure file with credentials (default: none)"
+    )
+    return parser
+
+
+def run(prog: str, function: Callable[[], int]) -> int:
+    """Run a program's work and turn every way it may end into an exit status.
+
+    :param prog: name of the program, put before errors.
+    :param function: the work; returns the exit status.
+    :return: the status for `sys.exit`.
+    """
+    try:
+        status = function()
+        # Here and not at interpreter exit, where an error could only be printed as a traceback.
+        sys.stdout.flush()
+        return status
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        _discard_output()
+        return 1
+    except CommandError as error:
+        print(error, file=sys.stdout if error.answer else sys.stderr)
+    except (ConfigError, ZKException, LogConfigError, OSError) as error:
+        log.debug("The reason in full:", exc_info=True)
+        _complain(prog, error)
+    except Exception as error:
+        log.debug("The reason in full:", exc_info=True)
+        _complain(prog, f"unexpected error: {type(error).__name__}: {error}")
+    return 1
+
+
+def _complain(prog: str, error: object) -> None:
+    text = str(error).strip() or type(error).__name__
+    print("\n".join(f"{prog}: {line}" for line in text.splitlines()), file=sys.stderr)
+
+
+def _discard_output() -> None:
+    """Whoever read our output is gone (``| head``): let the flush at interpreter exit go nowhere."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, sys.stdout.fileno())
+    os.close(null)

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``nodepool``: the command line for operators (cli.md 2)."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from typing import Final
+
+from nodepool import logconfig
+from nodepool.cmd import app, nodes, providers, requests, validate
+
+PROG: Final = "nodepool"
+
+#: Modules that bring sub-commands, in the order of the help text.
+_GROUPS: Final = (nodes, requests, providers, validate)
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """The command line. Nothing heavy is imported for it."""
+    parser = app.make_parser(PROG, "Shows and changes what Nodepool knows.")
+    parser.add_argument("--debug", action="store_true", help="log everything to stderr")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND")
+    for group in _GROUPS:
+        group.add_commands(commands.add_parser)
+    return parser
+
+
+def set_up_logging(options: argparse.Namespace) -> None:
+    """Use ``-l``, or log to stderr. Raises LogConfigError."""
+    if options.logconfig:
+        logconfig.load_config(options.logconfig)
+        return
+    config = logconfig.default_config(level="DEBUG" if options.debug else "INFO", stream="ext://sys.stderr")
+    if options.debug:
+        config["loggers"] = {}
+        config["root"] = {"handlers": ["output"], "level": "DEBUG"}
+    else:
+        # That a connection was made is no news for somebody who waits for a table.
+        config["loggers"]["nodepool.zk"] = {"level": "WARNING"}
+        config["loggers"]["nodepool.ComponentRegistry"] = {"level": "WARNING"}
+    logconfig.apply_config(config)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Entry point; returns the exit status."""
+    parser = make_parser()
+    options = parser.parse_args(argv)
+    if not hasattr(options, "run"):
+        parser.print_help()
+        return 1
+
+    def work() -> int:
+        set_up_logging(options)
+        status: int = options.run(options)
+        return status
+
+    return app.run(PROG, work)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

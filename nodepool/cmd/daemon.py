@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What daemons share: their options, logging, and the way into the background (cli.md 3 and 7)."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import sys
+import threading
+from collections.abc import Callable
+
+from nodepool import logconfig
+from nodepool.cmd import app
+from nodepool.cmd.pidfile import PidFile, PidFileError
+
+log = logging.getLogger("nodepool.cmd.daemon")
+
+
+def add_options(parser: argparse.ArgumentParser, pidfile: str) -> None:
+    """Add the options that all daemons have.
+
+    :param pidfile: default of ``-p``.
+    """
+    parser.add_argument(
+        "-p",
+        dest="pidfile",
+        metavar="FILE",
+        type=app.absolute_path,
+        default=pidfile,
+        help="pid file, used only in the background (default: %(default)s)",
+    )
+    parser.add_argument(
+        "-d", dest="debug", action="store_true", help="stay in the foreground and log at DEBUG to stdout"
+    )
+    parser.add_argument("-f", dest="foreground", action="store_true", help="stay in the foreground and log to stdout")
+
+
+def set_up_logging(options: argparse.Namespace, logfile: str) -> None:
+    """Use the configuration of ``-l``, or else the default one.
+
+    :param logfile: where a daemon in the background writes without ``-l``.
+    :raises LogConfigError: it cannot be used.
+    """
+    if options.logconfig:
+        logconfig.load_config(options.logconfig)
+    elif options.debug:
+        logconfig.apply_config(logconfig.default_config(level="DEBUG"))
+    elif options.foreground:
+        logconfig.apply_config(logconfig.default_config())
+    else:
+        logconfig.apply_config(logconfig.default_config(filename=logfile))
+
+
+def run(
+    options: argparse.Namespace,
+    logfile: str,
+    serve: Callable[[argparse.Namespace], int],
+    check: Callable[[argparse.Namespace], None],
+) -> int:
+    """Run a daemon in the foreground, or in the background when neither ``-d`` nor ``-f`` is given.
+
+    :param serve: the daemon's work, called with logging set up; returns the exit status.
+    :param check: called before the way into the background; raises what would stop the start.
+    :return: exit status: of ``serve``. In the background the first process ends with 0 inside this function.
+    :raises LogConfigError: the logging configuration cannot be used.
+    :raises app.CommandError: the pid file cannot be had.
+    """
+    set_up_logging(options, logfile)
+    if options.debug or options.foreground:
+        return serve(options)
+    check(options)
+    pidfile = PidFile(options.pidfile)
+    try:
+        pidfile.acquire()
+    except PidFileError as error:
+        raise app.CommandError(str(error)) from error
+    # Every file is closed on the way; the log is opened anew behind it.
+    logging.shutdown()
+    return _in_background(pidfile, options, logfile, serve)
+
+
+def _in_background(
+    pidfile: PidFile, options: argparse.Namespace, logfile: str, serve: Callable[[argparse.Namespace], int]
+) -> int:
+    import daemon
+
+    # The user's choice is kept; the default of DaemonContext would let everybody write our files.
+    umask = os.umask(0o022)
+    context = daemon.DaemonContext(
+        pidfile=pidfile,
+        files_preserve=[pidfile.fileno()],
+        detach_process=True,
+        umask=umask,
+        # The supervisor of the process sets its own.
+        signal_map={},
+    )
+    with context:
+        try:
+            set_up_logging(options, logfile)
+            return serve(options)
+        except Exception:
+            # Nobody sees stderr any more.
+            log.exception("The daemon ends after an error")
+            return 1
+
+
+def finish(status: int) -> int:
+    """End the process here if threads are left that the interpreter would wait for; else return the status."""
+    left = [thread for thread in threading.enumerate() if thread is not threading.main_thread() and not thread.daemon]
+    if left:
+        log.warning("Ending with threads that still run: %s", ", ".join(thread.name for thread in left))
+        logging.shutdown()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+    return status

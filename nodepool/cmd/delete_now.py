@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``nodepool delete --now``: delete a node in the foreground, through its provider."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from nodepool.cmd import nodes
+from nodepool.cmd.app import CommandError
+from nodepool.cmd.session import connect
+from nodepool.model import states
+
+if TYPE_CHECKING:
+    from nodepool.config.objects import Config
+    from nodepool.driver.interface import Provider
+    from nodepool.model.node import Node
+    from nodepool.zk.zookeeper import ZooKeeper
+
+
+def delete_node(options: argparse.Namespace) -> int:
+    """``nodepool delete --now``; blocks until the node is gone.
+
+    :raises CommandError: the node or its provider is unknown, or the deletion failed.
+    """
+    from nodepool.config.loader import load_config
+
+    config = load_config(options.config, options.secure)
+    with connect(config) as zk:
+        node = nodes.find(zk, options.id)
+        if node.provider is None or node.provider not in config.providers:
+            raise CommandError(
+                f"Provider {node.provider} for node {options.id} not defined on this launcher", answer=True
+            )
+        with _started(zk, config, node.provider) as provider:
+            _delete(zk, provider, node)
+        left = zk.getNode(options.id)
+        nodes.print_node(zk, options.id, options.format)
+        if left is not None and left.state in (states.DELETING, states.DELETED):
+            raise CommandError(f"Node {options.id} could not be deleted now; a launcher will try again")
+    return 0
+
+
+@contextlib.contextmanager
+def _started(zk: ZooKeeper, config: Config, name: str) -> Iterator[Provider]:
+    from nodepool.driver.registry import Drivers
+
+    provider_config = config.providers[name]
+    provider = Drivers.get(provider_config.driver.name).getProvider(provider_config)
+    provider.zk = zk
+    provider.start(zk)
+    try:
+        yield provider
+    finally:
+        provider.stop()
+        provider.join()
+
+
+def _delete(zk: ZooKeeper, provider: Provider, node: Node) -> None:
+    with nodes.locked(zk, node):
+        node.state = states.DELETING
+        zk.storeNode(node)
+        task = provider.startNodeCleanup(node)
+        # The deletion removes the node with its lock, or gives the lock back.
+        task.join()

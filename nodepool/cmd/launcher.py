@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``nodepool-launcher``: serves node requests (cli.md 3 and 4)."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from typing import Final
+
+from nodepool.cmd import app, daemon
+
+PROG: Final = "nodepool-launcher"
+PIDFILE: Final = "/var/run/nodepool/nodepool.pid"
+LOGFILE: Final = "/var/log/nodepool/nodepool.log"
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """The command line of the launcher."""
+    parser = app.make_parser(PROG, "Serves node requests of Zuul. Goes into the background unless -d or -f is given.")
+    daemon.add_options(parser, PIDFILE)
+    parser.add_argument(
+        "--no-webapp",
+        dest="no_webapp",
+        action="store_true",
+        help="do not start the web server (accepted; this release has none yet)",
+    )
+    parser.add_argument(
+        "--repl", action="store_true", help="serve an unauthenticated Python console on localhost:3000, for debugging"
+    )
+    return parser
+
+
+def check_configuration(options: argparse.Namespace) -> None:
+    """Refuse a configuration that the launcher could not start with.
+
+    :raises ConfigError: every problem, one a line.
+    """
+    from nodepool.config.loader import load_config
+
+    load_config(options.config, options.secure)
+
+
+def serve(options: argparse.Namespace) -> int:
+    """Run the launcher until a signal ends it; returns the exit status. Raises ConfigError."""
+    from nodepool.cmd.sdnotify import Notifier
+    from nodepool.cmd.supervisor import Supervisor
+    from nodepool.launcher.supervisor import NodePool
+
+    nodepool = NodePool(options.config, options.secure)
+    supervisor = Supervisor(nodepool, Notifier())
+    console = None
+    if options.repl:
+        from nodepool.cmd.repl import ReplServer
+
+        console = ReplServer({"nodepool": nodepool})
+        console.start()
+    try:
+        return supervisor.run()
+    finally:
+        if console is not None:
+            console.stop()
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Entry point; returns the exit status."""
+    options = make_parser().parse_args(argv)
+    return daemon.finish(app.run(PROG, lambda: daemon.run(options, LOGFILE, serve, check_configuration)))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

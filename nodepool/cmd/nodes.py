@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``nodepool list``, ``hold`` and ``delete`` (cli.md 2)."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from nodepool.cmd.app import CommandError
+from nodepool.cmd.session import open_zookeeper
+from nodepool.cmd.tables import Column, Table, add_format_option, age, render
+from nodepool.exceptions import ZKConflict
+from nodepool.model import states
+
+if TYPE_CHECKING:
+    from nodepool.model.node import Node
+    from nodepool.zk.zookeeper import ZooKeeper
+
+#: How long a command waits for a node's lock, in seconds.
+LOCK_SECONDS: Final = 5.0
+
+_COLUMNS: Final = (
+    Column("ID", "id"),
+    Column("Provider", "provider"),
+    Column("Label", "label"),
+    Column("Server ID", "server_id"),
+    Column("Public IPv4", "public_ipv4"),
+    Column("IPv6", "ipv6"),
+    Column("State", "state"),
+    Column("Age", "age"),
+    Column("Locked", "locked"),
+)
+_DETAIL_COLUMNS: Final = (
+    *_COLUMNS,
+    Column("Pool", "pool"),
+    Column("Hostname", "hostname"),
+    Column("Private IPv4", "private_ipv4"),
+    Column("AZ", "AZ"),
+    Column("Username", "username"),
+    Column("Port", "connection_port"),
+    Column("Launcher", "launcher"),
+    Column("Allocated To", "allocated_to"),
+    Column("Hold Job", "hold_job"),
+    Column("Comment", "comment"),
+    Column("User Data", "user_data"),
+    Column("Driver Data", "driver_data"),
+)
+
+
+def add_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
+    """Add the commands of this module.
+
+    :param add: ``add_parser`` of the sub-command group.
+    """
+    parser = add("list", help="list nodes")
+    parser.add_argument("--detail", action="store_true", help="show every column")
+    parser.set_defaults(run=list_nodes)
+    add_format_option(parser)
+
+    parser = add("delete", help="delete a node")
+    parser.add_argument("id", help="node id")
+    parser.add_argument("--now", action="store_true", help="delete the node in the foreground")
+    parser.set_defaults(run=delete_node)
+    add_format_option(parser)
+
+    parser = add("hold", help="keep a node, e.g. to look at it")
+    parser.add_argument("id", help="node id")
+    parser.set_defaults(run=hold_node)
+    add_format_option(parser)
+
+
+def node_table(nodes: Sequence[Node], locked: set[str], now: float, *, detail: bool = False) -> Table:
+    """The node table.
+
+    :param locked: ids of the nodes that are locked.
+    :param now: seconds since the epoch, for ages.
+    """
+    row = _detail_row if detail else _row
+    return Table(_DETAIL_COLUMNS if detail else _COLUMNS, [row(node, node.id in locked, now) for node in nodes])
+
+
+def _row(node: Node, locked: bool, now: float) -> list[Any]:
+    return [
+        node.id,
+        node.provider,
+        node.type,
+        node.external_id,
+        node.public_ipv4,
+        node.public_ipv6,
+        node.state,
+        age(None if node.state_time is None else now - node.state_time),
+        "locked" if locked else "unlocked",
+    ]
+
+
+def _detail_row(node: Node, locked: bool, now: float) -> list[Any]:
+    # For pods the port is an object with a token in it.
+    port = node.connection_port if type(node.connection_port) is int else "redacted"
+    return [
+        *_row(node, locked, now),
+        node.pool,
+        node.hostname,
+        node.private_ipv4,
+        node.az,
+        node.username,
+        port,
+        node.launcher,
+        node.allocated_to,
+        node.hold_job,
+        node.comment,
+        node.user_data,
+        node.driver_data,
+    ]
+
+
+def list_nodes(options: argparse.Namespace) -> int:
+    """``nodepool list``"""
+    with open_zookeeper(options) as zk:
+        nodes = list(zk.nodeIterator(cached=False))
+        locked = zk.nodes.locked_ids([node.id or "" for node in nodes])
+    print(render(node_table(nodes, locked, time.time(), detail=options.detail), options.format))
+    return 0
+
+
+def print_node(zk: ZooKeeper, node_id: str, form: str) -> None:
+    """Print the table of one node; an empty one when it is gone."""
+    node = zk.getNode(node_id)
+    nodes = [] if node is None else [node]
+    taken = zk.nodes.locked_ids([node_id]) if nodes else set()
+    print(render(node_table(nodes, taken, time.time()), form))
+
+
+def _not_found(node_id: str) -> CommandError:
+    return CommandError(f"Node id {node_id} not found", answer=True)
+
+
+def find(zk: ZooKeeper, node_id: str) -> Node:
+    """Read a node. Raises CommandError if there is none."""
+    # ZooKeeper would read a slash as a path, and an empty id as the list of all nodes.
+    node = None if "/" in node_id or node_id in ("", ".", "..") else zk.getNode(node_id)
+    if node is None:
+        raise _not_found(node_id)
+    return node
+
+
+@contextlib.contextmanager
+def locked(zk: ZooKeeper, node: Node) -> Iterator[None]:
+    """Inside, the node's lock is held and the node is as it is under the lock.
+
+    :raises ZKLockException: somebody else keeps the lock for `LOCK_SECONDS`.
+    :raises CommandError: the node vanished.
+    """
+    zk.lockNode(node, blocking=True, timeout=LOCK_SECONDS)
+    try:
+        zk.updateNode(node)
+    except ZKConflict:
+        _unlock(zk, node)
+        # Locking a node that was just deleted makes an empty one (zookeeper.md 3).
+        zk.nodes.remove_empty(node.id or "")
+        raise _not_found(node.id or "") from None
+    try:
+        yield
+    finally:
+        _unlock(zk, node)
+
+
+def _unlock(zk: ZooKeeper, node: Node) -> None:
+    if node.lock is not None:
+        zk.unlockNode(node)
+
+
+def _change_state(zk: ZooKeeper, node: Node, state: str) -> None:
+    with locked(zk, node):
+        node.state = state
+        zk.storeNode(node)
+
+
+def hold_node(options: argparse.Namespace) -> int:
+    """``nodepool hold``"""
+    with open_zookeeper(options) as zk:
+        _change_state(zk, find(zk, options.id), states.HOLD)
+        print_node(zk, options.id, options.format)
+    return 0
+
+
+def delete_node(options: argparse.Namespace) -> int:
+    """``nodepool delete``"""
+    if options.now:
+        from nodepool.cmd import delete_now
+
+        return delete_now.delete_node(options)
+    with open_zookeeper(options) as zk:
+        _change_state(zk, find(zk, options.id), states.DELETING)
+        print_node(zk, options.id, options.format)
+    return 0

@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``nodepool info`` and ``erase``: what ZooKeeper knows of one provider (cli.md 2)."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from nodepool.cmd.session import open_zookeeper
+from nodepool.cmd.tables import Column, Table, add_format_option, render
+
+if TYPE_CHECKING:
+    from nodepool.zk.zookeeper import ZooKeeper
+
+_IMAGE_COLUMNS: Final = (
+    Column("Image Name", "image"),
+    Column("Build ID", "build_id"),
+    Column("Upload IDs", "upload_ids"),
+)
+_NODE_COLUMNS: Final = (Column("ID", "id"), Column("Server ID", "server_id"))
+
+
+def add_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
+    """Add the commands of this module.
+
+    :param add: ``add_parser`` of the sub-command group.
+    """
+    parser = add("info", help="show what ZooKeeper knows of a provider")
+    parser.add_argument("provider", metavar="PROVIDER", help="provider name")
+    parser.set_defaults(run=show_info)
+    add_format_option(parser)
+
+    parser = add("erase", help="remove a provider's images and nodes from ZooKeeper; the cloud is not touched")
+    parser.add_argument("provider", metavar="PROVIDER", help="provider name")
+    parser.add_argument("--force", action="store_true", help="do not ask")
+    parser.set_defaults(run=erase)
+
+
+def _image_rows(zk: ZooKeeper, provider: str) -> Iterator[list[Any]]:
+    """Image, build id and upload ids of every build that has uploads in a provider."""
+    for image in zk.images.image_names():
+        for build in zk.images.builds(image):
+            uploads = zk.images.uploads(image, build.id or "", provider)
+            if uploads:
+                yield [image, build.id, [upload.id for upload in uploads]]
+
+
+def show_info(options: argparse.Namespace) -> int:
+    """``nodepool info``"""
+    with open_zookeeper(options) as zk:
+        images = Table(_IMAGE_COLUMNS, list(_image_rows(zk, options.provider)))
+        nodes = Table(
+            _NODE_COLUMNS,
+            [[n.id, n.external_id] for n in zk.nodeIterator(cached=False) if n.provider == options.provider],
+        )
+    if options.format == "json":
+        print(f'{{"images": {render(images, "json")},\n"nodes": {render(nodes, "json")}}}')
+    elif options.format == "csv":
+        print(f"{render(images, 'csv')}\n\n{render(nodes, 'csv')}")
+    else:
+        print(f"ZooKeeper data for provider {options.provider}\n")
+        print(f"Image data:\n{render(images)}\n")
+        print(f"Nodes:\n{render(nodes)}")
+    return 0
+
+
+def erase(options: argparse.Namespace) -> int:
+    """``nodepool erase``"""
+    provider = options.provider
+    with open_zookeeper(options) as zk:
+        if not options.force and not _confirmed(provider):
+            print("Aborting. No data erased.")
+            return 0
+        print(f"Erasing build data for {provider}...")
+        for image in zk.images.image_names():
+            for build in zk.images.builds(image):
+                zk.images.erase_provider(image, build.id or "", provider)
+        print(f"Erasing node data for {provider}...")
+        for node in zk.nodeIterator(cached=False):
+            if node.provider == provider:
+                zk.deleteRawNode(node.id or "")
+    return 0
+
+
+def _confirmed(provider: str) -> bool:
+    print("\nWARNING! This action is not reversible!")
+    try:
+        answer = input(f"Erase ZooKeeper data for provider {provider}? [N/y] ")
+    except EOFError:
+        print()
+        return False
+    return answer.strip().lower() == "y"

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``--repl``: a Python console inside the running daemon, on localhost:3000.
+
+There is no authentication: whoever can connect can do everything the daemon can. For debugging only.
+"""
+
+from __future__ import annotations
+
+import code
+import io
+import logging
+import socketserver
+import sys
+import threading
+from collections.abc import Mapping
+from typing import Any, Final, TextIO
+
+HOST: Final = "localhost"
+PORT: Final = 3000
+
+log = logging.getLogger("nodepool.cmd.repl")
+
+
+class _ThreadOutput(io.TextIOBase):
+    """Stands in for ``sys.stdout``: what a console's thread prints goes to its own connection."""
+
+    def __init__(self, default: TextIO) -> None:
+        self.default = default
+        self.local = threading.local()
+
+    def write(self, text: str) -> int:
+        stream: TextIO = getattr(self.local, "stream", self.default)
+        return stream.write(text)
+
+    def flush(self) -> None:
+        getattr(self.local, "stream", self.default).flush()
+
+
+class _Console(code.InteractiveConsole):
+    def __init__(self, names: dict[str, Any], stream: TextIO) -> None:
+        super().__init__(names)
+        self.stream = stream
+
+    def raw_input(self, prompt: str = "") -> str:
+        self.stream.write(prompt)
+        self.stream.flush()
+        line = self.stream.readline()
+        if not line:
+            raise EOFError
+        return line.rstrip("\r\n")
+
+    def write(self, data: str) -> None:
+        self.stream.write(data)
+        self.stream.flush()
+
+
+class _Handler(socketserver.BaseRequestHandler):
+    server: ReplServer
+
+    def handle(self) -> None:
+        with self.request.makefile("rw", encoding="utf-8", errors="replace", newline="\n") as stream:
+            self.server.output.local.stream = stream
+            try:
+                _Console(dict(self.server.names), stream).interact(exitmsg="")
+            except SystemExit:
+                log.info("A console was closed")
+            except OSError as error:
+                log.info("A console's connection ended: %s", error)
+
+
+class ReplServer(socketserver.ThreadingTCPServer):
+    """Serves consoles until `stop`.
+
+    :param names: what a console starts with.
+    :param port: TCP port on localhost; 0 = any free one.
+    """
+
+    allow_reuse_address = True
+    daemon_threads = True
+
+    def __init__(self, names: Mapping[str, Any], port: int = PORT) -> None:
+        super().__init__((HOST, port), _Handler)
+        self.names = names
+        self.output = _ThreadOutput(sys.stdout)
+        self._thread = threading.Thread(target=self.serve_forever, name="Repl", daemon=True)
+
+    def start(self) -> None:
+        """Serve in a thread of its own. Does not block."""
+        log.warning("An unauthenticated Python console listens on %s:%s", *self.server_address[:2])
+        sys.stdout = self.output
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Accept no more connections; open ones end with the process."""
+        self.shutdown()
+        self.server_close()
+        self._thread.join()
+        sys.stdout = self.output.default

@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A command's connection to ZooKeeper. No caches: everything is read directly (cli.md 2)."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import logging
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Final, Protocol
+
+if TYPE_CHECKING:
+    from nodepool.zk.client import Server
+    from nodepool.zk.zookeeper import ZooKeeper
+
+#: How long a command waits for ZooKeeper, in seconds.
+CONNECT_SECONDS: Final = 10.0
+
+
+class Settings(Protocol):
+    """The part of the configuration that a connection needs."""
+
+    @property
+    def zookeeper_servers(self) -> Sequence[Server]: ...
+    @property
+    def zookeeper_timeout(self) -> float: ...
+    @property
+    def zookeeper_tls_cert(self) -> str | None: ...
+    @property
+    def zookeeper_tls_key(self) -> str | None: ...
+    @property
+    def zookeeper_tls_ca(self) -> str | None: ...
+
+
+def open_zookeeper(options: argparse.Namespace) -> contextlib.AbstractContextManager[ZooKeeper]:
+    """Connect as the configuration file says, without reading the rest of it.
+
+    :param options: with the paths ``config`` and ``secure``.
+    :raises ConfigError: the file or its ZooKeeper part is bad.
+    :raises ZKException: ZooKeeper does not answer within `CONNECT_SECONDS`.
+    """
+    from nodepool.config.loader import load_zookeeper
+
+    return connect(load_zookeeper(options.config, options.secure))
+
+
+@contextlib.contextmanager
+def connect(settings: Settings) -> Iterator[ZooKeeper]:
+    """Connect, and disconnect at the end. Blocks up to `CONNECT_SECONDS`. Raises ZKException."""
+    from nodepool.exceptions import ZKException
+    from nodepool.zk.client import ZooKeeperClient, connection_string
+    from nodepool.zk.zookeeper import ZooKeeper
+
+    if not settings.zookeeper_servers:
+        raise ZKException("No ZooKeeper servers configured: zookeeper-servers is missing or empty")
+    files = (settings.zookeeper_tls_cert, settings.zookeeper_tls_key, settings.zookeeper_tls_ca)
+    client = ZooKeeperClient(
+        connection_string(settings.zookeeper_servers),
+        timeout=settings.zookeeper_timeout,
+        tls_cert=files[0],
+        tls_key=files[1],
+        tls_ca=files[2],
+    )
+    try:
+        with _quiet("kazoo", "nodepool.zk.ZooKeeper"):
+            client.connect(timeout=CONNECT_SECONDS)
+        yield ZooKeeper(client, None)
+    finally:
+        with _quiet("kazoo", "nodepool.zk.ZooKeeper"):
+            client.disconnect()
+
+
+@contextlib.contextmanager
+def _quiet(*names: str) -> Iterator[None]:
+    """Hide the story of each attempt to connect: the user gets one line at the end. Not with ``--debug``."""
+    loggers = [logging.getLogger(name) for name in names]
+    hidden = [(logger, logger.level) for logger in loggers if not logger.isEnabledFor(logging.DEBUG)]
+    for logger, _ in hidden:
+        logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        for logger, level in hidden:
+            logger.setLevel(level)

@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The stack of every thread, on demand (SIGUSR2, cli.md 4)."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+import traceback
+from typing import Final
+
+LOGGER_NAME: Final = "nodepool.stack_dump"
+
+
+def stacks() -> str:
+    """What every thread is doing right now. Does not block."""
+    threads = {thread.ident: thread for thread in threading.enumerate()}
+    parts = []
+    for ident, frame in sys._current_frames().items():
+        thread = threads.get(ident)
+        name, daemon = (thread.name, thread.daemon) if thread else ("?", "?")
+        parts.append(f"Thread: {ident} {name} daemon: {daemon}\n{''.join(traceback.format_stack(frame))}")
+    return "\n".join(parts)
+
+
+def dump() -> None:
+    """Write the stack of every thread to logger ``nodepool.stack_dump``.
+
+    At DEBUG. An operator who asks wants to see it, so a logger that is set to a higher level gets it at that
+    level.
+    """
+    log = logging.getLogger(LOGGER_NAME)
+    log.log(max(logging.DEBUG, log.getEffectiveLevel()), "Stacks of all threads:\n%s", stacks())

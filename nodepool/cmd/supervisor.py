@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs a service until a signal ends it: signals, readiness, watchdog, bounded shutdown (cli.md 4)."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import signal
+import threading
+import time
+from collections.abc import Callable
+from types import FrameType
+from typing import Final, Protocol
+
+from nodepool.cmd import stack_dump
+from nodepool.cmd.sdnotify import Notifier
+
+#: Signals that end a daemon in order. SIGUSR1 is an old name for SIGINT.
+STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)
+DUMP_SIGNAL: Final = signal.SIGUSR2
+
+#: How long an orderly stop may take, in seconds. systemd waits 90 s by default before it kills.
+STOP_SECONDS: Final = 30.0
+_TICK_SECONDS: Final = 1.0
+
+log = logging.getLogger("nodepool.cmd.supervisor")
+
+
+class Service(Protocol):
+    """What a daemon does, e.g. `nodepool.launcher.supervisor.NodePool`."""
+
+    #: Set once the service does its work.
+    ready: threading.Event
+    #: Monotonic seconds of the last turn of the main loop.
+    last_loop: float
+
+    def start(self) -> None:
+        """Begin; an exception ends the daemon."""
+
+    def run(self) -> None:
+        """Block until `stop`."""
+
+    def stop(self) -> None:
+        """End in order. May block."""
+
+
+class Supervisor:
+    """Runs a service in a thread and stays free for signals in the main thread.
+
+    :param service: what to run.
+    :param notifier: tells systemd.
+    :param stop_seconds: how long an orderly stop may take.
+    :param clock: monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        service: Service,
+        notifier: Notifier,
+        *,
+        stop_seconds: float = STOP_SECONDS,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._service = service
+        self._notifier = notifier
+        self._stop_seconds = stop_seconds
+        self._clock = clock
+        # SimpleQueue.put may be called from a signal handler at any point; a lock or an Event may not.
+        self._events: queue.SimpleQueue[int | None] = queue.SimpleQueue()
+        self._error: BaseException | None = None
+        self._ready_sent = False
+        self._last_ping = float("-inf")
+        #: The service did not end in time, or was told twice: its threads may still be running.
+        self.abandoned = False
+
+    def run(self) -> int:
+        """Run the service until a signal comes or it ends by itself. Call it in the main thread.
+
+        :return: exit status: 0 after a signal, 1 when the service did not end in time.
+        :raises Exception: what ended the service.
+        """
+        previous = {number: signal.signal(number, self._on_signal) for number in (*STOP_SIGNALS, DUMP_SIGNAL)}
+        worker = threading.Thread(target=self._work, name="Service", daemon=True)
+        try:
+            worker.start()
+            if self._wait_for_signal(worker):
+                return self._stop(worker)
+            worker.join()
+            if self._error is not None:
+                raise self._error
+            log.error("The service ended by itself")
+            return 1
+        finally:
+            for number, handler in previous.items():
+                signal.signal(number, handler)
+
+    def post(self, number: int) -> None:
+        """Behave as if the signal had come."""
+        self._events.put(number)
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        self._events.put(number)
+
+    def _work(self) -> None:
+        try:
+            self._service.start()
+            self._service.run()
+        except Exception as error:  # noqa: BLE001 - raised again in the main thread
+            self._error = error
+        finally:
+            self._events.put(None)
+
+    def _wait_for_signal(self, worker: threading.Thread) -> bool:
+        """Wait until a stop signal comes (True) or the service ends by itself (False)."""
+        while True:
+            event = self._next(self._tick_seconds())
+            if event in STOP_SIGNALS:
+                log.info("Stopping after %s", signal.Signals(event).name)
+                return True
+            if event is None and not worker.is_alive():
+                return False
+            self.notify()
+
+    def _next(self, seconds: float) -> int | None:
+        """The next stop signal, or None after a while. Requests for a stack dump are served here."""
+        try:
+            event = self._events.get(timeout=max(0.0, seconds))
+        except queue.Empty:
+            return None
+        if event == DUMP_SIGNAL:
+            stack_dump.dump()
+            return None
+        return event
+
+    def _tick_seconds(self) -> float:
+        watchdog = self._notifier.watchdog_seconds
+        return _TICK_SECONDS if watchdog is None else min(_TICK_SECONDS, watchdog / 4)
+
+    def notify(self) -> None:
+        """Tell systemd once when the service is ready, then that it lives while its main loop really turns."""
+        if not self._service.ready.is_set():
+            return
+        if not self._ready_sent:
+            self._ready_sent = True
+            self._notifier.ready()
+            log.info("Ready")
+        seconds, now = self._notifier.watchdog_seconds, self._clock()
+        if seconds is None or now - self._last_ping < seconds / 4:
+            return
+        silent = now - self._service.last_loop
+        if silent < seconds / 2:
+            self._last_ping = now
+            self._notifier.watchdog()
+        else:
+            log.warning("The main loop has not turned for %.0f s", silent)
+
+    def _stop(self, worker: threading.Thread) -> int:
+        self._notifier.stopping()
+        stopper = threading.Thread(target=self._service_stop, name="Stop", daemon=True)
+        stopper.start()
+        deadline = self._clock() + self._stop_seconds
+        while worker.is_alive() or stopper.is_alive():
+            left = deadline - self._clock()
+            if left <= 0:
+                self.abandoned = True
+                log.error("Not stopped within %g s, ending now. What the threads do:", self._stop_seconds)
+                stack_dump.dump()
+                return 1
+            if self._next(min(0.5, left)) in STOP_SIGNALS:
+                self.abandoned = True
+                log.warning("Ending at once after a second signal")
+                return 0
+        if self._error is not None:
+            log.error("Error while stopping", exc_info=self._error)
+        log.info("Stopped")
+        return 0
+
+    def _service_stop(self) -> None:
+        try:
+            self._service.stop()
+        except Exception:
+            log.exception("Error while stopping")
+        finally:
+            self._events.put(None)

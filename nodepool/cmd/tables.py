@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Listings as an ASCII table, JSON or CSV (cli.md 2 and 6)."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+FORMATS: Final = ("table", "json", "csv")
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column: its header in a table, and its key in JSON and CSV."""
+
+    header: str
+    key: str
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of JSON values: text, numbers, booleans, None, lists, objects."""
+
+    columns: Sequence[Column]
+    rows: Sequence[Sequence[Any]]
+
+
+def add_format_option(parser: argparse.ArgumentParser) -> None:
+    """Give a listing command its ``--format``."""
+    parser.add_argument(
+        "--format", choices=FORMATS, default="table", help="how to print the result (default: %(default)s)"
+    )
+
+
+def render(table: Table, form: str = "table") -> str:
+    """A listing as text, without a line break at the end.
+
+    :param form: one of `FORMATS`.
+    """
+    if form == "json":
+        return _as_json(table)
+    if form == "csv":
+        return _as_csv(table)
+    return _as_table(table)
+
+
+def age(seconds: float | None) -> str | None:
+    """A duration as ``DD:HH:MM:SS``; None when it is not known.
+
+    A negative one, from clocks that differ, is shown as 0.
+    """
+    if seconds is None:
+        return None
+    minutes, second = divmod(max(0, int(seconds)), 60)
+    hours, minute = divmod(minutes, 60)
+    days, hour = divmod(hours, 24)
+    return f"{days:02d}:{hour:02d}:{minute:02d}:{second:02d}"
+
+
+def _as_table(table: Table) -> str:
+    from prettytable import PrettyTable
+
+    pretty = PrettyTable([column.header for column in table.columns])
+    pretty.align = "l"
+    pretty.add_rows([[_cell(value) for value in row] for row in table.rows])
+    return pretty.get_string()
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    if type(value) is list:
+        value = _joined(value)
+    text = str(value)
+    if text.isprintable():
+        return text
+    # Values come from other programs: no escape sequence of theirs may reach the terminal.
+    return "".join(char if char.isprintable() else " " for char in text)
+
+
+def _joined(values: Iterable[Any]) -> str:
+    return ",".join(map(str, values))
+
+
+def _as_json(table: Table) -> str:
+    import json
+
+    keys = [column.key for column in table.columns]
+    # One object a line: readable, and json's fast encoder is only used without an indent.
+    lines = [json.dumps(dict(zip(keys, row, strict=True))) for row in table.rows]
+    return "[\n" + ",\n".join(lines) + "\n]" if lines else "[]"
+
+
+def _as_csv(table: Table) -> str:
+    import csv
+    import io
+    import json
+
+    def cell(value: Any) -> Any:
+        if isinstance(value, list):
+            return _joined(value)
+        return json.dumps(value) if isinstance(value, dict) else value
+
+    output = io.StringIO()
+    writer = csv.writer(output, lineterminator="\n")
+    writer.writerow([column.key for column in table.columns])
+    writer.writerows([cell(value) for value in row] for row in table.rows)
+    return output.getvalue().rstrip("\n")
