@@ -1,0 +1,35 @@
+# Images of the commands, one target each:
+#   docker build --target nodepool-launcher --tag nodepool-launcher .
+ARG PYTHON_VERSION=3.12
+
+# Wheels are built here, so that no compiler gets into the images.
+FROM python:${PYTHON_VERSION}-slim-bookworm AS build
+RUN apt-get update \
+    && apt-get install -y --no-install-recommends gcc libc6-dev libffi-dev libssl-dev \
+    && rm -rf /var/lib/apt/lists/*
+WORKDIR /src
+COPY requirements.txt ./
+RUN pip wheel --no-cache-dir --wheel-dir /wheels -r requirements.txt
+COPY LICENSE README.rst pyproject.toml setup.cfg setup.py ./
+COPY nodepool nodepool
+COPY etc etc
+RUN pip wheel --no-cache-dir --no-deps --wheel-dir /wheels .
+
+FROM python:${PYTHON_VERSION}-slim-bookworm AS base
+RUN groupadd --gid 10001 nodepool \
+    && useradd --uid 10001 --gid nodepool --home-dir /var/lib/nodepool --create-home --shell /usr/sbin/nologin nodepool \
+    && install -d -o nodepool -g nodepool /etc/nodepool /var/log/nodepool /var/run/nodepool
+RUN --mount=type=bind,from=build,source=/wheels,target=/wheels \
+    pip install --no-cache-dir --no-index --find-links /wheels nodepool
+ENV PYTHONUNBUFFERED=1
+USER 10001:10001
+WORKDIR /var/lib/nodepool
+
+# The command line. Its arguments are those of "docker run".
+FROM base AS nodepool
+ENTRYPOINT ["nodepool"]
+CMD ["--help"]
+
+# The launcher, in the foreground; DEBUG set to anything gives debug messages. "docker stop" ends it in order.
+FROM base AS nodepool-launcher
+ENTRYPOINT ["/bin/sh", "-c", "exec nodepool-launcher -f ${DEBUG:+-d} \"$@\"", "nodepool-launcher"]
