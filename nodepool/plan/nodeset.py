@@ -80,7 +80,7 @@ class ReadyNodes:
         zones: list[str | None] = [az]
         if az is None:
             found = {n.az for label in set(wanted) for n in self._by_label.get(label, {}).values()} - {None}
-            zones = sorted(z for z in found if z is not None) or [None]
+            zones = [*sorted(z for z in found if z is not None)] or [None]
         best: dict[int, Node] = {}
         for zone in zones:
             chosen = self._match(wanted, zone)

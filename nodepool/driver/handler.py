@@ -1,0 +1,299 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`NodeRequestHandler`: one request being served (driver-api.md 3; behaviour.md A, N, Q, L).
+
+The pool worker locks a request, stores it as `pending` and calls `run`; when that leaves the handler paused it
+calls `run` again as soon as room may be there. `poll` is called until it says that the request is finished.
+All calls come from the pool worker's thread. Only launches run elsewhere.
+"""
+
+from __future__ import annotations
+
+import abc
+import concurrent.futures
+import logging
+from typing import TYPE_CHECKING, Any, Protocol
+
+from nodepool.driver.nodeset import NodeSet
+from nodepool.exceptions import ZKConflict, ZKConnectionError
+from nodepool.logconfig import get_annotated_logger
+from nodepool.model import states
+from nodepool.model.node import Node
+from nodepool.plan import assignment
+from nodepool.plan.queue import MIN_READY_REQUESTOR
+
+if TYPE_CHECKING:
+    from nodepool.driver.config import ConfigPool, ProviderConfig
+    from nodepool.driver.interface import Provider
+    from nodepool.model.request import NodeRequest
+    from nodepool.plan.nodeset import ReadyNodes
+    from nodepool.zk.zookeeper import ZooKeeper
+
+
+class PoolWorkerView(Protocol):
+    """What a handler sees of its pool worker."""
+
+    launcher_id: str
+    ready_nodes: ReadyNodes
+
+    def getZK(self) -> ZooKeeper: ...
+
+    def getProviderManager(self) -> Provider: ...
+
+    def getProviderConfig(self) -> ProviderConfig: ...
+
+    def getPoolConfig(self) -> ConfigPool: ...
+
+    def wake(self) -> None:
+        """Ask for a pass soon: a launch ended, room may be there. Any thread; does not block."""
+        ...
+
+    def relieve(self) -> None:
+        """Delete the oldest unused ready node, because a request waits for room (Q-8)."""
+        ...
+
+
+class NodeRequestHandlerNotifications:
+    """Events that a handler may react to."""
+
+    def nodeReusedNotification(self, node: Node) -> None:
+        """An existing node was taken."""
+        return
+
+
+class NodeRequestHandler(NodeRequestHandlerNotifications, abc.ABC):
+    """Base of the drivers' handlers.
+
+    :param pw: the pool worker, see `PoolWorkerView`.
+    :param request: locked by the pool worker before `run`.
+    """
+
+    def __init__(self, pw: PoolWorkerView, request: NodeRequest) -> None:
+        self.pw = pw
+        self.request = request
+        self.launcher_id = pw.launcher_id
+        self.paused = False
+        self.done = False
+        self.ready_nodes: list[Node] = []
+        self.failed_nodes: list[Node] = []
+        self.decline_reasons: list[str] = []
+        self._set = NodeSet(self)
+        self._refresh()
+
+    def _refresh(self) -> None:
+        self.provider: ProviderConfig = self.pw.getProviderConfig()
+        self.pool: ConfigPool = self.pw.getPoolConfig()
+        self.zk: ZooKeeper = self.pw.getZK()
+        self.manager: Provider = self.pw.getProviderManager()
+        logger = logging.getLogger(f"nodepool.driver.NodeRequestHandler[{self.launcher_id}]")
+        self.log = get_annotated_logger(logger, event_id=self.request.event_id, node_request_id=self.request.id)
+
+    @property
+    def nodeset(self) -> list[Node]:
+        """Nodes gathered so far, locked by us, in the order of ``request.node_types``."""
+        return self._set.nodes
+
+    # -- for drivers --
+
+    @property
+    @abc.abstractmethod
+    def alive_thread_count(self) -> int:
+        """Launches in progress."""
+
+    @abc.abstractmethod
+    def imagesAvailable(self) -> bool:
+        """Are images for all labels of the request usable here?"""
+
+    @abc.abstractmethod
+    def launch(self, node: Node) -> Any:
+        """Start to launch a node, which is locked and `building`; may raise.
+
+        The outcome goes to ``node.state`` (`ready`, `failed` or `aborted`, stored), then ``self.pw.wake()``.
+        """
+
+    @abc.abstractmethod
+    def launchesComplete(self) -> bool:
+        """Has every node of the set a final outcome?"""
+
+    def hasProviderQuota(self, node_types: list[str]) -> bool:
+        """Could all these nodes fit if nothing else ran? False declines."""
+        return True
+
+    def hasRemainingQuota(self, ntype: str) -> bool:
+        """Is there room for one more right now? False pauses."""
+        return True
+
+    def checkReusableNode(self, node: Node) -> bool:
+        """May this ready node be used? May block; see `startReusableNodeCheck`."""
+        return True
+
+    def startReusableNodeCheck(self, node: Node) -> concurrent.futures.Future[bool]:
+        """`checkReusableNode` for drivers whose check takes time: must not block."""
+        future: concurrent.futures.Future[bool] = concurrent.futures.Future()
+        future.set_result(self.checkReusableNode(node))
+        return future
+
+    def setNodeMetadata(self, node: Node) -> None:
+        """Fill driver data of a new node before it is stored."""
+        return
+
+    def getDeclinedReasons(self) -> list[str]:
+        """Why this pool can never serve the request; empty = it can (A-13, first match)."""
+        reasons = self.basic_decline_reasons()
+        if not reasons and not self.imagesAvailable():
+            reasons = ["images are not available"]
+        if not reasons and not self.hasProviderQuota(self.request.node_types):
+            reasons = ["it would exceed quota"]
+        return reasons
+
+    def basic_decline_reasons(self) -> list[str]:
+        """The reasons of A-13 that hold even if ready nodes are there."""
+        if self.pool.max_servers is not None and self.pool.max_servers <= 0:
+            return ["pool is disabled by max_servers"]
+        supported = self.provider.getSupportedLabels(self.pool.name)
+        broken = set(self.manager.errorLabels())
+        unknown = sorted({name for name in self.request.node_types if name not in supported or name in broken})
+        if unknown:
+            return [f"node type(s) [{', '.join(unknown)}] not available"]
+        return []
+
+    # -- for the pool worker --
+
+    def run(self) -> None:
+        """Accept, gather, launch; again while paused. Any exception declines the request (A-16)."""
+        self._refresh()
+        try:
+            self._run()
+        except ZKConnectionError:
+            raise
+        except ZKConflict as conflict:
+            self.cancel(f"it was changed by somebody else ({conflict})")
+        except Exception:
+            self.log.exception("Declining the request because of an error")
+            self.decline_reasons = ["an error while serving it"]
+            self.declineRequest()
+
+    def _run(self) -> None:
+        if self.is_gone():
+            self.cancel("the request is gone")
+            return
+        self.decline_reasons = self.getDeclinedReasons()
+        if self.decline_reasons:
+            self.declineRequest()
+            return
+        self.paused = False
+        if self._set.gather():
+            return
+        if not self.manager.PAUSE_AT_QUOTA:
+            self.give_back()
+        elif self.request.requestor == MIN_READY_REQUESTOR:
+            self.decline_reasons = ["it would exceed quota"]
+            self.declineRequest()
+        else:
+            if not self.paused:
+                self.log.info("Pausing: no room for another node now")
+            self.paused = True
+            self.pw.relieve()
+
+    def is_gone(self) -> bool:
+        """Was the request cancelled, as far as the cache knows?"""
+        cache = self.zk.cache
+        return cache is not None and cache.requests.get(self.request.id or "") is None
+
+    def poll(self) -> bool:
+        """Is the request finished? Fulfils, fails or waits further. Does not block on launches."""
+        if self.done:
+            return True
+        if self.paused or not self.launchesComplete():
+            return False
+        self.ready_nodes = [node for node in self.nodeset if node.state == states.READY]
+        self.failed_nodes = [node for node in self.nodeset if node.state not in (states.READY, states.ABORTED)]
+        if self.is_gone():
+            self.cancel("the request is gone")
+        elif self.failed_nodes:
+            self.decline_reasons = [f"node {', '.join(n.id or '' for n in self.failed_nodes)} failed to launch"]
+            self.declineRequest()
+        elif len(self.ready_nodes) < len(self.nodeset):
+            # A cloud that was full for a moment (L-7): let go of what it refused and try again later.
+            self._set.drop_aborted()
+            self.log.info("Pausing: the cloud reported a quota")
+            self.paused = True
+            return False
+        else:
+            self._fulfil()
+        return self.done
+
+    def _fulfil(self) -> None:
+        self.request.nodes = [node.id or "" for node in self.nodeset]
+        self.request.state = states.FULFILLED
+        try:
+            self.zk.requests.finish(self.request, self.nodeset)
+        except ZKConflict as conflict:
+            # A node was deleted under us, or the request was: the latter shows when it is written.
+            self.log.warning("The request cannot be fulfilled with nodes %s: %s", self.request.nodes, conflict)
+            self.request.nodes = []
+            self.give_back()
+            return
+        self.done = True
+        self.log.info("Fulfilled node request with nodes %s", ", ".join(self.request.nodes))
+
+    def declineRequest(self) -> None:
+        """Refuse the request and free what was gathered, in one write (A-14, A-15)."""
+        self.log.info("Declining node request: %s", "; ".join(self.decline_reasons))
+        if self.launcher_id not in self.request.declined_by:
+            self.request.declined_by.append(self.launcher_id)
+        registered = [pool.id for pool in self.zk.getRegisteredPools()]
+        self.request.state = assignment.declined_state(self.request.declined_by, registered)
+        if self.request.state == states.FAILED:
+            self.log.info("Failing node request: every pool declined it")
+        self._let_go()
+
+    def give_back(self) -> None:
+        """Free what was gathered and let the request wait unlocked (Q-12)."""
+        self.request.state = states.REQUESTED
+        self._let_go()
+
+    def _let_go(self) -> None:
+        for node in self.nodeset:
+            node.allocated_to = None
+        try:
+            self.zk.requests.finish(self.request, self.nodeset, nodes_too=True)
+        except ZKConflict as conflict:
+            self.log.debug("Freeing one by one: %s", conflict)
+            self.unlockNodeSet(clear_allocation=True)
+            try:
+                self.zk.requests.finish(self.request)
+            except ZKConflict as lost:
+                self.cancel(f"it was changed by somebody else ({lost})")
+                return
+        self.paused = False
+        self.done = True
+
+    def cancel(self, why: str) -> None:
+        """Drop the request and free what was gathered (L-11, Q-13)."""
+        self.log.info("Dropping node request: %s", why)
+        self.unlockNodeSet(clear_allocation=True)
+        if self.request.lock is not None:
+            try:
+                self.zk.unlockNodeRequest(self.request)
+            except ZKConflict as conflict:
+                self.log.warning("Unlocking the request: %s", conflict)
+        self.paused = False
+        self.done = True
+
+    def unlockNodeSet(self, clear_allocation: bool = False) -> None:
+        """Unlock all nodes; errors are logged, not raised.
+
+        :param clear_allocation: also set ``allocated_to`` to null.
+        """
+        for node in self.nodeset:
+            try:
+                if clear_allocation:
+                    node.allocated_to = None
+                    self.zk.storeNode(node)
+            except ZKConflict as conflict:
+                self.log.warning("Node %s: %s", node.id, conflict)
+            try:
+                if node.lock is not None:
+                    self.zk.unlockNode(node)
+            except ZKConflict as conflict:
+                self.log.warning("Unlocking node %s: %s", node.id, conflict)

@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Gathering the nodes of one request: reuse ready ones, launch the others (behaviour.md N)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from nodepool.driver.outcome import launch_outcome
+from nodepool.exceptions import ZKConflict, ZKConnectionError
+from nodepool.model import states
+from nodepool.model.node import Node
+
+if TYPE_CHECKING:
+    from nodepool.driver.handler import NodeRequestHandler
+
+
+class NodeSet:
+    """The positions of ``request.node_types`` and the locked node of each, if there is one yet."""
+
+    def __init__(self, handler: NodeRequestHandler) -> None:
+        self._handler = handler
+        self._nodes: list[Node | None] = [None] * len(handler.request.node_types)
+
+    @property
+    def nodes(self) -> list[Node]:
+        return [node for node in self._nodes if node is not None]
+
+    def _missing(self) -> list[int]:
+        return [position for position, node in enumerate(self._nodes) if node is None]
+
+    def gather(self) -> bool:
+        """Fill what is missing; False = no room for the rest now. Blocks for a few round trips a node."""
+        if self._handler.request.reuse:
+            self._reuse()
+        for position in self._missing():
+            label = self._handler.request.node_types[position]
+            if not self._handler.hasRemainingQuota(label):
+                return False
+            self._nodes[position] = self._make(label)
+        return True
+
+    # -- ready nodes --
+
+    def _reuse(self) -> None:
+        handler = self._handler
+        while missing := self._missing():
+            wanted = [handler.request.node_types[position] for position in missing]
+            zone = next((node.az for node in self.nodes if node.az), None)
+            chosen = handler.pw.ready_nodes.choose(wanted, zone)
+            if not chosen:
+                return
+            for index, found in chosen.items():
+                # Taken or not: this record is out of date now. An event brings it back if it is still free.
+                handler.pw.ready_nodes.discard(found.id or "")
+                if self._take(missing[index], found):
+                    handler.nodeReusedNotification(found)
+
+    def _take(self, position: int, found: Node) -> bool:
+        """Lock and mark one ready node (N-3)."""
+        handler = self._handler
+        if not handler.startReusableNodeCheck(found).result():
+            return False
+        node = found.copy()
+        allocate(node, handler)
+        try:
+            handler.zk.nodes.lock_and_save(node)
+        except ZKConnectionError:
+            raise
+        except ZKConflict as conflict:
+            handler.log.debug("Node %s was taken by somebody else: %s", node.id, conflict)
+            return False
+        self._nodes[position] = node
+        handler.log.debug("Took ready node %s", node.id)
+        return True
+
+    # -- new nodes --
+
+    def _make(self, label: str) -> Node:
+        """Create, lock and start to launch one node (N-6)."""
+        handler = self._handler
+        node = Node(label)
+        node.provider = handler.provider.name
+        node.pool = handler.pool.name
+        node.launcher = handler.launcher_id
+        node.attributes = handler.pool.node_attributes
+        zone = next((other.az for other in self.nodes if other.az), None)
+        node.az = zone
+        allocate(node, handler)
+        handler.setNodeMetadata(node)
+        handler.zk.storeNode(node)
+        node.state = states.BUILDING
+        handler.zk.nodes.lock_and_save(node)
+        handler.log.info("Launching node %s for %s", node.id, label)
+        try:
+            handler.launch(node)
+        except Exception as error:
+            handler.log.exception("Node %s could not be launched", node.id)
+            node.state, _ = launch_outcome(error)
+            handler.zk.storeNode(node)
+        return node
+
+    def drop_aborted(self) -> None:
+        """Let go of nodes that the cloud had no room for; unlocked, they are removed (L-7)."""
+        handler = self._handler
+        for position, node in enumerate(self._nodes):
+            if node is not None and node.state == states.ABORTED:
+                self._nodes[position] = None
+                handler.zk.unlockNode(node)
+
+
+def allocate(node: Node, handler: NodeRequestHandler) -> None:
+    """Say for whom a node is (N-3)."""
+    request = handler.request
+    node.allocated_to = request.id
+    node.tenant_name = request.tenant_name
+    node.requestor = request.requestor
