@@ -45,7 +45,7 @@ class Process:
         if code is not None:
             raise DemoError(f"{self.name} ended with exit code {code}. The end of {self.log}:\n{tail(self.log)}")
 
-    def stop(self, grace_seconds: float = 30) -> int:
+    def stop(self, grace_seconds: float = 45) -> int:
         """Ask it to end, and end it for good when it does not. Blocks. Returns its exit code."""
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGTERM)
