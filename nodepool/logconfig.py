@@ -89,8 +89,8 @@ def _harmless(value: object) -> str:
 class MultiLineFormatter(logging.Formatter):
     """Text lines. Every further line of a message repeats the prefix of the first, plus two blanks."""
 
-    def __init__(self, fmt: str | None = None, datefmt: str | None = None, style: Any = "%") -> None:
-        super().__init__(fmt or FORMAT, datefmt, style)
+    def __init__(self, fmt: str | None = None, datefmt: str | None = None, style: Any = "%", **kwargs: Any) -> None:
+        super().__init__(fmt or FORMAT, datefmt, style, **kwargs)
 
     def format(self, record: logging.LogRecord) -> str:
         text = super().format(record)
@@ -146,7 +146,9 @@ def default_config(*, level: str = "INFO", stream: str | None = None, filename: 
     """
     handler: dict[str, Any] = {"formatter": "lines"}
     if filename is not None:
-        handler |= {"class": "logging.handlers.WatchedFileHandler", "filename": filename, "encoding": "utf-8"}
+        handler |= {"class": "logging.handlers.WatchedFileHandler", "filename": filename}
+        # A name that is not UTF-8 must not cost us the message.
+        handler |= {"encoding": "utf-8", "errors": "backslashreplace"}
     else:
         handler |= {"class": "logging.StreamHandler", "stream": stream or "ext://sys.stdout"}
     quiet = {"handlers": ["output"], "level": "WARNING", "propagate": False}

@@ -1,0 +1,232 @@
+# SPDX-License-Identifier: Apache-2.0
+"""nodepool.logconfig: cli.md 7."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nodepool import logconfig
+
+ETC = Path(__file__).resolve().parents[2] / "etc"
+
+
+@pytest.fixture
+def clean_logging() -> Iterator[None]:
+    """Puts back what a configuration changes: handlers and levels of all loggers."""
+    names = ["", "nodepool", "nodepool.stack_dump", "nodepool.NodePool", "kazoo", "requests", "openstack"]
+    loggers = [logging.getLogger(name) for name in names]
+    before = [(log.level, list(log.handlers), log.propagate, log.disabled) for log in loggers]
+    yield
+    for log, (level, handlers, propagate, disabled) in zip(loggers, before, strict=True):
+        for handler in log.handlers:
+            if handler not in handlers:
+                handler.close()
+        log.level, log.handlers, log.propagate, log.disabled = level, handlers, propagate, disabled
+        log.setLevel(level)
+
+
+def record(message: str, *args: object, **extra: object) -> logging.LogRecord:
+    made = logging.makeLogRecord({"name": "nodepool.NodePool", "levelname": "INFO", "msg": message, "args": args})
+    vars(made).update(extra)
+    return made
+
+
+class Capture(logging.Handler):
+    def __init__(self) -> None:
+        super().__init__()
+        self.records: list[logging.LogRecord] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.records.append(record)
+
+
+@pytest.fixture
+def captured() -> Iterator[tuple[logging.Logger, Capture]]:
+    log, handler = logging.getLogger("nodepool.test_logconfig"), Capture()
+    log.addHandler(handler)
+    log.setLevel(logging.INFO)
+    yield log, handler
+    log.removeHandler(handler)
+
+
+class TestAnnotatedLogger:
+    def test_prefix_has_all_ids_in_order(self, captured: tuple[logging.Logger, Capture]) -> None:
+        """cli.md 7: [e: ..] [node_request: ..] [node: ..], in this order."""
+        log, handler = captured
+        logconfig.get_annotated_logger(log, event_id="E", node_request_id="R", node_id="N").info("says %s", "hello")
+        assert handler.records[0].getMessage() == "[e: E] [node_request: R] [node: N] says hello"
+
+    def test_unknown_ids_are_left_out(self, captured: tuple[logging.Logger, Capture]) -> None:
+        log, handler = captured
+        logconfig.get_annotated_logger(log, node_id="N").info("x")
+        logconfig.get_annotated_logger(log).info("y")
+        assert [r.getMessage() for r in handler.records] == ["[node: N] x", "y"]
+
+    def test_record_has_fields(self, captured: tuple[logging.Logger, Capture]) -> None:
+        """The ids are attributes too, next to the caller's own extra."""
+        log, handler = captured
+        logconfig.get_annotated_logger(log, "E", "R").info("x", extra={"pool": "main"})
+        found = vars(handler.records[0])
+        assert (found["event_id"], found["node_request"], found["pool"]) == ("E", "R", "main")
+        assert "node" not in found
+
+    def test_annotating_again_keeps_ids(self, captured: tuple[logging.Logger, Capture]) -> None:
+        log, handler = captured
+        outer = logconfig.get_annotated_logger(log, "E", "R")
+        logconfig.get_annotated_logger(outer, node_request_id="R2", node_id="N").info("x")
+        assert handler.records[0].getMessage() == "[e: E] [node_request: R2] [node: N] x"
+
+    def test_foreign_ids_are_harmless(self, captured: tuple[logging.Logger, Capture]) -> None:
+        """An event id comes from another program: no format character and no line break of it may act."""
+        log, handler = captured
+        logconfig.get_annotated_logger(log, event_id="a%sb\nc").info("x %s", 1)
+        assert handler.records[0].getMessage() == "[e: a?sb?c] x 1"
+
+    def test_level_off_costs_nothing(self, captured: tuple[logging.Logger, Capture]) -> None:
+        class Costly:
+            def __str__(self) -> str:
+                raise AssertionError("formatted although the level is off")
+
+        log, handler = captured
+        logconfig.get_annotated_logger(log, event_id=Costly()).debug("x")  # type: ignore[arg-type]
+        assert not handler.records
+
+    def test_caller_is_found(self, captured: tuple[logging.Logger, Capture]) -> None:
+        log, handler = captured
+        logconfig.get_annotated_logger(log, event_id="E").info("x")
+        assert handler.records[0].filename == Path(__file__).name
+
+
+class TestMultiLineFormatter:
+    def test_continuation_lines_repeat_the_prefix(self) -> None:
+        """cli.md 7: continuation lines get the same prefix plus two blanks."""
+        formatter = logconfig.MultiLineFormatter("%(levelname)s %(name)s: %(message)s")
+        assert formatter.format(record("one\n%s", "two")).splitlines() == [
+            "INFO nodepool.NodePool: one",
+            "INFO nodepool.NodePool:   two",
+        ]
+
+    def test_traceback(self) -> None:
+        try:
+            raise ValueError("broken")
+        except ValueError as error:
+            made = record("oops", exc_info=(ValueError, error, error.__traceback__))
+        lines = logconfig.MultiLineFormatter().format(made).splitlines()
+        assert len(lines) > 2
+        assert all(" INFO nodepool.NodePool: " in line for line in lines)
+        assert lines[-1].endswith(":   ValueError: broken")
+
+    def test_default_format(self) -> None:
+        line = logconfig.MultiLineFormatter().format(record("x"))
+        assert line.endswith(" INFO nodepool.NodePool: x")
+
+
+class TestJSONFormatter:
+    def test_one_object_a_line(self) -> None:
+        made = record('a "quoted"\nmessage %s', 1, event_id="E", thing=Path("/x"))
+        made.created = 0.25
+        text = logconfig.JSONFormatter().format(made)
+        assert "\n" not in text
+        line = json.loads(text)
+        assert line["message"] == 'a "quoted"\nmessage 1'
+        assert line["timestamp"] == "1970-01-01T00:00:00.250000Z"
+        assert (line["level"], line["logger"]) == ("INFO", "nodepool.NodePool")
+        assert (line["event_id"], line["thing"]) == ("E", "/x")
+        assert "args" not in line
+
+    def test_exception_and_stack(self) -> None:
+        try:
+            raise ValueError("broken")
+        except ValueError as error:
+            made = record("oops", exc_info=(ValueError, error, error.__traceback__), stack_info="the stack")
+        line = json.loads(logconfig.JSONFormatter().format(made))
+        assert line["exception"].endswith("ValueError: broken")
+        assert line["stack"] == "the stack"
+
+
+@pytest.mark.usefixtures("clean_logging")
+class TestConfiguration:
+    def test_default_levels(self, capsys: pytest.CaptureFixture[str]) -> None:
+        """cli.md 7: nodepool INFO; requests, openstack and kazoo WARN; root silent."""
+        logconfig.apply_config(logconfig.default_config())
+        logging.getLogger("nodepool.NodePool").info("shown")
+        logging.getLogger("nodepool.NodePool").debug("hidden")
+        logging.getLogger("nodepool.stack_dump").debug("stacks")
+        for name in ("requests", "openstack", "kazoo"):
+            logging.getLogger(name).info("hidden")
+            logging.getLogger(name).warning("shown")
+        logging.getLogger("elsewhere").error("hidden")
+        out, err = capsys.readouterr()
+        assert [line.split(" ", 3)[3] for line in out.splitlines()] == [
+            "nodepool.NodePool: shown",
+            "nodepool.stack_dump: stacks",
+            "requests: shown",
+            "openstack: shown",
+            "kazoo: shown",
+        ]
+        assert err == ""
+
+    def test_file_is_reopened_after_rotation(self, tmp_path: Path) -> None:
+        file = tmp_path / "nodepool.log"
+        logconfig.apply_config(logconfig.default_config(filename=str(file)))
+        log = logging.getLogger("nodepool.NodePool")
+        log.info("first")
+        os.rename(file, tmp_path / "nodepool.log.1")
+        log.info("second")
+        assert "second" in file.read_text(encoding="utf-8")
+
+    def test_unwritable_file_is_one_clear_line(self, tmp_path: Path) -> None:
+        with pytest.raises(logconfig.LogConfigError) as caught:
+            logconfig.apply_config(logconfig.default_config(filename=str(tmp_path / "missing" / "x.log")))
+        assert "No such file or directory" in str(caught.value)
+        assert "\n" not in str(caught.value)
+
+    @pytest.mark.parametrize("name", ["logging.yaml", "logging-json.yaml", "logging.conf"])
+    def test_examples_work(self, name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        text = (ETC / name).read_text(encoding="utf-8").replace("/var/log/nodepool", str(tmp_path))
+        (tmp_path / name).write_text(text, encoding="utf-8")
+        logconfig.load_config(str(tmp_path / name))
+        logging.getLogger("nodepool.NodePool").info("one\ntwo")
+        logging.getLogger("nodepool.stack_dump").debug("stacks")
+        log = tmp_path / "nodepool.log"
+        lines = (log.read_text(encoding="utf-8") if log.exists() else capsys.readouterr().out).splitlines()
+        if name == "logging-json.yaml":
+            assert [json.loads(line)["message"] for line in lines] == ["one\ntwo", "stacks"]
+        else:
+            ends = [line.split(" ", 3)[3] for line in lines]
+            assert ends == ["nodepool.NodePool: one", "nodepool.NodePool:   two", "nodepool.stack_dump: stacks"]
+
+    def test_json_file(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        (tmp_path / "log.json").write_text(json.dumps(logconfig.default_config()), encoding="utf-8")
+        logconfig.load_config(str(tmp_path / "log.json"))
+        logging.getLogger("nodepool.NodePool").info("shown")
+        assert "shown" in capsys.readouterr().out
+
+    def test_missing_file(self, tmp_path: Path) -> None:
+        with pytest.raises(logconfig.LogConfigError, match="no such logging configuration file"):
+            logconfig.load_config(str(tmp_path / "log.yaml"))
+
+    @pytest.mark.parametrize(
+        ("name", "text"),
+        [
+            ("a.yaml", "[1, 2]"),
+            ("a.yaml", "{"),
+            ("a.yaml", "version: 1\nhandlers: {x: {class: no.such.Handler}}"),
+            ("a.json", "{"),
+            ("a.json", '{"version": 2}'),
+            ("a.conf", "no ini"),
+            ("a.conf", "[loggers]\nkeys=root\n"),
+        ],
+    )
+    def test_bad_file_is_named(self, name: str, text: str, tmp_path: Path) -> None:
+        (tmp_path / name).write_text(text, encoding="utf-8")
+        with pytest.raises(logconfig.LogConfigError) as caught:
+            logconfig.load_config(str(tmp_path / name))
+        assert str(tmp_path / name) in str(caught.value)
+        assert "\n" not in str(caught.value)
