@@ -37,31 +37,41 @@ class _ThreadOutput(io.TextIOBase):
 
 
 class _Console(code.InteractiveConsole):
-    def __init__(self, names: dict[str, Any], stream: TextIO) -> None:
+    def __init__(self, names: dict[str, Any], source: TextIO, output: TextIO) -> None:
         super().__init__(names)
-        self.stream = stream
+        self._source = source
+        self._output = output
 
     def raw_input(self, prompt: str = "") -> str:
-        self.stream.write(prompt)
-        self.stream.flush()
-        line = self.stream.readline()
+        self.write(prompt)
+        line = self._source.readline()
         if not line:
             raise EOFError
         return line.rstrip("\r\n")
 
     def write(self, data: str) -> None:
-        self.stream.write(data)
-        self.stream.flush()
+        self._output.write(data)
+        self._output.flush()
+
+
+def _leave() -> None:
+    """``exit()`` of a console. Python's own would close the daemon's stdin."""
+    raise SystemExit
 
 
 class _Handler(socketserver.BaseRequestHandler):
     server: ReplServer
 
     def handle(self) -> None:
-        with self.request.makefile("rw", encoding="utf-8", errors="replace", newline="\n") as stream:
-            self.server.output.local.stream = stream
+        # One file for each direction: writing to one for both would drop what was read ahead.
+        with (
+            self.request.makefile("r", encoding="utf-8", errors="replace") as source,
+            self.request.makefile("w", encoding="utf-8", errors="replace") as output,
+        ):
+            self.server.output.local.stream = output
+            names = {**self.server.names, "exit": _leave, "quit": _leave}
             try:
-                _Console(dict(self.server.names), stream).interact(exitmsg="")
+                _Console(names, source, output).interact(exitmsg="")
             except SystemExit:
                 log.info("A console was closed")
             except OSError as error:

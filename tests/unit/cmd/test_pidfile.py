@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""nodepool.cmd.pidfile: one daemon at a time (cli.md 3)."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from nodepool.cmd.pidfile import PidFile, PidFileError
+
+
+def dead_process() -> int:
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait(30)
+    return process.pid
+
+
+def test_holds_our_number_and_goes_at_the_end(tmp_path: Path) -> None:
+    path = tmp_path / "nodepool.pid"
+    pidfile = PidFile(str(path))
+    pidfile.acquire()
+    with pidfile:
+        assert path.read_text(encoding="ascii") == f"{os.getpid()}\n"
+    assert not path.exists()
+
+
+def test_second_daemon_is_refused(tmp_path: Path) -> None:
+    path = str(tmp_path / "nodepool.pid")
+    first = PidFile(path)
+    first.acquire()
+    with pytest.raises(PidFileError, match=f"another daemon is running \\(process {os.getpid()}\\)"):
+        PidFile(path, timeout=0).acquire()
+    first.release()
+    second = PidFile(path, timeout=0)
+    second.acquire()
+    second.release()
+
+
+@pytest.mark.parametrize("content", ["", "nonsense", "-1", "99999999999999999999"])
+def test_foreign_content_is_taken_over(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "nodepool.pid"
+    path.write_text(content, encoding="ascii")
+    pidfile = PidFile(str(path), timeout=0)
+    pidfile.acquire()
+    assert pidfile.read() == os.getpid()
+    pidfile.release()
+
+
+def test_stale_file_is_taken_over(tmp_path: Path) -> None:
+    """cli.md 3: a stale pid file is broken."""
+    path = tmp_path / "nodepool.pid"
+    path.write_text(f"{dead_process()}\n", encoding="ascii")
+    pidfile = PidFile(str(path), timeout=0)
+    pidfile.acquire()
+    assert pidfile.read() == os.getpid()
+    pidfile.release()
+
+
+def test_number_of_another_program_is_taken_over(tmp_path: Path) -> None:
+    """Process numbers are used again: only a Nodepool counts."""
+    path = tmp_path / "nodepool.pid"
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as other:
+        path.write_text(f"{other.pid}\n", encoding="ascii")
+        pidfile = PidFile(str(path), timeout=0)
+        pidfile.acquire()
+        pidfile.release()
+
+
+def test_running_daemon_without_flock_is_respected(tmp_path: Path) -> None:
+    """The released launcher does not use flock; its process number and command line tell."""
+    path = tmp_path / "daemon.pid"
+    command = [sys.executable, "-c", "input()", "nodepool-launcher"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE) as other:
+        path.write_text(f"{other.pid}\n", encoding="ascii")
+        with pytest.raises(PidFileError, match=f"process {other.pid}"):
+            PidFile(str(path), timeout=0).acquire()
+
+
+def test_unwritable_directory_is_one_clear_line(tmp_path: Path) -> None:
+    with pytest.raises(PidFileError, match="cannot write the pid file: No such file or directory"):
+        PidFile(str(tmp_path / "missing" / "nodepool.pid")).acquire()

@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: Apache-2.0
+"""nodepool.cmd.supervisor and stack_dump: signals, readiness, watchdog, bounded stop (cli.md 4)."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import threading
+
+import pytest
+
+from nodepool.cmd import stack_dump
+from nodepool.cmd.sdnotify import Notifier
+from nodepool.cmd.supervisor import STOP_SIGNALS, Supervisor
+
+
+class FakeService:
+    def __init__(self) -> None:
+        self.ready = threading.Event()
+        self.last_loop = 0.0
+        self.running = threading.Event()
+        self.stopping = threading.Event()
+        self.stopped = threading.Event()
+
+    def start(self) -> None:
+        self.running.set()
+
+    def run(self) -> None:
+        self.stopped.wait(60)
+
+    def stop(self) -> None:
+        self.stopping.set()
+        self.stopped.set()
+
+
+class StuckService(FakeService):
+    def stop(self) -> None:
+        self.stopping.set()
+        self.stopped.wait(60)
+
+
+class FakeNotifier(Notifier):
+    def __init__(self, watchdog_seconds: float | None = None) -> None:
+        super().__init__({})
+        self.watchdog_seconds = watchdog_seconds
+        self.messages: list[str] = []
+
+    def _send(self, message: str) -> None:
+        self.messages.append(message.splitlines()[0])
+
+
+class Clock:
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def when(event: threading.Event, action: object) -> threading.Thread:
+    """Do something in another thread once an event is there."""
+
+    def wait() -> None:
+        assert event.wait(30)
+        assert callable(action)
+        action()
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    return thread
+
+
+@pytest.mark.parametrize("number", STOP_SIGNALS)
+def test_signal_stops_in_order(number: signal.Signals) -> None:
+    """SIGTERM, SIGINT and SIGUSR1 stop in order with exit status 0."""
+    service, notifier = FakeService(), FakeNotifier()
+    helper = when(service.running, lambda: os.kill(os.getpid(), number))
+    supervisor = Supervisor(service, notifier)
+    assert supervisor.run() == 0
+    helper.join()
+    assert service.stopping.is_set()
+    assert not supervisor.abandoned
+    assert notifier.messages == ["STOPPING=1"]
+
+
+def test_handlers_are_put_back() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    service = FakeService()
+    supervisor = Supervisor(service, FakeNotifier())
+    supervisor.post(signal.SIGTERM)
+    supervisor.run()
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_second_signal_hastens() -> None:
+    service = StuckService()
+    supervisor = Supervisor(service, FakeNotifier())
+    helper = when(service.stopping, lambda: supervisor.post(signal.SIGTERM))
+    supervisor.post(signal.SIGTERM)
+    assert supervisor.run() == 0
+    assert supervisor.abandoned
+    service.stopped.set()
+    helper.join()
+
+
+def test_stop_is_bounded(caplog: pytest.LogCaptureFixture) -> None:
+    """A service that does not stop is left behind, and the log says what it was doing."""
+    service = StuckService()
+    supervisor = Supervisor(service, FakeNotifier(), stop_seconds=0.01)
+    supervisor.post(signal.SIGTERM)
+    with caplog.at_level(logging.DEBUG, "nodepool"):
+        assert supervisor.run() == 1
+    assert supervisor.abandoned
+    assert any(record.name == stack_dump.LOGGER_NAME for record in caplog.records)
+    service.stopped.set()
+
+
+def test_error_at_start_is_raised() -> None:
+    class Broken(FakeService):
+        def start(self) -> None:
+            raise ValueError("bad configuration")
+
+    with pytest.raises(ValueError, match="bad configuration"):
+        Supervisor(Broken(), FakeNotifier()).run()
+
+
+def test_end_without_signal_is_a_failure() -> None:
+    service = FakeService()
+    service.stopped.set()
+    assert Supervisor(service, FakeNotifier()).run() == 1
+
+
+def test_dump_signal_writes_stacks(caplog: pytest.LogCaptureFixture) -> None:
+    """SIGUSR2: every thread's stack at DEBUG to nodepool.stack_dump; the daemon goes on."""
+    service = FakeService()
+    supervisor = Supervisor(service, FakeNotifier())
+
+    def both() -> None:
+        os.kill(os.getpid(), signal.SIGUSR2)
+        supervisor.post(signal.SIGTERM)
+
+    helper = when(service.running, both)
+    with caplog.at_level(logging.DEBUG, stack_dump.LOGGER_NAME):
+        assert supervisor.run() == 0
+    helper.join()
+    (record,) = [record for record in caplog.records if record.name == stack_dump.LOGGER_NAME]
+    assert record.levelno == logging.DEBUG
+    assert "MainThread" in record.getMessage()
+    assert "stacks" in record.getMessage()
+
+
+def test_dump_appears_whatever_the_level(caplog: pytest.LogCaptureFixture) -> None:
+    """An operator who asks for the stacks gets them although the logger is set to a higher level."""
+    with caplog.at_level(logging.WARNING, stack_dump.LOGGER_NAME):
+        stack_dump.dump()
+    assert caplog.records[0].levelno == logging.WARNING
+
+
+def test_ready_is_told_once() -> None:
+    service, notifier = FakeService(), FakeNotifier()
+    supervisor = Supervisor(service, notifier)
+    supervisor.notify()
+    assert notifier.messages == []
+    service.ready.set()
+    supervisor.notify()
+    supervisor.notify()
+    assert notifier.messages == ["READY=1"]
+
+
+def test_watchdog_follows_the_main_loop() -> None:
+    """The watchdog is only fed while the main loop turns."""
+    service, notifier, clock = FakeService(), FakeNotifier(watchdog_seconds=40.0), Clock()
+    supervisor = Supervisor(service, notifier, clock=clock)
+    service.ready.set()
+    service.last_loop = clock.now
+    supervisor.notify()
+    assert notifier.messages == ["READY=1", "WATCHDOG=1"]
+    clock.now += 5
+    supervisor.notify()
+    assert len(notifier.messages) == 2, "not more often than needed"
+    clock.now += 10
+    supervisor.notify()
+    assert len(notifier.messages) == 3
+    clock.now += 10
+    supervisor.notify()
+    assert len(notifier.messages) == 3, "the main loop stands still"
+    service.last_loop = clock.now
+    supervisor.notify()
+    assert len(notifier.messages) == 4

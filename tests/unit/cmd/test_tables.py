@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""nodepool.cmd.tables: tables, JSON and CSV of cli.md 2 and 6."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+
+import pytest
+
+from nodepool.cmd.tables import Column, Table, age, render
+
+COLUMNS = (Column("ID", "id"), Column("Node Types", "node_types"), Column("User Data", "user_data"))
+TABLE = Table(COLUMNS, [["1", ["a", "b"], None], ["22", [], {"k": "v"}]])
+
+
+def test_table_is_left_aligned_with_lists_joined_and_null_empty() -> None:
+    """cli.md 2: ASCII boxes, left aligned, lists joined by ",", null shown empty."""
+    assert render(TABLE).splitlines() == [
+        "+----+------------+------------+",
+        "| ID | Node Types | User Data  |",
+        "+----+------------+------------+",
+        "| 1  | a,b        |            |",
+        "| 22 |            | {'k': 'v'} |",
+        "+----+------------+------------+",
+    ]
+
+
+def test_empty_table_has_only_headers() -> None:
+    assert len(render(Table(COLUMNS, [])).splitlines()) == 4
+
+
+def test_no_control_characters_reach_the_terminal() -> None:
+    """A comment of a Zuul user may hold anything."""
+    text = render(Table((Column("C", "c"),), [["a\x1b[31mb\nc"]]))
+    assert "\x1b" not in text
+    assert len(text.splitlines()) == 5
+
+
+def test_json_keeps_types() -> None:
+    """cli.md 6: a list of objects; lists stay lists, null stays null."""
+    assert json.loads(render(TABLE, "json")) == [
+        {"id": "1", "node_types": ["a", "b"], "user_data": None},
+        {"id": "22", "node_types": [], "user_data": {"k": "v"}},
+    ]
+    assert json.loads(render(Table(COLUMNS, []), "json")) == []
+
+
+def test_csv_can_be_read_back() -> None:
+    rows = list(csv.reader(io.StringIO(render(TABLE, "csv"))))
+    assert rows == [["id", "node_types", "user_data"], ["1", "a,b", ""], ["22", "", '{"k": "v"}']]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0, "00:00:00:00"), (59.9, "00:00:00:59"), (90061, "01:01:01:01"), (8640000, "100:00:00:00"), (-5, "00:00:00:00")],
+)
+def test_age(seconds: float, text: str) -> None:
+    """cli.md 2: ages as DD:HH:MM:SS."""
+    assert age(seconds) == text
+
+
+def test_unknown_age() -> None:
+    assert age(None) is None
