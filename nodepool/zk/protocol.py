@@ -141,6 +141,11 @@ class WatchedClient(KazooClient):  # type: ignore[misc]
         self._recursive: dict[str, WatchFunction] = {}
         self._connection = _WatchConnection(self, self._conn_retry.copy(), logger=self.logger)
 
+    @property
+    def queued_calls(self) -> int:
+        """Calls that wait to be sent."""
+        return len(self._queue)
+
     def call(self, request: Any, reply: Reply) -> Reply:
         """Send one request object; paths in it have the chroot already. Does not block."""
         self._call(request, reply)

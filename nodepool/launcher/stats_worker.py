@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`StatsWorker`: sends the gauges of a launcher (metrics.md 1, 2, 5).
+
+One launcher of the system, the leader, sends what concerns all of them: nodes and requests. Every launcher
+sends its own limits and internals.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+from nodepool.metrics import gauges
+from nodepool.metrics.statsd import StatsdClient
+from nodepool.model.component import PoolComponent
+from nodepool.model.node import Node
+from nodepool.model.request import NodeRequest
+from nodepool.zk.zookeeper import ZooKeeper
+
+#: Node gauges are sent at most this often, however many changes there are.
+CHANGES_SECONDS: Final = 1.0
+#: Limits and internals are sent this often; who does not lead asks this often whether the leader is gone.
+INTERNALS_SECONDS: Final = 10.0
+#: The leader sends node gauges at least this often: a datagram may get lost, a statsd server be restarted.
+REFRESH_SECONDS: Final = 60.0
+
+
+class StatsWorker(threading.Thread):
+    """A thread that owns all of its state; `changed` and `stop` may be called from any other.
+
+    :param client: statsd.
+    :param is_leader: is this launcher the one that sends node gauges? May block for a few round trips.
+    :param nodes: all nodes of the system, from a cache.
+    :param requests: all requests, from a cache.
+    :param pools: all registered pools.
+    :param own_gauges: limits and internals of this launcher, e.g. from `gauges.limit_gauges` and `zk_internals`.
+    :param clock: monotonic seconds.
+    """
+
+    log = logging.getLogger("nodepool.StatsWorker")
+
+    def __init__(
+        self,
+        client: StatsdClient,
+        *,
+        is_leader: Callable[[], bool],
+        nodes: Callable[[], Iterable[Node]],
+        requests: Callable[[], Iterable[NodeRequest]],
+        pools: Callable[[], Iterable[PoolComponent]],
+        own_gauges: Callable[[], Mapping[str, float]],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        super().__init__(name="StatsWorker", daemon=True)
+        self._client = client
+        self._is_leader = is_leader
+        self._nodes = nodes
+        self._requests = requests
+        self._pools = pools
+        self._own_gauges = own_gauges
+        self._clock = clock
+        self._changed = threading.Event()
+        self._stopping = threading.Event()
+        self._sent: Mapping[str, float] = {}
+        self._leading = False
+        self._internals_at = -math.inf
+        self._election_at = -math.inf
+        self._sent_at = -math.inf
+
+    def changed(self, record_id: str = "") -> None:
+        """A node, request or pool changed. For cache listeners: thread-safe, cheap, does not block.
+
+        :param record_id: not looked at.
+        """
+        self._changed.set()
+
+    def stop(self) -> None:
+        """End the thread after its current pass. Does not block; `join` waits."""
+        self._stopping.set()
+        self._changed.set()
+
+    def run(self) -> None:
+        while not self._stopping.is_set():
+            pause = INTERNALS_SECONDS
+            try:
+                pause = self.run_once()
+            except Exception:
+                self.log.exception("Metrics could not be sent")
+            # First a time in which changes only add up, then one in which the first change wakes us.
+            quiet = min(pause, CHANGES_SECONDS)
+            if self._stopping.wait(quiet):
+                return
+            self._changed.wait(pause - quiet)
+
+    def run_once(self) -> float:
+        """One pass: send what is due.
+
+        :return: seconds until something is due if nothing changes.
+        """
+        now = self._clock()
+        self._client.resolve()
+        if now >= self._internals_at + INTERNALS_SECONDS:
+            self._internals_at = now
+            self._client.gauges(self._own_gauges())
+        if self._lead(now) and self._due(now):
+            self.emit_once()
+            self._sent_at = now
+        return max(0.0, self._internals_at + INTERNALS_SECONDS - now)
+
+    def emit_once(self) -> None:
+        """Send all node and request gauges now, whoever leads."""
+        # Before the reading: what changes meanwhile is sent in the next pass.
+        self._changed.clear()
+        pools = list(self._pools())
+        values = gauges.node_gauges(self._nodes(), pools)
+        values.update(gauges.request_gauges(self._requests(), pools))
+        self._client.gauges(gauges.with_zeros(self._sent, values))
+        self._sent = values
+
+    def _lead(self, now: float) -> bool:
+        """Ask at each pass while we lead (costs nothing), and seldom while we do not."""
+        if not self._leading and now < self._election_at + INTERNALS_SECONDS:
+            self._changed.clear()
+            return False
+        self._election_at = now
+        was_leading, self._leading = self._leading, self._is_leader()
+        if self._leading and not was_leading:
+            self._sent = {}
+            self._sent_at = -math.inf
+        return self._leading
+
+    def _due(self, now: float) -> bool:
+        if now >= self._sent_at + REFRESH_SECONDS:
+            return True
+        return self._changed.is_set() and now >= self._sent_at + CHANGES_SECONDS
+
+
+def zk_internals(hostname: str, zk: ZooKeeper) -> gauges.Gauges:
+    """The gauges of a launcher's ZooKeeper connection and caches (metrics.md 5). Does not block.
+
+    There is no cache of images, and no cache plays back what it missed; these gauges are 0, so that dashboards
+    find them.
+
+    :param hostname: short host name.
+    :raises ZKConnectionError: not connected yet.
+    """
+    caches: dict[str, tuple[int, int]] = {"node": (0, 0), "request": (0, 0), "image": (0, 0)}
+    if zk.cache is not None:
+        caches["node"] = (zk.cache.nodes.pending_reads, 0)
+        caches["request"] = (zk.cache.requests.pending_reads, 0)
+    return gauges.internal_gauges(hostname, zk.client.kazoo.queued_calls, caches)

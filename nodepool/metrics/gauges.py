@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Gauges as pure values: name -> number (metrics.md 1, 2, 5)."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from nodepool.metrics import names
+from nodepool.model import states
+from nodepool.model.component import PoolComponent
+from nodepool.model.node import Node
+from nodepool.model.request import NodeRequest
+
+Gauges = dict[str, float]
+
+#: Limits of a tenant that are always sent.
+_TENANT_LIMITS: Final = ("cores", "instances", "ram")
+
+
+def node_gauges(nodes: Iterable[Node], pools: Iterable[PoolComponent]) -> Gauges:
+    """Nodes by state: of the system, by label, by provider. Every known name is there, with 0 if need be.
+
+    :param nodes: all nodes of the system.
+    :param pools: all registered pools; their labels and providers are known even without nodes.
+    """
+    total: Counter[str] = Counter()
+    by_label: Counter[tuple[str, str]] = Counter()
+    by_provider: Counter[tuple[str, str]] = Counter()
+    labels: set[str] = set()
+    providers: set[str] = set()
+    for pool in pools:
+        labels.update(pool.supported_labels)
+        providers.add(pool.provider_name)
+    for node in nodes:
+        state = node.state
+        total[state] += 1
+        for label in set(node.type):
+            labels.add(label)
+            by_label[label, state] += 1
+        if node.provider:
+            providers.add(node.provider)
+            by_provider[node.provider, state] += 1
+    gauges: Gauges = {names.nodes(state): total[state] for state in states.NODE_STATES}
+    for label in sorted(labels):
+        for state in states.NODE_STATES:
+            gauges[names.label_nodes(label, state)] = by_label[label, state]
+    for provider in sorted(providers):
+        for state in states.NODE_STATES:
+            gauges[names.provider_nodes(provider, state)] = by_provider[provider, state]
+    return gauges
+
+
+def request_gauges(requests: Iterable[NodeRequest], pools: Iterable[PoolComponent]) -> Gauges:
+    """Requests in any state that each pool could serve, because it supports all their labels.
+
+    Pools of several launchers with the same provider and name are one pool.
+    """
+    by_labels: Counter[frozenset[str]] = Counter(frozenset(request.node_types) for request in requests)
+    supported: dict[str, list[frozenset[str]]] = {}
+    for pool in pools:
+        key = names.addressable_requests(pool.provider_name, pool.name)
+        supported.setdefault(key, []).append(frozenset(pool.supported_labels))
+    return {
+        key: sum(n for wanted, n in by_labels.items() if any(wanted <= labels for labels in choices))
+        for key, choices in supported.items()
+    }
+
+
+def limit_gauges(
+    max_servers: Mapping[str, Iterable[float]], tenant_limits: Mapping[str, Mapping[str, float]]
+) -> Gauges:
+    """Configured limits.
+
+    Unlimited is sent as ``inf``, as Nodepool always did: statsd_exporter understands it, and a gauge that is not
+    sent any more would go on showing the old limit.
+
+    :param max_servers: provider -> ``max-servers`` of each of its pools (``math.inf``: unlimited).
+    :param tenant_limits: tenant -> quota name (``cores``, ``instances``, ``ram``, ...) -> limit.
+    """
+    gauges: Gauges = {names.max_servers(provider): sum(values) for provider, values in max_servers.items()}
+    for tenant, limits in tenant_limits.items():
+        for limit in _TENANT_LIMITS:
+            gauges[names.tenant_limit(tenant, limit)] = limits.get(limit, math.inf)
+        for limit, value in limits.items():
+            gauges[names.tenant_limit(tenant, limit)] = value
+    return gauges
+
+
+def internal_gauges(hostname: str, connection_queue: int, caches: Mapping[str, tuple[int, int]]) -> Gauges:
+    """The inside of one launcher.
+
+    :param hostname: short host name.
+    :param connection_queue: calls that wait to be sent to ZooKeeper.
+    :param caches: ``node``, ``request`` and ``image`` -> (changes that are being read, changes noted for later).
+    """
+    gauges: Gauges = {names.launcher_zk(hostname, "client.connection_queue"): connection_queue}
+    for cache, (event_queue, playback_queue) in caches.items():
+        gauges[names.launcher_zk(hostname, f"{cache}_cache.event_queue")] = event_queue
+        gauges[names.launcher_zk(hostname, f"{cache}_cache.playback_queue")] = playback_queue
+    return gauges
+
+
+def with_zeros(previous: Mapping[str, float], current: Mapping[str, float]) -> Gauges:
+    """``current``, and 0 for each gauge that was there before and is not any more.
+
+    A statsd server keeps a gauge at its last value for ever, e.g. of a label that only a deleted node had.
+    """
+    gauges: Gauges = {name: 0 for name, value in previous.items() if value and name not in current}
+    gauges.update(current)
+    return gauges
