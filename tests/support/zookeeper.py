@@ -6,6 +6,8 @@ from __future__ import annotations
 import glob
 import shutil
 import socket
+import ssl
+from contextlib import ExitStack
 from pathlib import Path
 
 from tests.support.certificates import Certificates, make_certificates
@@ -82,9 +84,14 @@ class ZooKeeperServer:
         """Connection string of the port without TLS, for looks behind the scenes."""
         return f"127.0.0.1:{self.port}{chroot}"
 
-    def command(self, word: str) -> str:
-        """Answer of a four letter command. :raises OSError: nobody listens."""
-        with socket.create_connection(("127.0.0.1", self.port), timeout=5) as connection:
+    def command(self, word: str, *, tls: bool = False) -> str:
+        """Answer of a four letter command. ``cons`` lists the connections of the port that it comes through.
+
+        :raises OSError: nobody listens.
+        """
+        port = self.tls_port if tls else self.port
+        with socket.create_connection(("127.0.0.1", port), timeout=5) as plain, ExitStack() as opened:
+            connection = opened.enter_context(self._tls_context().wrap_socket(plain)) if tls else plain
             connection.sendall(word.encode())
             answer = b""
             while part := connection.recv(65536):
@@ -100,17 +107,22 @@ class ZooKeeperServer:
                 values[name] = int(value)
         return values
 
+    def _tls_context(self) -> ssl.SSLContext:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname = False
+        context.load_verify_locations(self.certificates.ca)
+        context.load_cert_chain(self.certificates.client_cert, self.certificates.client_key)
+        return context
+
     def _answers(self) -> bool:
         if self._process is None or not self._process.running:
             raise AssertionError("the process ended")
         try:
             if self.command("ruok") != "imok":
                 return False
-            # The TLS port may open later than the plain one.
-            socket.create_connection(("127.0.0.1", self.tls_port), timeout=5).close()
+            return self.command("ruok", tls=True) == "imok"  # that port opens later than the plain one
         except OSError:
             return False
-        return True
 
     def _settings(self) -> str:
         settings = {

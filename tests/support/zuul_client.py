@@ -9,7 +9,7 @@ import threading
 import time
 import uuid
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from configparser import ConfigParser
 from types import SimpleNamespace
 from typing import Any
@@ -59,6 +59,8 @@ class ZuulClient:
         self._changed = threading.Condition()
         #: Request id -> (request, time.monotonic() of the event). Requests as Zuul's own cache holds them.
         self.completed: dict[str, tuple[Any, float]] = {}
+        #: Called with each completed request, in Zuul's cache thread; must not block.
+        self.on_completed: Callable[[Any], None] | None = None
         self.cache = ZooKeeperNodepool(
             self.connection,
             enable_node_request_cache=True,
@@ -177,6 +179,8 @@ class ZuulClient:
             with self._changed:
                 self.completed[request.id] = (request, time.monotonic())
                 self._changed.notify_all()
+            if self.on_completed is not None:
+                self.on_completed(request)
 
 
 class ZuulLog(logging.Handler):

@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The three stretches of work that are measured, each against one running launcher."""
+
+from __future__ import annotations
+
+import random
+import time
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from benchmarks.support.counters import Reading, percentile, read_counters
+from benchmarks.support.load import Load, Run
+from tests.support.launcher import LauncherProcess
+from tests.support.launcher_config import StaticProvider
+from tests.support.wait import wait_for
+from tests.support.workplace import Workplace
+from tests.support.zuul_client import ZuulClient
+
+LABEL = "small"
+
+
+@dataclass(frozen=True)
+class Result:
+    """One row of the report. Packets and CPU are per request."""
+
+    candidate: str
+    scenario: str
+    requests: int
+    failed: int
+    p50_ms: float
+    p99_ms: float
+    rate: float
+    cpu_ms: float
+    client_cpu_ms: float
+    launcher_received: float
+    launcher_sent: float
+    client_received: float
+    client_sent: float
+    received: float
+    sent: float
+    packets: float
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+class Bench:
+    """Runs scenarios against one launcher that has all nodes ready."""
+
+    def __init__(
+        self,
+        candidate: str,
+        workplace: Workplace,
+        launcher: LauncherProcess,
+        provider: StaticProvider,
+        client: ZuulClient,
+    ) -> None:
+        self._candidate = candidate
+        self._workplace = workplace
+        self._launcher = launcher
+        self._provider = provider
+        self._client = client
+        self._load = Load(client)
+
+    def single(self, count: int) -> Result:
+        """One request at a time while nodes are ready, at moments that no polling loop can favour."""
+        jitter = random.Random(1)
+        runs = []
+        before = self._read()
+        for _ in range(count):
+            time.sleep(jitter.uniform(0.1, 1.1))
+            runs.append(self._load.run(1, LABEL, self._load.use_and_return))
+        self._wait_idle()
+        rate = 1 / (sum(latency for run in runs for latency in run.latencies()) / count)
+        return self._result("one request, ready node", runs, before, rate)
+
+    def burst(self, count: int) -> Result:
+        """``count`` requests at once, a ready node for each. The rate is that of fulfilment."""
+        fulfilled: list[Any] = []
+        before = self._read()
+        run = self._load.run(count, LABEL, fulfilled.append)
+        result = self._result(f"{count} at once", [run], before, count / (run.last_fulfilled - run.start))
+        for request in fulfilled:
+            self._load.use_and_return(request)
+        self._wait_idle()
+        return result
+
+    def steady(self, count: int) -> Result:
+        """``count`` requests at once, fewer nodes, each used and returned. The rate is until the last return."""
+        before = self._read()
+        run = self._load.run(count, LABEL, self._load.use_and_return)
+        # The last nodes come back after the last request: their packets belong to it.
+        self._wait_idle()
+        return self._result(f"{count} at once, used and returned", [run], before, count / (run.end - run.start))
+
+    def _read(self) -> Reading:
+        observer = self._workplace.znodes.kazoo.client_id[0]
+        return read_counters(self._workplace.zookeeper, self._client.session[0], observer, self._launcher.cpu_seconds())
+
+    def _wait_idle(self) -> None:
+        """Blocks until all nodes are free. The observer's packets are not counted."""
+        wait_for("all nodes are free", self._all_free, 120)
+
+    def _all_free(self) -> bool:
+        time.sleep(0.5)  # a look reads every node; it should not disturb
+        return len(self._workplace.znodes.nodes("ready")) == self._provider.slots
+
+    def _result(self, scenario: str, runs: list[Run], before: Reading, rate: float) -> Result:
+        after = self._read()
+        latencies = [latency for run in runs for latency in run.latencies()]
+        count = len(latencies)
+        launcher, client = after.launcher - before.launcher, after.client - before.client
+        everybody = launcher + client
+
+        def per_request(value: float) -> float:
+            return round(value / count, 2)
+
+        return Result(
+            candidate=self._candidate,
+            scenario=scenario,
+            requests=count,
+            failed=sum(run.failed for run in runs),
+            p50_ms=round(percentile(latencies, 0.5) * 1000, 1),
+            p99_ms=round(percentile(latencies, 0.99) * 1000, 1),
+            rate=round(rate, 1),
+            cpu_ms=per_request((after.cpu_seconds - before.cpu_seconds) * 1000),
+            client_cpu_ms=per_request((after.client_cpu_seconds - before.client_cpu_seconds) * 1000),
+            launcher_received=per_request(launcher.received),
+            launcher_sent=per_request(launcher.sent),
+            client_received=per_request(client.received),
+            client_sent=per_request(client.sent),
+            received=per_request(everybody.received),
+            sent=per_request(everybody.sent),
+            packets=per_request(everybody.total),
+        )
