@@ -73,7 +73,7 @@ class Demo:
         make_certificates(ca)
         self._screen.note(f"in {ca}")
         port = free_port(["127.0.0.1"])
-        self._screen.step(f"Starting a private ZooKeeper on localhost:{port}, TLS only")
+        self._screen.step(f"Starting a private ZooKeeper on 127.0.0.1:{port}, TLS only")
         process = start_zookeeper(self._processes, self._directory / "zookeeper", ca, port)
         self._screen.note(f"log: {process.log}")
         os.environ["NODEPOOL_DEMO_ZOOKEEPER_PORT"] = str(port)

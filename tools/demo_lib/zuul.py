@@ -40,7 +40,7 @@ class Zuul:
         self.system_id = uuid.uuid4().hex
         self._locks: dict[str, Lock] = {}
         self._client = KazooClient(
-            hosts=f"localhost:{port}",
+            hosts=f"127.0.0.1:{port}",
             use_ssl=True,
             certfile=str(ca / "client.pem"),
             keyfile=str(ca / "client.key"),
