@@ -7,6 +7,7 @@ dropped, and a host name is only resolved at the start and, after a failure, by 
 
 from __future__ import annotations
 
+import functools
 import logging
 import os
 import socket
@@ -123,3 +124,9 @@ def get_client(environ: Mapping[str, str] = os.environ) -> StatsdClient | None:
     client = StatsdClient(host or DEFAULT_HOST, port)
     client.resolve()
     return client
+
+
+@functools.cache
+def shared_client() -> StatsdClient | None:
+    """The client of this process, made by `get_client` at the first call. Later calls do not block."""
+    return get_client()

@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Results of launches and leaked resources (metrics.md 3, 4)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from nodepool.metrics import launches, leaks
+from nodepool.metrics.statsd import shared_client
+from tests.support.statsd_server import StatsdServer
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[StatsdServer]:
+    """A server that the client of this process sends to."""
+    with StatsdServer() as running:
+        for name, value in running.environ.items():
+            monkeypatch.setenv(name, value)
+        shared_client.cache_clear()
+        yield running
+        client = shared_client()
+        assert client is not None
+        client.close()
+        shared_client.cache_clear()
+
+
+def test_launch_keys(server: StatsdServer) -> None:
+    """metrics.md 3: a timer and a counter under each of four keys; the requestor is normalised."""
+    launches.report("ready", 1500, provider="eu.west", az="az.1", requestor="zuul:sched.example")
+    keys = [
+        "nodepool.launch.ready",
+        "nodepool.launch.provider.eu.west.ready",
+        "nodepool.launch.provider.eu.west.az.1.ready",
+        "nodepool.launch.requestor.zuul_sched_example.ready",
+    ]
+    assert server.drain() == [line for key in keys for line in (f"{key}:1500.000000|ms", f"{key}:1|c")]
+
+
+def test_keys_without_zone_and_requestor(server: StatsdServer) -> None:
+    """metrics.md 3: no key for a zone or a requestor that there is not."""
+    launches.report("error.quota", 0, provider="p")
+    assert {line.partition(":")[0] for line in server.drain()} == {
+        "nodepool.launch.error.quota",
+        "nodepool.launch.provider.p.error.quota",
+    }
+
+
+def test_leaked(server: StatsdServer) -> None:
+    """metrics.md 4: a counter by provider and kind; nothing for nothing."""
+    leaks.report("p", "instances")
+    leaks.report("p", "ports", 3)
+    leaks.report("p", "ports", 0)
+    assert server.drain() == ["nodepool.provider.p.leaked.instances:1|c", "nodepool.provider.p.leaked.ports:3|c"]
+
+
+def test_metrics_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a configuration nothing happens."""
+    monkeypatch.delenv("STATSD_HOST", raising=False)
+    monkeypatch.delenv("STATSD_PORT", raising=False)
+    shared_client.cache_clear()
+    launches.report("ready", 0, provider="p")
+    leaks.report("p", "instances")
+    assert shared_client() is None
+    shared_client.cache_clear()
