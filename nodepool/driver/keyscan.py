@@ -8,6 +8,7 @@ a host that sends garbage, or one byte a second, costs neither memory nor more t
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import logging
 import socket
@@ -122,10 +123,11 @@ def scan(
                 raise
             failure = error
         left = deadline - time.monotonic()
-        if left <= pause or stop.wait(pause):
-            raise ScanFailed(
-                f"{failure} (gave up after {timeout:g} s)" if not stop.is_set() else str(failure)
-            ) from None
+        if left <= FIRST_PAUSE_SECONDS:
+            raise ScanFailed(f"{failure} (gave up after {timeout:g} s)") from None
+        # The last pause must leave time for an attempt.
+        if stop.wait(min(pause, left / 2)):
+            raise failure
         pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
 
 
@@ -261,11 +263,9 @@ def _make_transport(sock: socket.socket, algorithms: Sequence[str] | None) -> pa
 
 def _close(sock: socket.socket, transport: paramiko.Transport | None) -> None:
     """End the connection and wait for paramiko's thread, which wakes up because the stream ended."""
-    try:
+    # The host may have been faster.
+    with contextlib.suppress(OSError):
         sock.shutdown(socket.SHUT_RDWR)
-    except OSError:
-        # The host was faster.
-        logging.getLogger(__name__).debug("Connection was closed already")
     if transport is not None:
         transport.close()
         if transport.is_alive():

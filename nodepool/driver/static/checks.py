@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checks of static hosts, in a bounded thread pool, one at a time for each host."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import threading
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Final, TypeVar
+
+from nodepool.driver import keyscan
+from nodepool.driver.keyscan import ScanFailed
+from nodepool.plan.static_hosts import HostFacts, HostId, HostSpec, missing_keys, unscanned_keys
+
+T = TypeVar("T")
+
+log = logging.getLogger("nodepool.driver.static")
+
+#: Checks at once in a provider (behaviour.md K-4).
+MAX_THREADS: Final = 100
+
+
+class HostKeysMissing(ScanFailed):
+    """The host does not have the keys that are configured (S-3). Perhaps it is not the host that we want."""
+
+
+def check_host(spec: HostSpec, cancelled: threading.Event | None = None) -> HostFacts:
+    """Find out what a node of this host has to say. Blocks for at most the host's timeout plus the name look-up.
+
+    :param cancelled: set = make no further attempt.
+    :raises ScanFailed: the host cannot be used now.
+    """
+    name, _, port = spec.id
+    if not spec.check:
+        addresses = keyscan.resolve(name, port)
+        first_ipv4, first_ipv6 = addresses.first(socket.AF_INET), addresses.first(socket.AF_INET6)
+        return HostFacts(unscanned_keys(spec), first_ipv4, first_ipv6)
+    found = keyscan.scan(
+        name,
+        port,
+        timeout=spec.timeout_seconds,
+        connection_type=spec.connection_type,
+        # The provider comes back to a host that is down; a thread must not wait for it.
+        retry_connect=False,
+        cancelled=cancelled,
+    )
+    if spec.keys_wanted and (missing := missing_keys(spec, found.host_keys)):
+        raise HostKeysMissing(f"{spec.id} does not have the configured host key(s): {', '.join(missing)}")
+    return HostFacts(found.host_keys if spec.keys_wanted else (), found.public_ipv4, found.public_ipv6)
+
+
+def is_alive(spec: HostSpec) -> bool:
+    """Does the host accept a TCP connection (S-9)? Blocks for at most the host's timeout."""
+    name, _, port = spec.id
+    try:
+        keyscan.scan(name, port, timeout=spec.timeout_seconds, gather_keys=False, retry_connect=False)
+    except ScanFailed:
+        return False
+    return True
+
+
+def _result(done: Future[T], otherwise: T) -> T:
+    if done.cancelled():
+        return otherwise
+    error = done.exception()
+    if error is not None:
+        log.error("Background work failed", exc_info=error)
+        return otherwise
+    return done.result()
+
+
+class HostChecker:
+    """Runs checks in the background.
+
+    A full check opens a connection for each key type, and an sshd drops connections when many are open that
+    have not logged in. So a host has one full check at a time, and checks that were asked for while another
+    one was under way are done as one: its result is newer than each of the questions.
+
+    ``_lock`` guards ``_waiting``; it is not held across I/O.
+
+    :param name: for the names of the threads.
+    :param threads: checks at once.
+    """
+
+    def __init__(self, name: str, threads: int) -> None:
+        self._pool = ThreadPoolExecutor(max(1, min(threads, MAX_THREADS)), thread_name_prefix=f"{name}-check")
+        self._lock = threading.Lock()
+        self._waiting: dict[HostId, deque[tuple[HostSpec, Future[HostFacts]]]] = {}
+        self._cancelled = threading.Event()
+
+    def check(self, spec: HostSpec) -> Future[HostFacts]:
+        """Start `check_host`; does not block. After `stop` the future is cancelled."""
+        future: Future[HostFacts] = Future()
+        with self._lock:
+            queue = self._waiting.get(spec.id)
+            if queue is not None:
+                queue.append((spec, future))
+                return future
+            self._waiting[spec.id] = deque([(spec, future)])
+        self._submit(spec.id)
+        return future
+
+    def submit(self, work: Callable[[], T], otherwise: T) -> Future[T]:
+        """Run something short in a pool thread; does not block.
+
+        :param otherwise: the result if it raises (logged), or if the checker is stopped first.
+        """
+        outcome: Future[T] = Future()
+        try:
+            task = self._pool.submit(work)
+        except RuntimeError:
+            outcome.set_result(otherwise)
+            return outcome
+        task.add_done_callback(lambda done: outcome.set_result(_result(done, otherwise)))
+        return outcome
+
+    def stop(self) -> None:
+        """Start nothing more; what runs ends within the hosts' timeouts. Does not block."""
+        self._cancelled.set()
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        with self._lock:
+            queues, self._waiting = list(self._waiting.values()), {}
+        for _, future in [entry for queue in queues for entry in queue]:
+            future.cancel()
+
+    def join(self) -> None:
+        """Wait until the running checks have ended; after `stop`."""
+        self._pool.shutdown(wait=True)
+
+    def _submit(self, host: HostId) -> None:
+        try:
+            self._pool.submit(self._run, host)
+        except RuntimeError:
+            # Stopped in between.
+            with self._lock:
+                queue = self._waiting.pop(host, None)
+            for _, future in queue or ():
+                future.cancel()
+
+    def _take(self, host: HostId) -> list[tuple[HostSpec, Future[HostFacts]]]:
+        """All that wait for one check of the newest configuration; the host stays marked as being checked."""
+        with self._lock:
+            queue = self._waiting.get(host)
+            entries = list(queue) if queue is not None else []
+            if queue is not None:
+                queue.clear()
+        return [entry for entry in entries if entry[1].set_running_or_notify_cancel()]
+
+    def _run(self, host: HostId) -> None:
+        """Do one check for all that wait for it."""
+        entries = self._take(host)
+        if entries:
+            try:
+                facts = check_host(entries[-1][0], self._cancelled)
+            except Exception as error:  # noqa: BLE001 - handed to those who asked
+                for _, future in entries:
+                    future.set_exception(error)
+            else:
+                for _, future in entries:
+                    future.set_result(facts)
+        with self._lock:
+            more = bool(self._waiting.get(host))
+            if not more:
+                self._waiting.pop(host, None)
+        if more:
+            self._submit(host)

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`StaticNodeRequestHandler`: hands out nodes that are ready, and never launches (behaviour.md S-11)."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from typing import TYPE_CHECKING
+
+from nodepool.driver.handler import NodeRequestHandler
+from nodepool.plan.queue import MIN_READY_REQUESTOR
+
+if TYPE_CHECKING:
+    from nodepool.driver.static.provider import StaticProvider
+    from nodepool.model.node import Node
+
+
+class StaticNodeRequestHandler(NodeRequestHandler):
+    """Serves a request from registered hosts. What cannot be served now is given back and waits (A-7, Q-12)."""
+
+    manager: StaticProvider
+
+    @property
+    def alive_thread_count(self) -> int:
+        """Nothing is ever launched."""
+        return 0
+
+    def imagesAvailable(self) -> bool:
+        """There are no images."""
+        return True
+
+    def hasRemainingQuota(self, ntype: str) -> bool:
+        """There is no room for another node: the hosts are what they are."""
+        return False
+
+    def launch(self, node: Node) -> None:
+        raise NotImplementedError("static hosts are not launched")
+
+    def launchesComplete(self) -> bool:
+        return True
+
+    def getDeclinedReasons(self) -> list[str]:
+        """As for every driver; also min-ready requests, because their nodes are always ready (S-14)."""
+        reasons = super().getDeclinedReasons()
+        if not reasons and self.request.requestor == MIN_READY_REQUESTOR:
+            reasons = ["static hosts have no min-ready"]
+        return reasons
+
+    def checkReusableNode(self, node: Node) -> bool:
+        """Does the node's host answer? Blocks for at most its timeout."""
+        return self.startReusableNodeCheck(node).result()
+
+    def startReusableNodeCheck(self, node: Node) -> Future[bool]:
+        """`checkReusableNode` in a thread of the provider's pool; does not block (S-9)."""
+        return self.manager.check_alive(node)

@@ -1,0 +1,289 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`StaticProvider`: keeps one ready node in ZooKeeper for each free slot of the configured hosts (behaviour.md S)."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import CancelledError, Future
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+from nodepool.driver.interface import Provider
+from nodepool.driver.static.checks import HostChecker, is_alive
+from nodepool.driver.static.handler import StaticNodeRequestHandler
+from nodepool.driver.static.registry import StaticRegistry
+from nodepool.driver.static.retries import RetrySchedule
+from nodepool.driver.static.tasks import StaticNodeCleanup
+from nodepool.exceptions import ZKException
+from nodepool.plan import static_hosts
+
+if TYPE_CHECKING:
+    from nodepool.driver.handler import PoolWorkerView
+    from nodepool.driver.static.config import StaticProviderConfig
+    from nodepool.model.node import Node
+    from nodepool.model.request import NodeRequest
+    from nodepool.plan.static_hosts import HostFacts, HostId, HostSpec, StaticPlan
+    from nodepool.zk.zookeeper import ZooKeeper
+
+#: A pass without any event, the safety net (S-10).
+RESYNC_SECONDS: Final = 60.0
+#: Next pass after ZooKeeper did not answer.
+ZK_RETRY_SECONDS: Final = 5.0
+#: Checks of the provider's own at once; the other threads of the pool are for nodes that are used or returned.
+MAX_OWN_CHECKS: Final = 50
+#: Threads that are there for such nodes even when there are few hosts.
+SPARE_THREADS: Final = 4
+
+
+class StaticProvider(Provider):
+    """Hosts that exist already. It never launches.
+
+    One thread compares configuration and nodes in passes (`run_once`): at start, every minute, when a check of a host
+    ended and when a host's back-off is over. Checks run in a thread pool. Released nodes are recycled beside that.
+
+    ``_condition`` guards ``_results``, ``_lost`` and ``_wanted``; it is not held across I/O. All else belongs to
+    the thread.
+    """
+
+    PAUSE_AT_QUOTA: ClassVar[bool] = False
+    LAUNCHES: ClassVar[bool] = False
+
+    def __init__(self, provider_config: StaticProviderConfig, clock: Callable[[], float] = time.monotonic) -> None:
+        self.provider: StaticProviderConfig = provider_config
+        self.name = provider_config.name
+        self._clock = clock
+        self._hosts = provider_config.hosts()
+        self._log = logging.getLogger(f"nodepool.driver.static.StaticProvider.{self.name}")
+        self._idle = threading.Event()
+        self._condition = threading.Condition()
+        self._wanted = True
+        self._results: list[tuple[HostId, Future[HostFacts]]] = []
+        self._lost: list[tuple[HostId, Exception]] = []
+        self._retries = RetrySchedule(self._log)
+        self._checking: set[HostId] = set()
+        self._found: dict[HostId, HostFacts] = {}
+        self._failed: dict[HostId, Exception] = {}
+        # Hosts that had nodes before us are looked at again, too (S-1).
+        self._unverified = {host for host, spec in self._hosts.items() if spec.check}
+        self._thread: threading.Thread | None = None
+        self._checker: HostChecker
+        self._registry: StaticRegistry
+
+    # -- life --
+
+    def start(self, zk_conn: ZooKeeper) -> None:
+        """Begin to check and register hosts in the background; does not block."""
+        self.prepare(zk_conn)
+        self._thread = threading.Thread(target=self._run, name=f"StaticProvider-{self.name}", daemon=True)
+        self._thread.start()
+
+    def prepare(self, zk_conn: ZooKeeper) -> None:
+        """Everything that `start` does but the thread; then `run_once` may be called."""
+        self.zk = zk_conn
+        self._registry = StaticRegistry(zk_conn, self.name, self._hosts, self._idle, self._log)
+        slots = sum(spec.slots for spec in self._hosts.values())
+        self._checker = HostChecker(f"StaticProvider-{self.name}", slots + SPARE_THREADS)
+
+    def idle(self) -> None:
+        """Neither register nor deregister any more (S-13). Does not block."""
+        self._idle.set()
+        self.wake()
+
+    def stop(self) -> None:
+        """Take on no new work. Does not block; checks that run end within the hosts' timeouts."""
+        self.idle()
+        if self.zk is not None:
+            self._checker.stop()
+
+    def join(self) -> None:
+        """Wait for the thread and the running checks; after `stop`."""
+        if self._thread is not None:
+            self._thread.join()
+        if self.zk is not None:
+            self._checker.join()
+
+    def wake(self) -> None:
+        """Ask for a pass now. Any thread; does not block."""
+        with self._condition:
+            self._wanted = True
+            self._condition.notify()
+
+    # -- the thread --
+
+    def _run(self) -> None:
+        while not self._idle.is_set():
+            try:
+                delay = self.run_once()
+            except ZKException as error:
+                self._log.warning("ZooKeeper: %s. Trying again in %g s", error, ZK_RETRY_SECONDS)
+                delay = ZK_RETRY_SECONDS
+            except Exception:
+                self._log.exception("Error while comparing hosts and nodes; trying again in %g s", RESYNC_SECONDS)
+                delay = RESYNC_SECONDS
+            with self._condition:
+                self._condition.wait_for(lambda: self._wanted or self._idle.is_set(), delay)
+                self._wanted = False
+
+    def run_once(self) -> float:
+        """One pass: take the results of checks, register, update, deregister, start due checks.
+
+        :return: seconds until the next pass is due without an event.
+        :raises ZKException: it is not complete; call it again.
+        """
+        now = self._clock()
+        self._take_results(now)
+        if self._found:
+            self._registry.register(self._found)
+        nodes = self._registry.nodes()
+        plan = self._registry.plan(nodes)
+        self._apply(plan)
+        for node in nodes:
+            if static_hosts.is_free(node) and not self._registry.is_locked(node):
+                self._apply_check(node)
+        self._found.clear()
+        self._failed.clear()
+        return self._start_checks(plan, now)
+
+    def _take_results(self, now: float) -> None:
+        """Sort checks that ended into hosts that work (`_found`) and hosts that do not (`_failed`)."""
+        with self._condition:
+            results, self._results = self._results, []
+            lost, self._lost = self._lost, []
+        for host, future in results:
+            self._checking.discard(host)
+            try:
+                self._found[host] = future.result()
+            except CancelledError:
+                continue
+            except Exception as error:  # noqa: BLE001 - whatever it is, it concerns this host only
+                lost.append((host, error))
+            else:
+                self._retries.worked(host)
+            self._unverified.discard(host)
+        for host, error in lost:
+            if host not in self._found and host not in self._failed:
+                self._failed[host] = error
+                self._retries.failed(host, error, now)
+
+    def _apply(self, plan: StaticPlan) -> None:
+        for node, changes in plan.update:
+            # A host that was checked just now has more to say: `_apply_check`.
+            if static_hosts.slot_of(node).host not in self._found:
+                self._registry.update(node, changes)
+        for node, reason in plan.deregister:
+            self._registry.deregister(node, reason)
+
+    def _apply_check(self, node: Node) -> None:
+        """Give a free node what the check of its host found (S-6); a host that failed loses it (S-3, S-9)."""
+        host = static_hosts.slot_of(node).host
+        spec = self._registry.spec_of(node)
+        if spec is None:
+            return
+        if host in self._found:
+            changes = static_hosts.changed_by_scan(spec, node, self._found[host])
+            if changes:
+                self._registry.update(node, changes)
+        elif host in self._failed and spec.check:
+            self._registry.deregister(node, str(self._failed[host]))
+
+    def _start_checks(self, plan: StaticPlan, now: float) -> float:
+        """Start the checks that are due; returns the time until the next one is."""
+        needy = plan.register.keys() | self._unverified | {static_hosts.slot_of(node).host for node in plan.rescan}
+        delay = RESYNC_SECONDS
+        for host in sorted(needy - self._checking, key=self._retries.due):
+            wait = self._retries.due(host) - now
+            if wait > 0:
+                delay = min(delay, wait)
+                break
+            if len(self._checking) >= MAX_OWN_CHECKS or self._idle.is_set():
+                # The end of a check brings the next pass.
+                break
+            self._checking.add(host)
+            self._checker.check(self._hosts[host]).add_done_callback(self._result_callback(host))
+        return delay
+
+    def _result_callback(self, host: HostId) -> Callable[[Future[HostFacts]], None]:
+        def done(future: Future[HostFacts]) -> None:
+            with self._condition:
+                self._results.append((host, future))
+            self.wake()
+
+        return done
+
+    def _slot_empty(self, host: HostId, error: Exception | None) -> None:
+        """A slot lost its node outside of a pass. Any thread.
+
+        :param error: the host failed a check; None = nothing is wrong with it.
+        """
+        if error is not None:
+            with self._condition:
+                self._lost.append((host, error))
+        self.wake()
+
+    # -- released nodes --
+
+    def replacementFor(self, node: Node) -> Node | None:
+        """The next node of the slot, if the host is never contacted. No I/O."""
+        if self._idle.is_set():
+            return None
+        return static_hosts.replacement(self.name, self._hosts, node)
+
+    def startNodeCleanup(self, node: Node) -> StaticNodeCleanup:
+        """Check the host of a released, locked node; then replace the node by a new one, or remove it (S-8)."""
+        task = StaticNodeCleanup(self._registry, node, self._slot_empty)
+        spec = self._registry.spec_of(node)
+        if spec is None:
+            self._checker.submit(task.remove, None).add_done_callback(lambda _: task.finish())
+        else:
+            self._checker.check(spec).add_done_callback(task.checked)
+        return task
+
+    def nodeDeletedNotification(self, node: Node) -> None:
+        """Somebody else removed a node: its slot is empty now."""
+        if self._registry.spec_of(node) is not None:
+            self.wake()
+
+    # -- ready nodes --
+
+    def check_alive(self, node: Node) -> Future[bool]:
+        """Start to check whether a ready node may be handed out (S-9); does not block.
+
+        A node whose host does not answer is deregistered before the result is there.
+        """
+        spec = self._registry.spec_of(node)
+        if spec is None or not spec.check:
+            known: Future[bool] = Future()
+            known.set_result(spec is not None)
+            return known
+        return self._checker.submit(lambda: self._check_alive(spec, node), False)
+
+    def _check_alive(self, spec: HostSpec, node: Node) -> bool:
+        if is_alive(spec):
+            return True
+        reason = f"no TCP connection within {spec.timeout_seconds:g} s"
+        self._registry.deregister(node, reason)
+        self._slot_empty(spec.id, ConnectionError(reason))
+        return False
+
+    # -- what the framework asks --
+
+    def getRequestHandler(self, poolworker: PoolWorkerView, request: NodeRequest) -> StaticNodeRequestHandler:
+        return StaticNodeRequestHandler(poolworker, request)
+
+    def labelReady(self, name: Any) -> bool:
+        """Is there a host with this label? Name or label object."""
+        return getattr(name, "name", name) in self.provider.getSupportedLabels()
+
+    def cleanupNode(self, node_id: Any) -> None:
+        """A host stays as it is."""
+
+    def waitForNodeCleanup(self, node_id: Any) -> None:
+        """Nothing to wait for."""
+
+    def cleanupLeakedResources(self) -> None:
+        """There is nothing that could leak."""
+
+    def listNodes(self) -> list[Any]:
+        return []

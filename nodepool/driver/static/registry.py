@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writes of the static driver: every change of a static node in ZooKeeper happens here."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from nodepool.exceptions import ZKConflict, ZKException
+from nodepool.logconfig import get_annotated_logger
+from nodepool.model import states
+from nodepool.plan import static_hosts
+from nodepool.plan.static_hosts import HostFacts, HostId, HostSpec, StaticPlan
+
+if TYPE_CHECKING:
+    import logging
+
+    from nodepool.model.node import Node
+    from nodepool.zk.zookeeper import ZooKeeper
+
+
+class StaticRegistry:
+    """The nodes of one static provider. Thread-safe: it has no state of its own but ``idle``.
+
+    :param zk: with or without a cache.
+    :param hosts: the configuration.
+    :param idle: set = write nothing more; the successor of this provider does (S-13).
+    """
+
+    def __init__(
+        self,
+        zk: ZooKeeper,
+        provider_name: str,
+        hosts: Mapping[HostId, HostSpec],
+        idle: threading.Event,
+        log: logging.Logger,
+    ) -> None:
+        self._zk = zk
+        self._provider_name = provider_name
+        self._hosts = hosts
+        self._idle = idle
+        self._log = log
+
+    def spec_of(self, node: Node) -> HostSpec | None:
+        """The host of a node; None if the host or the slot is not configured (any more)."""
+        slot = static_hosts.slot_of(node)
+        spec = self._hosts.get(slot.host)
+        return spec if spec is not None and slot.slot < spec.slots else None
+
+    def nodes(self) -> list[Node]:
+        """This provider's nodes from the cache; do not change them."""
+        return [node for node in self._zk.nodeIterator() if node.provider == self._provider_name]
+
+    def is_locked(self, node: Node) -> bool:
+        """Does anybody hold or wait for the node's lock?"""
+        return self._zk.isNodeLocked(node)
+
+    def plan(self, nodes: Iterable[Node]) -> StaticPlan:
+        return static_hosts.decide(self._hosts, nodes, self._zk.isNodeLocked)
+
+    def register(self, found: Mapping[HostId, HostFacts]) -> int:
+        """Store a node for each empty slot of these hosts; returns how many. Blocks for some round trips.
+
+        Another launcher with the same provider does the same. So the slots are compared with what ZooKeeper has
+        now, while a lock keeps the others out (S-10).
+
+        :raises ZKException: it is not done or not complete; call it again.
+        """
+        count = 0
+        with self._zk.providerMutex(self._provider_name):
+            empty = self.plan(self._nodes_now()).register
+            for host, slot in [(host, slot) for host in empty if host in found for slot in empty[host]]:
+                if self._idle.is_set():
+                    break
+                node = static_hosts.new_node(self._provider_name, self._hosts[host], slot, found[host])
+                self._zk.storeNode(node)
+                self._log.info("Registered static host %s, slot %d, as node %s", host, slot, node.id)
+                count += 1
+        return count
+
+    def _nodes_now(self) -> list[Node]:
+        """This provider's nodes, with all that exist at this moment.
+
+        Host and slot of a node never change, so a record from the cache will do; only nodes that the cache does not
+        know yet are read.
+        """
+        known = {node.id: node for node in self._zk.nodeIterator()}
+        found = [known.get(node_id) or self._zk.getNode(node_id) for node_id in self._zk.getNodes()]
+        return [node for node in found if node is not None and node.provider == self._provider_name]
+
+    def update(self, node: Node, changes: Mapping[str, Any]) -> bool:
+        """Change fields of a free node in place (S-6); False = it was not free any more. One round trip."""
+        if self._idle.is_set():
+            return False
+        changed = node.copy()
+        for name, value in changes.items():
+            setattr(changed, name, value)
+        try:
+            self._zk.nodes.save_unlocked(changed)
+        except ZKConflict as conflict:
+            self._log.debug("Node %s is not updated now: %s", node.id, conflict)
+            return False
+        self._log.info("Updated node %s in place: %s", node.id, ", ".join(sorted(changes)))
+        return True
+
+    def deregister(self, node: Node, reason: str) -> bool:
+        """Remove a free node; False = it was not free any more. Two round trips."""
+        if self._idle.is_set():
+            return False
+        doomed = node.copy()
+        doomed.state = states.DELETING
+        try:
+            self._zk.nodes.lock_and_save(doomed)
+        except ZKConflict as conflict:
+            self._log.debug("Node %s is not deregistered now: %s", node.id, conflict)
+            return False
+        self._log.info("Deregistering node %s of static host %s: %s", node.id, static_hosts.slot_of(node).host, reason)
+        try:
+            self._zk.deleteNode(doomed)
+        except ZKException:
+            # It is `deleting`: whoever looks after released nodes finishes this.
+            self.unlock(doomed)
+            raise
+        return True
+
+    def recycle(self, node: Node, facts: HostFacts | None) -> bool:
+        """Remove a released node that we hold locked; ends with the node gone or unlocked. One round trip.
+
+        :param facts: register the slot again in the same write; None = only remove.
+        :return: was the slot registered again?
+        """
+        log = get_annotated_logger(self._log, node_id=node.id)
+        spec = self.spec_of(node)
+        if self._idle.is_set():
+            self.unlock(node)
+            return False
+        new = None
+        if spec is not None and facts is not None:
+            new = static_hosts.new_node(self._provider_name, spec, static_hosts.slot_of(node).slot, facts)
+        try:
+            try:
+                self._zk.replaceNode(node, new)
+            except ZKConflict:
+                if new is None:
+                    raise
+                # Somebody waits for the lock. The slot is registered again by the next pass.
+                new = None
+                self._zk.replaceNode(node, None)
+        except ZKException as error:
+            log.error("Removing the node failed, it will be tried again: %s", error)
+            self.unlock(node)
+            return False
+        log.info("Removed node; its slot is %s", f"node {new.id} now" if new is not None else "empty")
+        return new is not None
+
+    def unlock(self, node: Node) -> None:
+        """Give a node's lock back; errors are logged."""
+        if node.lock is None:
+            return
+        try:
+            self._zk.unlockNode(node)
+        except ZKException as error:
+            self._log.error("Unlocking node %s failed: %s", node.id, error)
