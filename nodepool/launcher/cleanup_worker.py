@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`CleanupWorker`: the periodic sweeps (behaviour.md C). It runs beside the deletion of released nodes."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from nodepool.exceptions import ZKConflict, ZKConnectionError
+from nodepool.launcher.worker import Worker
+from nodepool.model import states
+from nodepool.plan.cleanup import Delete, judge_age, reset_lost_request
+
+if TYPE_CHECKING:
+    from nodepool.launcher.supervisor import NodePool
+    from nodepool.model.request import NodeRequest
+
+SWEEP_SECONDS: Final = 60.0
+#: A sweep of lost requests this soon after a launcher went.
+SOON_SECONDS: Final = 2.0
+#: Age of a request's lock directory after which it is removed with all that is in it (C-2).
+LOCK_DIR_SECONDS: Final = 8 * 3600.0
+
+
+class CleanupWorker(Worker):
+    """One thread a launcher.
+
+    :param clock: seconds since the epoch.
+    """
+
+    def __init__(self, nodepool: NodePool, clock: Callable[[], float] = time.time) -> None:
+        super().__init__("CleanupWorker", nodepool.client, logging.getLogger("nodepool.CleanupWorker"), SWEEP_SECONDS)
+        self._nodepool = nodepool
+        self._clock = clock
+        self._due = 0.0
+
+    def sweep_soon(self) -> None:
+        """A launcher went away: look for what it left as soon as its locks are gone. Any thread."""
+        self._due = min(self._due, time.monotonic() + SOON_SECONDS)
+        self.wake()
+
+    def run_once(self) -> float | None:
+        now = time.monotonic()
+        if not self._nodepool.cache.ready:
+            return 1.0
+        if now < self._due:
+            return self._due - now
+        self._due = now + SWEEP_SECONDS
+        self.sweep()
+        return self._due - time.monotonic()
+
+    def sweep(self) -> None:
+        """All tasks once; one that fails does not stop the others (C-1)."""
+        for task in (
+            self.reset_lost_requests,
+            self.remove_empty_nodes,
+            self.remove_lock_dirs,
+            self.expire_nodes,
+            self.clean_leaks,
+        ):
+            if self.stopping:
+                return
+            try:
+                task()
+            except ZKConnectionError:
+                raise
+            except Exception:
+                self.log.exception("Error in cleanup task %s", task.__name__)
+
+    def reset_lost_requests(self) -> None:
+        """C-4: requests that are `pending` while nobody holds them go back to `requested`."""
+        own = self._nodepool.requests_in_progress()
+        for request in self._nodepool.cache.requests.values():
+            if request.state == states.PENDING and request.id not in own:
+                self._reset(request.copy())
+
+    def _reset(self, request: NodeRequest) -> None:
+        nodes = [
+            node.copy()
+            for node in self._nodepool.cache.nodes.values()
+            if node.allocated_to == request.id and not self._nodepool.cache.nodes.is_locked(node.id or "")
+        ]
+        reset_lost_request(request, nodes)
+        try:
+            self._nodepool.getZK().requests.save_unlocked(request, nodes)
+        except ZKConflict as conflict:
+            # The usual case: another launcher holds it and works on it.
+            self.log.debug("Request %s is not lost: %s", request.id, conflict)
+            return
+        self.log.info("Reset lost request %s; freed nodes %s", request.id, [node.id for node in nodes])
+
+    def remove_empty_nodes(self) -> None:
+        """C-8: a lock on a node that was just deleted leaves a znode without data."""
+        for node_id in self._nodepool.cache.nodes.empty_ids():
+            if self._nodepool.getZK().nodes.remove_empty(node_id):
+                self.log.info("Removed empty node %s", node_id)
+
+    def remove_lock_dirs(self) -> None:
+        """C-2, and at once where nobody is in the directory: it does not outlive its request."""
+        requests = self._nodepool.getZK().requests
+        for request_id in requests.lock_dir_ids():
+            if self._nodepool.cache.requests.get(request_id) is not None:
+                continue
+            # The cache may be a moment behind.
+            if requests.get(request_id) is not None or requests.remove_lock_dir(request_id):
+                continue
+            age = requests.lock_dir_age(request_id)
+            if age is not None and age > LOCK_DIR_SECONDS:
+                self.log.info("Removing lock directory of request %s, which is gone", request_id)
+                requests.remove_lock_dir_recursive(request_id)
+
+    def expire_nodes(self) -> None:
+        """C-5, C-6: ready nodes and held nodes that are too old, of our providers only (C-7)."""
+        config = self._nodepool.config
+        nodes = self._nodepool.cache.nodes
+
+        def max_ready_age(label: str) -> float:
+            found = config.labels.get(label)
+            return 0 if found is None else found.max_ready_age
+
+        for node in nodes.values():
+            if node.provider not in config.providers or nodes.is_locked(node.id or ""):
+                continue
+            action = judge_age(node, self._clock(), max_ready_age, config.max_hold_age)
+            if not isinstance(action, Delete):
+                continue
+            expired = node.copy()
+            expired.state = states.DELETING
+            try:
+                self._nodepool.getZK().nodes.save_unlocked(expired)
+                self.log.info("Node %s goes: %s", node.id, action.reason)
+            except ZKConflict as conflict:
+                self.log.debug("Node %s stays for now: %s", node.id, conflict)
+
+    def clean_leaks(self) -> None:
+        """C-3: every provider looks for what nobody knows."""
+        for name, provider in self._nodepool.providers().items():
+            if self.stopping:
+                return
+            try:
+                provider.cleanupLeakedResources()
+            except Exception:
+                self.log.exception("Provider %s: error while looking for leaked resources", name)

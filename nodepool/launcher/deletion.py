@@ -1,0 +1,241 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`DeletedNodeWorker`: removes or returns released nodes the moment they are released (behaviour.md X, C-9, C-10).
+
+Woken by every change of a node and by every request that goes. A static host that needs no check is put back in
+the same write that removes its used node; other nodes are locked, marked `deleting` and given to their provider.
+A deletion that fails is tried again with a growing delay.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+from kazoo.exceptions import KazooException
+
+from nodepool.exceptions import ZKConflict, ZKConnectionError, ZKException
+from nodepool.launcher.worker import Worker
+from nodepool.logconfig import get_annotated_logger
+from nodepool.model import states
+from nodepool.plan.cleanup import Deallocate, Delete, judge_unlocked
+from nodepool.zk.transactions import translate
+
+if TYPE_CHECKING:
+    from nodepool.driver.interface import CleanupTask, Provider
+    from nodepool.launcher.supervisor import NodePool
+    from nodepool.model.node import Node
+    from nodepool.zk.protocol import Reply
+
+#: A look at all nodes at least this often, in case an event was missed.
+IDLE_SECONDS: Final = 30.0
+#: Seconds without success after which a deletion is given up and started again (X-5).
+DELETE_TIMEOUT_SECONDS: Final = 600.0
+FIRST_RETRY_SECONDS: Final = 1.0
+LAST_RETRY_SECONDS: Final = 60.0
+
+
+class _Deletion:
+    """A deletion that a provider has begun."""
+
+    def __init__(self, node: Node, task: CleanupTask, started: float) -> None:
+        self.node = node
+        self.task = task
+        self.started = started
+
+
+class DeletedNodeWorker(Worker):
+    """One thread a launcher; deletions themselves run in the providers."""
+
+    def __init__(self, nodepool: NodePool) -> None:
+        log = logging.getLogger("nodepool.DeletedNodeWorker")
+        super().__init__("DeletedNodeWorker", nodepool.client, log, IDLE_SECONDS)
+        self._nodepool = nodepool
+        #: Left by the cache thread; deque operations are atomic.
+        self._changed: deque[str] = deque()
+        self._gone_requests: deque[str] = deque()
+        #: Requests whose lock directory is there although nobody holds it: removed with the request.
+        self.lingering_lock_dirs: set[str] = set()
+        self._deletions: dict[str, _Deletion] = {}
+        #: node id -> (failed attempts, when to try again)
+        self._retries: dict[str, tuple[int, float]] = {}
+        self._next_full = 0.0
+
+    # -- other threads --
+
+    def node_changed(self, node_id: str) -> None:
+        """A node changed; '' = any may have."""
+        self._changed.append(node_id)
+        self.wake()
+
+    def request_gone(self, request_id: str) -> None:
+        """A request was deleted: a ready node may still be allocated to it."""
+        self._gone_requests.append(request_id)
+        self.wake()
+
+    # -- the pass --
+
+    def run_once(self) -> float | None:
+        if not self._nodepool.cache.ready:
+            return 1.0
+        now = time.monotonic()
+        self._check_deletions(now)
+        pending: list[tuple[Node, Node | None, Reply]] = []
+        for node_id in self._candidates(now):
+            self._consider(node_id, now, pending)
+        for node, replacement, reply in pending:
+            self._finish_replacement(node, replacement, reply)
+        waits = [when - now for _, when in self._retries.values()]
+        if self._deletions:
+            waits.append(1.0)
+        if self._changed or self._gone_requests:
+            return 0.0
+        return min(waits, default=None)
+
+    def _candidates(self, now: float) -> list[str]:
+        nodes = self._nodepool.cache.nodes
+        found: dict[str, None] = {}
+        while self._changed:
+            found[self._changed.popleft()] = None
+        if "" in found or now >= self._next_full:
+            self._next_full = now + IDLE_SECONDS
+            found = dict.fromkeys(nodes.ids())
+        if self._gone_requests:
+            gone = set()
+            while self._gone_requests:
+                gone.add(self._gone_requests.popleft())
+            for request_id in gone & self.lingering_lock_dirs:
+                self.lingering_lock_dirs.discard(request_id)
+                self._nodepool.getZK().requests.remove_lock_dir(request_id)
+            found.update((node.id or "", None) for node in nodes.values() if node.allocated_to in gone)
+        for node_id, (_, when) in list(self._retries.items()):
+            if nodes.get(node_id) is None:
+                del self._retries[node_id]
+            elif when <= now:
+                found[node_id] = None
+        return list(found)
+
+    def _consider(self, node_id: str, now: float, pending: list[tuple[Node, Node | None, Reply]]) -> None:
+        nodes = self._nodepool.cache.nodes
+        cached = nodes.get(node_id)
+        if cached is None or nodes.is_locked(node_id) or node_id in self._deletions:
+            return
+        if self._retries.get(node_id, (0, 0.0))[1] > now:
+            return
+        action = judge_unlocked(cached, self._nodepool.cache.requests.get)
+        log = get_annotated_logger(self.log, node_id=node_id)
+        try:
+            if isinstance(action, Deallocate):
+                self._deallocate(cached.copy(), action.reason, log)
+            elif isinstance(action, Delete):
+                self._delete(cached.copy(), action.reason, log, pending)
+        except ZKConnectionError:
+            raise
+        except ZKConflict as conflict:
+            # Somebody locked or changed it meanwhile; that comes as an event.
+            log.debug("Left alone: %s", conflict)
+        except Exception:
+            log.exception("Deletion could not be started")
+            self._retry_later(node_id, now)
+
+    def _deallocate(self, node: Node, reason: str, log: logging.LoggerAdapter[logging.Logger]) -> None:
+        node.allocated_to = None
+        self._nodepool.getZK().nodes.save_unlocked(node)
+        log.info("Unallocated ready node: %s", reason)
+
+    def _delete(
+        self,
+        node: Node,
+        reason: str,
+        log: logging.LoggerAdapter[logging.Logger],
+        pending: list[tuple[Node, Node | None, Reply]],
+    ) -> None:
+        provider = self._nodepool.provider_or_none(node.provider)
+        store = self._nodepool.getZK().nodes
+        if provider is None:
+            if node.provider is None or node.state == states.DELETED:
+                log.info("Removing node without provider: %s", reason)
+                pending.append((node, None, store.send_remove_unlocked(node, store.has_lock_dir(node.id or ""), None)))
+            return
+        if node.state == states.DELETED or not node.external_id and node.state == states.INIT:
+            pending.append((node, None, store.send_remove_unlocked(node, store.has_lock_dir(node.id or ""), None)))
+            return
+        replacement = provider.replacementFor(node) if node.state in (states.USED, states.IN_USE) else None
+        if replacement is not None:
+            reply = store.send_remove_unlocked(node, store.has_lock_dir(node.id or ""), replacement)
+            pending.append((node, replacement, reply))
+            return
+        self._start(node, provider, reason, log)
+
+    def _finish_replacement(self, node: Node, replacement: Node | None, reply: Reply) -> None:
+        log = get_annotated_logger(self.log, node_id=node.id)
+        try:
+            reply.get()
+        except (KazooException, ZKException) as error:
+            problem = translate(error)
+            if isinstance(problem, ZKConnectionError):
+                raise problem from None
+            log.debug("Left alone: %s", problem)
+            return
+        if replacement is not None:
+            log.info("Returned %s, registered again as node %s", node.hostname or node.external_id, replacement.id)
+            return
+        log.info("Removed node of provider %s", node.provider)
+        provider = self._nodepool.provider_or_none(node.provider)
+        if provider is not None:
+            self._notify(provider, node, log)
+
+    def _notify(self, provider: Provider, node: Node, log: logging.LoggerAdapter[logging.Logger]) -> None:
+        try:
+            provider.nodeDeletedNotification(node)
+        except Exception:
+            log.exception("Error in the provider's nodeDeletedNotification")
+
+    def _start(self, node: Node, provider: Provider, reason: str, log: logging.LoggerAdapter[logging.Logger]) -> None:
+        """Lock, mark and hand over to the provider (X-2, X-3); the lock is given back if that fails (X-7)."""
+        zk = self._nodepool.getZK()
+        node.state = states.DELETING
+        zk.nodes.lock_and_save(node)
+        log.info("Deleting node of provider %s: %s", node.provider, reason)
+        try:
+            task = provider.startNodeCleanup(node)
+        except Exception:
+            zk.unlockNode(node)
+            raise
+        self._deletions[node.id or ""] = _Deletion(node, task, time.monotonic())
+
+    def _check_deletions(self, now: float) -> None:
+        """Look after deletions that ended or take too long."""
+        nodes = self._nodepool.cache.nodes
+        for node_id, deletion in list(self._deletions.items()):
+            if deletion.task.is_alive() and now - deletion.started < DELETE_TIMEOUT_SECONDS:
+                continue
+            del self._deletions[node_id]
+            if deletion.task.is_alive():
+                self._give_up(node_id, deletion)
+            cached = nodes.get(node_id)
+            if cached is None:
+                self._retries.pop(node_id, None)
+            else:
+                self._retry_later(node_id, now)
+
+    def _give_up(self, node_id: str, deletion: _Deletion) -> None:
+        self.log.error("Node %s was not deleted within %g s, trying again", node_id, DELETE_TIMEOUT_SECONDS)
+        try:
+            if deletion.node.lock is not None:
+                self._nodepool.getZK().unlockNode(deletion.node)
+        except ZKConflict as conflict:
+            self.log.warning("Unlocking node %s: %s", node_id, conflict)
+
+    def _retry_later(self, node_id: str, now: float) -> None:
+        attempts = self._retries.get(node_id, (0, 0.0))[0] + 1
+        delay = min(LAST_RETRY_SECONDS, FIRST_RETRY_SECONDS * 2 ** (attempts - 1))
+        self._retries[node_id] = (attempts, now + delay)
+        self.log.info("Node %s: deletion failed %d time(s), next try in %g s", node_id, attempts, delay)
+
+    def on_stop(self) -> None:
+        """Wait shortly for deletions that are nearly done; the others are found by whoever comes next."""
+        deadline = time.monotonic() + 2.0
+        for deletion in self._deletions.values():
+            deletion.task.join(max(0.0, deadline - time.monotonic()))

@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which waiting requests does a pool take now, and in which order? (behaviour.md A-1 to A-16)
+
+Buckets are screened by `plan.assignment`; heads of the buckets that pass are taken in service order, each at once
+when ready nodes are there, else through a handler. A bucket whose head cannot be taken is set aside for this pass.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Final
+
+from nodepool.exceptions import ZKConflict, ZKConnectionError
+from nodepool.launcher.refusal import Refusals
+from nodepool.launcher.tenants import TenantCheck
+from nodepool.model import states
+from nodepool.plan.assignment import Consider, Decline, PoolInfo, missing_count, screen
+from nodepool.plan.queue import Bucket, Kind
+from nodepool.zk import paths
+from nodepool.zk.transactions import TransactionFailed
+
+if TYPE_CHECKING:
+    from nodepool.driver.handler import NodeRequestHandler
+    from nodepool.launcher.pool_worker import PoolWorker
+    from nodepool.model.request import NodeRequest
+
+#: Requests taken in one pass; then handlers are polled and changes are seen (A-18).
+MAX_INSTANT: Final = 100
+MAX_LAUNCHED: Final = 20
+#: Seconds for which the reasons of a driver to decline a kind of request are not asked for again.
+REASONS_AGE_SECONDS: Final = 5.0
+#: Seconds after which a request is looked at again whose lock somebody else held.
+LOCKED_RETRY_SECONDS: Final = 0.25
+
+
+class Intake:
+    """Owned by the pool worker's thread."""
+
+    def __init__(self, worker: PoolWorker) -> None:
+        self._worker = worker
+        self._refusals = Refusals(worker)
+        self._tenants = TenantCheck(worker)
+        self._reasons: dict[Kind, tuple[float, object, list[str]]] = {}
+        self._later: dict[str, float] = {}
+        #: Why the requests of a kind wait, or were refused: the last answer for each kind that is waiting.
+        self.explanations: dict[Kind, str] = {}
+        self._instant = 0
+        self._launched = 0
+
+    def next_retry(self) -> float | None:
+        """Seconds until a request must be looked at again, or None."""
+        return min((max(0.0, when - time.monotonic()) for when in self._later.values()), default=None)
+
+    def look_again(self, request_id: str) -> None:
+        """Somebody holds the request's lock for a moment: try again a little later."""
+        self._later[request_id] = time.monotonic() + LOCKED_RETRY_SECONDS
+
+    def serve(self) -> bool:
+        """One round; True = there is more to do at once. Blocks for ZooKeeper and for drivers that block."""
+        self._instant = self._launched = 0
+        self._tenants.begin_pass()
+        self._put_back()
+        worker = self._worker
+        registered = worker.registered_pools()
+        me = next(pool for pool in registered if pool.id == worker.launcher_id)
+        config = worker.getPoolConfig()
+        own = frozenset(worker.getProviderConfig().getSupportedLabels(worker.pool_name))
+        me = PoolInfo(me.id, me.provider_name, own, worker_priority(config.priority), worker.paused)
+        candidates: list[Bucket] = []
+        self.explanations = {}
+        for bucket in sorted(worker.queue.buckets(), key=lambda b: (missing_count(b.kind, own), b.head_key)):
+            verdict = screen(bucket.kind, me, registered)
+            if isinstance(verdict, Consider):
+                candidates.append(bucket)
+            elif isinstance(verdict, Decline):
+                self._refusals.decline_all(bucket, verdict.reason)
+            else:
+                self.explanations[bucket.kind] = verdict.reason
+        return self._take(candidates)
+
+    def _put_back(self) -> None:
+        now = time.monotonic()
+        for request_id in [i for i, when in self._later.items() if when <= now]:
+            del self._later[request_id]
+            request = self._cached(request_id)
+            if request is not None and request.state == states.REQUESTED:
+                self._worker.queue.put(request)
+
+    def _cached(self, request_id: str) -> NodeRequest | None:
+        cache = self._worker.getZK().cache
+        return None if cache is None else cache.requests.get(request_id)
+
+    def _take(self, candidates: list[Bucket]) -> bool:
+        """Take heads in service order until no bucket can go on."""
+        while candidates:
+            if self._instant >= MAX_INSTANT or self._launched >= MAX_LAUNCHED:
+                return True
+            bucket = min(candidates, key=lambda b: b.head_key)
+            if not self._take_head(bucket) or not len(bucket):
+                candidates.remove(bucket)
+        return False
+
+    def _take_head(self, bucket: Bucket) -> bool:
+        """Serve the first request of a bucket; False = nothing more of this bucket in this pass."""
+        worker = self._worker
+        request_id = bucket.head
+        cached = self._cached(request_id)
+        if cached is None:
+            worker.queue.discard(request_id)
+            return True
+        request = cached.copy()
+        manager = worker.getProviderManager()
+        try:
+            handler = manager.getRequestHandler(worker, request)
+            blocked = self._blocked(bucket, handler)
+        except ZKConnectionError:
+            raise
+        except Exception:
+            worker.log.exception("Declining request %s because of an error", request_id)
+            self._refusals.decline_all(bucket, "an error while judging it")
+            return False
+        if blocked is not None:
+            return self._handle_blocked(bucket, blocked)
+        if not request.node_types:
+            worker.instant.start(handler, {})
+            self._instant += 1
+            return True
+        if request.reuse and worker.ready_nodes.could_serve(request.node_types):
+            chosen = worker.ready_nodes.choose(request.node_types)
+            if len(chosen) == len(request.node_types):
+                worker.instant.start(handler, chosen)
+                self._tenants.add(bucket.kind)
+                self._instant += 1
+                return True
+        if not manager.LAUNCHES:
+            self.explanations[bucket.kind] = "waits until a node of each label is ready"
+            return False
+        return self._launch(bucket, handler)
+
+    def _handle_blocked(self, bucket: Bucket, blocked: Decline | str) -> bool:
+        if isinstance(blocked, Decline):
+            self._refusals.decline_all(bucket, blocked.reason)
+        else:
+            self.explanations[bucket.kind] = blocked
+        return False
+
+    def _blocked(self, bucket: Bucket, handler: NodeRequestHandler) -> Decline | str | None:
+        """Why the head of a bucket cannot be taken now: refuse it, wait (text), or None."""
+        worker = self._worker
+        provider = worker.getProviderConfig()
+        if provider.max_concurrency == 0:
+            return Decline("max-concurrency is 0, nothing is ever launched here")
+        manager = worker.getProviderManager()
+        paused = worker.paused
+        full = provider.max_concurrency > 0 and worker.launches_running() >= provider.max_concurrency
+        # A launching handler asks for all reasons itself; here only where it will not be run.
+        if paused or full or not manager.LAUNCHES:
+            reasons = self._decline_reasons(bucket.kind, handler)
+        else:
+            reasons = handler.basic_decline_reasons()
+        if reasons:
+            return Decline("; ".join(reasons))
+        if paused:
+            return "the pool is paused: another request waits for room"
+        if full:
+            return f"max-concurrency of {provider.max_concurrency} launches is reached"
+        if not self._tenants.allows(bucket.kind):
+            return f"resource limits of tenant {bucket.kind.tenant_name} are reached"
+        return None
+
+    def _decline_reasons(self, kind: Kind, handler: NodeRequestHandler) -> list[str]:
+        now = time.monotonic()
+        known = self._reasons.get(kind)
+        if known is not None and now < known[0] and known[1] is handler.provider:
+            return known[2]
+        if len(self._reasons) > 10_000:
+            self._reasons.clear()
+        reasons = handler.getDeclinedReasons()
+        self._reasons[kind] = (now + REASONS_AGE_SECONDS, handler.provider, reasons)
+        return reasons
+
+    def _launch(self, bucket: Bucket, handler: NodeRequestHandler) -> bool:
+        """Lock the request, make it `pending` and let its handler gather."""
+        worker = self._worker
+        request = handler.request
+        worker.queue.discard(request.id or "")
+        request.state = states.PENDING
+        request.nodes = []
+        try:
+            worker.getZK().requests.lock_and_save(request)
+        except ZKConflict as conflict:
+            handler.log.debug("Not taken: %s", conflict)
+            if isinstance(conflict, TransactionFailed) and conflict.path.startswith(f"{paths.REQUEST_LOCKS}/"):
+                self.look_again(request.id or "")
+            return True
+        handler.log.info("Assigning node request for %s", ", ".join(request.node_types))
+        worker.handlers.append(handler)
+        self._launched += 1
+        self._tenants.add(bucket.kind)
+        worker.run_handler(handler)
+        return not worker.paused
+
+
+def worker_priority(configured: int | None) -> int:
+    """A pool's priority when the configuration names none (config.md 5)."""
+    return 100 if configured is None else configured

@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`MinReadyWorker`: keeps the configured number of ready nodes of each label (behaviour.md M)."""
+
+from __future__ import annotations
+
+import logging
+import time
+import uuid
+from typing import TYPE_CHECKING, Final
+
+from nodepool.exceptions import ZKConflict, ZKConnectionError, ZKException, ZKLockException
+from nodepool.launcher.worker import Worker
+from nodepool.model import states
+from nodepool.model.request import NodeRequest
+from nodepool.plan.min_ready import missing
+from nodepool.plan.queue import MIN_READY_REQUESTOR
+from nodepool.zk import locks, paths
+
+if TYPE_CHECKING:
+    from nodepool.launcher.supervisor import NodePool
+
+PRIORITY: Final = "900"
+IDLE_SECONDS: Final = 30.0
+#: Shortest time between two counts: nodes change often, the need seldom.
+PACE_SECONDS: Final = 1.0
+#: Seconds after a failed request for a label before the next.
+FAILED_SECONDS: Final = 5.0
+
+
+class MinReadyWorker(Worker):
+    """One thread a launcher; launchers take turns through a lock, so that together they do not overshoot (M-6)."""
+
+    def __init__(self, nodepool: NodePool) -> None:
+        log = logging.getLogger("nodepool.MinReadyWorker")
+        super().__init__("MinReadyWorker", nodepool.client, log, IDLE_SECONDS)
+        self._nodepool = nodepool
+        self._own: dict[str, NodeRequest] = {}
+        self._not_before: dict[str, float] = {}
+        self._epoch = -1
+        self._last_count = 0.0
+
+    def run_once(self) -> float | None:
+        if not self._nodepool.cache.ready:
+            return 1.0
+        if self._epoch != self._client.session_epoch:
+            self._epoch = self._client.session_epoch
+            self._own.clear()  # they were ephemeral
+        self._finish_requests()
+        now = time.monotonic()
+        if now - self._last_count < PACE_SECONDS:
+            return PACE_SECONDS - (now - self._last_count)
+        self._last_count = now
+        wanted = self._wanted(now)
+        if wanted and self._missing(wanted):
+            self._create(wanted)
+        return min((when - now for when in self._not_before.values() if when > now), default=None)
+
+    def _wanted(self, now: float) -> dict[str, int]:
+        """Labels with a min-ready that some pool here can build (M-3, M-5)."""
+        wanted = {}
+        for label in self._nodepool.config.labels.values():
+            if label.min_ready > 0 and self._not_before.get(label.name, 0) <= now and self._can_build(label.name):
+                wanted[label.name] = label.min_ready
+        return wanted
+
+    def _can_build(self, label_name: str) -> bool:
+        config = self._nodepool.config
+        for pool in config.labels[label_name].pools:
+            provider = self._nodepool.provider_or_none(pool.provider.name)
+            if provider is None or not provider.LAUNCHES or label_name not in pool.labels:
+                continue
+            label = pool.labels[label_name] if isinstance(pool.labels, dict) else label_name
+            try:
+                if provider.labelReady(label):
+                    return True
+            except Exception:
+                self.log.exception("Provider %s: is label %s ready?", pool.provider.name, label_name)
+        return False
+
+    def _missing(self, wanted: dict[str, int]) -> dict[str, int]:
+        cache = self._nodepool.cache
+        return missing(wanted, cache.nodes.values(), cache.requests.values())
+
+    def _create(self, wanted: dict[str, int]) -> None:
+        """Count again with the other launchers kept out, and submit what is missing."""
+        try:
+            lock = locks.acquire(self._client, paths.election("min-ready"), blocking=False)
+        except ZKLockException:
+            return
+        try:
+            # All that the last holder wrote was announced to us before the lock was ours; now it is also read.
+            self._nodepool.cache.wait_settled(5.0)
+            for label, count in self._missing(wanted).items():
+                self.log.info("Requesting %d more ready node(s) of label %s", count, label)
+                for _ in range(count):
+                    self._submit(label)
+        finally:
+            locks.release(self._client, lock)
+
+    def _submit(self, label: str) -> None:
+        request = NodeRequest()
+        request.state = states.REQUESTED
+        request.node_types = [label]
+        request.reuse = False
+        request.requestor = MIN_READY_REQUESTOR
+        request.event_id = uuid.uuid4().hex
+        self._nodepool.getZK().storeNodeRequest(request, PRIORITY)
+        self._own[request.id or ""] = request
+
+    def _finish_requests(self) -> None:
+        """M-4: nodes of a fulfilled request go to everybody; a failed one is tried again later."""
+        for request_id in list(self._own):
+            current = self._nodepool.cache.requests.get(request_id)
+            if current is None:
+                if self._nodepool.getZK().getNodeRequest(request_id) is None:
+                    del self._own[request_id]
+                continue
+            if current.state == states.FAILED:
+                for label in current.node_types:
+                    self._not_before[label] = time.monotonic() + FAILED_SECONDS
+            elif current.state != states.FULFILLED:
+                continue
+            self._release(current)
+            del self._own[request_id]
+
+    def _release(self, request: NodeRequest) -> None:
+        zk = self._nodepool.getZK()
+        for node_id in request.nodes:
+            cached = self._nodepool.cache.nodes.get(node_id)
+            if cached is None or cached.allocated_to != request.id:
+                continue
+            node = cached.copy()
+            node.allocated_to = None
+            try:
+                zk.nodes.save_unlocked(node)
+            except ZKConnectionError:
+                raise
+            except ZKConflict as conflict:
+                # The request goes, so the deletion worker gives the node back (C-9).
+                self.log.debug("Node %s: %s", node_id, conflict)
+        zk.deleteNodeRequest(request)
+
+    def on_stop(self) -> None:
+        """Take back our requests; they would vanish with the session anyway."""
+        if not self._client.connected:
+            return
+        for request in self._own.values():
+            try:
+                self._nodepool.getZK().deleteNodeRequest(request)
+            except ZKException as error:
+                self.log.debug("Request %s: %s", request.id, error)

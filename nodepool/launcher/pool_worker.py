@@ -1,0 +1,290 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`PoolWorker`: serves node requests for one pool of one provider (behaviour.md A).
+
+A pass takes what changed since the last one into the queue of waiting requests and the set of ready nodes,
+polls the handlers, and hands out: at once where ready nodes are there (`instant`), else through a handler
+(`intake`). Everything here belongs to the worker's thread. Other threads only leave ids of what changed and wake it.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+import time
+import uuid
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+from nodepool.exceptions import ZKConflict, ZKConnectionError
+from nodepool.launcher.instant import InstantService
+from nodepool.launcher.intake import Intake
+from nodepool.launcher.relief import Relief
+from nodepool.launcher.worker import Worker
+from nodepool.model import component, states
+from nodepool.plan.nodeset import ReadyNodes, is_free
+from nodepool.plan.queue import RequestQueue
+from nodepool.zk.components import Registration
+
+if TYPE_CHECKING:
+    from nodepool.driver.config import ConfigPool, ProviderConfig
+    from nodepool.driver.handler import NodeRequestHandler
+    from nodepool.driver.interface import Provider
+    from nodepool.launcher.supervisor import NodePool
+    from nodepool.plan.assignment import PoolInfo
+    from nodepool.zk.zookeeper import ZooKeeper
+
+#: A pass at least this often while launches are in progress, for drivers that do not call ``pw.wake()``.
+POLL_SECONDS: Final = 1.0
+#: A pass at least this often when nothing happens.
+IDLE_SECONDS: Final = 30.0
+
+
+class PoolWorker(Worker):
+    """One thread a provider-pool.
+
+    :param nodepool: the supervisor; asked for the current configuration and provider.
+    """
+
+    def __init__(self, nodepool: NodePool, provider_name: str, pool_name: str) -> None:
+        self._nodepool = nodepool
+        self.provider_name = provider_name
+        self.pool_name = pool_name
+        log = logging.getLogger(f"nodepool.PoolWorker.{provider_name}-{pool_name}")
+        super().__init__(f"PoolWorker.{provider_name}-{pool_name}", nodepool.client, log, IDLE_SECONDS)
+        self.launcher_id = f"{socket.getfqdn()}-{self.name}-{uuid.uuid4().hex}"
+        self.ready_nodes = ReadyNodes()
+        self.queue = RequestQueue()
+        self.handlers: list[NodeRequestHandler] = []
+        #: Left by the cache thread; deque operations are atomic.
+        self._changed_requests: deque[str] = deque()
+        self._changed_nodes: deque[str] = deque()
+        self._epoch = -1
+        pool = component.PoolComponent(socket.gethostname().partition(".")[0], nodepool.version)
+        pool.id = self.launcher_id
+        pool.name = pool_name
+        pool.provider_name = provider_name
+        self.registration = Registration(nodepool.client, pool)
+        self.instant = InstantService(self)
+        self.intake = Intake(self)
+        self._relief = Relief(self)
+
+        self._config: ProviderConfig | None = None
+        self._manager: Provider | None = None
+
+    # -- what handlers see; constant during a pass --
+
+    def getZK(self) -> ZooKeeper:
+        return self._nodepool.getZK()
+
+    def getProviderManager(self) -> Provider:
+        if self._manager is None:
+            raise RuntimeError(f"provider {self.provider_name} is not there")
+        return self._manager
+
+    def getProviderConfig(self) -> ProviderConfig:
+        if self._config is None:
+            raise RuntimeError(f"provider {self.provider_name} is not configured")
+        return self._config
+
+    def getPoolConfig(self) -> ConfigPool:
+        return self.getProviderConfig().pools[self.pool_name]
+
+    def refresh_config(self) -> bool:
+        """Take the current configuration and provider for a pass; False = this pool is about to stop."""
+        manager = self._nodepool.provider_or_none(self.provider_name)
+        if manager is None or self.pool_name not in manager.provider.pools:
+            return False
+        self._manager = manager
+        self._config = manager.provider
+        return True
+
+    def lock_dir_lingers(self, request_id: str) -> None:
+        """A request's lock directory is there although nobody holds it: it must go with the request."""
+        self._nodepool.lock_dir_lingers(request_id)
+
+    def relieve(self) -> None:
+        self._relief.relieve()
+
+    # -- other threads --
+
+    def request_changed(self, request_id: str, *, wake: bool = True) -> None:
+        """A request changed; '' = any may have.
+
+        :param wake: False = it can wait until the next pass.
+        """
+        self._changed_requests.append(request_id)
+        if wake:
+            self.wake()
+
+    def node_changed(self, node_id: str) -> None:
+        """A node of this pool changed; '' = any may have."""
+        self._changed_nodes.append(node_id)
+        self.wake()
+
+    # -- the pass --
+
+    @property
+    def paused(self) -> bool:
+        """Does a request wait for room? Then no new one is accepted (A-9)."""
+        return any(handler.paused for handler in self.handlers)
+
+    def registered_pools(self) -> list[PoolInfo]:
+        return self._nodepool.registered_pools()
+
+    def tenant_limits(self) -> dict[str, dict[str, float]]:
+        return self._nodepool.config.tenant_resource_limits
+
+    def launches_running(self) -> int:
+        """Launches in progress in the provider, over all its pools (A-10)."""
+        return sum(worker.own_launches() for worker in self._nodepool.workers_of(self.provider_name))
+
+    def own_launches(self) -> int:
+        return sum(handler.alive_thread_count for handler in list(self.handlers))
+
+    def run_once(self) -> float | None:
+        if not self._nodepool.cache.ready:
+            self._nodepool.cache.wait_ready(5.0)
+            if not self._nodepool.cache.ready:
+                return 1.0
+        if not self.refresh_config():
+            return 1.0
+        self._check_session()
+        self._register()
+        self._take_changes()
+        if all(pool.id != self.launcher_id for pool in self.registered_pools()):
+            return 0.1  # the registry does not show us yet (A-17)
+        self._poll_handlers()
+        self._retry_paused()
+        more = self.intake.serve()
+        retry = self.instant.collect()
+        self._register()
+        if more:
+            return 0.0
+        waits = [wait for wait in (retry, self.intake.next_retry()) if wait is not None]
+        if self.handlers:
+            waits.append(POLL_SECONDS)
+        return min(waits, default=None)
+
+    def _check_session(self) -> None:
+        """Locks of a lost session are gone, and with them the right to serve (A-19, L-9)."""
+        epoch = self._client.session_epoch
+        if epoch == self._epoch:
+            return
+        if self._epoch != -1 and self.handlers:
+            self.log.warning("ZooKeeper session lost: dropping %d requests in progress", len(self.handlers))
+            self.handlers.clear()
+        self._epoch = epoch
+        self.request_changed("")
+        self.node_changed("")
+
+    def _register(self) -> None:
+        config = self.getProviderConfig()
+        pool = self.getPoolConfig()
+        labels = sorted(config.getSupportedLabels(self.pool_name))
+        priority = pool.priority if pool.priority is not None else component.DEFAULT_PRIORITY
+        entry = self.registration.component
+        assert isinstance(entry, component.PoolComponent)
+        paused = self.paused
+        if entry.state == component.RUNNING and (entry.supported_labels, entry.priority, entry.paused) == (
+            labels,
+            priority,
+            paused,
+        ):
+            self.registration.ensure()
+            return
+        self.registration.update(state=component.RUNNING, supported_labels=labels, priority=priority, paused=paused)
+
+    def _take_changes(self) -> None:
+        cache = self._nodepool.cache
+        requests = _drain(self._changed_requests)
+        if "" in requests:
+            self.queue.clear()
+            requests = set(cache.requests.ids())
+        for request_id in requests:
+            request = cache.requests.get(request_id)
+            if (
+                request is None
+                or request.state != states.REQUESTED
+                or self.launcher_id in request.declined_by
+                or self.instant.serves(request_id)
+            ):
+                self.queue.discard(request_id)
+            else:
+                self.queue.put(request)
+        nodes = _drain(self._changed_nodes)
+        if "" in nodes:
+            self.ready_nodes.clear()
+            nodes = set(cache.nodes.ids())
+        for node_id in nodes:
+            self.consider_node(node_id)
+
+    def consider_node(self, node_id: str) -> None:
+        """Put a node among the ready ones, or remove it, as the cache shows it."""
+        nodes = self._nodepool.cache.nodes
+        node = nodes.get(node_id)
+        if (
+            node is not None
+            and is_free(node, self.provider_name, self.pool_name)
+            and not nodes.is_locked(node_id)
+            and not self.instant.uses(node_id)
+        ):
+            self.ready_nodes.put(node)
+        else:
+            self.ready_nodes.discard(node_id)
+
+    def _poll_handlers(self) -> None:
+        for handler in list(self.handlers):
+            try:
+                if handler.poll():
+                    self._drop(handler)
+            except ZKConnectionError:
+                raise
+            except Exception:
+                self.log.exception("Error while polling %s, trying again", handler.request)
+
+    def _retry_paused(self) -> None:
+        """Paused requests try again, in order; each unpauses alone (Q-10)."""
+        paused = sorted((h for h in self.handlers if h.paused), key=lambda h: h.request.order_key)
+        for handler in paused:
+            self.run_handler(handler)
+
+    def run_handler(self, handler: NodeRequestHandler) -> None:
+        """Let a handler gather; forget it when it is done with its request."""
+        try:
+            handler.run()
+        except ZKConflict as conflict:
+            self.log.warning("%s: %s", handler.request, conflict)
+            return
+        if handler.done:
+            self._drop(handler)
+
+    def _drop(self, handler: NodeRequestHandler) -> None:
+        if handler in self.handlers:
+            self.handlers.remove(handler)
+        # What it let go of may serve others.
+        self.request_changed(handler.request.id or "")
+
+    # -- the end --
+
+    def on_stop(self) -> None:
+        """Free what paused requests hold, and unregister; running launches are swept later (G-14)."""
+        if not self._client.connected:
+            return
+        for handler in self.handlers:
+            if handler.paused:
+                try:
+                    handler.give_back()
+                except ZKConflict as conflict:
+                    self.log.warning("%s: %s", handler.request, conflict)
+        self.registration.unregister()
+
+
+def _drain(changes: deque[str]) -> set[str]:
+    found = set()
+    start = time.monotonic()
+    while changes:
+        found.add(changes.popleft())
+        # Someone may add as fast as we take.
+        if len(found) % 1000 == 0 and time.monotonic() - start > 1:
+            break
+    return found

@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Declining requests that a pool has not locked, many at a time (behaviour.md A-14, A-15)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from kazoo.exceptions import KazooException
+
+from nodepool.exceptions import ZKConnectionError, ZKException
+from nodepool.logconfig import get_annotated_logger
+from nodepool.model import states
+from nodepool.plan.assignment import declined_state
+from nodepool.plan.queue import Bucket
+from nodepool.zk.transactions import TransactionFailed, translate
+
+if TYPE_CHECKING:
+    from nodepool.launcher.pool_worker import PoolWorker
+    from nodepool.model.request import NodeRequest
+    from nodepool.zk.protocol import Reply
+
+#: Requests of one kind declined in one pass.
+BATCH: Final = 200
+
+
+class Refusals:
+    """Owned by the pool worker's thread."""
+
+    def __init__(self, worker: PoolWorker) -> None:
+        self._worker = worker
+
+    def decline_all(self, bucket: Bucket, reason: str) -> None:
+        """Decline the requests of a kind, each in one write; blocks until all are answered.
+
+        A request that somebody else holds or changed meanwhile is left; it comes back as an event.
+        """
+        worker = self._worker
+        requests = worker.getZK().requests
+        registered = [pool.id for pool in worker.registered_pools()]
+        sent: list[tuple[NodeRequest, Reply]] = []
+        for request_id in list(bucket)[:BATCH]:
+            worker.queue.discard(request_id)
+            cache = worker.getZK().cache
+            cached = cache.requests.get(request_id) if cache is not None else None
+            if cached is None:
+                continue
+            request = cached.copy()
+            if worker.launcher_id not in request.declined_by:
+                request.declined_by.append(worker.launcher_id)
+            request.state = declined_state(request.declined_by, registered)
+            sent.append((request, requests.send_unlocked(request)))
+        for request, reply in sent:
+            self._finish(request, reply, reason)
+
+    def _finish(self, request: NodeRequest, reply: Reply, reason: str) -> None:
+        worker = self._worker
+        requests = worker.getZK().requests
+        log = get_annotated_logger(worker.log, event_id=request.event_id, node_request_id=request.id)
+        try:
+            reply.get()
+        except (KazooException, ZKException) as error:
+            problem = translate(error)
+            if isinstance(problem, TransactionFailed) and requests.lock_dir_was_there(request, problem):
+                try:
+                    requests.send_unlocked(request, lock_dir_exists=True).get()
+                except (KazooException, ZKException) as second:
+                    self._not_declined(request, translate(second))
+                    return
+            else:
+                self._not_declined(request, problem)
+                return
+        log.info("Declining node request: %s", reason)
+        if request.state == states.FAILED:
+            log.info("Failing node request: every pool declined it")
+
+    def _not_declined(self, request: NodeRequest, problem: ZKException) -> None:
+        if isinstance(problem, ZKConnectionError):
+            raise problem
+        self._worker.log.debug("Request %s was not declined: %s", request.id, problem)
+        # Held by somebody for a moment: looked at again like one whose lock was taken.
+        self._worker.intake.look_again(request.id or "")

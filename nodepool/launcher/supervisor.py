@@ -1,0 +1,336 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`NodePool`: the main thread of a launcher (behaviour.md G).
+
+Every moving part is made here: the connection, the caches, the providers, one `PoolWorker` a provider-pool, and
+the workers that clean up, keep min-ready nodes and send statistics.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+import threading
+import time
+from typing import TYPE_CHECKING, Final
+
+from nodepool.config.loader import ConfigSource
+from nodepool.exceptions import ConfigError, ZKConnectionError, ZKException
+from nodepool.launcher.cleanup_worker import CleanupWorker
+from nodepool.launcher.deletion import DeletedNodeWorker
+from nodepool.launcher.min_ready_worker import MinReadyWorker
+from nodepool.launcher.pool_worker import PoolWorker
+from nodepool.launcher.providers import Providers
+from nodepool.launcher.routing import Router
+from nodepool.launcher.stats import make_stats_worker
+from nodepool.launcher.worker import Worker
+from nodepool.model import component
+from nodepool.plan.assignment import PoolInfo
+from nodepool.version import release_string
+from nodepool.zk.client import ZooKeeperClient, connection_string
+from nodepool.zk.components import Registration, check_model_api
+from nodepool.zk.nodepool_cache import NodepoolCache
+from nodepool.zk.zookeeper import ZooKeeper
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from nodepool.config.objects import Config
+    from nodepool.driver.interface import Provider
+    from nodepool.launcher.stats_worker import StatsWorker
+
+#: The main loop looks at the configuration this often (G-1).
+LOOP_SECONDS: Final = 1.0
+#: Longest time that a stop may take in all.
+STOP_SECONDS: Final = 20.0
+
+
+class NodePool:
+    """One launcher.
+
+    Who owns what: the main thread (the one that calls `run`) owns configuration, providers and the set of workers;
+    others read ``config``, `workers` and the providers, which are replaced as a whole, never changed in place.
+
+    :param config_path: configuration file.
+    :param secure_path: secure file, or None.
+    """
+
+    log = logging.getLogger("nodepool.NodePool")
+
+    def __init__(self, config_path: str, secure_path: str | None = None) -> None:
+        self._source = ConfigSource(config_path, secure_path)
+        self.version = release_string()
+        self.config: Config
+        self.client: ZooKeeperClient
+        self.cache: NodepoolCache
+        self.deletion: DeletedNodeWorker
+        self.cleanup: CleanupWorker
+        self._zk: ZooKeeper
+        self._providers: Providers
+        self._registration: Registration
+        self._min_ready: MinReadyWorker
+        self._stats: StatsWorker | None = None
+        self._workers: Mapping[tuple[str, str], PoolWorker] = {}
+        self._pool_infos: list[PoolInfo] | None = None
+        self._stopping = threading.Event()
+        self._stopped = threading.Event()
+        self._running = False
+        #: Set once the launcher serves.
+        self.ready = threading.Event()
+        #: Monotonic time of the last turn of the main loop, seconds.
+        self.last_loop = time.monotonic()
+
+    # -- life --
+
+    def start(self) -> None:
+        """Load the configuration and prepare the connection; does not block for long.
+
+        :raises ConfigError: the configuration is refused.
+        :raises ZKException, OSError: no servers are configured, or a TLS file cannot be read.
+        """
+        self.config = self._source.load()
+        self.client = make_client(self.config)
+
+    def run(self) -> None:
+        """Serve until `stop`; blocks. ``start`` must have been called."""
+        self._running = True
+        try:
+            if self._connect():
+                self._begin()
+                while not self._stopping.wait(0 if not self.ready.is_set() else LOOP_SECONDS):
+                    self._guarded_loop()
+        finally:
+            self._end()
+            self._stopped.set()
+
+    def stop(self) -> None:
+        """End in order: stop intake, free what paused requests hold, unregister, stop providers. Bounded."""
+        self._stopping.set()
+        if hasattr(self, "client") and not self.client.connected:
+            self.client.disconnect()
+        if self._running:
+            self._stopped.wait(STOP_SECONDS + 5)
+
+    def join(self, timeout: float | None = None) -> None:
+        """Wait until `run` has ended."""
+        self._stopped.wait(timeout)
+
+    def _connect(self) -> bool:
+        try:
+            self.client.connect()
+        except ZKConnectionError:
+            if self._stopping.is_set():
+                return False
+            raise
+        return True
+
+    def _begin(self) -> None:
+        check_model_api(self.client)
+        self.cache = NodepoolCache(self.client)
+        self._zk = ZooKeeper(self.client, self.cache)
+        self._providers = Providers(self._zk)
+        hostname = socket.gethostname().partition(".")[0]
+        self._registration = Registration(self.client, component.LauncherComponent(hostname, self.version))
+        self.deletion = DeletedNodeWorker(self)
+        self.cleanup = CleanupWorker(self)
+        self._min_ready = MinReadyWorker(self)
+        Router(self)
+        self.cache.wait_ready(30)
+        self._apply(self.config)
+        self._stats = make_stats_worker(self)
+        if self._stats is not None:
+            self._stats.start()
+        for worker in (self.deletion, self.cleanup, self._min_ready):
+            worker.start()
+
+    # -- the main loop --
+
+    def _guarded_loop(self) -> None:
+        try:
+            self.run_once()
+            self.ready.set()
+        except ZKConnectionError as error:
+            self.log.warning("Main loop interrupted: %s", error)
+        except Exception:
+            self.log.exception("Error in the main loop, going on")
+            self._stopping.wait(LOOP_SECONDS)
+        self.last_loop = time.monotonic()
+
+    def run_once(self) -> None:
+        """One turn: follow the configuration, keep every thread alive."""
+        if self._source.changed():
+            self._reload()
+        if not self.client.connected:
+            return
+        self._registration.update(state=component.RUNNING)
+        self._providers.retry_failed()
+        self._update_workers()
+        self._revive()
+        self.cache.nodes.refresh_stale()
+
+    def _reload(self) -> None:
+        """G-8: a broken file changes nothing."""
+        try:
+            config = self._source.load()
+        except ConfigError as error:
+            self.log.error("The configuration is refused, the running one stays:\n%s", error)
+            return
+        self.log.info("Configuration changed")
+        old, self.config = self.config, config
+        if old.zookeeper_servers != config.zookeeper_servers:
+            self.client.reset_hosts(connection_string(config.zookeeper_servers))
+        if tls_files(old) != tls_files(config):
+            self.log.warning("zookeeper-tls changed: this takes effect after a restart")
+        self._apply(config)
+
+    def _apply(self, config: Config) -> None:
+        # Pools that go stop before their provider does.
+        wanted = {(name, pool) for name, provider in config.providers.items() for pool in provider.pools}
+        self._stop_workers([key for key in self._workers if key not in wanted])
+        self._providers.apply(config.providers)
+        self._update_workers()
+        for worker in self.workers():
+            worker.request_changed("")
+            worker.node_changed("")
+        self.deletion.node_changed("")
+        self._min_ready.wake()
+
+    def _update_workers(self) -> None:
+        """One worker for each pool of each provider that runs (G-7, G-10)."""
+        running = self._providers.running
+        wanted = {(name, pool) for name, provider in running.items() for pool in provider.provider.pools}
+        self._stop_workers([key for key in self._workers if key not in wanted])
+        dead = [key for key, worker in self._workers.items() if not worker.is_alive()]
+        new = [key for key in wanted if key not in self._workers] + dead
+        if not new:
+            return
+        workers = dict(self._workers)
+        for key in new:
+            if key in dead:
+                self.log.error("Pool worker %s died, starting another", workers[key].name)
+            workers[key] = PoolWorker(self, *key)
+        self._workers = workers
+        for key in new:
+            workers[key].start()
+
+    def _stop_workers(self, keys: list[tuple[str, str]]) -> None:
+        gone = [self._workers[key] for key in keys]
+        self._workers = {key: worker for key, worker in self._workers.items() if key not in keys}
+        stop_all(gone, 5.0)
+
+    def _revive(self) -> None:
+        """Threads outlive every exception; this is for the case that one does not (G-1)."""
+        if not self.deletion.is_alive():
+            self.deletion = self._restart(DeletedNodeWorker(self))
+        if not self.cleanup.is_alive():
+            self.cleanup = self._restart(CleanupWorker(self))
+        if not self._min_ready.is_alive():
+            self._min_ready = self._restart(MinReadyWorker(self))
+
+    def _restart[W: Worker](self, worker: W) -> W:
+        self.log.error("Thread %s died, starting another", worker.name)
+        worker.start()
+        return worker
+
+    def _end(self) -> None:
+        deadline = time.monotonic() + STOP_SECONDS
+        if hasattr(self, "_providers"):
+            helpers: list[Worker] = [self._min_ready, self.cleanup, self.deletion]
+            for helper in (*helpers, *self.workers()):
+                helper.stop()
+            if self._stats is not None:
+                self._stats.stop()
+                self._stats.join(5)
+            stop_all([*helpers, *self.workers()], 10.0)
+            self._providers.stop(max(1.0, deadline - time.monotonic()))
+            try:
+                if self.client.connected:
+                    self._registration.unregister()
+            except ZKException as error:
+                self.log.warning("Unregistering: %s", error)
+        self.client.disconnect()
+        self.log.info("Stopped")
+
+    # -- what workers ask --
+
+    def getZK(self) -> ZooKeeper:
+        return self._zk
+
+    def providers(self) -> Mapping[str, Provider]:
+        """Providers that run, by name."""
+        return self._providers.running
+
+    def provider_or_none(self, name: str | None) -> Provider | None:
+        """The provider if it runs here; None = not ours, or broken."""
+        return self._providers.running.get(name or "")
+
+    def workers(self) -> list[PoolWorker]:
+        return list(self._workers.values())
+
+    def worker_of(self, key: tuple[str | None, str | None]) -> PoolWorker | None:
+        return self._workers.get((key[0] or "", key[1] or ""))
+
+    def workers_of(self, provider_name: str) -> list[PoolWorker]:
+        return [worker for worker in self._workers.values() if worker.provider_name == provider_name]
+
+    def requests_in_progress(self) -> set[str]:
+        """Requests that this launcher holds."""
+        return {handler.request.id or "" for worker in self.workers() for handler in list(worker.handlers)}
+
+    def lock_dir_lingers(self, request_id: str) -> None:
+        self.deletion.lingering_lock_dirs.add(request_id)
+
+    def registered_pools(self) -> list[PoolInfo]:
+        """All registered pools of all launchers."""
+        infos = self._pool_infos
+        if infos is None:
+            infos = [
+                PoolInfo(pool.id, pool.provider_name, frozenset(pool.supported_labels), pool.priority, pool.paused)
+                for pool in self.cache.pools.values()
+            ]
+            self._pool_infos = infos
+        return infos
+
+    def forget_pools(self) -> None:
+        """The registry changed."""
+        self._pool_infos = None
+
+    def something_changed(self) -> None:
+        """For workers that count: nodes, requests or pools changed. Does not block."""
+        self._min_ready.wake()
+        if self._stats is not None:
+            self._stats.changed()
+
+
+def make_client(config: Config) -> ZooKeeperClient:
+    """The connection that a configuration describes; not connected yet. Raises ZKException, OSError."""
+    if not config.zookeeper_servers:
+        raise ZKException("no zookeeper-servers are configured")
+    cert, key, ca = tls_files(config)
+    for path in (cert, key, ca):
+        if path is not None:
+            with open(path, "rb"):
+                pass
+    return ZooKeeperClient(
+        connection_string(config.zookeeper_servers),
+        timeout=config.zookeeper_timeout,
+        tls_cert=cert,
+        tls_key=key,
+        tls_ca=ca,
+    )
+
+
+def tls_files(config: Config) -> tuple[str | None, str | None, str | None]:
+    """PEM files of certificate, key and CA."""
+    return config.zookeeper_tls_cert, config.zookeeper_tls_key, config.zookeeper_tls_ca
+
+
+def stop_all(workers: list[Worker] | list[PoolWorker], timeout: float) -> None:
+    """Stop threads and wait for them, together at most ``timeout`` seconds."""
+    deadline = time.monotonic() + timeout
+    for worker in workers:
+        worker.stop()
+    for worker in workers:
+        if worker.is_alive():
+            worker.join(max(0.0, deadline - time.monotonic()))
+            if worker.is_alive():
+                worker.log.warning("Does not end, going on without it")

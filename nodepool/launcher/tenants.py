@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tenant resource limits (behaviour.md A-8, Q-15, Q-16)."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from nodepool.driver.quota import QuotaSupport
+from nodepool.model.quota import QuotaInformation
+from nodepool.plan.queue import Kind
+
+if TYPE_CHECKING:
+    from nodepool.launcher.pool_worker import PoolWorker
+
+
+class TenantCheck:
+    """Counts once a pass what each limited tenant uses. Owned by the pool worker's thread."""
+
+    def __init__(self, worker: PoolWorker) -> None:
+        self._worker = worker
+        self._used: dict[str, QuotaInformation] | None = None
+
+    def begin_pass(self) -> None:
+        self._used = None
+
+    def allows(self, kind: Kind) -> bool:
+        """Would one more request of this kind stay within its tenant's limits? An error says no."""
+        name = kind.tenant_name
+        limits = self._worker.tenant_limits()
+        if not name or name not in limits:
+            return True
+        try:
+            left = _limit(limits[name])
+            left.subtract(self._usage(set(limits))[name])
+            left.subtract(self._need(kind))
+        except Exception:
+            self._worker.log.exception("Limits of tenant %s could not be checked, its requests wait", name)
+            return False
+        return left.non_negative()
+
+    def add(self, kind: Kind) -> None:
+        """Count a request that was accepted in this pass."""
+        name = kind.tenant_name
+        if self._used is not None and name in self._used:
+            self._used[name].add(self._need(kind))
+
+    def _usage(self, names: set[str]) -> dict[str, QuotaInformation]:
+        if self._used is None:
+            self._used = {name: QuotaInformation() for name in names}
+            for node in self._worker.getZK().nodeIterator():
+                if node.tenant_name in self._used and node.resources:
+                    self._used[node.tenant_name].add(QuotaInformation.from_resources(node.resources))
+        return self._used
+
+    def _need(self, kind: Kind) -> QuotaInformation:
+        """What a request needs; labels that are not in this pool are not counted."""
+        need = QuotaInformation()
+        manager = self._worker.getProviderManager()
+        if isinstance(manager, QuotaSupport):
+            pool = self._worker.getPoolConfig()
+            supported = self._worker.getProviderConfig().getSupportedLabels(self._worker.pool_name)
+            for label in kind.labels:
+                if label in supported:
+                    need.add(manager.quotaNeededByLabel(label, pool))
+        return need
+
+
+def _limit(configured: dict[str, float]) -> QuotaInformation:
+    quota = QuotaInformation(default=math.inf)
+    quota.quota["compute"].update(configured)
+    return quota
