@@ -158,7 +158,7 @@ class DeletedNodeWorker(Worker):
                 log.info("Removing node without provider: %s", reason)
                 pending.append((node, None, store.send_remove_unlocked(node, store.has_lock_dir(node.id or ""), None)))
             return
-        if node.state == states.DELETED or not node.external_id and node.state == states.INIT:
+        if node.state == states.DELETED or (not node.external_id and node.state == states.INIT):
             pending.append((node, None, store.send_remove_unlocked(node, store.has_lock_dir(node.id or ""), None)))
             return
         replacement = provider.replacementFor(node) if node.state in (states.USED, states.IN_USE) else None

@@ -11,7 +11,7 @@ import logging
 import socket
 import threading
 import time
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from nodepool.config.loader import ConfigSource
 from nodepool.exceptions import ConfigError, ZKConnectionError, ZKException
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from nodepool.config.objects import Config
     from nodepool.driver.interface import Provider
     from nodepool.launcher.stats_worker import StatsWorker
+
+W = TypeVar("W", bound=Worker)
 
 #: The main loop looks at the configuration this often (G-1).
 LOOP_SECONDS: Final = 1.0
@@ -226,7 +228,7 @@ class NodePool:
         if not self._min_ready.is_alive():
             self._min_ready = self._restart(MinReadyWorker(self))
 
-    def _restart[W: Worker](self, worker: W) -> W:
+    def _restart(self, worker: W) -> W:
         self.log.error("Thread %s died, starting another", worker.name)
         worker.start()
         return worker

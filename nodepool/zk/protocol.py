@@ -151,11 +151,6 @@ class WatchedClient(KazooClient):  # type: ignore[misc]
         self._call(request, reply)
         return reply
 
-    @property
-    def queued_calls(self) -> int:
-        """Calls that were not sent yet."""
-        return len(self._queue)
-
     def chrooted(self, path: str) -> str:
         return f"{self.chroot}{path}" if self.chroot else path
 
