@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
-from kazoo.exceptions import EXCEPTIONS, KazooException
+from kazoo.exceptions import EXCEPTIONS, KazooException, NoNodeError
 from kazoo.protocol.serialization import (
     GetChildren,
     GetData,
@@ -28,7 +28,7 @@ from kazoo.protocol.states import ZnodeStat
 
 from nodepool.zk.client import ZooKeeperClient
 from nodepool.zk.protocol import Reply
-from nodepool.zk.transactions import result
+from nodepool.zk.transactions import result, translate
 
 #: Reads in a packet, and packets under way at once. The largest record allowed (1 MiB) in each would be too much
 #: for memory, but records are 1-2 KiB.
@@ -83,18 +83,18 @@ class MultiRead(NamedTuple):
                 raise ValueError(f"unexpected result of type {kind} in the answer to multiRead")
 
 
-def read_data(client: ZooKeeperClient, paths: Iterable[str]) -> Iterator[tuple[bytes, Any] | KazooException]:
-    """(data, stat) of each znode, in order, or the exception of that read. Blocks for some round trips.
+def read_data(client: ZooKeeperClient, paths: Iterable[str]) -> Iterator[tuple[bytes, Any] | None]:
+    """(data, stat) of each znode, in order; None for one that does not exist. Blocks for some round trips.
 
-    :raises ZKConnectionError: the connection was lost.
+    :raises ZKException: another error, e.g. the connection was lost.
     """
     return _read(client, paths, GetData)
 
 
-def read_children(client: ZooKeeperClient, paths: Iterable[str]) -> Iterator[list[str] | KazooException]:
-    """Names of the children of each znode, in order, or the exception of that read. Blocks for some round trips.
+def read_children(client: ZooKeeperClient, paths: Iterable[str]) -> Iterator[list[str] | None]:
+    """Names of the children of each znode, in order; None for one that does not exist. Blocks for some round trips.
 
-    :raises ZKConnectionError: the connection was lost.
+    :raises ZKException: another error, e.g. the connection was lost.
     """
     return _read(client, paths, GetChildren)
 
@@ -111,4 +111,10 @@ def _read(client: ZooKeeperClient, paths: Iterable[str], operation: Callable[[st
             under_way.append(kazoo.call(MultiRead(operations), Reply()))
         if not under_way:
             return
-        yield from result(under_way.popleft())
+        for found in result(under_way.popleft()):
+            if isinstance(found, NoNodeError):
+                yield None
+            elif isinstance(found, KazooException):
+                raise translate(found)
+            else:
+                yield found

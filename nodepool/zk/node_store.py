@@ -6,23 +6,19 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator
-from typing import Any, Final
+from typing import Any
 
 from kazoo.exceptions import KazooException, NoNodeError
-from kazoo.protocol.serialization import GetData
 
 from nodepool.exceptions import ZKConflict, ZKConnectionError, ZKLockException
 from nodepool.model.node import Node
 from nodepool.model.record import InvalidRecord
-from nodepool.zk import codec, locks, paths
+from nodepool.zk import codec, locks, multi_read, paths
 from nodepool.zk.client import ZooKeeperClient
 from nodepool.zk.locks import ZkLock
 from nodepool.zk.nodepool_cache import NodepoolCache
 from nodepool.zk.protocol import Reply
 from nodepool.zk.transactions import Transaction, TransactionFailed, translate
-
-#: Reads that are under way at once when all nodes are listed.
-READ_AHEAD: Final = 500
 
 
 class NodeStore:
@@ -72,22 +68,12 @@ class NodeStore:
         node.lock = lock
 
     def iterate(self) -> Iterator[Node]:
-        """Read all nodes, with many reads under way at once; bad ones are logged and skipped."""
+        """Read all nodes, many in a packet; bad ones are logged and skipped."""
         ids = self.ids()
-        kazoo = self._client.kazoo
-        for start in range(0, len(ids), READ_AHEAD):
-            batch = ids[start : start + READ_AHEAD]
-            replies = [kazoo.call(GetData(kazoo.chrooted(paths.node(i)), None), Reply()) for i in batch]
-            for node_id, reply in zip(batch, replies, strict=True):
-                try:
-                    data, stat = reply.get()
-                except NoNodeError:
-                    continue
-                except KazooException as error:
-                    raise translate(error) from None
-                node = self._decode(node_id, data, stat)
-                if node is not None:
-                    yield node
+        for node_id, found in zip(ids, multi_read.read_data(self._client, map(paths.node, ids)), strict=True):
+            node = None if found is None else self._decode(node_id, *found)
+            if node is not None:
+                yield node
 
     def _decode(self, node_id: str, data: bytes, stat: Any) -> Node | None:
         try:
@@ -268,21 +254,11 @@ class NodeStore:
         return bool(_children(self._client, paths.node_lock(node_id)))
 
     def locked_ids(self, node_ids: list[str]) -> set[str]:
-        """Which of these nodes are locked, with many reads under way at once (command line)."""
+        """Which of these nodes are locked; from the cache when there is one, else many read in a packet."""
         if self._cache is not None:
             return {i for i in node_ids if self._cache.nodes.is_locked(i)}
-        kazoo = self._client.kazoo
-        replies = [(i, kazoo.get_children_async(paths.node_lock(i))) for i in node_ids]
-        locked = set()
-        for node_id, reply in replies:
-            try:
-                if reply.get():
-                    locked.add(node_id)
-            except NoNodeError:
-                continue
-            except KazooException as error:
-                raise translate(error) from None
-        return locked
+        contenders = multi_read.read_children(self._client, map(paths.node_lock, node_ids))
+        return {node_id for node_id, names in zip(node_ids, contenders, strict=True) if names}
 
     # -- removal --
 

@@ -9,13 +9,12 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from kazoo.exceptions import KazooException, NoNodeError, NotEmptyError
-from kazoo.protocol.serialization import GetData
 
 from nodepool.exceptions import ZKLockException
 from nodepool.model.node import Node
 from nodepool.model.record import InvalidRecord
 from nodepool.model.request import NodeRequest
-from nodepool.zk import codec, locks, paths
+from nodepool.zk import codec, locks, multi_read, paths
 from nodepool.zk.client import ZooKeeperClient
 from nodepool.zk.locks import ZkLock
 from nodepool.zk.node_store import NodeStore
@@ -70,18 +69,10 @@ class RequestStore:
         return self._decode(request_id, data, stat)
 
     def iterate(self) -> Iterator[NodeRequest]:
-        """Read all requests, with all reads under way at once; bad ones are logged and skipped."""
-        kazoo = self._client.kazoo
+        """Read all requests, many in a packet; bad ones are logged and skipped."""
         ids = self.ids()
-        replies = [kazoo.call(GetData(kazoo.chrooted(paths.request(i)), None), Reply()) for i in ids]
-        for request_id, reply in zip(ids, replies, strict=True):
-            try:
-                data, stat = reply.get()
-            except NoNodeError:
-                continue
-            except KazooException as error:
-                raise translate(error) from None
-            request = self._decode(request_id, data, stat)
+        for request_id, found in zip(ids, multi_read.read_data(self._client, map(paths.request, ids)), strict=True):
+            request = None if found is None else self._decode(request_id, *found)
             if request is not None:
                 yield request
 
