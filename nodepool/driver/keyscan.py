@@ -187,7 +187,7 @@ class _Attempt:
             transport = _make_transport(sock, algorithms)
             known = transport.get_security_options().key_types
             left = max(self._deadline - time.monotonic(), 0.1)
-            transport.banner_timeout = transport.handshake_timeout = left
+            transport.banner_timeout = left
             transport.start_client(timeout=left)
             if not transport.initial_kex_done:
                 raise _NegotiationFailed(f"{self._where}: no time left for the SSH negotiation")
@@ -247,10 +247,21 @@ def _quiet_logger() -> logging.Logger:
     return logger
 
 
+@functools.cache
+def _packetizer_class() -> type[paramiko.packet.Packetizer]:
+    from paramiko.packet import Packetizer
+
+    class WithoutTimer(Packetizer):
+        def start_handshake(self, timeout: float) -> None:
+            """paramiko would start a thread that outlives a failed handshake; the scan has its own deadline."""
+
+    return WithoutTimer
+
+
 def _make_transport(sock: socket.socket, algorithms: Sequence[str] | None) -> paramiko.Transport:
     import paramiko
 
-    transport = paramiko.Transport(sock)
+    transport = paramiko.Transport(sock, packetizer_class=_packetizer_class())
     _quiet_logger()
     transport.set_log_channel(_PARAMIKO_LOGGER)
     options = transport.get_security_options()

@@ -55,13 +55,13 @@ class StaticProvider(Provider):
         self.name = provider_config.name
         self._clock = clock
         self._hosts = provider_config.hosts()
-        self._log = logging.getLogger(f"nodepool.driver.static.StaticProvider.{self.name}")
+        self.log = logging.getLogger(f"nodepool.driver.static.StaticProvider.{self.name}")
         self._idle = threading.Event()
         self._condition = threading.Condition()
         self._wanted = True
         self._results: list[tuple[HostId, Future[HostFacts]]] = []
         self._lost: list[tuple[HostId, Exception]] = []
-        self._retries = RetrySchedule(self._log)
+        self._retries = RetrySchedule(self.log)
         self._checking: set[HostId] = set()
         self._found: dict[HostId, HostFacts] = {}
         self._failed: dict[HostId, Exception] = {}
@@ -82,7 +82,7 @@ class StaticProvider(Provider):
     def prepare(self, zk_conn: ZooKeeper) -> None:
         """Everything that `start` does but the thread; then `run_once` may be called."""
         self.zk = zk_conn
-        self._registry = StaticRegistry(zk_conn, self.name, self._hosts, self._idle, self._log)
+        self._registry = StaticRegistry(zk_conn, self.name, self._hosts, self._idle, self.log)
         slots = sum(spec.slots for spec in self._hosts.values())
         self._checker = HostChecker(f"StaticProvider-{self.name}", slots + SPARE_THREADS)
 
@@ -117,10 +117,10 @@ class StaticProvider(Provider):
             try:
                 delay = self.run_once()
             except ZKException as error:
-                self._log.warning("ZooKeeper: %s. Trying again in %g s", error, ZK_RETRY_SECONDS)
+                self.log.warning("ZooKeeper: %s. Trying again in %g s", error, ZK_RETRY_SECONDS)
                 delay = ZK_RETRY_SECONDS
             except Exception:
-                self._log.exception("Error while comparing hosts and nodes; trying again in %g s", RESYNC_SECONDS)
+                self.log.exception("Error while comparing hosts and nodes; trying again in %g s", RESYNC_SECONDS)
                 delay = RESYNC_SECONDS
             with self._condition:
                 self._condition.wait_for(lambda: self._wanted or self._idle.is_set(), delay)

@@ -40,7 +40,7 @@ class StaticRegistry:
         self._provider_name = provider_name
         self._hosts = hosts
         self._idle = idle
-        self._log = log
+        self.log = log
 
     def spec_of(self, node: Node) -> HostSpec | None:
         """The host of a node; None if the host or the slot is not configured (any more)."""
@@ -70,12 +70,12 @@ class StaticRegistry:
         count = 0
         with self._zk.providerMutex(self._provider_name):
             empty = self.plan(self._nodes_now()).register
-            for host, slot in [(host, slot) for host in empty if host in found for slot in empty[host]]:
+            for host, slot in [(h, slot) for h, slots in empty.items() if h in found for slot in slots]:
                 if self._idle.is_set():
                     break
                 node = static_hosts.new_node(self._provider_name, self._hosts[host], slot, found[host])
                 self._zk.storeNode(node)
-                self._log.info("Registered static host %s, slot %d, as node %s", host, slot, node.id)
+                self.log.info("Registered static host %s, slot %d, as node %s", host, slot, node.id)
                 count += 1
         return count
 
@@ -99,9 +99,9 @@ class StaticRegistry:
         try:
             self._zk.nodes.save_unlocked(changed)
         except ZKConflict as conflict:
-            self._log.debug("Node %s is not updated now: %s", node.id, conflict)
+            self.log.debug("Node %s is not updated now: %s", node.id, conflict)
             return False
-        self._log.info("Updated node %s in place: %s", node.id, ", ".join(sorted(changes)))
+        self.log.info("Updated node %s in place: %s", node.id, ", ".join(sorted(changes)))
         return True
 
     def deregister(self, node: Node, reason: str) -> bool:
@@ -113,9 +113,9 @@ class StaticRegistry:
         try:
             self._zk.nodes.lock_and_save(doomed)
         except ZKConflict as conflict:
-            self._log.debug("Node %s is not deregistered now: %s", node.id, conflict)
+            self.log.debug("Node %s is not deregistered now: %s", node.id, conflict)
             return False
-        self._log.info("Deregistering node %s of static host %s: %s", node.id, static_hosts.slot_of(node).host, reason)
+        self.log.info("Deregistering node %s of static host %s: %s", node.id, static_hosts.slot_of(node).host, reason)
         try:
             self._zk.deleteNode(doomed)
         except ZKException:
@@ -130,7 +130,7 @@ class StaticRegistry:
         :param facts: register the slot again in the same write; None = only remove.
         :return: was the slot registered again?
         """
-        log = get_annotated_logger(self._log, node_id=node.id)
+        log = get_annotated_logger(self.log, node_id=node.id)
         spec = self.spec_of(node)
         if self._idle.is_set():
             self.unlock(node)
@@ -161,4 +161,4 @@ class StaticRegistry:
         try:
             self._zk.unlockNode(node)
         except ZKException as error:
-            self._log.error("Unlocking node %s failed: %s", node.id, error)
+            self.log.error("Unlocking node %s failed: %s", node.id, error)

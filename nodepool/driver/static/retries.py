@@ -28,7 +28,7 @@ class RetrySchedule:
     """
 
     def __init__(self, log: logging.Logger) -> None:
-        self._log = log
+        self.log = log
         self._troubles: dict[HostId, _Trouble] = {}
 
     def due(self, host: HostId) -> float:
@@ -47,7 +47,7 @@ class RetrySchedule:
         reason = str(error) or type(error).__name__
         self._troubles[host] = _Trouble(failures, now + delay, reason)
         if before is None or before.reason != reason:
-            self._log.warning(
+            self.log.warning(
                 "Static host %s is not registered: %s. It is tried again, at the latest every %g s",
                 host,
                 reason,
@@ -58,4 +58,4 @@ class RetrySchedule:
         """Note that a host passed its check."""
         trouble = self._troubles.pop(host, None)
         if trouble is not None:
-            self._log.info("Static host %s works again after %d failed check(s)", host, trouble.failures)
+            self.log.info("Static host %s works again after %d failed check(s)", host, trouble.failures)

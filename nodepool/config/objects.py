@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The loaded configuration (config.md 2 to 6). Objects compare by value, which reloads rest on."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from nodepool.driver.config import ConfigPool, ConfigValue, ProviderConfig
+
+
+class ZooKeeperServer(ConfigValue):
+    """One entry of ``zookeeper-servers``."""
+
+    def __init__(self, host: str, port: int = 2281, chroot: str | None = None) -> None:
+        self.host = host
+        self.port = port
+        self.chroot = chroot
+
+
+class Label(ConfigValue):
+    """One entry of the top-level ``labels``.
+
+    :param min_ready: ready nodes to keep; 0 or less = none.
+    :param max_ready_age: seconds; 0 = unlimited.
+    """
+
+    ignore_equality: ClassVar[list[str]] = ["pools"]
+
+    def __init__(self, name: str, min_ready: int = 0, max_ready_age: int = 0) -> None:
+        self.name = name
+        self.min_ready = min_ready
+        self.max_ready_age = max_ready_age
+        #: Pools that have the label; filled while providers load.
+        self.pools: list[ConfigPool] = []
+
+
+class DiskImage(ConfigValue):
+    """One entry of ``diskimages``, with what it inherits (config.md 4)."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.elements: list[str] = []
+        self.env_vars: dict[str, str] = {}
+        self.image_types: set[str] = set()
+        self.keep_formats: list[str] = []
+        self.metadata: dict[str, Any] = {}
+        self.release = ""
+        self.rebuild_age = 86400
+        self.build_timeout = 28800
+        self.delete_after_upload = False
+        self.pause = False
+        self.username = "zuul"
+        self.python_path = "auto"
+        self.shell_type: str | None = None
+        self.dib_cmd = "disk-image-create"
+
+
+class Config(ConfigValue):
+    """The whole configuration of a daemon."""
+
+    def __init__(self) -> None:
+        self.path = ""
+        self.elements_dir: str | None = None
+        self.images_dir: str | None = None
+        self.build_log_dir = "/var/log/nodepool/builds"
+        self.build_log_retention = 7
+        self.max_hold_age = 0
+        self.webapp_port = 8005
+        self.webapp_listen_address = "0.0.0.0"
+        self.zookeeper_servers: list[ZooKeeperServer] = []
+        self.zookeeper_tls_cert: str | None = None
+        self.zookeeper_tls_key: str | None = None
+        self.zookeeper_tls_ca: str | None = None
+        self.zookeeper_timeout = 10.0
+        self.labels: dict[str, Label] = {}
+        self.diskimages: dict[str, DiskImage] = {}
+        self.providers: dict[str, ProviderConfig] = {}
+        #: tenant -> quota name (``instances``, ``cores``, ``ram``, ...) -> limit.
+        self.tenant_resource_limits: dict[str, dict[str, float]] = {}

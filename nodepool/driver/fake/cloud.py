@@ -1,0 +1,275 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`FakeCloud`: a cloud in memory, with an interface as clouds have it, a memory, and knobs for trouble.
+
+Nothing here knows of Nodepool: what a driver does is translate between a thing like this one and Nodepool.
+Instances have addresses in 127.0.0.0/8, which answer on every Linux host if something listens there.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import ipaddress
+import itertools
+import math
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import ClassVar, Final
+
+BUILDING: Final = "building"
+ACTIVE: Final = "active"
+ERROR: Final = "error"
+DELETING: Final = "deleting"
+
+_FIRST_ADDRESS: Final = ipaddress.IPv4Address("127.64.0.1")
+_ADDRESSES: Final = 2**22 - 2
+
+
+class CloudError(Exception):
+    """The cloud refused or did not answer a call."""
+
+
+class OverQuota(CloudError):
+    """The instance would exceed a limit."""
+
+
+class NoSuchInstance(CloudError):
+    """There is no instance with this id."""
+
+
+class Cancelled(Exception):
+    """The caller of a waiting call does not want the answer any more."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Instance:
+    """An instance as a list call shows it; a snapshot.
+
+    ``resources`` has the amounts that count against the limits of the cloud.
+    """
+
+    id: str
+    name: str
+    status: str
+    az: str | None
+    address: str
+    metadata: Mapping[str, str]
+    resources: Mapping[str, float]
+
+
+@dataclasses.dataclass
+class Knobs:
+    """How the cloud behaves. Counters are used up by calls."""
+
+    #: From creation to `active` or `error`.
+    boot_seconds: float = 0.0
+    #: From the delete call until the instance is gone.
+    delete_seconds: float = 0.0
+    #: So many instances end in `error`.
+    fail_launches: int = 0
+    #: So many creations are refused as over quota, whatever the limits say.
+    quota_errors: int = 0
+    #: So many creations make an instance, but the caller gets an error.
+    lost_answers: int = 0
+    #: Instances stay `building`.
+    hang: bool = False
+    #: Every call fails.
+    down: bool = False
+    #: Limits by resource name; without a name: no limit.
+    limits: dict[str, float] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass
+class _Record:
+    instance: Instance
+    ready_at: float
+    fails: bool
+    gone_at: float | None = None
+
+
+class FakeCloud:
+    """One cloud. Thread-safe; ``_changed`` guards everything in it and is never held over I/O.
+
+    Use `get`: clouds of the same name are the same cloud.
+    """
+
+    _clouds: ClassVar[dict[str, FakeCloud]] = {}
+    _clouds_lock: ClassVar[threading.Lock] = threading.Lock()
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._knobs = Knobs()
+        self._changed = threading.Condition()
+        self._records: dict[str, _Record] = {}
+        #: Those of them that are being deleted.
+        self._going: dict[str, _Record] = {}
+        self._used: dict[str, float] = {}
+        self._ids = itertools.count(1)
+        #: Calls by name, as a cloud's bill would show them.
+        self.calls: Counter[str] = Counter()
+        #: The greatest number of instances that existed at one time.
+        self.peak = 0
+
+    @classmethod
+    def get(cls, name: str) -> FakeCloud:
+        """The cloud of this name; made at the first call."""
+        with cls._clouds_lock:
+            return cls._clouds.setdefault(name, cls(name))
+
+    @classmethod
+    def forget(cls, name: str) -> None:
+        """The next `get` makes a new, empty cloud. For tests."""
+        with cls._clouds_lock:
+            cls._clouds.pop(name, None)
+
+    # -- knobs --
+
+    @property
+    def knobs(self) -> Knobs:
+        """A copy of the current ones."""
+        with self._changed:
+            return dataclasses.replace(self._knobs, limits=dict(self._knobs.limits))
+
+    def set(self, **changes: object) -> None:
+        """Change knobs by name. Raises TypeError for an unknown one. Calls that wait take notice."""
+        with self._changed:
+            self._knobs = dataclasses.replace(self._knobs, **changes)  # type: ignore[arg-type]
+            self._changed.notify_all()
+
+    # -- the interface of the cloud --
+
+    def create(
+        self, name: str, *, metadata: Mapping[str, str], resources: Mapping[str, float], az: str | None = None
+    ) -> Instance:
+        """Begin to make an instance. Does not block.
+
+        :param resources: amounts that count against the limits; ``instances`` counts 1 by itself.
+        :raises OverQuota: a limit would be exceeded.
+        :raises CloudError: something else went wrong; the instance may have been made all the same.
+        """
+        with self._changed:
+            self._call("create")
+            needed = {**resources, "instances": 1.0}
+            if self._use_up("quota_errors") or not self._fits(needed):
+                raise OverQuota(f"quota of {self.name} exceeded")
+            number = next(self._ids)
+            instance = Instance(
+                id=f"{self.name}-{number:06d}",
+                name=name,
+                status=BUILDING,
+                az=az,
+                address=str(_FIRST_ADDRESS + number % _ADDRESSES),
+                metadata=dict(metadata),
+                resources=needed,
+            )
+            ready_at = time.monotonic() + self._knobs.boot_seconds
+            self._records[instance.id] = _Record(instance, ready_at, self._use_up("fail_launches"))
+            self._count(instance, 1)
+            self.peak = max(self.peak, len(self._records))
+            if self._use_up("lost_answers"):
+                raise CloudError("connection closed before there was an answer")
+            return instance
+
+    def instances(self) -> list[Instance]:
+        """All instances of all users. Raises CloudError."""
+        with self._changed:
+            self._call("list")
+            return [self._show(record) for record in self._records.values()]
+
+    def delete(self, instance_id: str) -> None:
+        """Begin to delete an instance; again is fine. Raises NoSuchInstance, CloudError."""
+        with self._changed:
+            self._call("delete")
+            record = self._records.get(instance_id)
+            if record is None:
+                raise NoSuchInstance(instance_id)
+            if record.gone_at is None:
+                record.gone_at = time.monotonic() + self._knobs.delete_seconds
+                self._going[instance_id] = record
+                self._collect()
+                self._changed.notify_all()
+
+    def wait_booted(self, instance_id: str, timeout: float, cancelled: Callable[[], bool] = lambda: False) -> Instance:
+        """Wait until an instance is `active` or `error`.
+
+        :param timeout: seconds.
+        :param cancelled: looked at after each change and after `wake`; must not block.
+        :raises NoSuchInstance: it was deleted.
+        :raises TimeoutError: it still is `building`.
+        :raises Cancelled: ``cancelled`` said so.
+        """
+        deadline = time.monotonic() + timeout
+        with self._changed:
+            while True:
+                if cancelled():
+                    raise Cancelled(instance_id)
+                self._call("wait")
+                record = self._records.get(instance_id)
+                if record is None or record.gone_at is not None:
+                    raise NoSuchInstance(instance_id)
+                instance = self._show(record)
+                if instance.status != BUILDING:
+                    return instance
+                now = time.monotonic()
+                if now >= deadline:
+                    raise TimeoutError(instance_id)
+                until = deadline if self._knobs.hang else min(deadline, record.ready_at)
+                self._changed.wait(max(0.0, until - now))
+
+    def wait_gone(self, instance_id: str, timeout: float) -> None:
+        """Wait until an instance does not exist. Raises TimeoutError after ``timeout`` seconds."""
+        deadline = time.monotonic() + timeout
+        with self._changed:
+            while True:
+                self._call("wait")
+                record = self._records.get(instance_id)
+                if record is None:
+                    return
+                now = time.monotonic()
+                if now >= deadline:
+                    raise TimeoutError(instance_id)
+                until = deadline if record.gone_at is None else min(deadline, record.gone_at)
+                self._changed.wait(max(0.0, until - now))
+
+    def wake(self) -> None:
+        """Make calls that wait look at their ``cancelled`` again."""
+        with self._changed:
+            self._changed.notify_all()
+
+    # -- inside, with the lock held --
+
+    def _call(self, name: str) -> None:
+        self.calls[name] += 1
+        self._collect()
+        if self._knobs.down:
+            raise CloudError(f"{self.name}: service unavailable")
+
+    def _collect(self) -> None:
+        now = time.monotonic()
+        for instance_id, record in list(self._going.items()):
+            if record.gone_at is not None and record.gone_at <= now:
+                del self._going[instance_id], self._records[instance_id]
+                self._count(record.instance, -1)
+
+    def _use_up(self, counter: str) -> bool:
+        left: int = getattr(self._knobs, counter)
+        if left > 0:
+            setattr(self._knobs, counter, left - 1)
+        return left > 0
+
+    def _count(self, instance: Instance, sign: int) -> None:
+        for name, amount in instance.resources.items():
+            self._used[name] = self._used.get(name, 0) + sign * amount
+
+    def _fits(self, needed: Mapping[str, float]) -> bool:
+        limits = self._knobs.limits
+        return all(self._used.get(name, 0) + amount <= limits.get(name, math.inf) for name, amount in needed.items())
+
+    def _show(self, record: _Record) -> Instance:
+        status = BUILDING
+        if record.gone_at is not None:
+            status = DELETING
+        elif not self._knobs.hang and time.monotonic() >= record.ready_at:
+            status = ERROR if record.fails else ACTIVE
+        return dataclasses.replace(record.instance, status=status)

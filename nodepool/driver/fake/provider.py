@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`FakeProvider`: one configured cloud."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import TYPE_CHECKING, Any, Final
+
+from nodepool.driver import Provider
+from nodepool.driver.fake.cloud import FakeCloud, Instance, NoSuchInstance
+from nodepool.driver.fake.config import FakePool, FakeProviderConfig
+from nodepool.driver.utils import QuotaInformation, QuotaSupport
+from nodepool.exceptions import NotFound, RuntimeConfigurationException, ServerDeleteTimeoutException
+from nodepool.metrics import leaks
+
+if TYPE_CHECKING:
+    from nodepool.driver import ConfigPool
+    from nodepool.driver.fake.handler import FakeLauncher, FakeRequestHandler
+    from nodepool.model.request import NodeRequest
+    from nodepool.zk.zookeeper import ZooKeeper
+
+#: Seconds after which a deletion is given up, to be tried again (behaviour.md X-5).
+DELETE_SECONDS: Final = 600.0
+
+# Keys of the metadata that say whose an instance is (behaviour.md D-1).
+PROVIDER_KEY: Final = "nodepool_provider_name"
+POOL_KEY: Final = "nodepool_pool_name"
+NODE_KEY: Final = "nodepool_node_id"
+
+
+class FakeProvider(QuotaSupport, Provider):
+    """Owns its launches: threads of `FakeLauncher`.
+
+    ``_lock`` guards the set of running launches.
+    """
+
+    log = logging.getLogger("nodepool.driver.fake.FakeProvider")
+
+    def __init__(self, provider_config: FakeProviderConfig) -> None:
+        super().__init__()
+        self.provider: FakeProviderConfig = provider_config
+        self.name = provider_config.name
+        self.cloud = FakeCloud.get(provider_config.cloud)
+        self.abandoned = threading.Event()
+        self._stopped = threading.Event()
+        self._lock = threading.Lock()
+        self._launchers: set[FakeLauncher] = set()
+        self._suspects: set[str] = set()
+
+    # -- life --
+
+    def start(self, zk_conn: ZooKeeper) -> None:
+        """A real driver connects here, and may start threads."""
+        self.zk = zk_conn
+        self.cloud.set(**self.provider.knobs)
+
+    def stop(self) -> None:
+        self._stopped.set()
+
+    def join(self) -> None:
+        """Launches that still run are abandoned: nobody is left to use their nodes, and the sweep deletes them."""
+        self.abandoned.set()
+        self.cloud.wake()
+        with self._lock:
+            running = list(self._launchers)
+        for launcher in running:
+            launcher.join()
+
+    def begin(self, launcher: FakeLauncher) -> None:
+        """Start a launch. Raises RuntimeError after `stop`."""
+        if self._stopped.is_set():
+            raise RuntimeError(f"provider {self.name} was stopped")
+        with self._lock:
+            self._launchers.add(launcher)
+        launcher.start()
+
+    def ended(self, launcher: FakeLauncher) -> None:
+        """A launch is over, however it went."""
+        with self._lock:
+            self._launchers.discard(launcher)
+
+    # -- requests --
+
+    def labelReady(self, name: Any) -> bool:
+        return getattr(name, "name", name) in self.provider.getSupportedLabels()
+
+    def getRequestHandler(self, poolworker: Any, request: NodeRequest) -> FakeRequestHandler:
+        from nodepool.driver.fake.handler import FakeRequestHandler
+
+        return FakeRequestHandler(poolworker, request)
+
+    # -- deletion --
+
+    def cleanupNode(self, node_id: Any) -> None:
+        try:
+            self.cloud.delete(node_id)
+        except NoSuchInstance:
+            raise NotFound(f"there is no instance {node_id}") from None
+
+    def waitForNodeCleanup(self, node_id: Any) -> None:
+        try:
+            self.cloud.wait_gone(node_id, DELETE_SECONDS)
+        except TimeoutError:
+            raise ServerDeleteTimeoutException(f"instance {node_id} is still there") from None
+
+    def listNodes(self) -> list[Instance]:
+        return self.cloud.instances()
+
+    def is_ours(self, instance: Instance) -> bool:
+        return instance.metadata.get(PROVIDER_KEY) == self.name and NODE_KEY in instance.metadata
+
+    def cleanupLeakedResources(self) -> None:
+        """Delete instances of ours that had no node in this sweep and in the one before (behaviour.md D-2)."""
+        # First the cloud, then ZooKeeper: a node is stored before its instance is made, so it cannot be missed.
+        ours = [instance for instance in self.cloud.instances() if self.is_ours(instance)]
+        known = self._known_nodes()
+        leaked = {instance.id for instance in ours if instance.metadata[NODE_KEY] not in known}
+        for instance_id in sorted(leaked & self._suspects):
+            self.log.warning("Deleting leaked instance %s", instance_id)
+            try:
+                self.cloud.delete(instance_id)
+            except NoSuchInstance:
+                continue
+            except Exception:
+                self.log.exception("Leaked instance %s could not be deleted, trying again", instance_id)
+                continue
+            leaks.report(self.name, "instances")
+        self._suspects = leaked
+
+    def _known_nodes(self) -> set[str]:
+        if self.zk is None:
+            raise RuntimeError(f"provider {self.name} was not started")
+        return set(self.zk.getNodes())
+
+    # -- quota --
+
+    def quotaNeededByLabel(self, label: str, pool: ConfigPool) -> QuotaInformation:
+        if not isinstance(pool, FakePool) or label not in pool.labels:
+            raise RuntimeConfigurationException(f"pool {pool.name} has no label {label}")
+        config = pool.labels[label]
+        return QuotaInformation(instances=1, cores=config.cores, ram=config.ram)
+
+    def unmanagedQuotaUsed(self) -> QuotaInformation:
+        known = self._known_nodes()
+        used = QuotaInformation()
+        for instance in self.cloud.instances():
+            if not self.is_ours(instance) or instance.metadata[NODE_KEY] not in known:
+                used.add(QuotaInformation.from_resources(dict(instance.resources)))
+        return used
+
+    def getProviderLimits(self) -> QuotaInformation:
+        return QuotaInformation(default=float("inf"), **self.cloud.knobs.limits)
