@@ -88,6 +88,7 @@ def measure(
     try:
         launcher = workplace.launch(provider, command=candidate.command)
         bench = Bench(candidate.name, workplace, launcher, provider, client)
+        bench.warm_up()
         results = []
         for scenario in arguments.scenario or SCENARIOS:
             results.append(getattr(bench, scenario)(getattr(arguments, scenario)))

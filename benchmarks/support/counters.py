@@ -33,12 +33,32 @@ class Packets:
 
 @dataclass(frozen=True)
 class Reading:
-    """Counters at one moment. ``launcher`` is everything that neither the load nor the observer caused."""
+    """Counters at one moment, or the difference of two. ``launcher`` is everything that neither the load nor the observer caused."""
 
     launcher: Packets
     client: Packets
     cpu_seconds: float
     client_cpu_seconds: float
+
+    @classmethod
+    def zero(cls) -> Reading:
+        return cls(Packets(0, 0), Packets(0, 0), 0.0, 0.0)
+
+    def __add__(self, other: Reading) -> Reading:
+        return Reading(
+            self.launcher + other.launcher,
+            self.client + other.client,
+            self.cpu_seconds + other.cpu_seconds,
+            self.client_cpu_seconds + other.client_cpu_seconds,
+        )
+
+    def __sub__(self, other: Reading) -> Reading:
+        return Reading(
+            self.launcher - other.launcher,
+            self.client - other.client,
+            self.cpu_seconds - other.cpu_seconds,
+            self.client_cpu_seconds - other.client_cpu_seconds,
+        )
 
 
 def read_counters(

@@ -14,8 +14,8 @@ from typing import Any
 from tests.support.zuul_client import ZuulClient
 
 #: Enough to keep one connection busy, few enough not to fight for the interpreter.
-SUBMITTERS = 2
-EXECUTORS = 6
+SUBMITTERS = 4
+EXECUTORS = 8
 #: A request that takes this long means that something is broken.
 DEADLINE_SECONDS = 900.0
 

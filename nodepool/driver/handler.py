@@ -147,7 +147,7 @@ class NodeRequestHandler(NodeRequestHandlerNotifications, abc.ABC):
 
     def basic_decline_reasons(self) -> list[str]:
         """The reasons of A-13 that hold even if ready nodes are there."""
-        if self.pool.max_servers is not None and self.pool.max_servers <= 0:
+        if self.pool.max_servers <= 0:
             return ["pool is disabled by max_servers"]
         supported = self.provider.getSupportedLabels(self.pool.name)
         broken = set(self.manager.errorLabels())

@@ -34,6 +34,8 @@ class NodeLauncher(threading.Thread, abc.ABC):
         self.handler = handler
         self.node = node
         self.zk: ZooKeeper = handler.zk
+        #: Is the outcome stored? ``node.state`` alone does not say so: it is set before it is written.
+        self.complete = False
         self.provider_config = provider_config or handler.provider
         self.log = get_annotated_logger(
             logging.getLogger("nodepool.NodeLauncher"),
@@ -68,6 +70,7 @@ class NodeLauncher(threading.Thread, abc.ABC):
             self.log.warning("The outcome could not be stored: %s", lost)
             self.node.state, key = states.FAILED, "error.zksession"
         finally:
+            self.complete = True
             self.handler.pw.wake()
         launches.report(
             key,

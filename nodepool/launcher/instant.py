@@ -169,8 +169,10 @@ class InstantService:
         if delay is not None:
             self._later[request_id] = time.monotonic() + delay
             return
-        cached = cache.requests.get(request_id) if cache is not None else None
-        if cached is None or cached.version != service.handler.request.version or cache.requests.pending_reads == 0:
+        if cache is None:
+            return
+        cached = cache.requests.get(request_id)
+        if cached is None or cached.version != service.handler.request.version or not cache.requests.pending_reads:
             worker.request_changed(request_id)
 
     def _release(self, request_id: str, service: _Service) -> None:

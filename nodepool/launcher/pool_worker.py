@@ -87,7 +87,8 @@ class PoolWorker(Worker):
         return self._config
 
     def getPoolConfig(self) -> ConfigPool:
-        return self.getProviderConfig().pools[self.pool_name]
+        pool: ConfigPool = self.getProviderConfig().pools[self.pool_name]
+        return pool
 
     def refresh_config(self) -> bool:
         """Take the current configuration and provider for a pass; False = this pool is about to stop."""

@@ -45,13 +45,13 @@ class Router:
                 if not isinstance(action, Keep):
                     nodepool.deletion.node_changed(node_id)
         if key is not None:
-            worker = nodepool.worker_of(key)
-            if worker is not None:
-                worker.node_changed(node_id)
+            owner = nodepool.worker_of(key)
+            if owner is not None:
+                owner.node_changed(node_id)
             if node is None:
                 # Room in the whole provider.
                 for other in nodepool.workers_of(key[0] or ""):
-                    if other is not worker and other.handlers:
+                    if other is not owner and other.handlers:
                         other.wake()
         nodepool.something_changed()
 

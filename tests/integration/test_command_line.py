@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from tests.support.launcher_config import StaticHost, StaticProvider, write_config
 from tests.support.pool_znodes import PoolZnodes
 from tests.support.ports import free_ports

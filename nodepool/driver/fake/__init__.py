@@ -28,7 +28,7 @@ class FakeDriver(Driver):
     name = "fake"
 
     def getProviderConfig(self, provider: dict[str, Any]) -> FakeProviderConfig:
-        return FakeProviderConfig(self, provider)
+        return FakeProviderConfig(provider)
 
     def getProvider(self, provider_config: Any) -> FakeProvider:
         return FakeProvider(provider_config)

@@ -20,11 +20,14 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
-import voluptuous as vs
+import voluptuous as v
 
-from nodepool.driver.config import ConfigPool, ConfigValue, ProviderConfig
+from nodepool.driver.config import ConfigPool, ConfigValue, ProviderConfig, connection_schema, default_port
+
+if TYPE_CHECKING:
+    from nodepool.config.objects import Config
 
 #: Knobs of the cloud: key in the file -> name in `cloud.Knobs`.
 KNOBS: dict[str, str] = {
@@ -55,7 +58,7 @@ class FakeLabel(ConfigValue):
         self.python_path: str = data.get("python-path", "auto")
         self.shell_type: str | None = data.get("shell-type")
         self.connection_type: str = data.get("connection-type", "ssh")
-        self.connection_port: int = data.get("connection-port", 22)
+        self.connection_port: int = data.get("connection-port", default_port(self.connection_type))
         self.host_key_checking = False
         self.cloud_image: str | None = self.name
         self.diskimage = None
@@ -67,17 +70,14 @@ class FakeLabel(ConfigValue):
 class FakePool(ConfigPool):
     """A slice of the cloud."""
 
-    ignore_equality: ClassVar[list[str]] = ["provider"]
-
     def __init__(self, provider: FakeProviderConfig) -> None:
         super().__init__()
         self.provider = provider
         self.max_cores: int | None = None
         self.max_ram: int | None = None
 
-    def load(self, pool_config: dict[str, Any], full_config: Any = None) -> None:
+    def load(self, pool_config: dict[str, Any]) -> None:
         super().load(pool_config)
-        self.name = pool_config["name"]
         self.max_cores = pool_config.get("max-cores")
         self.max_ram = pool_config.get("max-ram")
         self.ignore_provider_quota = pool_config.get("ignore-provider-quota", False)
@@ -88,24 +88,23 @@ class FakePool(ConfigPool):
 class FakeProviderConfig(ProviderConfig):
     """One ``providers[]`` section with ``driver: fake``."""
 
-    def __init__(self, driver: Any, provider: dict[str, Any]) -> None:
-        self.driver_object = driver
+    def __init__(self, provider: dict[str, Any]) -> None:
         super().__init__(provider)
-        self._pools: dict[str, ConfigPool] = {}
+        self._pools: dict[str, FakePool] = {}
         self.cloud = ""
         self.launch_retries = 3
         self.launch_timeout = 60.0
         self.knobs: dict[str, Any] = {}
 
     @property
-    def pools(self) -> dict[str, ConfigPool]:
+    def pools(self) -> dict[str, FakePool]:
         return self._pools
 
     @property
     def manage_images(self) -> bool:
         return False
 
-    def load(self, newconfig: Any) -> None:
+    def load(self, newconfig: Config) -> None:
         data = self.provider
         self.cloud = data.get("cloud", self.name)
         self.launch_retries = data.get("launch-retries", 3)
@@ -113,26 +112,22 @@ class FakeProviderConfig(ProviderConfig):
         self.knobs = {name: data[key] for key, name in KNOBS.items() if key in data}
         for pool_data in data.get("pools", []):
             pool = FakePool(self)
-            pool.load(pool_data, newconfig)
+            pool.load(pool_data)
             self._pools[pool.name] = pool
             for label in pool.labels:
                 newconfig.labels[label].pools.append(pool)
 
     def getSchema(self) -> Any:
-        positive = vs.All(vs.Any(int, float), vs.Range(min=0))
+        positive = v.All(v.Any(int, float), v.Range(min=0))
         label = {
-            vs.Required("name"): str,
+            v.Required("name"): str,
             "cores": int,
             "ram": int,
             "username": str,
-            "python-path": str,
-            "shell-type": vs.Any(str, None),
-            "connection-type": str,
-            "connection-port": int,
+            **connection_schema(),
         }
         pool = {
             **ConfigPool.getCommonSchemaDict(),
-            vs.Required("name"): str,
             "max-cores": int,
             "max-ram": int,
             "ignore-provider-quota": bool,
@@ -142,7 +137,7 @@ class FakeProviderConfig(ProviderConfig):
         schema = {
             **ProviderConfig.getCommonSchemaDict(),
             "cloud": str,
-            "launch-retries": vs.All(int, vs.Range(min=1)),
+            "launch-retries": v.All(int, v.Range(min=1)),
             "launch-timeout": positive,
             "boot-seconds": positive,
             "delete-seconds": positive,
@@ -150,10 +145,10 @@ class FakeProviderConfig(ProviderConfig):
             "quota-errors": int,
             "lost-answers": int,
             "hang": bool,
-            "limits": {str: vs.Any(int, float)},
+            "limits": {str: v.Any(int, float)},
             "pools": [pool],
         }
-        return vs.Schema(schema)
+        return v.Schema(schema)
 
     def getSupportedLabels(self, pool_name: str | None = None) -> set[str]:
         pools = [pool for pool in self._pools.values() if pool_name in (None, pool.name)]

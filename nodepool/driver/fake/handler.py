@@ -16,15 +16,13 @@ from nodepool.exceptions import (
     QuotaException,
     ServerCreateTimeoutException,
 )
-from nodepool.model import states
 
 if TYPE_CHECKING:
     from nodepool.driver.fake.config import FakeLabel, FakeProviderConfig
     from nodepool.driver.fake.provider import FakeProvider
+    from nodepool.driver.handler import PoolWorkerView
     from nodepool.model.node import Node
     from nodepool.model.request import NodeRequest
-
-_FINAL_STATES = (states.READY, states.FAILED, states.ABORTED)
 
 
 class FakeRequestHandler(NodeRequestHandler):
@@ -33,9 +31,13 @@ class FakeRequestHandler(NodeRequestHandler):
     manager: FakeProvider
     provider: FakeProviderConfig
 
+    def __init__(self, pw: PoolWorkerView, request: NodeRequest) -> None:
+        super().__init__(pw, request)
+        self._launchers: list[FakeLauncher] = []
+
     @property
     def alive_thread_count(self) -> int:
-        return sum(1 for node in self.nodeset if node.state not in _FINAL_STATES)
+        return sum(1 for launcher in self._launchers if not launcher.complete)
 
     def imagesAvailable(self) -> bool:
         """The cloud needs no images."""
@@ -58,10 +60,12 @@ class FakeRequestHandler(NodeRequestHandler):
         node.region = "nowhere"
 
     def launch(self, node: Node) -> None:
-        self.manager.begin(FakeLauncher(self, node))
+        launcher = FakeLauncher(self, node)
+        self.manager.begin(launcher)
+        self._launchers.append(launcher)
 
     def launchesComplete(self) -> bool:
-        return all(node.state in _FINAL_STATES for node in self.nodeset)
+        return self.alive_thread_count == 0
 
 
 class FakeLauncher(NodeLauncher):

@@ -6,12 +6,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from tests.support.pool_znodes import PoolZnodes
-from tests.support.zookeeper import ZooKeeperServer
 
 from nodepool.exceptions import ZKConnectionError
 from nodepool.zk import multi_read
 from nodepool.zk.client import ZooKeeperClient
+from tests.support.pool_znodes import PoolZnodes
+from tests.support.zookeeper import ZooKeeperServer
 
 
 @pytest.fixture
