@@ -33,7 +33,10 @@ class Packets:
 
 @dataclass(frozen=True)
 class Reading:
-    """Counters at one moment, or the difference of two. ``launcher`` is everything that neither the load nor the observer caused."""
+    """Counters at one moment, or the difference of two.
+
+    ``launcher`` is everything that neither the load nor the observer caused.
+    """
 
     launcher: Packets
     client: Packets

@@ -77,7 +77,7 @@ class Bench:
         return self._result("one request, ready node", runs, self._read() - before, rate)
 
     def burst(self, count: int) -> Result:
-        """``count`` requests at once, a ready node for each, some rounds. The rate is that of fulfilment, the median."""
+        """``count`` requests at once, a ready node for each, some rounds. The rate: fulfilment, median."""
         jitter = random.Random(2)
         runs = []
         cost = Reading.zero()
