@@ -129,7 +129,7 @@ class DeletedNodeWorker(Worker):
             if isinstance(action, Deallocate):
                 self._deallocate(cached.copy(), action.reason, log)
             elif isinstance(action, Delete):
-                self._delete(cached.copy(), action.reason, log, pending)
+                self._delete_node(cached.copy(), action.reason, log, pending)
         except ZKConnectionError:
             raise
         except ZKConflict as conflict:
@@ -144,7 +144,7 @@ class DeletedNodeWorker(Worker):
         self._nodepool.getZK().nodes.save_unlocked(node)
         log.info("Unallocated ready node: %s", reason)
 
-    def _delete(
+    def _delete_node(
         self,
         node: Node,
         reason: str,
