@@ -1,1 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
+"""The static driver: hosts that exist already and are handed out again and again (behaviour.md S).
+
+* ``config.py``: what stands in the configuration file;
+* ``provider.py``: keeps one ready node for each free slot; ``registry.py``: its writes to ZooKeeper;
+* ``checks.py``: host checks in a thread pool; ``retries.py``: when a host is checked again;
+* ``tasks.py``: the way of a released node back to `ready`;
+* ``handler.py``: one request.
+
+What has to be done is decided in `nodepool.plan.static_hosts`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nodepool.driver.interface import Driver
+from nodepool.driver.static.config import StaticProviderConfig
+from nodepool.driver.static.provider import StaticProvider
+
+
+class StaticDriver(Driver):
+    """``driver: static``"""
+
+    name = "static"
+
+    def getProviderConfig(self, provider: dict[str, Any]) -> StaticProviderConfig:
+        return StaticProviderConfig(provider)
+
+    def getProvider(self, provider_config: Any) -> StaticProvider:
+        return StaticProvider(provider_config)

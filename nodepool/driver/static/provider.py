@@ -74,8 +74,13 @@ class StaticProvider(Provider):
     # -- life --
 
     def start(self, zk_conn: ZooKeeper) -> None:
-        """Begin to check and register hosts in the background; does not block."""
+        """Begin to check and register hosts in the background; does not block.
+
+        Without a cache, in a command, nothing is registered: the provider is there to recycle one node.
+        """
         self.prepare(zk_conn)
+        if zk_conn.cache is None:
+            return
         self._thread = threading.Thread(target=self._run, name=f"StaticProvider-{self.name}", daemon=True)
         self._thread.start()
 
@@ -109,6 +114,17 @@ class StaticProvider(Provider):
         with self._condition:
             self._wanted = True
             self._condition.notify()
+
+    @property
+    def checks_under_way(self) -> bool:
+        """Has a pass started checks whose results no pass has taken yet? For tests."""
+        return bool(self._checking)
+
+    @property
+    def has_results(self) -> bool:
+        """Is there a result for the next pass? For tests."""
+        with self._condition:
+            return bool(self._results or self._lost)
 
     # -- the thread --
 
@@ -162,10 +178,10 @@ class StaticProvider(Provider):
             else:
                 self._retries.worked(host)
             self._unverified.discard(host)
-        for host, error in lost:
+        for host, reason in lost:
             if host not in self._found and host not in self._failed:
-                self._failed[host] = error
-                self._retries.failed(host, error, now)
+                self._failed[host] = reason
+                self._retries.failed(host, reason, now)
 
     def _apply(self, plan: StaticPlan) -> None:
         for node, changes in plan.update:

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Static providers over a ZooKeeper in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from nodepool.config.objects import Config, Label
+from nodepool.driver.static.config import StaticProviderConfig
+from nodepool.driver.static.provider import StaticProvider
+from tests.support.fake_zk import FakeZooKeeper
+from tests.support.wait import wait_for
+
+LABELS = ("small", "big", "other")
+
+
+def load(*hosts: dict[str, Any], name: str = "lab", **pool: Any) -> StaticProviderConfig:
+    """The configuration of a provider with one pool of these hosts; ``name`` and ``labels`` have defaults."""
+    nodes = [{"name": "127.0.0.1", "labels": ["small"], **host} for host in hosts]
+    section = {"name": name, "driver": "static", "pools": [{"name": "main", "nodes": nodes, **pool}]}
+    config = Config()
+    config.labels = {label: Label(label) for label in LABELS}
+    loaded = StaticProviderConfig(section)
+    loaded.getSchema()(section)
+    loaded.load(config)
+    return loaded
+
+
+class Clock:
+    """Seconds that pass when the test says so."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Lab:
+    """Providers of one test."""
+
+    def __init__(self) -> None:
+        self.zk = FakeZooKeeper()
+        self.clock = Clock()
+        self.providers: list[StaticProvider] = []
+
+    def provider(self, *hosts: dict[str, Any], **settings: Any) -> StaticProvider:
+        """A provider that is ready for `settle`, without a thread."""
+        provider = StaticProvider(load(*hosts, **settings), self.clock)
+        provider.prepare(self.zk.as_zookeeper())
+        self.providers.append(provider)
+        return provider
+
+    def settle(self, provider: StaticProvider) -> float:
+        """Passes until no check is under way; returns the delay of the last one."""
+        delay = provider.run_once()
+        while provider.checks_under_way:
+            wait_for("a check ends", lambda: provider.has_results)
+            delay = provider.run_once()
+        return delay
+
+    def stop(self) -> None:
+        for provider in self.providers:
+            provider.stop()
+            provider.join()
+
+
+@pytest.fixture
+def lab() -> Iterator[Lab]:
+    made = Lab()
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def down_port() -> Callable[[], int]:
+    """Ports that nobody listens on."""
+    from tests.support.ports import free_ports
+
+    return lambda: free_ports(1)[0]
