@@ -159,7 +159,8 @@ class Supervisor:
         stopper = threading.Thread(target=self._service_stop, name="Stop", daemon=True)
         stopper.start()
         deadline = self._clock() + self._stop_seconds
-        while worker.is_alive() or stopper.is_alive():
+        # Once the service's thread has ended there is nothing left to stop, whatever `stop` still waits for.
+        while worker.is_alive():
             left = deadline - self._clock()
             if left <= 0:
                 self.abandoned = True

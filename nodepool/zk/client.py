@@ -73,15 +73,18 @@ class ZooKeeperClient:
 
     @property
     def connected(self) -> bool:
-        return self._client is not None and self._client.state == protocol.CONNECTED
+        client = self._client
+        return client is not None and client.state == protocol.CONNECTED
 
     @property
     def suspended(self) -> bool:
-        return self._client is not None and self._client.state == protocol.SUSPENDED
+        client = self._client
+        return client is not None and client.state == protocol.SUSPENDED
 
     @property
     def lost(self) -> bool:
-        return self._client is None or self._client.state == protocol.LOST
+        client = self._client
+        return client is None or client.state == protocol.LOST
 
     def add_session_listener(self, listener: SessionListener) -> None:
         self._listeners.append(listener)
@@ -149,13 +152,13 @@ class ZooKeeperClient:
         self._close()
 
     def _close(self) -> None:
-        client = self._client
+        # Two threads may come here, when one stops what the other waits for.
+        client, self._client = self._client, None
         if client is None:
             return
         client.remove_listener(self._on_state)
         client.stop()
         client.close()
-        self._client = None
 
     def reset_hosts(self, hosts: str) -> None:
         """Use another server list from the next connection attempt on (behaviour.md G-13)."""
