@@ -26,6 +26,7 @@ from nodepool.launcher.worker import Worker
 from nodepool.model import component
 from nodepool.plan.assignment import PoolInfo
 from nodepool.version import release_string
+from nodepool.zk import paths
 from nodepool.zk.client import ZooKeeperClient, connection_string
 from nodepool.zk.components import Registration, check_model_api
 from nodepool.zk.nodepool_cache import NodepoolCache
@@ -101,8 +102,10 @@ class NodePool:
                 while not self._stopping.wait(0 if not self.ready.is_set() else LOOP_SECONDS):
                     self._guarded_loop()
         finally:
-            self._end()
-            self._stopped.set()
+            try:
+                self._end()
+            finally:
+                self._stopped.set()
 
     def stop(self) -> None:
         """End in order: stop intake, free what paused requests hold, unregister, stop providers. Bounded."""
@@ -127,6 +130,8 @@ class NodePool:
 
     def _begin(self) -> None:
         check_model_api(self.client)
+        for root in (paths.NODES, paths.REQUESTS, paths.REQUEST_LOCKS):
+            self.client.kazoo.ensure_path(root)
         self.cache = NodepoolCache(self.client)
         self._zk = ZooKeeper(self.client, self.cache)
         self._providers = Providers(self._zk)
