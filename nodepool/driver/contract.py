@@ -1,26 +1,39 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks that a driver's class has all that its base promises; one error lists everything missing."""
+"""Checks that a driver's classes have all that their bases promise; one error lists everything that is missing."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 
 class ContractError(TypeError):
-    """A driver's class is not complete."""
+    """A driver's class is not complete, or not of the right kind."""
 
 
 def missing_members(cls: type[Any]) -> list[str]:
-    """Names that a class must still implement."""
+    """Names of abstract members that a class must still implement, sorted."""
     return sorted(getattr(cls, "__abstractmethods__", ()))
 
 
 def check(cls: type[Any], origin: str) -> None:
     """Refuse an incomplete class.
 
-    :param origin: what the class belongs to, for the message.
+    :param origin: what the class belongs to, for the message, e.g. ``driver 'aws'``.
     :raises ContractError: names all that is missing.
     """
     missing = missing_members(cls)
     if missing:
         raise ContractError(f"{origin}: class {cls.__name__} must implement {', '.join(missing)}")
+
+
+def check_instance(value: object, base: type[T], origin: str) -> T:
+    """Refuse what a driver returned if it is not an object of the class that the contract asks for.
+
+    :return: ``value``.
+    :raises ContractError: it is not.
+    """
+    if not isinstance(value, base):
+        raise ContractError(f"{origin} must return a {base.__name__}, not {type(value).__name__}")
+    return value

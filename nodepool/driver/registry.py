@@ -9,18 +9,32 @@ import inspect
 import logging
 import sys
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from nodepool.driver import contract
 from nodepool.driver.interface import Driver
 
-BUILTIN = Path(__file__).parent
+BUILTIN: Final = Path(__file__).parent
+#: Packages of shared code among the built-in drivers.
+NOT_DRIVERS: Final = frozenset({"statemachine"})
+#: Drivers of the released Nodepool that may not be here yet: sections that name them are kept, not refused.
+KNOWN: Final = frozenset(
+    {"aws", "azure", "gce", "ibmvpc", "kubernetes", "metastatic", "openshift", "openshiftpods", "openstack", "static"}
+)
+
+
+class DriverUnavailable(RuntimeError):
+    """A driver is not there or cannot be used. The text says why, in one line."""
 
 
 class Drivers:
-    """All drivers of the process. ``_lock`` guards the tables and is held over an import, so that it happens once."""
+    """All drivers of the process: one instance of each.
+
+    ``_lock`` guards the tables. It is held over an import, so that each driver is made once.
+    """
 
     log = logging.getLogger("nodepool.driver.Drivers")
 
@@ -30,40 +44,40 @@ class Drivers:
     _drivers: ClassVar[dict[str, Driver]] = {}
 
     @classmethod
-    def load(cls, paths: list[str] | None = None) -> None:
-        """Look for drivers: extra directories first, then the built-in one; the first of a name wins.
+    def load(cls, paths: Sequence[str] = ()) -> None:
+        """Look for drivers: in extra directories first, then in the built-in one; the first of a name wins.
 
-        Only lists directories. The same list again does nothing.
+        Only lists directories; nothing is imported. The same paths again do nothing.
         """
-        wanted = list(paths or [])
+        wanted = list(paths)
         with cls._lock:
             if cls._paths == wanted:
                 return
             found: dict[str, Path] = {}
             for directory in [*(Path(path) for path in wanted), BUILTIN]:
-                for name, path in sorted(_packages(directory)):
+                for name, path in _packages(directory):
                     if name in found:
-                        cls.log.warning("Driver %s in %s is hidden by %s", name, path, found[name])
+                        cls.log.warning("Driver %s in %s is hidden by the one in %s", name, path, found[name])
                     else:
                         found[name] = path
-            cls._drivers = {
-                name: made for name, made in cls._drivers.items() if found.get(name) == cls._found.get(name)
-            }
+            old = cls._found
+            cls._drivers = {name: made for name, made in cls._drivers.items() if found.get(name) == old.get(name)}
             cls._found = found
             cls._paths = wanted
 
     @classmethod
     def names(cls) -> list[str]:
-        """Names of the drivers that are there."""
-        if cls._paths is None:
-            cls.load()
-        return sorted(cls._found)
+        """Names of the drivers that are there, sorted; which of them work shows in `get`."""
+        with cls._lock:
+            if cls._paths is None:
+                cls.load()
+            return sorted(cls._found)
 
     @classmethod
     def get(cls, name: str) -> Driver:
-        """The driver of a name; imported now if need be.
+        """The driver of a name; imported now if need be, which may take a while.
 
-        :raises RuntimeError: there is none, or it cannot be used; the text says why.
+        :raises DriverUnavailable: (a RuntimeError) there is none, or it cannot be used.
         """
         with cls._lock:
             if cls._paths is None:
@@ -72,40 +86,38 @@ class Drivers:
             if driver is None:
                 path = cls._found.get(name)
                 if path is None:
-                    raise RuntimeError(f"there is no driver {name!r}; drivers here: {', '.join(cls.names())}")
+                    raise DriverUnavailable(f"there is no driver {name!r} here, only: {', '.join(cls.names())}")
                 driver = cls._drivers[name] = _make(name, path)
             return driver
 
-    @classmethod
-    def reset(cls) -> None:
-        """Tell every driver in use that a configuration is about to be loaded."""
-        with cls._lock:
-            drivers = list(cls._drivers.values())
-        for driver in drivers:
-            driver.reset()
-
 
 def _packages(directory: Path) -> list[tuple[str, Path]]:
-    if not directory.is_dir():
-        Drivers.log.error("Driver directory %s does not exist", directory)
+    """Name and path of each package in a directory, sorted."""
+    try:
+        entries = sorted(directory.iterdir())
+    except OSError as error:
+        Drivers.log.error("Driver directory %s cannot be read: %s", directory, error.strerror)
         return []
-    found = []
-    for path in directory.iterdir():
-        if not (path / "__init__.py").is_file() or path.name.startswith(("_", ".")):
-            continue
-        # A package of shared code among the built-in drivers, not a driver.
-        if path.parent == BUILTIN and path.name == "statemachine":
-            continue
-        found.append((path.name, path))
-    return found
+    return [
+        (path.name, path)
+        for path in entries
+        if (path / "__init__.py").is_file()
+        and path.name.isidentifier()
+        and not path.name.startswith("_")
+        and not (directory == BUILTIN and path.name in NOT_DRIVERS)
+    ]
 
 
 def _make(name: str, path: Path) -> Driver:
+    """Import a package and make its driver. Raises DriverUnavailable."""
     try:
         module = _import(name, path)
     except ImportError as error:
-        raise RuntimeError(
-            f"driver {name!r} cannot be imported: {error}; its libraries may be missing: pip install 'nodepool[{name}]'"
+        hint = f"; to install what it needs: pip install 'nodepool[{name}]'" if path.parent == BUILTIN else ""
+        raise DriverUnavailable(f"driver {name!r} cannot be imported: {error}{hint}") from error
+    except Exception as error:
+        raise DriverUnavailable(
+            f"driver {name!r} in {path} cannot be imported: {type(error).__name__}: {error}"
         ) from error
     classes = [
         member
@@ -114,9 +126,14 @@ def _make(name: str, path: Path) -> Driver:
     ]
     if len(classes) != 1:
         names = ", ".join(sorted(cls.__name__ for cls in classes)) or "none"
-        raise RuntimeError(f"driver {name!r}: {path} must define exactly one subclass of Driver, found: {names}")
-    contract.check(classes[0], f"driver {name!r}")
-    driver = classes[0]()
+        raise DriverUnavailable(f"driver {name!r}: {path} must define exactly one subclass of Driver, found: {names}")
+    try:
+        contract.check(classes[0], f"driver {name!r}")
+        driver = classes[0]()
+    except contract.ContractError as error:
+        raise DriverUnavailable(str(error)) from error
+    except Exception as error:
+        raise DriverUnavailable(f"driver {name!r} cannot be made: {type(error).__name__}: {error}") from error
     if not driver.name:
         driver.name = name
     return driver
@@ -125,7 +142,10 @@ def _make(name: str, path: Path) -> Driver:
 def _import(name: str, path: Path) -> ModuleType:
     if path.parent == BUILTIN:
         return importlib.import_module(f"nodepool.driver.{name}")
+    # Not in nodepool.driver: a driver that hides a built-in one must not meet its modules.
     module_name = f"nodepool_extra_drivers.{name}"
+    for loaded in [key for key in sys.modules if key == module_name or key.startswith(f"{module_name}.")]:
+        del sys.modules[loaded]
     spec = importlib.util.spec_from_file_location(
         module_name, path / "__init__.py", submodule_search_locations=[str(path)]
     )
