@@ -13,24 +13,31 @@
           - name: main
             max-servers: 10
             labels:
-              - name: small
+              - name: small      # also connection-type, connection-port, python-path, shell-type, username
                 cores: 2
                 ram: 2048
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, Final
 
-import voluptuous as v
-
-from nodepool.driver.config import ConfigPool, ConfigValue, ProviderConfig, connection_schema, default_port
+from nodepool.driver.config import (
+    ConfigPool,
+    ImageSettings,
+    LabelSettings,
+    ProviderConfig,
+    connection_schema,
+    integer,
+    nonempty,
+    number,
+)
 
 if TYPE_CHECKING:
     from nodepool.config.objects import Config
 
 #: Knobs of the cloud: key in the file -> name in `cloud.Knobs`.
-KNOBS: dict[str, str] = {
+KNOBS: Final = {
     "boot-seconds": "boot_seconds",
     "delete-seconds": "delete_seconds",
     "fail-launches": "fail_launches",
@@ -41,30 +48,16 @@ KNOBS: dict[str, str] = {
 }
 
 
-class FakeLabel(ConfigValue):
-    """What a node of a label is made of.
-
-    ``pool`` points back; comparing it would never end.
-    """
-
-    ignore_equality: ClassVar[list[str]] = ["pool"]
+class FakeLabel(LabelSettings):
+    """What a node of a label is made of. Nodes come from an image that the cloud has."""
 
     def __init__(self, pool: FakePool, data: dict[str, Any]) -> None:
-        self.pool = pool
-        self.name: str = data["name"]
+        super().__init__(data["name"], pool)
         self.cores: int = data.get("cores", 1)
         self.ram: int = data.get("ram", 1024)
-        self.username: str = data.get("username", "zuul")
-        self.python_path: str = data.get("python-path", "auto")
-        self.shell_type: str | None = data.get("shell-type")
-        self.connection_type: str = data.get("connection-type", "ssh")
-        self.connection_port: int = data.get("connection-port", default_port(self.connection_type))
+        self.cloud_image: ImageSettings = ImageSettings(data, username="zuul")
+        # Nothing answers at the addresses of instances that are only in memory.
         self.host_key_checking = False
-        self.cloud_image: str | None = self.name
-        self.diskimage = None
-
-    def __repr__(self) -> str:
-        return f"<FakeLabel {self.name}>"
 
 
 class FakePool(ConfigPool):
@@ -73,6 +66,7 @@ class FakePool(ConfigPool):
     def __init__(self, provider: FakeProviderConfig) -> None:
         super().__init__()
         self.provider = provider
+        self.labels: dict[str, FakeLabel] = {}
         self.max_cores: int | None = None
         self.max_ram: int | None = None
 
@@ -82,7 +76,8 @@ class FakePool(ConfigPool):
         self.max_ram = pool_config.get("max-ram")
         self.ignore_provider_quota = pool_config.get("ignore-provider-quota", False)
         self.azs = pool_config.get("availability-zones")
-        self.labels = {data["name"]: FakeLabel(self, data) for data in pool_config.get("labels", [])}
+        for data in pool_config.get("labels", []):
+            self.labels[data["name"]] = FakeLabel(self, data)
 
 
 class FakeProviderConfig(ProviderConfig):
@@ -118,34 +113,37 @@ class FakeProviderConfig(ProviderConfig):
                 newconfig.labels[label].pools.append(pool)
 
     def getSchema(self) -> Any:
-        positive = v.All(v.Any(int, float), v.Range(min=0))
+        # Here, because only the launcher and config-validate need it: the other commands start without it.
+        import voluptuous as v
+
         label = {
-            v.Required("name"): str,
-            "cores": int,
-            "ram": int,
+            v.Required("name"): nonempty(),
+            "cores": integer(0),
+            "ram": integer(0),
             "username": str,
             **connection_schema(),
         }
         pool = {
             **ConfigPool.getCommonSchemaDict(),
-            "max-cores": int,
-            "max-ram": int,
+            v.Required("name"): nonempty(),
+            "max-cores": integer(),
+            "max-ram": integer(),
             "ignore-provider-quota": bool,
             "availability-zones": [str],
             "labels": [label],
         }
         schema = {
             **ProviderConfig.getCommonSchemaDict(),
-            "cloud": str,
-            "launch-retries": v.All(int, v.Range(min=1)),
-            "launch-timeout": positive,
-            "boot-seconds": positive,
-            "delete-seconds": positive,
-            "fail-launches": int,
-            "quota-errors": int,
-            "lost-answers": int,
+            "cloud": nonempty(),
+            "launch-retries": integer(1),
+            "launch-timeout": number(0),
+            "boot-seconds": number(0),
+            "delete-seconds": number(0),
+            "fail-launches": integer(0),
+            "quota-errors": integer(0),
+            "lost-answers": integer(0),
             "hang": bool,
-            "limits": {str: v.Any(int, float)},
+            "limits": {str: number(0)},
             "pools": [pool],
         }
         return v.Schema(schema)

@@ -106,13 +106,13 @@ class FakeLauncher(NodeLauncher):
 
     def _describe(self) -> None:
         """What is known before there is an instance (L-1); stored together with the instance's id."""
-        node, label = self.node, self.label
+        node, image = self.node, self.label.cloud_image
         node.resources = self.need
-        node.username = label.username
-        node.python_path = label.python_path
-        node.shell_type = label.shell_type
-        node.connection_type = label.connection_type
-        node.connection_port = label.connection_port
+        node.username = image.username
+        node.python_path = image.python_path
+        node.shell_type = image.shell_type
+        node.connection_type = image.connection_type
+        node.connection_port = image.connection_port
         node.host_keys = []
 
     def _attempt(self) -> None:

@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`PoolWorkerStandIn`: serves one request at a time, as the launcher's pool worker does."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+from nodepool.driver.handler import NodeRequestHandler
+from nodepool.driver.interface import Provider
+from nodepool.model import states
+from nodepool.model.component import RUNNING, PoolComponent
+from nodepool.model.node import Node
+from nodepool.model.request import NodeRequest
+from nodepool.plan.nodeset import ReadyNodes, is_free
+from nodepool.testing.memory_zk import MemoryZooKeeper
+
+#: The longest time between two looks at a handler, for drivers that do not call ``pw.wake()``.
+POLL_SECONDS = 1.0
+
+
+class PoolWorkerStandIn:
+    """What a request handler sees as ``pw``, and the loop around it.
+
+    Registers itself as a pool. Methods that do not say otherwise belong to one thread.
+
+    :param provider: started.
+    """
+
+    def __init__(self, zk: MemoryZooKeeper, provider: Provider, pool_name: str, launcher_id: str = "stand-in") -> None:
+        self.launcher_id = launcher_id
+        self.ready_nodes = ReadyNodes()
+        #: How often a handler asked for room.
+        self.relieved = 0
+        self._zk = zk
+        self._provider = provider
+        self._pool_name = pool_name
+        self._woken = threading.Event()
+        component = PoolComponent("localhost", "test")
+        component.id = launcher_id
+        component.name = pool_name
+        component.provider_name = provider.name
+        component.state = RUNNING
+        component.supported_labels = sorted(provider.provider.getSupportedLabels(pool_name))
+        zk.pools.append(component)
+
+    # -- what a handler sees --
+
+    def getZK(self) -> MemoryZooKeeper:
+        return self._zk
+
+    def getProviderManager(self) -> Provider:
+        return self._provider
+
+    def getProviderConfig(self) -> Any:
+        return self._provider.provider
+
+    def getPoolConfig(self) -> Any:
+        return self._provider.provider.pools[self._pool_name]
+
+    def wake(self) -> None:
+        """A launch ended, or something changed. Any thread; does not block."""
+        self._woken.set()
+
+    def relieve(self) -> None:
+        self.relieved += 1
+
+    # -- serving --
+
+    def submit(self, *labels: str) -> NodeRequest:
+        """Store a request as Zuul would, and return it as the pool worker reads it."""
+        request = NodeRequest()
+        request.node_types = list(labels)
+        request.requestor = "contract"
+        self._zk.storeNodeRequest(request)
+        found = self._zk.getNodeRequest(request.id or "")
+        if found is None:
+            raise RuntimeError(f"request {request.id} vanished")
+        return found
+
+    def accept(self, request: NodeRequest) -> NodeRequestHandler:
+        """Lock a request, mark it `pending` and let its handler begin."""
+        request.state = states.PENDING
+        self._zk.requests.lock_and_save(request)
+        handler = self._provider.getRequestHandler(self, request)
+        self._run(handler)
+        return handler
+
+    def finish(self, handler: NodeRequestHandler, timeout: float) -> NodeRequest:
+        """Poll a handler until it is done; returns the request as it is stored then.
+
+        :param timeout: seconds.
+        :raises TimeoutError: it is not done by then.
+        """
+        deadline = time.monotonic() + timeout
+        while not handler.done:
+            self._woken.clear()
+            if handler.paused:
+                self._run(handler)
+            elif not handler.poll():
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    raise TimeoutError(f"{handler.request} is not done after {timeout:g} s")
+                self._woken.wait(min(POLL_SECONDS, left))
+        stored = self._zk.getNodeRequest(handler.request.id or "")
+        if stored is None:
+            raise RuntimeError(f"request {handler.request.id} vanished")
+        return stored
+
+    def serve(self, *labels: str, timeout: float) -> tuple[NodeRequest, list[Node]]:
+        """Submit a request and see it through: the stored request, and its nodes.
+
+        :param timeout: seconds.
+        """
+        request = self.finish(self.accept(self.submit(*labels)), timeout)
+        nodes = [self._zk.getNode(node_id) for node_id in request.nodes]
+        return request, [node for node in nodes if node is not None]
+
+    def _run(self, handler: NodeRequestHandler) -> None:
+        self.ready_nodes.clear()
+        for node in self._zk.nodeIterator():
+            if is_free(node, self._provider.name, self._pool_name) and not self._zk.isNodeLocked(node):
+                self.ready_nodes.put(node)
+        handler.run()
