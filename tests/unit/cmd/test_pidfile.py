@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from nodepool.cmd.pidfile import PidFile, PidFileError
+from tests.support.wait import wait_for
 
 
 def dead_process() -> int:
@@ -76,6 +77,7 @@ def test_running_daemon_without_flock_is_respected(tmp_path: Path) -> None:
     command = [sys.executable, "-c", "input()", "nodepool-launcher"]
     with subprocess.Popen(command, stdin=subprocess.PIPE) as other:
         path.write_text(f"{other.pid}\n", encoding="ascii")
+        wait_for("it runs", lambda: b"nodepool" in Path(f"/proc/{other.pid}/cmdline").read_bytes())
         with pytest.raises(PidFileError, match=f"process {other.pid}"):
             PidFile(str(path), timeout=0).acquire()
 
