@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is wrong with a configuration: every problem, with file, line and key."""
+
+from __future__ import annotations
+
+import enum
+import logging
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from nodepool.exceptions import ConfigError
+
+#: Longest piece of a value that a message shows.
+MAX_SHOWN: Final = 40
+#: Values under keys with these words are never shown.
+SECRET_WORDS: Final = ("password", "secret", "token", "env-vars", "key")
+
+
+class Severity(enum.Enum):
+    """How bad a problem is."""
+
+    #: The file is refused.
+    ERROR = "error"
+    #: A key that nobody knows: an error for ``config-validate``, a warning for a daemon.
+    UNKNOWN_KEY = "unknown key"
+    #: Legal, but probably not meant; or something that could not be checked.
+    WARNING = "warning"
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One finding.
+
+    :param line: counted from 1; None = the file as a whole.
+    :param key: path of the offending key, e.g. ``providers[0].pools[1].max-servers``; may be empty.
+    """
+
+    file: str
+    line: int | None
+    key: str
+    message: str
+    severity: Severity = Severity.ERROR
+
+    def __str__(self) -> str:
+        place = self.file if self.line is None else f"{self.file}:{self.line}"
+        return f"{place}: {self.key}: {self.message}" if self.key else f"{place}: {self.message}"
+
+
+class Problems:
+    """Collects problems while a configuration is read."""
+
+    def __init__(self) -> None:
+        self.found: list[Problem] = []
+
+    def add(
+        self, file: str, line: int | None, path: Sequence[Any], message: str, severity: Severity = Severity.ERROR
+    ) -> None:
+        """Note a problem.
+
+        :param path: keys and list positions from the top of the file to the offending place.
+        """
+        self.found.append(Problem(file, line, key_text(path), message, severity))
+
+    def errors(self, *, strict: bool) -> list[Problem]:
+        """What the file is refused for, in the order of the lines.
+
+        :param strict: an unknown key counts too.
+        """
+        kinds = (Severity.ERROR, Severity.UNKNOWN_KEY) if strict else (Severity.ERROR,)
+        return self._sorted(problem for problem in self.found if problem.severity in kinds)
+
+    def warnings(self, *, strict: bool) -> list[Problem]:
+        """Everything that `errors` leaves out."""
+        errors = self.errors(strict=strict)
+        return self._sorted(problem for problem in self.found if problem not in errors)
+
+    def finish(self, log: logging.Logger, *, strict: bool) -> None:
+        """Log the warnings; raise ConfigError with every error, one a line, if there is one."""
+        for problem in self.warnings(strict=strict):
+            log.warning("%s", problem)
+        errors = self.errors(strict=strict)
+        if errors:
+            raise ConfigError("\n".join(str(problem) for problem in errors))
+
+    @staticmethod
+    def _sorted(problems: Iterable[Problem]) -> list[Problem]:
+        # The same value may be reached twice, through a YAML alias.
+        unique = list(dict.fromkeys(problems))
+        return sorted(unique, key=lambda problem: (problem.file, problem.line or 0))
+
+
+def key_text(path: Sequence[Any]) -> str:
+    """A path as a reader writes it: ``providers[0].pools[1].name``."""
+    text = ""
+    for part in path:
+        if isinstance(part, int) and not isinstance(part, bool):
+            text += f"[{part}]"
+        else:
+            text += f".{part}" if text else f"{part}"
+    return text
+
+
+def did_you_mean(word: object, known: Iterable[str]) -> str:
+    """``, did you mean 'x'?`` if a known word is near; else an empty text."""
+    import difflib
+
+    matches = difflib.get_close_matches(str(word), list(known), n=1, cutoff=0.6)
+    return f", did you mean {matches[0]!r}?" if matches else ""
+
+
+def listing(words: Iterable[object]) -> str:
+    """Words for a sentence such as "allowed: a, b, c"."""
+    return ", ".join(sorted(str(word) for word in words))
+
+
+def show(value: object, path: Sequence[Any] = ()) -> str:
+    """A value for a message: its kind, and the value itself when it is short and no secret."""
+    if value is None:
+        return "nothing (null)"
+    if isinstance(value, dict):
+        return "a mapping"
+    if isinstance(value, (list, tuple, set)):
+        return "a list"
+    if any(word in str(part).lower() for part in path for word in SECRET_WORDS):
+        return "something else"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    text = repr(value) if isinstance(value, str) else str(value)
+    return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}..."
