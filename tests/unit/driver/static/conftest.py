@@ -17,10 +17,13 @@ from tests.support.wait import wait_for
 LABELS = ("small", "big", "other")
 
 
-def load(*hosts: dict[str, Any], name: str = "lab", **pool: Any) -> StaticProviderConfig:
-    """The configuration of a provider with one pool of these hosts; ``name`` and ``labels`` have defaults."""
+def load(*hosts: dict[str, Any], pool: dict[str, Any] | None = None) -> StaticProviderConfig:
+    """The configuration of a provider with one pool of these hosts; ``name`` and ``labels`` have defaults.
+
+    :param pool: other keys of the pool.
+    """
     nodes = [{"name": "127.0.0.1", "labels": ["small"], **host} for host in hosts]
-    section = {"name": name, "driver": "static", "pools": [{"name": "main", "nodes": nodes, **pool}]}
+    section = {"name": "lab", "driver": "static", "pools": [{"name": "main", "nodes": nodes, **(pool or {})}]}
     config = Config()
     config.labels = {label: Label(label) for label in LABELS}
     loaded = StaticProviderConfig(section)
@@ -47,9 +50,9 @@ class Lab:
         self.clock = Clock()
         self.providers: list[StaticProvider] = []
 
-    def provider(self, *hosts: dict[str, Any], **settings: Any) -> StaticProvider:
+    def provider(self, *hosts: dict[str, Any], pool: dict[str, Any] | None = None) -> StaticProvider:
         """A provider that is ready for `settle`, without a thread."""
-        provider = StaticProvider(load(*hosts, **settings), self.clock)
+        provider = StaticProvider(load(*hosts, pool=pool), self.clock)
         provider.prepare(self.zk.as_zookeeper())
         self.providers.append(provider)
         return provider

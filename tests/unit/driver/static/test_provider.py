@@ -37,7 +37,7 @@ def used(lab: Lab, node: Node) -> Node:
 def test_registers_every_slot_of_a_real_host(lab: Lab, sshd: SshServer) -> None:
     """S-1, S-2: one ready node a slot, with all scanned keys."""
     host = {"name": "127.0.0.9", "connection-port": sshd.port, "max-parallel-jobs": 2, "host-key": sshd.host_keys[1]}
-    assert lab.settle(lab.provider(host, **{"node-attributes": {"a": 1}})) == RESYNC_SECONDS
+    assert lab.settle(lab.provider(host, pool={"node-attributes": {"a": 1}})) == RESYNC_SECONDS
     nodes = lab.zk.all_nodes()
     assert [node.slot for node in nodes] == [0, 1]
     assert {node.state for node in nodes} == {states.READY}

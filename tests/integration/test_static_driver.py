@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The static driver in running launchers: real ZooKeeper, real sshd (behaviour.md S)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.launcher_config import StaticHost, StaticProvider, write_config
+from tests.support.pool_znodes import PoolZnodes
+from tests.support.ports import free_ports
+from tests.support.sshd import SshServer
+from tests.support.wait import wait_for
+from tests.support.workplace import Workplace
+
+
+def scanned(number: int, port: int, **settings: Any) -> StaticHost:
+    """A host whose keys are scanned; every number has an address of its own."""
+    return StaticHost(f"127.5.0.{number}", port=port, check=True, **settings)
+
+
+def fulfilled(znodes: PoolZnodes, request: str) -> list[dict[str, Any]]:
+    """Waits for a request and returns its nodes."""
+    wait_for("the request is fulfilled", lambda: znodes.request_state(request) == "fulfilled")
+    found = znodes.request(request) or {}
+    nodes = [znodes.node(node_id) for node_id in found["nodes"]]
+    return [node for node in nodes if node is not None]
+
+
+def test_two_launchers_register_each_slot_once(workplace: Workplace, znodes: PoolZnodes, sshd: SshServer) -> None:
+    """S-1, S-4, S-10: both start at once, one of the hosts is down."""
+    alive = [scanned(number, sshd.port, slots=3) for number in range(1, 9)]
+    down = scanned(99, free_ports(1)[0])
+    for _ in range(2):
+        workplace.launch(StaticProvider([down, *alive]), wait=False)
+    for launcher in workplace.launchers:
+        workplace.wait_registered(launcher, 2)
+    provider = StaticProvider(alive)
+    workplace.wait_nodes(provider)
+    wait_for("both have tried the dead host", lambda: all("127.5.0.99" in x.log_text() for x in workplace.launchers))
+    workplace.wait_nodes(provider)
+    places = sorted((node["hostname"], node["slot"]) for node in znodes.nodes().values())
+    assert places == sorted((host.name, slot) for host in alive for slot in range(3))
+    assert all(sorted(node["host_keys"]) == sorted(sshd.host_keys) for node in znodes.nodes().values())
+
+
+def test_used_nodes_come_back_with_a_new_scan(workplace: Workplace, znodes: PoolZnodes, sshd: SshServer) -> None:
+    """S-8: the old node is gone and another one is ready, with scanned keys."""
+    provider = StaticProvider([scanned(1, sshd.port, slots=2)])
+    workplace.launch(provider)
+    before = set(znodes.nodes())
+    for node_id in before:
+        znodes.change_node(node_id, state="used")
+    wait_for("both were replaced", lambda: not before & set(znodes.nodes()))
+    workplace.wait_nodes(provider)
+    assert sorted(node["slot"] for node in znodes.nodes().values()) == [0, 1]
+    assert all(sorted(node["host_keys"]) == sorted(sshd.host_keys) for node in znodes.nodes().values())
+
+
+def test_request_goes_on_with_another_host(workplace: Workplace, znodes: PoolZnodes, tmp_path: Path) -> None:
+    """S-9: the host that died is deregistered, the request gets the one that lives; the host comes back."""
+    servers = [SshServer(tmp_path / f"sshd{number}") for number in (1, 2)]
+    for server in servers:
+        server.start()
+    try:
+        provider = StaticProvider([scanned(number + 1, server.port) for number, server in enumerate(servers)])
+        workplace.launch(provider)
+        servers[0].stop()
+        first = fulfilled(znodes, znodes.submit(["small"]))
+        assert [node["hostname"] for node in first] == ["127.5.0.2"]
+        second = znodes.submit(["small"])
+        wait_for("the dead host has no node", lambda: len(znodes.nodes()) == 1)
+        servers[0].start()
+        assert [node["hostname"] for node in fulfilled(znodes, second)] == ["127.5.0.1"]
+    finally:
+        for server in servers:
+            server.stop()
+
+
+def test_reload(workplace: Workplace, znodes: PoolZnodes, sshd: SshServer) -> None:
+    """S-6, S-7, S-13: changed labels in place, removed hosts go, new hosts come; busy ones keep what they have."""
+    one, two = scanned(1, sshd.port), scanned(2, sshd.port)
+    launcher = workplace.launch(StaticProvider([one, two]))
+    by_name = {node["hostname"]: node_id for node_id, node in znodes.nodes().items()}
+    request = znodes.submit(["small"])
+    (busy,) = fulfilled(znodes, request)
+    free_name = next(name for name in by_name if name != busy["hostname"])
+    changed = [
+        scanned(1, sshd.port, labels=["small", "more"]),
+        scanned(2, sshd.port, labels=["small", "more"]),
+        scanned(3, sshd.port),
+    ]
+    write_config(launcher.config_path, workplace.zookeeper, workplace.chroot, [StaticProvider(changed)])
+
+    def updated() -> bool:
+        nodes = {node["hostname"]: node for node in znodes.nodes().values()}
+        return len(nodes) == 3 and nodes[free_name]["type"] == ["small", "more"]
+
+    wait_for("the free node has the new labels and the new host is there", updated)
+    assert znodes.node(by_name[free_name]) is not None
+    assert (znodes.node(by_name[busy["hostname"]]) or {})["type"] == ["small"]
+    write_config(launcher.config_path, workplace.zookeeper, workplace.chroot, [StaticProvider([changed[2]])])
+    wait_for("only the busy and the last host are left", lambda: len(znodes.nodes()) == 2)
+    znodes.change_node(by_name[busy["hostname"]], state="used")
+    znodes.delete_request(request)
+    workplace.wait_nodes(StaticProvider([changed[2]]))
+
+
+@pytest.mark.parametrize("check", [True, False])
+def test_many_requests_over_few_hosts(workplace: Workplace, znodes: PoolZnodes, sshd: SshServer, check: bool) -> None:
+    """S-11, S-8: requests wait until hosts come back, and all are served."""
+    hosts = [StaticHost(f"127.5.1.{number}", port=sshd.port, check=check, slots=2) for number in range(1, 4)]
+    provider = StaticProvider(hosts)
+    workplace.launch(provider)
+    waiting = [znodes.submit(["small"]) for _ in range(30)]
+
+    def serve() -> bool:
+        for request in list(waiting):
+            data = znodes.request(request) or {}
+            if data.get("state") == "fulfilled":
+                for node_id in data["nodes"]:
+                    znodes.change_node(node_id, state="used")
+                znodes.delete_request(request)
+                waiting.remove(request)
+        return not waiting
+
+    wait_for("all were served", serve)
+    workplace.wait_nodes(provider)
