@@ -1,64 +1,152 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Loads the configuration file and the secure file (config.md 1)."""
+"""Loads the configuration file and the secure file (config.md 1).
+
+Nothing but `nodepool.exceptions.ConfigError` leaves these functions for a bad file. Schemas and drivers are
+imported when a whole configuration is loaded, not for the ZooKeeper part that commands need.
+"""
 
 from __future__ import annotations
 
+import logging
 import os
-from typing import Any
+import time
+from typing import TYPE_CHECKING
 
-import yaml
-
-from nodepool.config.objects import Config, Label, ZooKeeperServer
-from nodepool.driver.registry import Drivers
+from nodepool.config.marks import Document, parse
+from nodepool.config.problems import Problems, show
+from nodepool.config.source import Sleep, UnreadableError, read
+from nodepool.config.zookeeper import ZooKeeperReader, ZooKeeperSettings
 from nodepool.exceptions import ConfigError
 
+if TYPE_CHECKING:
+    from nodepool.config.objects import Config
 
-def load_config(path: str, secure_path: str | None = None, *, strict: bool = False) -> Config:
-    """Load a configuration. Raises ConfigError."""
-    try:
-        with open(path, encoding="utf-8") as handle:
-            data: dict[str, Any] = yaml.safe_load(handle) or {}
-    except (OSError, yaml.YAMLError) as error:
-        raise ConfigError(f"{path}: {error}") from error
-    config = Config()
-    config.path = path
-    for server in data.get("zookeeper-servers", []):
-        config.zookeeper_servers.append(ZooKeeperServer(server["host"], server.get("port", 2281), server.get("chroot")))
-    tls = data.get("zookeeper-tls", {})
-    config.zookeeper_tls_cert, config.zookeeper_tls_key = tls.get("cert"), tls.get("key")
-    config.zookeeper_tls_ca = tls.get("ca")
-    config.zookeeper_timeout = data.get("zookeeper-timeout", 10.0)
-    for label in data.get("labels", []):
-        config.labels[label["name"]] = Label(label["name"], label.get("min-ready", 0), label.get("max-ready-age", 0))
-    for section in data.get("providers", []):
-        provider = Drivers.get(section.get("driver", "openstack")).getProviderConfig(section)
-        provider.load(config)
-        config.providers[provider.name] = provider
+log = logging.getLogger("nodepool.config")
+
+
+def load_config(
+    path: str, secure_path: str | None = None, *, strict: bool = False, sleep: Sleep = time.sleep
+) -> Config:
+    """Load a configuration. Imports the drivers that it names. Blocks about a second if there is no such file.
+
+    :param strict: unknown keys are errors; False: they are logged as warnings.
+    :param sleep: waits that many seconds between attempts to read a missing file.
+    :raises ConfigError: every problem, one a line, with file and line.
+    """
+    from nodepool.config.assembly import assemble
+
+    problems = Problems()
+    main, secure = read_documents(path, secure_path, problems, sleep)
+    config = assemble(main, secure, problems)
+    problems.finish(log, strict=strict)
     return config
 
 
-class ConfigSource:
-    """A configuration file and its secure file; parsed only when one of them changed."""
+def load_zookeeper(path: str, secure_path: str | None = None, *, sleep: Sleep = time.sleep) -> ZooKeeperSettings:
+    """Load only how to connect to ZooKeeper; the rest of the file must be YAML, but may be wrong.
 
-    def __init__(self, path: str, secure_path: str | None = None) -> None:
+    ``zookeeper_servers`` of the result is empty if the files name none.
+
+    :raises ConfigError: see `load_config`.
+    """
+    yaml_problems, problems = Problems(), Problems()
+    main, secure = read_documents(path, secure_path, yaml_problems, sleep)
+    settings = ZooKeeperSettings()
+    reader = ZooKeeperReader(settings, problems)
+    reader.read(main)
+    if secure is not None:
+        reader.read(secure, secure=True)
+    problems.finish(log, strict=False)
+    return settings
+
+
+def read_documents(
+    path: str, secure_path: str | None, problems: Problems, sleep: Sleep = time.sleep
+) -> tuple[Document, Document | None]:
+    """Read and parse both files.
+
+    :return: the main file, a mapping; the secure file, a mapping, or None if there is none or it is empty.
+    :raises ConfigError: a file cannot be read, is not YAML, or is something else than a mapping.
+    """
+    reasons: list[str] = []
+    unreadable = False
+    documents: list[Document | None] = []
+    for name, may_be_empty in ((path, False), (secure_path, True)):
+        try:
+            documents.append(None if name is None else _document(name, problems, sleep, may_be_empty))
+        except ConfigError as error:
+            unreadable = unreadable or isinstance(error, UnreadableError)
+            reasons.append(str(error))
+    if reasons:
+        raise (UnreadableError if unreadable else ConfigError)("\n".join(reasons))
+    main, secure = documents
+    assert main is not None
+    return main, secure
+
+
+def _document(path: str, problems: Problems, sleep: Sleep, may_be_empty: bool) -> Document | None:
+    document = parse(read(path, sleep=sleep), problems)
+    if isinstance(document.data, dict):
+        return document
+    if document.data is None:
+        if may_be_empty:
+            return None
+        raise ConfigError(f"{path}: the file is empty; a mapping with keys such as providers is needed")
+    raise ConfigError(
+        f"{path}: the file must be a mapping with keys such as providers, but it is {show(document.data)}"
+    )
+
+
+class ConfigSource:
+    """A configuration file and its secure file; parsed only when one of them changed.
+
+    :param sleep: see `load_config`.
+    """
+
+    def __init__(self, path: str, secure_path: str | None = None, *, sleep: Sleep = time.sleep) -> None:
+        self._paths = [name for name in (path, secure_path) if name is not None]
         self._path = path
         self._secure_path = secure_path
+        self._sleep = sleep
         self._loaded: tuple[int | None, ...] | None = None
-
-    def _times(self) -> tuple[int | None, ...]:
-        times: list[int | None] = []
-        for path in (self._path, self._secure_path):
-            try:
-                times.append(None if path is None else os.stat(path).st_mtime_ns)
-            except OSError:
-                times.append(None)
-        return tuple(times)
+        self._unreadable = False
 
     def changed(self) -> bool:
-        """Differs the modification time of a file from what it was at the last `load`?"""
-        return self._times() != self._loaded
+        """Is it time for another `load`? Does not parse.
+
+        True when the modification time of a file is not what it was at the last load (whether that went well or
+        not), or when a file that could not be opened then can be opened now.
+        """
+        if self._times() != self._loaded:
+            return True
+        return self._unreadable and all(_can_be_opened(path) for path in self._paths)
 
     def load(self) -> Config:
         """Load both files. Raises ConfigError."""
+        # First: a change while we read is seen by the next `changed`.
         self._loaded = self._times()
-        return load_config(self._path, self._secure_path)
+        self._unreadable = False
+        try:
+            return load_config(self._path, self._secure_path, sleep=self._sleep)
+        except UnreadableError:
+            self._unreadable = True
+            raise
+
+    def _times(self) -> tuple[int | None, ...]:
+        return tuple(_modified(path) for path in self._paths)
+
+
+def _modified(path: str) -> int | None:
+    """Modification time in nanoseconds; None = no such file."""
+    try:
+        return os.stat(path).st_mtime_ns
+    except (OSError, ValueError):
+        return None
+
+
+def _can_be_opened(path: str) -> bool:
+    try:
+        with open(path, "rb"):
+            return True
+    except (OSError, ValueError):
+        return False

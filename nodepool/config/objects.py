@@ -5,16 +5,9 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from nodepool.config.zookeeper import ZooKeeperServer as ZooKeeperServer
+from nodepool.config.zookeeper import ZooKeeperSettings
 from nodepool.driver.config import ConfigPool, ConfigValue, ProviderConfig
-
-
-class ZooKeeperServer(ConfigValue):
-    """One entry of ``zookeeper-servers``."""
-
-    def __init__(self, host: str, port: int = 2281, chroot: str | None = None) -> None:
-        self.host = host
-        self.port = port
-        self.chroot = chroot
 
 
 class Label(ConfigValue):
@@ -55,10 +48,11 @@ class DiskImage(ConfigValue):
         self.dib_cmd = "disk-image-create"
 
 
-class Config(ConfigValue):
+class Config(ZooKeeperSettings):
     """The whole configuration of a daemon."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.path = ""
         self.elements_dir: str | None = None
         self.images_dir: str | None = None
@@ -67,11 +61,6 @@ class Config(ConfigValue):
         self.max_hold_age = 0
         self.webapp_port = 8005
         self.webapp_listen_address = "0.0.0.0"
-        self.zookeeper_servers: list[ZooKeeperServer] = []
-        self.zookeeper_tls_cert: str | None = None
-        self.zookeeper_tls_key: str | None = None
-        self.zookeeper_tls_ca: str | None = None
-        self.zookeeper_timeout = 10.0
         self.labels: dict[str, Label] = {}
         self.diskimages: dict[str, DiskImage] = {}
         self.providers: dict[str, ProviderConfig] = {}

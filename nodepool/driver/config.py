@@ -11,6 +11,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
+from nodepool.model.config_value import ConfigValue as ConfigValue
+
 if TYPE_CHECKING:
     from nodepool.config.objects import Config
 
@@ -21,29 +23,6 @@ DEFAULT_PORT: Final = 22
 WINRM_PORT: Final = 5986
 #: Greatest number that a configuration may hold: it must fit in what a cloud, a database or a float can hold.
 MAX_INT: Final = 2**63 - 1
-
-
-class ConfigValue:
-    """Compares by attributes: a reload touches only what is not equal any more.
-
-    Class attribute ``ignore_equality`` names attributes that are left out, such as references back to the owner,
-    which would make comparing endless. The names of base classes count as well.
-    """
-
-    ignore_equality: ClassVar[list[str]] = []
-
-    def __eq__(self, other: object) -> bool:
-        if self is other:
-            return True
-        if type(self) is not type(other):
-            return False
-        ignored = {name for cls in type(self).__mro__ for name in vars(cls).get("ignore_equality", ())}
-        mine = {name: value for name, value in vars(self).items() if name not in ignored}
-        theirs = {name: value for name, value in vars(other).items() if name not in ignored}
-        return mine == theirs
-
-    # Equal objects may change, so they have no hash.
-    __hash__ = None  # type: ignore[assignment]
 
 
 class DriverReference(ConfigValue):

@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The ZooKeeper part of a configuration (config.md 2), read without schemas and drivers: commands need only this."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Final
+
+from nodepool.config.marks import Document
+from nodepool.config.problems import Problems, Severity, did_you_mean, listing, show
+from nodepool.model.config_value import ConfigValue
+
+DEFAULT_PORT: Final = 2281
+DEFAULT_TIMEOUT_SECONDS: Final = 10.0
+MAX_PORT: Final = 65535
+SERVER_KEYS: Final = ("host", "port", "chroot")
+TLS_KEYS: Final = ("cert", "key", "ca")
+
+
+class ZooKeeperServer(ConfigValue):
+    """One entry of ``zookeeper-servers``."""
+
+    def __init__(self, host: str, port: int = DEFAULT_PORT, chroot: str | None = None) -> None:
+        self.host = host
+        self.port = port
+        self.chroot = chroot
+
+    def __repr__(self) -> str:
+        return f"<ZooKeeperServer {self.host}:{self.port}{self.chroot or ''}>"
+
+
+class ZooKeeperSettings(ConfigValue):
+    """How to connect to ZooKeeper."""
+
+    def __init__(self) -> None:
+        self.zookeeper_servers: list[ZooKeeperServer] = []
+        #: PEM files.
+        self.zookeeper_tls_cert: str | None = None
+        self.zookeeper_tls_key: str | None = None
+        self.zookeeper_tls_ca: str | None = None
+        #: Session timeout, seconds.
+        self.zookeeper_timeout = DEFAULT_TIMEOUT_SECONDS
+
+
+class ZooKeeperReader:
+    """Puts the ZooKeeper part of one or two files into a `ZooKeeperSettings`; notes everything that is wrong."""
+
+    def __init__(self, settings: ZooKeeperSettings, problems: Problems) -> None:
+        self._settings = settings
+        self._problems = problems
+        self._document = Document("")
+
+    def read(self, document: Document, *, secure: bool = False) -> None:
+        """Take the keys that are there.
+
+        :param secure: the document is the secure file: its servers and TLS files replace what was read before.
+        """
+        self._document = document
+        data = document.data
+        if not isinstance(data, dict):
+            return
+        if "zookeeper-servers" in data:
+            self._servers(data["zookeeper-servers"])
+        if "zookeeper-tls" in data:
+            self._tls(data["zookeeper-tls"])
+        if "zookeeper-timeout" in data and not secure:
+            self._timeout(data["zookeeper-timeout"])
+
+    def _problem(self, path: Sequence[Any], message: str, severity: Severity = Severity.ERROR) -> None:
+        self._problems.add(self._document.path, self._document.line_of(path), path, message, severity)
+
+    def _servers(self, value: Any) -> None:
+        path = ["zookeeper-servers"]
+        if not isinstance(value, list) or not value:
+            got = "an empty list" if value == [] else show(value)
+            self._problem(path, f"expected a list of servers, each with host and port, got {got}")
+            return
+        servers = [self._server([*path, index], entry) for index, entry in enumerate(value)]
+        self._settings.zookeeper_servers = [server for server in servers if server is not None]
+
+    def _server(self, path: list[Any], entry: Any) -> ZooKeeperServer | None:
+        if not isinstance(entry, dict):
+            self._problem(path, f"expected a mapping with host, port and chroot, got {show(entry)}")
+            return None
+        self._unknown_keys(path, entry, SERVER_KEYS)
+        host, port, chroot = entry.get("host"), entry.get("port", DEFAULT_PORT), entry.get("chroot")
+        fine = True
+        if not isinstance(host, str) or not host.strip():
+            where = [*path, "host"] if "host" in entry else path
+            self._problem(where, "host is required: the name or address of a server, a text")
+            fine = False
+        if not isinstance(port, int) or isinstance(port, bool) or not 1 <= port <= MAX_PORT:
+            self._problem([*path, "port"], f"expected a port, 1 to {MAX_PORT}, got {show(port)}")
+            fine = False
+        if chroot is not None and (not isinstance(chroot, str) or (chroot and not chroot.startswith("/"))):
+            self._problem([*path, "chroot"], f"expected a path that begins with '/', got {show(chroot)}")
+            fine = False
+        return ZooKeeperServer(host, port, chroot or None) if fine and isinstance(host, str) else None
+
+    def _tls(self, value: Any) -> None:
+        path = ["zookeeper-tls"]
+        if not isinstance(value, dict):
+            self._problem(path, f"expected a mapping with cert, key and ca, got {show(value)}")
+            return
+        self._unknown_keys(path, value, TLS_KEYS)
+        for key in TLS_KEYS:
+            if key not in value:
+                self._problem(path, f"{key} is missing; cert, key and ca are all needed, each the path of a PEM file")
+            elif not isinstance(value[key], str) or not value[key]:
+                self._problem([*path, key], f"expected the path of a PEM file, got {show(value[key])}")
+        texts = [value[key] if isinstance(value.get(key), str) else None for key in TLS_KEYS]
+        settings = self._settings
+        settings.zookeeper_tls_cert, settings.zookeeper_tls_key, settings.zookeeper_tls_ca = texts
+
+    def _timeout(self, value: Any) -> None:
+        good = isinstance(value, (int, float)) and not isinstance(value, bool)
+        if not good or not math.isfinite(value) or value <= 0:
+            self._problem(["zookeeper-timeout"], f"expected a number of seconds above 0, got {show(value)}")
+            return
+        self._settings.zookeeper_timeout = float(value)
+
+    def _unknown_keys(self, path: list[Any], value: dict[Any, Any], known: Sequence[str]) -> None:
+        for key in value:
+            if key not in known:
+                hint = did_you_mean(key, known)
+                message = f"unknown key{hint} (allowed: {listing(known)})"
+                self._problem([*path, key], message, Severity.UNKNOWN_KEY)
