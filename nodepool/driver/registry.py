@@ -90,6 +90,17 @@ class Drivers:
                 driver = cls._drivers[name] = _make(name, path)
             return driver
 
+    @classmethod
+    def reset(cls) -> None:
+        """Tell every driver in use that a configuration is about to be loaded; one that fails is logged."""
+        with cls._lock:
+            drivers = dict(cls._drivers)
+        for name, driver in drivers.items():
+            try:
+                driver.reset()
+            except Exception:
+                cls.log.exception("Driver %s: error in reset()", name)
+
 
 def _packages(directory: Path) -> list[tuple[str, Path]]:
     """Name and path of each package in a directory, sorted."""
