@@ -20,9 +20,11 @@ class ReconfigurePlan:
 
 def compare(old: Mapping[str, Any], new: Mapping[str, Any]) -> ReconfigurePlan:
     """Compare two sets of provider configurations, which only need ``==``."""
+    both = [name for name in new if name in old]
+    kept = [name for name in both if old[name] == new[name]]
     return ReconfigurePlan(
         added=tuple(name for name in new if name not in old),
         removed=tuple(name for name in old if name not in new),
-        changed=tuple(name for name in new if name in old and old[name] != new[name]),
-        kept=tuple(name for name in new if name in old and old[name] == new[name]),
+        changed=tuple(name for name in both if name not in kept),
+        kept=tuple(kept),
     )

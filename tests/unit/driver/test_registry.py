@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How drivers are found and made (driver-api.md 0)."""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nodepool.driver import contract
+from nodepool.driver.registry import KNOWN, Drivers, DriverUnavailable
+
+GOOD = """
+from nodepool.driver import Driver
+{extra}
+class Good(Driver):
+    name = {name!r}
+    def getProviderConfig(self, provider): return provider
+    def getProvider(self, provider_config): return provider_config
+"""
+
+
+@pytest.fixture(autouse=True)
+def _only_builtin_drivers_afterwards() -> Iterator[None]:
+    yield
+    Drivers.load()
+
+
+def write(directory: Path, name: str, text: str) -> Path:
+    package = directory / name
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text(text, encoding="utf-8")
+    return package
+
+
+def good(name: str, extra: str = "") -> str:
+    return GOOD.format(name=name, extra=extra)
+
+
+class TestFinding:
+    def test_builtin(self) -> None:
+        """Built-in drivers are there without `load`; shared packages among them are no drivers."""
+        names = Drivers.names()
+        assert "static" in names
+        assert "statemachine" not in names
+        assert Drivers.get("static").name == "static"
+        assert Drivers.get("static") is Drivers.get("static")
+
+    def test_known(self) -> None:
+        """config.md 5: the drivers that configurations of the released Nodepool name."""
+        names = "aws azure gce ibmvpc kubernetes metastatic openshift openshiftpods openstack static"
+        assert sorted(KNOWN) == names.split()
+
+    def test_unknown(self) -> None:
+        """An unknown name is a RuntimeError that lists what there is."""
+        with pytest.raises(RuntimeError, match=r"no driver 'nope'.*static"):
+            Drivers.get("nope")
+
+    def test_extra_directory(self, tmp_path: Path) -> None:
+        write(tmp_path, "mine", good("mine"))
+        (tmp_path / "not_a_package").mkdir()
+        (tmp_path / "file.py").write_text("", encoding="utf-8")
+        Drivers.load([str(tmp_path)])
+        assert "mine" in Drivers.names()
+        assert "not_a_package" not in Drivers.names()
+        assert Drivers.get("mine").name == "mine"
+
+    def test_first_wins(self, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+        """Extra directories come before the built-in one; what is hidden is logged."""
+        first, second = tmp_path / "1", tmp_path / "2"
+        write(first, "static", good("first"))
+        write(second, "static", good("second"))
+        Drivers.load([str(first), str(second)])
+        assert Drivers.get("static").name == "first"
+        assert [record.levelno for record in caplog.records] == [logging.WARNING] * 2
+        Drivers.load()
+        assert Drivers.get("static").name == "static"
+
+    def test_same_paths_again(self, tmp_path: Path) -> None:
+        """The same list again does nothing; one instance a process."""
+        write(tmp_path, "mine", good("mine"))
+        Drivers.load([str(tmp_path)])
+        driver = Drivers.get("mine")
+        write(tmp_path, "late", good("late"))
+        Drivers.load([str(tmp_path)])
+        assert "late" not in Drivers.names()
+        assert Drivers.get("mine") is driver
+
+    def test_missing_directory(self, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+        """A directory that is not there is logged; the others count."""
+        Drivers.load([str(tmp_path / "nowhere")])
+        assert "static" in Drivers.names()
+        assert "nowhere" in caplog.text
+
+    def test_modules_of_a_package(self, tmp_path: Path) -> None:
+        """A driver of several modules imports its own by relative imports."""
+        package = write(tmp_path, "split", "from .part import Base\n" + good("split", "class Unrelated(Base): pass"))
+        (package / "part.py").write_text("class Base: pass\n", encoding="utf-8")
+        Drivers.load([str(tmp_path)])
+        assert Drivers.get("split").name == "split"
+
+    def test_listing_imports_nothing(self) -> None:
+        """Drivers are imported only when a configuration names them."""
+        code = (
+            "import sys; from nodepool.driver.registry import Drivers; Drivers.load(); assert Drivers.names();"
+            "sys.exit(any(name.startswith(('nodepool.driver.static', 'nodepool.driver.fake')) for name in sys.modules))"
+        )
+        assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+class TestBroken:
+    @pytest.mark.parametrize(
+        ("text", "expected"),
+        [
+            ("", "exactly one subclass of Driver, found: none"),
+            ("from nodepool.driver.static import StaticDriver", "found: none"),
+            (good("a") + good("b").replace("Good", "Other"), "found: Good, Other"),
+            ("import no_such_library", "no_such_library"),
+            ("def x(:", "SyntaxError"),
+            ("1 / 0", "ZeroDivisionError"),
+            ("from nodepool.driver import Driver\nclass D(Driver): pass", "getProvider, getProviderConfig"),
+            (good("a") + "    def __init__(self): raise ValueError('bad day')", "bad day"),
+        ],
+    )
+    def test_one_clear_line(self, tmp_path: Path, text: str, expected: str) -> None:
+        """Whatever is wrong with a driver, it is one line that names it; others still work."""
+        write(tmp_path, "mine", text)
+        Drivers.load([str(tmp_path)])
+        with pytest.raises(DriverUnavailable) as caught:
+            Drivers.get("mine")
+        assert expected in str(caught.value)
+        assert "mine" in str(caught.value)
+        assert len(str(caught.value).splitlines()) == 1
+        assert Drivers.get("static").name == "static"
+
+    def test_repaired(self, tmp_path: Path) -> None:
+        """A driver that failed is tried again the next time."""
+        package = write(tmp_path, "mine", "import no_such_library")
+        Drivers.load([str(tmp_path)])
+        with pytest.raises(DriverUnavailable):
+            Drivers.get("mine")
+        (package / "__init__.py").write_text(good("mine"), encoding="utf-8")
+        assert Drivers.get("mine").name == "mine"
+
+    def test_name_is_the_directory(self, tmp_path: Path) -> None:
+        """A driver without a name has that of its directory."""
+        write(tmp_path, "mine", good(""))
+        Drivers.load([str(tmp_path)])
+        assert Drivers.get("mine").name == "mine"
+
+
+def test_reset(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """driver-api.md 1: every driver in use hears of a load; one that fails does not keep it from the others."""
+    counting = good("x") + "    resets = 0\n    def reset(self): self.resets += 1\n"
+    write(tmp_path, "a", good("a") + "    def reset(self): raise ValueError('no')\n")
+    write(tmp_path, "b", counting)
+    write(tmp_path, "unused", counting)
+    Drivers.load([str(tmp_path)])
+    Drivers.get("a")
+    driver = Drivers.get("b")
+    Drivers.reset()
+    assert driver.resets == 1  # type: ignore[attr-defined]
+    assert "Driver a: error in reset()" in caplog.text
+
+
+class TestContract:
+    def test_complete(self) -> None:
+        contract.check(type(Drivers.get("static")), "driver 'static'")
+
+    def test_instance(self) -> None:
+        """What a driver returns must be of the class of the contract."""
+        assert contract.check_instance(1, int, "f()") == 1
+        with pytest.raises(contract.ContractError, match=r"f\(\) must return a int, not str"):
+            contract.check_instance("", int, "f()")
