@@ -39,9 +39,9 @@ def open_zookeeper(options: argparse.Namespace) -> contextlib.AbstractContextMan
     :raises ConfigError: the file or its ZooKeeper part is bad.
     :raises ZKException: ZooKeeper does not answer within `CONNECT_SECONDS`.
     """
-    from nodepool.config.loader import load_config
+    from nodepool.config.loader import load_zookeeper
 
-    return connect(load_config(options.config, options.secure))
+    return connect(load_zookeeper(options.config, options.secure))
 
 
 @contextlib.contextmanager

@@ -20,15 +20,20 @@ def add_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
 
 
 def validate_config(options: argparse.Namespace) -> int:
-    """``nodepool config-validate``: one log line a problem; returns 1 if there is one."""
+    """``nodepool config-validate``: one log line a problem; returns 1 if there is an error."""
+    from nodepool.config.problems import Severity
     from nodepool.config.validator import validate
 
     log.info("validating %s", options.config)
-    problems = validate(options.config)
-    for problem in problems:
-        log.error("%s", problem)
-    if problems:
-        log.error("%s: %d problem%s found", options.config, len(problems), "" if len(problems) == 1 else "s")
+    errors = 0
+    for problem in validate(options.config):
+        if problem.severity is Severity.WARNING:
+            log.warning("%s", problem)
+        else:
+            errors += 1
+            log.error("%s", problem)
+    if errors:
+        log.error("%s: %d problem%s found", options.config, errors, "" if errors == 1 else "s")
         return 1
     log.info("%s is valid", options.config)
     return 0
