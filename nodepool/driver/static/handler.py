@@ -7,6 +7,7 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
 from nodepool.driver.handler import NodeRequestHandler
+from nodepool.plan.nodeset import can_match
 from nodepool.plan.queue import MIN_READY_REQUESTOR
 
 if TYPE_CHECKING:
@@ -27,6 +28,10 @@ class StaticNodeRequestHandler(NodeRequestHandler):
     def imagesAvailable(self) -> bool:
         """There are no images."""
         return True
+
+    def hasProviderQuota(self, node_types: list[str]) -> bool:
+        """Are there enough hosts in the pool, if all were free? More will not come by waiting."""
+        return can_match(node_types, self.manager.slot_labels(self.pool.name))
 
     def hasRemainingQuota(self, ntype: str) -> bool:
         """There is no room for another node: the hosts are what they are."""

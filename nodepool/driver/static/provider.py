@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 RESYNC_SECONDS: Final = 60.0
 #: Next pass after ZooKeeper did not answer.
 ZK_RETRY_SECONDS: Final = 5.0
+#: Passes may take this part of a processor: 1 in 1 + GAP_FACTOR, unless the gap gets too long.
+GAP_FACTOR: Final = 4
+LONGEST_GAP_SECONDS: Final = 1.0
 #: Checks of the provider's own at once; the other threads of the pool are for nodes that are used or returned.
 MAX_OWN_CHECKS: Final = 50
 #: Threads that are there for such nodes even when there are few hosts.
@@ -130,6 +133,7 @@ class StaticProvider(Provider):
 
     def _run(self) -> None:
         while not self._idle.is_set():
+            cost = time.thread_time()
             try:
                 delay = self.run_once()
             except ZKException as error:
@@ -138,6 +142,8 @@ class StaticProvider(Provider):
             except Exception:
                 self.log.exception("Error while comparing hosts and nodes; trying again in %g s", RESYNC_SECONDS)
                 delay = RESYNC_SECONDS
+            # Thousands of hosts that end their checks one by one must not cost a pass each.
+            self._idle.wait(min(LONGEST_GAP_SECONDS, GAP_FACTOR * (time.thread_time() - cost)))
             with self._condition:
                 self._condition.wait_for(lambda: self._wanted or self._idle.is_set(), delay)
                 self._wanted = False
@@ -284,6 +290,10 @@ class StaticProvider(Provider):
         return False
 
     # -- what the framework asks --
+
+    def slot_labels(self, pool_name: str) -> list[tuple[str, ...]]:
+        """Labels of each slot of a pool, in use or not."""
+        return [spec.labels for spec in self._hosts.values() if spec.pool == pool_name for _ in range(spec.slots)]
 
     def getRequestHandler(self, poolworker: PoolWorkerView, request: NodeRequest) -> StaticNodeRequestHandler:
         return StaticNodeRequestHandler(poolworker, request)
