@@ -114,6 +114,22 @@ class ReadyNodes:
         return [node.id or "" for node in found]
 
 
+def can_match(wanted: Sequence[str], offers: Sequence[Collection[str]]) -> bool:
+    """Could each wanted label have an offer of its own?
+
+    :param offers: labels of each place for a node, free or not.
+    """
+    if len(wanted) > len(offers):
+        return False
+    candidates: dict[str, list[str]] = {label: [] for label in wanted}
+    for number, labels in sorted(enumerate(offers), key=lambda entry: len(entry[1])):
+        for label in labels:
+            if label in candidates and len(candidates[label]) < len(wanted):
+                candidates[label].append(str(number))
+    holder: dict[str, int] = {}
+    return all(_augment(position, wanted, candidates, holder) for position in range(len(wanted)))
+
+
 def _augment(
     start: int, wanted: Sequence[str], candidates: Mapping[str, Sequence[str]], holder: dict[str, int]
 ) -> bool:

@@ -37,6 +37,7 @@ class Registration:
         self._path: str | None = None
         self._epoch = -1
         self._stored: bytes | None = None
+        self._create_tried = False
 
     def update(self, **changes: Any) -> None:
         """Change fields and store them if anything changed. Blocks for a round trip. Raises ZKException."""
@@ -65,14 +66,33 @@ class Registration:
                 self.log.warning("Registry entry %s is gone, registering again", self._path)
             except KazooException as error:
                 raise translate(error) from None
-        prefix = f"{paths.COMPONENTS}/{self.component.kind}/{self.component.hostname}"
+        root = f"{paths.COMPONENTS}/{self.component.kind}"
         self._epoch = self._client.session_epoch
         try:
-            self._path = kazoo.create(prefix, data, makepath=True, ephemeral=True, sequence=True)
-        except KazooException as error:
+            self._remove_orphans(root)
             self._path = None
+            self._create_tried = True
+            self._path = kazoo.create(
+                f"{root}/{self.component.hostname}", data, makepath=True, ephemeral=True, sequence=True
+            )
+        except KazooException as error:
             raise translate(error) from None
+        self._create_tried = False
         self._stored = data
+
+    def _remove_orphans(self, root: str) -> None:
+        """After a creation whose answer was lost: the entry may be there, and nobody would ever remove it.
+
+        A pool that is registered but serves nobody keeps requests from failing.
+        """
+        if not self._create_tried:
+            return
+        kazoo = self._client.kazoo
+        session_id = (kazoo.client_id or (None,))[0]
+        for name, stat, data in _entries(self._client, root):
+            # A launcher has one entry of a kind without ids; pools are told apart by theirs.
+            if stat.ephemeralOwner == session_id and _entry_id(data) == getattr(self.component, "id", None):
+                kazoo.delete(f"{root}/{name}")
 
     def unregister(self) -> None:
         """Remove the entry; one that is gone is fine. Raises ZKException."""
@@ -92,7 +112,7 @@ def read_pools(client: ZooKeeperClient) -> list[PoolComponent]:
     """All registered pools, read now; bad entries are logged and skipped."""
     root = f"{paths.COMPONENTS}/{PoolComponent.kind}"
     pools = []
-    for name, data in _entries(client, root):
+    for name, _, data in _entries(client, root):
         try:
             pools.append(PoolComponent.from_dict(codec.decode(data), name))
         except InvalidRecord as problem:
@@ -104,7 +124,7 @@ def system_model_api(client: ZooKeeperClient) -> int | None:
     """The lowest ``model_api`` of all registered components, or None if there are none."""
     levels = []
     for kind in ("launcher", "pool", "builder"):
-        for name, data in _entries(client, f"{paths.COMPONENTS}/{kind}"):
+        for name, _, data in _entries(client, f"{paths.COMPONENTS}/{kind}"):
             try:
                 level = codec.decode(data).get("model_api", 0)
             except InvalidRecord as problem:
@@ -122,13 +142,21 @@ def check_model_api(client: ZooKeeperClient) -> None:
         raise ZKException(f"this release speaks model API {MODEL_API}, but the running system needs at least {level}")
 
 
-def _entries(client: ZooKeeperClient, root: str) -> list[tuple[str, bytes]]:
+def _entry_id(data: bytes) -> Any:
+    try:
+        return codec.decode(data).get("id")
+    except InvalidRecord:
+        return None
+
+
+def _entries(client: ZooKeeperClient, root: str) -> list[tuple[str, Any, bytes]]:
     kazoo = client.kazoo
     found = []
     try:
         for name in kazoo.retry(kazoo.get_children, root):
             try:
-                found.append((name, kazoo.retry(kazoo.get, f"{root}/{name}")[0]))
+                data, stat = kazoo.retry(kazoo.get, f"{root}/{name}")
+                found.append((name, stat, data))
             except NoNodeError:
                 continue
     except NoNodeError:
