@@ -264,6 +264,9 @@ class PoolWorker(Worker):
             self.handlers.remove(handler)
         # What it let go of may serve others.
         self.request_changed(handler.request.id or "")
+        if self.getProviderConfig().max_concurrency > 0:
+            for sibling in self._nodepool.workers_of(self.provider_name):
+                sibling.wake()
 
     # -- the end --
 

@@ -12,6 +12,7 @@ from nodepool.model import states
 from nodepool.plan.cleanup import Keep, judge_unlocked
 
 if TYPE_CHECKING:
+    from nodepool.launcher.pool_worker import PoolWorker
     from nodepool.launcher.supervisor import NodePool
 
 
@@ -49,11 +50,15 @@ class Router:
             if owner is not None:
                 owner.node_changed(node_id)
             if node is None:
-                # Room in the whole provider.
-                for other in nodepool.workers_of(key[0] or ""):
-                    if other is not owner and other.handlers:
-                        other.wake()
+                self._room(key[0], owner)
         nodepool.something_changed()
+
+    def _room(self, provider_name: str | None, owner: PoolWorker | None) -> None:
+        """A node went: there may be room in its whole provider, and for its tenant everywhere."""
+        limited = bool(self._nodepool.config.tenant_resource_limits)
+        for worker in self._nodepool.workers():
+            if worker is not owner and (limited or (worker.provider_name == provider_name and worker.handlers)):
+                worker.wake()
 
     def request_changed(self, request_id: str) -> None:
         nodepool = self._nodepool

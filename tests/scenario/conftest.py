@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whole launchers inside the test process, with the fake driver and a real ZooKeeper."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodepool.driver.fake.cloud import FakeCloud
+from tests.support.local_launcher import LocalLauncher
+from tests.support.pool_znodes import PoolZnodes
+from tests.support.zookeeper import ZooKeeperServer
+
+Launch = Callable[..., LocalLauncher]
+
+
+@pytest.fixture
+def cloud_name() -> str:
+    """A fake cloud that only this test uses."""
+    return f"cloud-{uuid.uuid4().hex[:8]}"
+
+
+@pytest.fixture
+def cloud(cloud_name: str) -> Iterator[FakeCloud]:
+    yield FakeCloud.get(cloud_name)
+    FakeCloud.forget(cloud_name)
+
+
+@pytest.fixture
+def launch(tmp_path: Path, zookeeper: ZooKeeperServer, chroot: str, znodes: PoolZnodes) -> Iterator[Launch]:
+    """Starts launchers: ``launch(providers, labels={name: settings}, **top_level)``; all are stopped at the end."""
+    launchers: list[LocalLauncher] = []
+
+    def start(providers: list[dict[str, Any]], labels: dict[str, Any] | None = None, **extra: Any) -> LocalLauncher:
+        names = {
+            label if isinstance(label, str) else label["name"]
+            for provider in providers
+            for pool in provider["pools"]
+            for label in [*pool.get("labels", []), *(name for node in pool.get("nodes", []) for name in node["labels"])]
+        }
+        settings = {
+            "labels": [{"name": name, **(labels or {}).get(name, {})} for name in sorted(names | set(labels or {}))],
+            "providers": providers,
+            **{key.replace("_", "-"): value for key, value in extra.items()},
+        }
+        path = tmp_path / f"launcher{len(launchers) + 1}.yaml"
+        launcher = LocalLauncher(path, zookeeper, chroot, settings)
+        launcher.start()
+        launchers.append(launcher)
+        return launcher
+
+    yield start
+    for launcher in launchers:
+        launcher.stop()
