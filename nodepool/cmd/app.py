@@ -8,6 +8,7 @@ traceback. With ``--debug`` or ``-d`` the traceback is logged as well.
 from __future__ import annotations
 
 import argparse
+import io
 import logging
 import os
 import sys
@@ -83,6 +84,9 @@ def run(prog: str, function: Callable[[], int]) -> int:
     :param function: the work; returns the exit status.
     :return: the status for `sys.exit`.
     """
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # What other programs stored may have characters that this terminal does not know.
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         status = function()
         # Here and not at interpreter exit, where an error could only be printed as a traceback.

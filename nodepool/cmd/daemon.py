@@ -66,10 +66,12 @@ def run(
     :raises LogConfigError: the logging configuration cannot be used.
     :raises app.CommandError: the pid file cannot be had.
     """
-    set_up_logging(options, logfile)
     if options.debug or options.foreground:
+        set_up_logging(options, logfile)
         return serve(options)
+    # While logging is not set up, warnings go to the terminal; the daemon logs them again.
     check(options)
+    set_up_logging(options, logfile)
     pidfile = PidFile(options.pidfile)
     try:
         pidfile.acquire()

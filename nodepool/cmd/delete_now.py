@@ -50,7 +50,10 @@ def _started(zk: ZooKeeper, config: Config, name: str) -> Iterator[Provider]:
     provider_config = config.providers[name]
     provider = Drivers.get(provider_config.driver.name).getProvider(provider_config)
     provider.zk = zk
-    provider.start(zk)
+    try:
+        provider.start(zk)
+    except Exception as error:
+        raise CommandError(f"provider {name} cannot be started: {error}") from error
     try:
         yield provider
     finally:

@@ -66,7 +66,8 @@ def connect(settings: Settings) -> Iterator[ZooKeeper]:
             client.connect(timeout=CONNECT_SECONDS)
         yield ZooKeeper(client, None)
     finally:
-        with _quiet("kazoo", "nodepool.zk.ZooKeeper"):
+        # Without a connection there is nothing to give back, and somebody who pressed Ctrl-C does not want to wait.
+        if client.connected:
             client.disconnect()
 
 

@@ -7,6 +7,8 @@ import argparse
 import logging
 from collections.abc import Callable
 
+from nodepool.exceptions import ConfigError
+
 log = logging.getLogger("nodepool.cmd.config_validator")
 
 
@@ -20,20 +22,19 @@ def add_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
 
 
 def validate_config(options: argparse.Namespace) -> int:
-    """``nodepool config-validate``: one log line a problem; returns 1 if there is an error."""
-    from nodepool.config.problems import Severity
+    """``nodepool config-validate``: one log line a problem; returns 1 if there is one."""
     from nodepool.config.validator import validate
 
     log.info("validating %s", options.config)
-    errors = 0
-    for problem in validate(options.config):
-        if problem.severity is Severity.WARNING:
-            log.warning("%s", problem)
-        else:
-            errors += 1
-            log.error("%s", problem)
-    if errors:
-        log.error("%s: %d problem%s found", options.config, errors, "" if errors == 1 else "s")
+    try:
+        problems = [str(problem) for problem in validate(options.config)]
+    except ConfigError as error:
+        # Nothing can be said about the content.
+        problems = str(error).splitlines()
+    for problem in problems:
+        log.error("%s", problem)
+    if problems:
+        log.error("%s: %d problem%s found", options.config, len(problems), "" if len(problems) == 1 else "s")
         return 1
     log.info("%s is valid", options.config)
     return 0

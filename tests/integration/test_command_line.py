@@ -6,6 +6,8 @@ from __future__ import annotations
 import csv
 import json
 import os
+import signal
+import socket
 import subprocess
 import sys
 import time
@@ -347,6 +349,20 @@ class TestMistakes:
         assert result.status == 1
         assert len(result.err.splitlines()) == 1
         assert f"127.0.0.1:{port}" in result.err
+
+    def test_interrupt_is_quiet(self, nodepool: CommandLine, zookeeper: ZooKeeperServer) -> None:
+        """Ctrl-C while ZooKeeper does not answer: no output, the status that shells expect."""
+        with socket.create_server(("127.0.0.1", 0)) as mute:
+            port = mute.getsockname()[1]
+            text = nodepool.config.read_text(encoding="utf-8").replace(str(zookeeper.tls_port), str(port))
+            nodepool.config.write_text(text, encoding="utf-8")
+            process = nodepool.start("list")
+            mute.settimeout(60)
+            connection, _ = mute.accept()
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=60)
+            connection.close()
+        assert (process.returncode, out, err) == (130, "", "")
 
     @pytest.mark.parametrize("arguments", [["list"], ["config-validate"]])
     def test_missing_configuration(self, nodepool: CommandLine, arguments: list[str]) -> None:

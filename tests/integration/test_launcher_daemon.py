@@ -149,12 +149,13 @@ def test_background(pool_config: Path, pidfile: Path, tmp_path: Path, znodes: Po
 def test_bad_configuration_is_refused_before_the_background(config: Path, pidfile: Path, tmp_path: Path) -> None:
     """The messages of config-validate on the terminal, status 1, no daemon."""
     text = config.read_text(encoding="utf-8")
-    config.write_text(f"{text}elements-dir: [1]\nlabels: 17\n", encoding="utf-8")
+    config.write_text(f"{text}elements-dir: [1]\nmax-hold-age: soon\n", encoding="utf-8")
     logging, _ = write_log_config(tmp_path)
     refused = run("-c", str(config), "-p", str(pidfile), "-l", str(logging))
     assert refused.returncode == 1
     assert "elements-dir" in refused.stderr
-    assert f"{config}:" in refused.stderr
+    assert "max-hold-age" in refused.stderr
+    assert refused.stderr.count(f"{config}:") == 2
     assert "Traceback" not in refused.stderr
     assert not pidfile.exists()
 

@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command lines of the three programs (cli.md 1 to 3)."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+
+import pytest
+
+from nodepool.cmd import builder, cli, launcher
+
+MAINS = [cli.main, launcher.main, builder.main]
+
+
+@pytest.mark.parametrize("main", MAINS)
+def test_version(main: Callable[[list[str]], int], capsys: pytest.CaptureFixture[str]) -> None:
+    """cli.md 1: "Nodepool version: <release>", status 0."""
+    with pytest.raises(SystemExit) as end:
+        main(["--version"])
+    assert end.value.code == 0
+    assert capsys.readouterr().out.startswith("Nodepool version: ")
+
+
+@pytest.mark.parametrize("main", MAINS)
+def test_help(main: Callable[[list[str]], int], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(["-h"])
+    assert end.value.code == 0
+    assert "/etc/nodepool/nodepool.yaml" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("main", MAINS)
+def test_unknown_option(main: Callable[[list[str]], int]) -> None:
+    """cli.md 2: argparse usage, status 2."""
+    with pytest.raises(SystemExit) as end:
+        main(["--nonsense"])
+    assert end.value.code == 2
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["hold"], ["delete"], ["info"], ["erase"], ["list", "--format", "xml"], ["nonsense"], ["list", "--debug"]],
+)
+def test_wrong_usage(arguments: list[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        cli.main(arguments)
+    assert end.value.code == 2
+
+
+def test_no_command_prints_help(capsys: pytest.CaptureFixture[str]) -> None:
+    """cli.md 2: help, status 1."""
+    assert cli.main([]) == 1
+    out = capsys.readouterr().out
+    for command in ("list", "hold", "delete", "info", "erase", "request-list", "label-list", "config-validate"):
+        assert command in out.split("commands:")[1].split()
+
+
+def test_launcher_options() -> None:
+    """cli.md 3"""
+    options = launcher.make_parser().parse_args([])
+    assert options.pidfile == "/var/run/nodepool/nodepool.pid"
+    assert not any((options.debug, options.foreground, options.no_webapp, options.repl))
+    options = launcher.make_parser().parse_args(["-d", "-f", "-p", "/x", "--no-webapp", "--repl"])
+    assert (options.debug, options.foreground, options.pidfile) == (True, True, "/x")
+    assert (options.no_webapp, options.repl) == (True, True)
+
+
+def test_builder_options() -> None:
+    """cli.md 3"""
+    options = builder.make_parser().parse_args([])
+    assert options.pidfile == "/var/run/nodepool/nodepool-builder.pid"
+    assert (options.build_workers, options.upload_workers) == (1, 4)
+    options = builder.make_parser().parse_args(["--build-workers", "2", "--upload-workers", "0", "-d", "--repl"])
+    assert (options.build_workers, options.upload_workers) == (2, 0)
+
+
+@pytest.mark.parametrize("value", ["-1", "many"])
+def test_builder_refuses_odd_numbers(value: str) -> None:
+    with pytest.raises(SystemExit) as end:
+        builder.main(["--build-workers", value])
+    assert end.value.code == 2
+
+
+def test_builder_says_that_there_is_none(capsys: pytest.CaptureFixture[str]) -> None:
+    assert builder.main(["-f"]) == 1
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "no image builder yet" in err
+    assert len(err.splitlines()) == 1
+
+
+@pytest.mark.parametrize("module", ["cli", "launcher", "builder"])
+def test_help_imports_nothing_heavy(module: str) -> None:
+    """Help and version must answer at once, so nothing heavy may be imported for them."""
+    heavy = "{'daemon', 'kazoo', 'paramiko', 'prettytable', 'statsd', 'voluptuous', 'yaml', 'nodepool.config'}"
+    code = f"import sys, nodepool.cmd.{module} as m; m.make_parser().format_help(); print({heavy} & set(sys.modules))"
+    output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert output.stdout == "set()\n"
