@@ -86,7 +86,7 @@ def measure(
     znodes.start()
     client.start()
     try:
-        launcher = workplace.launch(provider, command=candidate.command)
+        launcher = workplace.launch(provider, command=candidate.command, debug=False)
         bench = Bench(candidate.name, workplace, launcher, provider, client)
         bench.warm_up()
         results = []

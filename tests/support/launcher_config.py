@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes nodepool.yaml for launchers with static hosts."""
+"""Writes nodepool.yaml for launchers with static hosts or the in-memory cloud."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import yaml
 
@@ -37,6 +37,22 @@ class StaticHost:
         }
 
 
+class Provider(Protocol):
+    """An entry of ``providers``."""
+
+    name: str
+
+    @property
+    def labels(self) -> Iterable[str]:
+        """Labels that it offers."""
+
+    @property
+    def slots(self) -> int:
+        """How many nodes it has when nobody asks for one."""
+
+    def as_config(self) -> dict[str, Any]: ...
+
+
 @dataclass
 class StaticProvider:
     """A provider with one static pool."""
@@ -47,13 +63,31 @@ class StaticProvider:
     pool_settings: Mapping[str, Any] = field(default_factory=dict)
 
     @property
+    def labels(self) -> set[str]:
+        return {label for host in self.hosts for label in host.labels}
+
+    @property
     def slots(self) -> int:
-        """How many nodes it registers."""
         return sum(host.slots for host in self.hosts)
 
     def as_config(self) -> dict[str, Any]:
         pool = {"name": self.pool, "nodes": [host.as_config() for host in self.hosts], **self.pool_settings}
         return {"name": self.name, "driver": "static", "pools": [pool]}
+
+
+@dataclass
+class FakeProvider:
+    """A provider of our in-memory cloud, which launches nodes. Its cloud dies with the launcher."""
+
+    labels: Sequence[str]
+    name: str = "cloud-one"
+    slots: int = 0
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    pool_settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def as_config(self) -> dict[str, Any]:
+        pool = {"name": "main", "labels": [{"name": label} for label in self.labels], **self.pool_settings}
+        return {"name": self.name, "driver": "fake", "pools": [pool], **self.settings}
 
 
 def static_hosts(count: int, labels: Sequence[str] = ("small",), **settings: Any) -> list[StaticHost]:
@@ -65,7 +99,7 @@ def write_config(
     path: Path,
     zookeeper: ZooKeeperServer,
     chroot: str,
-    providers: Iterable[StaticProvider],
+    providers: Iterable[Provider],
     *,
     session_seconds: float = 10.0,
     labels: Mapping[str, Mapping[str, Any]] | None = None,
@@ -78,7 +112,7 @@ def write_config(
     :param extra: other top-level keys.
     """
     providers = list(providers)
-    names = {label for provider in providers for host in provider.hosts for label in host.labels} | set(labels or {})
+    names = {label for provider in providers for label in provider.labels} | set(labels or {})
     certificates = zookeeper.certificates
     config = {
         "zookeeper-servers": [{"host": "127.0.0.1", "port": zookeeper.tls_port, "chroot": chroot}],

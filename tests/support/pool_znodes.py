@@ -11,8 +11,9 @@ import time
 import uuid
 from typing import Any
 
-from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
+
+from tests.support.plain_kazoo import PlainKazoo
 
 NODES = "/nodepool/nodes"
 REQUESTS = "/nodepool/requests"
@@ -27,7 +28,7 @@ class PoolZnodes:
     """
 
     def __init__(self, hosts: str) -> None:
-        self.kazoo = KazooClient(hosts=hosts, timeout=20.0)
+        self.kazoo = PlainKazoo(hosts=hosts, timeout=20.0)
 
     def start(self) -> None:
         self.kazoo.start(20)

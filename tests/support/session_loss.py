@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from kazoo.client import KazooClient
+from tests.support.plain_kazoo import PlainKazoo
 
 
 def expire_session(hosts: str, session: tuple[int, bytes]) -> None:
@@ -12,7 +12,7 @@ def expire_session(hosts: str, session: tuple[int, bytes]) -> None:
     :param hosts: connection string.
     :param session: id and password, as ``KazooClient.client_id`` has them.
     """
-    thief = KazooClient(hosts=hosts, client_id=session, timeout=20.0)
+    thief = PlainKazoo(hosts=hosts, client_id=session, timeout=20.0)
     thief.start(20)
     thief.stop()
     thief.close()

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.launcher import LauncherProcess
-from tests.support.launcher_config import StaticProvider, write_config
+from tests.support.launcher_config import FakeProvider, Provider, StaticProvider, write_config
 from tests.support.pool_znodes import PoolZnodes
 from tests.support.wait import wait_for
 from tests.support.zookeeper import ZooKeeperServer
@@ -27,26 +27,28 @@ class Workplace:
 
     def launch(
         self,
-        providers: StaticProvider | Iterable[StaticProvider],
+        providers: StaticProvider | FakeProvider | Iterable[Provider],
         *,
         wait: bool = True,
         session_seconds: float = 10.0,
         labels: Mapping[str, Mapping[str, Any]] | None = None,
         extra: Mapping[str, Any] | None = None,
         command: Sequence[str] | None = None,
+        debug: bool = True,
     ) -> LauncherProcess:
         """Writes a configuration and starts a launcher with it.
 
         :param wait: block until its pools are registered and all hosts of ``providers`` have their nodes.
         :param session_seconds: ZooKeeper session timeout of the launcher.
         :param labels: settings of labels, ``extra`` other top-level keys.
+        :param debug: log everything; for measurements it is off.
         """
-        providers = [providers] if isinstance(providers, StaticProvider) else list(providers)
+        providers = [providers] if isinstance(providers, StaticProvider | FakeProvider) else list(providers)
         number = len(self.launchers) + 1
         config = self.directory / f"nodepool{number}.yaml"
         settings = {"session_seconds": session_seconds, "labels": labels, "extra": extra}
         write_config(config, self.zookeeper, self.chroot, providers, **settings)  # type: ignore[arg-type]
-        launcher = LauncherProcess(config, self.directory / f"launcher{number}.log", command)
+        launcher = LauncherProcess(config, self.directory / f"launcher{number}.log", command, debug=debug)
         pools = len(self.znodes.pools())
         self.launchers.append(launcher)
         launcher.start()
@@ -66,7 +68,7 @@ class Workplace:
 
         wait_for(f"{pools} registered pools", registered)
 
-    def wait_nodes(self, provider: StaticProvider) -> None:
+    def wait_nodes(self, provider: Provider) -> None:
         """Blocks until each slot of a provider has exactly one node, ready and free, and nothing else is there."""
 
         def complete() -> bool:

@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Several launchers on one ZooKeeper share static hosts; launchers die and nothing is lost."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.support.launcher_config import FakeProvider, StaticHost, StaticProvider
+from tests.support.pool_znodes import REQUEST_LOCKS, PoolZnodes
+from tests.support.wait import wait_for
+from tests.support.workplace import Workplace
+
+if TYPE_CHECKING:
+    from tests.support.zuul_client import ZuulClient
+
+HOSTS = [StaticHost(f"127.1.1.{number}", ["small"], slots=2) for number in range(1, 5)]
+#: So that a killed launcher's locks are gone soon.
+SESSION_SECONDS = 2.0
+
+
+@pytest.fixture
+def one_node_per_slot(znodes: PoolZnodes) -> Iterator[None]:
+    """Looks all the time that no slot of a host has two nodes."""
+    ended, doubles = threading.Event(), Counter[tuple[str, int]]()
+
+    def look() -> None:
+        while not ended.wait(0.02):
+            slots = Counter((node["hostname"], node["slot"]) for node in znodes.nodes().values())
+            doubles.update({slot: count for slot, count in slots.items() if count > 1})
+
+    watcher = threading.Thread(target=look, name="one-node-per-slot")
+    watcher.start()
+    yield
+    ended.set()
+    watcher.join()
+    assert not doubles, f"registered twice: {doubles}"
+
+
+@pytest.mark.usefixtures("one_node_per_slot")
+def test_no_double_registration_and_no_double_allocation(workplace: Workplace, zuul: ZuulClient) -> None:
+    """S-10, X-8: started together with the same hosts, under load: each slot has one node, each node one request."""
+    from tests.support.zuul_jobs import ZuulJobs
+
+    provider = StaticProvider(HOSTS)
+    launchers = [workplace.launch(provider, wait=False) for _ in range(2)]
+    workplace.wait_registered(launchers[1], 2)
+    workplace.wait_nodes(provider)
+    with ZuulJobs(zuul) as jobs:
+        jobs.submit(40)
+        jobs.submit(20, ["small", "small"])
+        jobs.submit(10, ["small", "small", "small"])
+    workplace.wait_nodes(provider)
+    assert all(launcher.running for launcher in launchers)
+
+
+@pytest.mark.usefixtures("one_node_per_slot")
+def test_killed_under_load(workplace: Workplace, zuul: ZuulClient) -> None:
+    """F-1, G-14, C-4: kill -9 of launchers in the middle of many requests: every job gets its nodes."""
+    from tests.support.zuul_jobs import ZuulJobs
+
+    provider = StaticProvider(HOSTS)
+    first = workplace.launch(provider, session_seconds=SESSION_SECONDS)
+    second = workplace.launch(provider, session_seconds=SESSION_SECONDS)
+    with ZuulJobs(zuul, threads=16) as jobs:
+        jobs.submit(150, ["small", "small"])
+        jobs.wait_done(20)
+        first.kill()
+        jobs.wait_done(50)
+        third = workplace.launch(provider, wait=False, session_seconds=SESSION_SECONDS)
+        workplace.wait_registered(third, 2)
+        second.kill()
+    workplace.wait_nodes(provider)
+    _no_locks_left(workplace.znodes)
+
+
+@pytest.mark.usefixtures("one_node_per_slot")
+def test_stopped_past_its_session(workplace: Workplace, zuul: ZuulClient) -> None:
+    """DESIGN 5, fencing: a launcher that wakes up after its session is gone overwrites nothing and serves again."""
+    from tests.support.zuul_jobs import ZuulJobs
+
+    provider = StaticProvider(HOSTS)
+    sleeper = workplace.launch(provider, session_seconds=SESSION_SECONDS)
+    other = workplace.launch(provider, session_seconds=SESSION_SECONDS)
+    pools = {pool["id"] for pool in workplace.znodes.pools()}
+    with ZuulJobs(zuul) as jobs:
+        jobs.submit(60, ["small", "small"])
+        jobs.wait_done(10)
+        sleeper.send_signal(signal.SIGSTOP)
+        wait_for("the session of the stopped launcher is gone", lambda: len(workplace.znodes.pools()) == 1)
+        jobs.wait_done(40)
+        sleeper.send_signal(signal.SIGCONT)
+        wait_for("it is registered again", lambda: {pool["id"] for pool in workplace.znodes.pools()} == pools)
+        jobs.submit(30, ["small"])
+    assert other.running
+    other.stop()
+    assert sleeper.running
+    with ZuulJobs(zuul) as jobs:
+        jobs.submit(5)
+    workplace.wait_nodes(provider)
+
+
+@pytest.mark.parametrize("successor_runs", [True, False], ids=["other-launcher", "restart"])
+def test_killed_while_launching(workplace: Workplace, zuul: ZuulClient, successor_runs: bool) -> None:
+    """F-1, G-14, C-4: killed with a request pending and a node building: another one deletes it and serves."""
+    stuck = workplace.launch(FakeProvider(["vm"], settings={"hang": True}), session_seconds=SESSION_SECONDS)
+    znodes = workplace.znodes
+    submitted = zuul.submit(["vm"])
+    building = wait_for("a node is being built", lambda: list(znodes.nodes("building")))
+    assert znodes.request_state(submitted.id) == "pending"
+
+    healthy = FakeProvider(["vm"])
+    if successor_runs:
+        workplace.launch(healthy, session_seconds=SESSION_SECONDS)
+    stuck.kill()
+    if not successor_runs:
+        workplace.launch(healthy, wait=False, session_seconds=SESSION_SECONDS)
+
+    request = zuul.wait(submitted, 90)
+    assert request.state == "fulfilled"
+    assert request.nodes != building
+    request.nodeset = submitted.nodeset
+    nodeset = zuul.accept(request)
+    zuul.use(nodeset)
+    zuul.give_back(nodeset)
+    wait_for("no node is left", lambda: not znodes.children("/nodepool/nodes"))
+    _no_locks_left(znodes)
+
+
+def _no_locks_left(znodes: PoolZnodes) -> None:
+    """Lock directories do not outlive their request."""
+    wait_for("no lock directory is left", lambda: not znodes.children(REQUEST_LOCKS))
