@@ -1,28 +1,35 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Documents to a `Config`, section by section."""
+"""Documents to a `Config`, section by section, in the order of config.md 1."""
 
 from __future__ import annotations
 
+from nodepool.config.diskimages import merge_secure, read_diskimages
 from nodepool.config.marks import Document
-from nodepool.config.objects import Config, Label
+from nodepool.config.objects import Config
 from nodepool.config.problems import Problems
+from nodepool.config.providers import ProviderReader
+from nodepool.config.sections import read_sections
 from nodepool.config.zookeeper import ZooKeeperReader
 from nodepool.driver.registry import Drivers
 
 
-def assemble(main: Document, secure: Document | None, problems: Problems) -> Config:
-    """Make the configuration; what is wrong goes to ``problems``, and then the result is not complete."""
+def assemble(main: Document, secure: Document | None, problems: Problems, *, validating: bool = False) -> Config:
+    """Make the configuration. Imports the drivers that it names.
+
+    :param validating: the secure file was not read: how to reach ZooKeeper may be there.
+
+    What is wrong goes to ``problems``; if there is an error, the result is incomplete and must not be used.
+    """
+    Drivers.reset()
     config = Config()
     config.path = main.path
-    reader = ZooKeeperReader(config, problems)
-    reader.read(main)
+    read_sections(main, config, problems)
+    zookeeper = ZooKeeperReader(config, problems)
+    zookeeper.read(main)
+    read_diskimages(main, config, problems)
     if secure is not None:
-        reader.read(secure, secure=True)
-    data = main.data
-    for label in data.get("labels", []):
-        config.labels[label["name"]] = Label(label["name"], label.get("min-ready", 0), label.get("max-ready-age", 0))
-    for section in data.get("providers", []):
-        provider = Drivers.get(section.get("driver", "openstack")).getProviderConfig(section)
-        provider.load(config)
-        config.providers[provider.name] = provider
+        zookeeper.read(secure, secure=True)
+        merge_secure(secure, config, problems)
+    zookeeper.require(main, secure_unknown=validating)
+    ProviderReader(main, config, problems).read()
     return config

@@ -45,8 +45,6 @@ def load_config(
 def load_zookeeper(path: str, secure_path: str | None = None, *, sleep: Sleep = time.sleep) -> ZooKeeperSettings:
     """Load only how to connect to ZooKeeper; the rest of the file must be YAML, but may be wrong.
 
-    ``zookeeper_servers`` of the result is empty if the files name none.
-
     :raises ConfigError: see `load_config`.
     """
     yaml_problems, problems = Problems(), Problems()
@@ -56,6 +54,7 @@ def load_zookeeper(path: str, secure_path: str | None = None, *, sleep: Sleep = 
     reader.read(main)
     if secure is not None:
         reader.read(secure, secure=True)
+    reader.require(main)
     problems.finish(log, strict=False)
     return settings
 

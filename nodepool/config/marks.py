@@ -65,7 +65,7 @@ class Document:
         value: Any = self.data
         line = self.starts.get(id(value))
         for part in path:
-            lines = self.lines.get(id(value))
+            lines: Any = self.lines.get(id(value))
             try:
                 line, value = lines[part], value[part]
             except (KeyError, IndexError, TypeError):

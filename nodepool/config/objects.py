@@ -32,12 +32,17 @@ class DiskImage(ConfigValue):
 
     def __init__(self, name: str) -> None:
         self.name = name
+        #: Only a template, never built.
+        self.abstract = False
+        self.parent: str | None = None
         self.elements: list[str] = []
         self.env_vars: dict[str, str] = {}
+        #: Formats to build: the configured ones; providers add theirs.
         self.image_types: set[str] = set()
         self.keep_formats: list[str] = []
         self.metadata: dict[str, Any] = {}
         self.release = ""
+        #: Both in seconds.
         self.rebuild_age = 86400
         self.build_timeout = 28800
         self.delete_after_upload = False

@@ -62,6 +62,10 @@ class Problems:
         """
         self.found.append(Problem(file, line, key_text(path), message, severity))
 
+    def all(self) -> list[Problem]:
+        """Everything that was found, in the order of the lines."""
+        return self._sorted(self.found)
+
     def errors(self, *, strict: bool) -> list[Problem]:
         """What the file is refused for, in the order of the lines.
 

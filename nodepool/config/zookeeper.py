@@ -50,6 +50,7 @@ class ZooKeeperReader:
         self._settings = settings
         self._problems = problems
         self._document = Document("")
+        self._seen: set[str] = set()
 
     def read(self, document: Document, *, secure: bool = False) -> None:
         """Take the keys that are there.
@@ -60,12 +61,27 @@ class ZooKeeperReader:
         data = document.data
         if not isinstance(data, dict):
             return
+        self._seen.update(key for key in ("zookeeper-servers", "zookeeper-tls") if key in data)
         if "zookeeper-servers" in data:
             self._servers(data["zookeeper-servers"])
         if "zookeeper-tls" in data:
             self._tls(data["zookeeper-tls"])
         if "zookeeper-timeout" in data and not secure:
             self._timeout(data["zookeeper-timeout"])
+
+    def require(self, document: Document, *, secure_unknown: bool = False) -> None:
+        """Note what is needed to connect and was in neither file.
+
+        :param secure_unknown: the secure file was not read, so this is no more than a warning.
+        """
+        severity = Severity.WARNING if secure_unknown else Severity.ERROR
+        needed = {"zookeeper-servers": "a list of servers", "zookeeper-tls": "a mapping with cert, key and ca"}
+        for key, what in needed.items():
+            if key not in self._seen:
+                message = f"required, but missing: {what}; Nodepool talks to ZooKeeper over TLS only"
+                if secure_unknown:
+                    message = f"missing: {what}; the daemons start only if the secure file has it"
+                self._problems.add(document.path, None, [key], message, severity)
 
     def _problem(self, path: Sequence[Any], message: str, severity: Severity = Severity.ERROR) -> None:
         self._problems.add(self._document.path, self._document.line_of(path), path, message, severity)

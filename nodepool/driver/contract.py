@@ -28,7 +28,7 @@ def check(cls: type[Any], origin: str) -> None:
         raise ContractError(f"{origin}: class {cls.__name__} must implement {', '.join(missing)}")
 
 
-def check_instance(value: object, base: type[T], origin: str) -> T:
+def check_instance(value: T, base: type[Any], origin: str) -> T:
     """Refuse what a driver returned if it is not an object of the class that the contract asks for.
 
     :return: ``value``.

@@ -9,12 +9,14 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
+from nodepool.driver.contract import check_instance
+from nodepool.driver.interface import Provider
 from nodepool.driver.registry import Drivers
+from nodepool.driver.unavailable import UnavailableProviderConfig
 from nodepool.plan.reconfigure import compare
 
 if TYPE_CHECKING:
     from nodepool.driver.config import ProviderConfig
-    from nodepool.driver.interface import Provider
     from nodepool.zk.zookeeper import ZooKeeper
 
 FIRST_RETRY_SECONDS: Final = 5.0
@@ -55,11 +57,17 @@ class Providers:
     def _start(self, name: str) -> None:
         """Start a provider in place of the one that runs under its name (G-5)."""
         config = self._configs[name]
+        if isinstance(config, UnavailableProviderConfig):
+            # Only another configuration can change that: no retries.
+            self.log.error("Provider %s is not served: %s", name, config.reason)
+            self._replace(name, None)
+            return
         old = self.running.get(name)
         if old is not None:
             self._guard(name, "idle", old.idle)
         try:
-            provider = Drivers.get(config.driver.name).getProvider(config)
+            made = Drivers.get(config.driver.name).getProvider(config)
+            provider = check_instance(made, Provider, f"driver {config.driver.name!r}: getProvider()")
             provider.zk = self._zk
             provider.start(self._zk)
         except Exception:

@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``diskimages``: what to build, with inheritance (config.md 4)."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import voluptuous as v
+
+from nodepool.config.marks import Document
+from nodepool.config.objects import Config, DiskImage
+from nodepool.config.problems import Problems, Severity, did_you_mean, show
+from nodepool.config.schema import Checker
+from nodepool.config.sections import duplicate, entries
+from nodepool.driver.config import integer, nonempty
+
+IMAGES: Final = Checker(
+    [
+        {
+            v.Required("name"): nonempty(),
+            "abstract": bool,
+            "parent": nonempty(),
+            "formats": [str],
+            "keep-formats": [str],
+            "delete-after-upload": bool,
+            "rebuild-age": integer(),
+            "build-timeout": integer(),
+            "release": v.Any(str, int, float),
+            "elements": [str],
+            "env-vars": {str: str},
+            "pause": bool,
+            "username": str,
+            "python-path": str,
+            "shell-type": v.Any(str, None),
+            "dib-cmd": str,
+            "metadata": dict,
+        }
+    ]
+)
+#: Keys of the secure file that count (config.md 1); others in it are ignored.
+SECURE: Final = Checker(
+    v.Schema([v.Schema({v.Required("name"): nonempty(), "env-vars": {str: str}}, extra=v.ALLOW_EXTRA)])
+)
+
+#: Key -> attribute, of those that a child replaces when it has a value that counts.
+_REPLACED: Final = {
+    "abstract": "abstract",
+    "rebuild-age": "rebuild_age",
+    "build-timeout": "build_timeout",
+    "pause": "pause",
+    "username": "username",
+    "python-path": "python_path",
+    "shell-type": "shell_type",
+    "dib-cmd": "dib_cmd",
+}
+
+
+def read_diskimages(document: Document, config: Config, problems: Problems) -> None:
+    """Check ``diskimages`` and put the images into ``config``, each with what it inherits."""
+    if "diskimages" not in document.data:
+        return
+    fine = IMAGES.check(document.data["diskimages"], document, ["diskimages"], problems)
+    sections: dict[str, tuple[int, dict[str, Any]]] = {}
+    for index, section in entries(document.data, "diskimages", "name"):
+        name = section["name"]
+        if name in sections:
+            duplicate(document, ["diskimages", index, "name"], "diskimage", name, problems)
+            continue
+        sections[name] = (index, section)
+        _warn_release(document, index, section, problems)
+    for name in sections:
+        lineage = _lineage(name, sections, document, problems)
+        image = DiskImage(name)
+        if fine:
+            for ancestor in lineage:
+                _apply(image, sections[ancestor][1])
+        # An abstract parent does not make its children abstract.
+        image.abstract = sections[name][1].get("abstract") is True
+        config.diskimages[name] = image
+
+
+def _lineage(
+    name: str, sections: dict[str, tuple[int, dict[str, Any]]], document: Document, problems: Problems
+) -> list[str]:
+    """An image and its ancestors, the farthest first. Each broken link is reported where it stands."""
+    chain = [name]
+    while True:
+        index, section = sections[chain[-1]]
+        parent = section.get("parent")
+        if not isinstance(parent, str) or not parent:
+            return chain[::-1]
+        path = ["diskimages", index, "parent"]
+        line = document.line_of(path)
+        if parent not in sections:
+            message = f"there is no diskimage {parent!r}{did_you_mean(parent, sections)}"
+            problems.add(document.path, line, path, message)
+            return chain[::-1]
+        if parent in chain:
+            circle = " -> ".join([*chain[chain.index(parent) :], parent])
+            if parent == name:
+                problems.add(document.path, line, path, f"an image cannot be its own ancestor: {circle}")
+            return chain[::-1]
+        chain.append(parent)
+
+
+def _apply(image: DiskImage, section: dict[str, Any]) -> None:
+    """Overlay what one section says. Only values that count replace: a child cannot undo ``pause: true``."""
+    image.parent = section.get("parent")
+    image.elements = [*image.elements, *section.get("elements", [])]
+    image.env_vars = {**image.env_vars, **section.get("env-vars", {})}
+    image.metadata = {**image.metadata, **section.get("metadata", {})}
+    image.image_types = set(section.get("formats", [])) or image.image_types
+    image.keep_formats = section.get("keep-formats") or image.keep_formats
+    if section.get("release"):
+        image.release = str(section["release"])
+    if "delete-after-upload" in section:
+        image.delete_after_upload = section["delete-after-upload"]
+    for key, attribute in _REPLACED.items():
+        if section.get(key):
+            setattr(image, attribute, section[key])
+
+
+def _warn_release(document: Document, index: int, section: dict[str, Any], problems: Problems) -> None:
+    release = section.get("release")
+    if isinstance(release, float):
+        path = ["diskimages", index, "release"]
+        message = f"is read as the number {show(release)}; put it in quotes to keep it as it is written"
+        problems.add(document.path, document.line_of(path), path, message, Severity.WARNING)
+
+
+def merge_secure(secure: Document, config: Config, problems: Problems) -> None:
+    """Put ``env-vars`` of the secure file into the images (G-15)."""
+    if "diskimages" not in secure.data:
+        return
+    # The file is secret: its values are not shown. SECURE knows no unknown keys.
+    if not SECURE.check(secure.data["diskimages"], secure, ["diskimages"], problems):
+        return
+    for index, section in entries(secure.data, "diskimages", "name"):
+        image = config.diskimages.get(section["name"])
+        if image is None:
+            path = ["diskimages", index, "name"]
+            message = f"there is no diskimage {section['name']!r}{did_you_mean(section['name'], config.diskimages)}"
+            problems.add(secure.path, secure.line_of(path), path, message)
+            continue
+        image.env_vars = {**image.env_vars, **section.get("env-vars", {})}
