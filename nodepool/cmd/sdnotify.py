@@ -23,9 +23,12 @@ class Notifier:
         #: Seconds after which systemd kills us without a `watchdog` message; None = never.
         self.watchdog_seconds = _watchdog_seconds(environment) if self._address else None
 
-    def ready(self) -> None:
-        """The daemon is up, or has finished a reload."""
-        self._send("READY=1\nSTATUS=serving")
+    def ready(self, status: str = "serving") -> None:
+        """The daemon is up, or has finished a reload.
+
+        :param status: one line for ``systemctl status``.
+        """
+        self._send(f"READY=1\nSTATUS={status}")
 
     def reloading(self) -> None:
         """The daemon reads its configuration again; `ready` must follow."""
@@ -38,10 +41,6 @@ class Notifier:
     def watchdog(self) -> None:
         """The daemon is alive."""
         self._send("WATCHDOG=1")
-
-    def status(self, text: str) -> None:
-        """One line for ``systemctl status``."""
-        self._send(f"STATUS={text}")
 
     def _send(self, message: str) -> None:
         if not self._address:

@@ -136,6 +136,15 @@ class Supervisor:
         watchdog = self._notifier.watchdog_seconds
         return _TICK_SECONDS if watchdog is None else min(_TICK_SECONDS, watchdog / 4)
 
+    def on_reload(self, phase: str) -> None:
+        """Tell systemd that the configuration is read again ("reloading"), and then how that ended. Does not block."""
+        if not self._ready_sent:
+            return
+        if phase == "reloading":
+            self._notifier.reloading()
+        else:
+            self._notifier.ready(phase)
+
     def notify(self) -> None:
         """Tell systemd once when the service is ready, then that it lives while its main loop really turns."""
         if not self._service.ready.is_set():

@@ -33,7 +33,7 @@ from nodepool.zk.nodepool_cache import NodepoolCache
 from nodepool.zk.zookeeper import ZooKeeper
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from nodepool.config.objects import Config
     from nodepool.driver.interface import Provider
@@ -77,6 +77,8 @@ class NodePool:
         self._stopping = threading.Event()
         self._stopped = threading.Event()
         self._running = False
+        #: Told "reloading", and then the outcome in a few words; must not block.
+        self.on_reload: Callable[[str], None] = lambda phase: None
         #: Set once the launcher serves.
         self.ready = threading.Event()
         #: Monotonic time of the last turn of the main loop, seconds.
@@ -176,11 +178,19 @@ class NodePool:
 
     def _reload(self) -> None:
         """G-8: a broken file changes nothing."""
+        self.on_reload("reloading")
+        outcome = "failed"
+        try:
+            outcome = "serving" if self._load_again() else "serving; the changed configuration file is refused"
+        finally:
+            self.on_reload(outcome)
+
+    def _load_again(self) -> bool:
         try:
             config = self._source.load()
         except ConfigError as error:
             self.log.error("The configuration is refused, the running one stays:\n%s", error)
-            return
+            return False
         self.log.info("Configuration changed")
         old, self.config = self.config, config
         if old.zookeeper_servers != config.zookeeper_servers:
@@ -188,6 +198,7 @@ class NodePool:
         if tls_files(old) != tls_files(config):
             self.log.warning("zookeeper-tls changed: this takes effect after a restart")
         self._apply(config)
+        return True
 
     def _apply(self, config: Config) -> None:
         # Pools that go stop before their provider does.

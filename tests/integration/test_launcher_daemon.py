@@ -100,7 +100,7 @@ def test_stops_without_zookeeper(config: Path, zookeeper: ZooKeeperServer) -> No
 
 
 def test_systemd_protocol(config: Path, tmp_path: Path) -> None:
-    """READY once it serves, then WATCHDOG, STOPPING at the end."""
+    """READY once it serves, then WATCHDOG; RELOADING and READY around a reload; STOPPING at the end."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
         systemd.bind(str(tmp_path / "notify"))
         systemd.settimeout(60)
@@ -110,11 +110,21 @@ def test_systemd_protocol(config: Path, tmp_path: Path) -> None:
             assert systemd.recv(1000).startswith(b"READY=1")
             assert systemd.recv(1000) == b"WATCHDOG=1"
             assert systemd.recv(1000) == b"WATCHDOG=1"
+            with config.open("a", encoding="utf-8") as file:
+                file.write("max-hold-age: 60\n")
+            wait_message(systemd, b"RELOADING=1")
+            wait_message(systemd, b"READY=1\nSTATUS=serving")
+            config.write_text("{", encoding="utf-8")
+            wait_message(systemd, b"READY=1\nSTATUS=serving; the changed configuration file is refused")
         finally:
             launcher.stop()
-        messages = [systemd.recv(1000)]
-        while not messages[-1].startswith(b"STOPPING=1"):
-            messages.append(systemd.recv(1000))
+        wait_message(systemd, b"STOPPING=1")
+
+
+def wait_message(systemd: socket.socket, start: bytes) -> None:
+    """Reads messages until one begins like this."""
+    while not systemd.recv(1000).startswith(start):
+        pass
 
 
 @pytest.fixture

@@ -25,13 +25,13 @@ def test_messages(systemd: socket.socket) -> None:
     notifier = Notifier({"NOTIFY_SOCKET": systemd.getsockname()})
     notifier.ready()
     notifier.watchdog()
-    notifier.status("busy")
+    notifier.ready("busy")
     notifier.stopping()
     received = [systemd.recv(1000).decode().splitlines() for _ in range(4)]
     assert received == [
         ["READY=1", "STATUS=serving"],
         ["WATCHDOG=1"],
-        ["STATUS=busy"],
+        ["READY=1", "STATUS=busy"],
         ["STOPPING=1", "STATUS=stopping"],
     ]
 

@@ -188,3 +188,16 @@ def test_watchdog_follows_the_main_loop() -> None:
     service.last_loop = clock.now
     supervisor.notify()
     assert len(notifier.messages) == 4
+
+
+def test_reload_is_told_once_ready() -> None:
+    """systemd sees RELOADING, then READY again with the outcome; before the first READY nothing."""
+    service, notifier = FakeService(), FakeNotifier()
+    supervisor = Supervisor(service, notifier)
+    supervisor.on_reload("reloading")
+    assert notifier.messages == []
+    service.ready.set()
+    supervisor.notify()
+    supervisor.on_reload("reloading")
+    supervisor.on_reload("serving")
+    assert notifier.messages == ["READY=1", "RELOADING=1", "READY=1"]
