@@ -25,6 +25,10 @@ MAX_DEPTH: Final = 50
 
 _LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _PREFIX: Final = "tag:yaml.org,2002:"
+#: Tags of scalars; those of collections make no sense on one.
+_SCALAR_TAGS: Final = frozenset(f"{_PREFIX}{kind}" for kind in ("null", "bool", "int", "float", "binary", "timestamp"))
+#: Longest number, in bits: what is longer cannot even be printed, and nothing has a use for it.
+_MAX_BITS: Final = 128
 _MERGE: Final = object()
 _MISSING: Final = object()
 #: What reading a scalar of a wrong form may raise, such as the date 2024-13-45.
@@ -139,7 +143,11 @@ class _Builder:
         elif event.tag is None and event.implicit[0]:
             value = self._known.get(text, _MISSING)
             if value is _MISSING:
-                value = self._known[text] = self._resolve(text, None, line)
+                count = len(self._problems.found)
+                value = self._resolve(text, None, line)
+                if len(self._problems.found) == count:
+                    # What is wrong is reported wherever it stands.
+                    self._known[text] = value
         elif event.tag is None or event.tag == "!":
             value = text
         else:
@@ -237,12 +245,15 @@ class _Builder:
             tag = self._tools.resolve(yaml.ScalarNode, text, (True, False))
         if tag in (f"{_PREFIX}str", f"{_PREFIX}merge", f"{_PREFIX}value"):
             return text
-        constructor = yaml.SafeLoader.yaml_constructors.get(tag)
+        constructor = yaml.SafeLoader.yaml_constructors.get(tag) if tag in _SCALAR_TAGS else None
         node = yaml.ScalarNode(tag, text)
         try:
             if constructor is None:
                 raise ValueError(f"the YAML tag {tag!r} is not allowed here")
-            return constructor(self._tools, node)
+            value = constructor(self._tools, node)
+            if isinstance(value, int) and value.bit_length() > _MAX_BITS:
+                raise ValueError(text)
+            return value
         except _SCALAR_ERRORS as error:
             kind = str(tag).removeprefix(_PREFIX)
             reason = str(error) if constructor is None else f"{show(text)} looks like a {kind}, but is none"
