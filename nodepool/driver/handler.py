@@ -213,9 +213,9 @@ class NodeRequestHandler(NodeRequestHandlerNotifications, abc.ABC):
             self.decline_reasons = [f"node {', '.join(n.id or '' for n in self.failed_nodes)} failed to launch"]
             self.declineRequest()
         elif len(self.ready_nodes) < len(self.nodeset):
-            # A cloud that was full for a moment (L-7): let go of what it refused and try again later.
+            # A cloud that was full for a moment (L-7), or a node that was taken from us: try again later.
             self._set.drop_aborted()
-            self.log.info("Pausing: the cloud reported a quota")
+            self.log.info("Pausing: a launch was aborted, another node is launched later")
             self.paused = True
             return False
         else:

@@ -10,7 +10,7 @@ import time
 from typing import TYPE_CHECKING
 
 from nodepool.driver.outcome import launch_outcome
-from nodepool.exceptions import NotFound, TimeoutException, ZKException
+from nodepool.exceptions import NotFound, TimeoutException, ZKConflict, ZKException
 from nodepool.logconfig import get_annotated_logger
 from nodepool.metrics import launches
 from nodepool.model import states
@@ -65,6 +65,10 @@ class NodeLauncher(threading.Thread, abc.ABC):
             self.zk.storeNode(self.node)
             if error is None:
                 self.log.info("Node is ready after %.1f s", time.monotonic() - started)
+        except ZKConflict as conflict:
+            # Somebody deleted or took the node: not the request's fault, it gets another one.
+            self.log.warning("The outcome could not be stored: %s", conflict)
+            self.node.state, key = states.ABORTED, "error.unknown"
         except ZKException as lost:
             # Whoever took over owns the znode now; for the handler this launch has failed (L-9).
             self.log.warning("The outcome could not be stored: %s", lost)
@@ -112,7 +116,7 @@ class NodeDeleter(threading.Thread):
             self.delete_machine()
             self.zk.deleteNode(self.node)
         except Exception as error:
-            if isinstance(error, (TimeoutException, ZKException)):
+            if isinstance(error, (TimeoutException, ZKConflict, ZKException)):
                 self.log.error("Deletion failed, it will be tried again: %s", error)
             else:
                 self.log.exception("Deletion failed, it will be tried again")

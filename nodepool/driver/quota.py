@@ -93,7 +93,9 @@ class QuotaSupport(abc.ABC):
             if node_pool is None or label is None or label not in self.provider.getSupportedLabels(node_pool.name):
                 self._quota_log.debug("Node %s: pool or label unknown, not counted", node.id)
                 continue
-            used.add(self.quotaNeededByLabel(label, node_pool))
+            needed = self._needed(node_pool, [label])
+            if needed is not None:
+                used.add(needed)
         return used
 
     def poolQuota(self, pool: ConfigPool) -> QuotaInformation:
@@ -103,15 +105,19 @@ class QuotaSupport(abc.ABC):
             value = getattr(pool, name, None)
             return math.inf if value is None else value
 
-        extra = {str(key): float(value) for key, value in (getattr(pool, "max_resources", None) or {}).items()}
-        return QuotaInformation(
+        limits = QuotaInformation(
             instances=limit("max_servers"),
             cores=limit("max_cores"),
             ram=limit("max_ram"),
             volumes=limit("max_volumes"),
             default=math.inf,
-            **{"volume-gb": limit("max_volume_gb"), **extra},
+            **{"volume-gb": limit("max_volume_gb")},
         )
+        amounts = limits.quota["compute"]
+        for key, value in (getattr(pool, "max_resources", None) or {}).items():
+            # One that has a key of its own too, e.g. cores: both limits hold.
+            amounts[str(key)] = min(amounts.get(str(key), math.inf), float(value))
+        return limits
 
     def canEverFit(self, pool: ConfigPool, labels: Iterable[str]) -> bool:
         """Would these nodes fit together if nothing of ours ran? (Q-1, Q-14)"""
