@@ -7,6 +7,8 @@ import copy
 import math
 from typing import Any, Self
 
+from nodepool.model.record import is_finite
+
 
 class QuotaInformation:
     """Amounts of named resources: a limit, a use, or a need.
@@ -33,10 +35,10 @@ class QuotaInformation:
 
     @classmethod
     def from_resources(cls, resources: dict[str, Any]) -> Self:
-        """A use, from the flat object stored in a node's ``resources``; what is no number is skipped."""
+        """A use, from the flat object stored in a node's ``resources``; what is no finite number is skipped."""
         info = cls(default=0)
         for name, value in resources.items():
-            if isinstance(value, (int, float)) and not isinstance(value, bool):
+            if isinstance(value, (int, float)) and not isinstance(value, bool) and is_finite(value):
                 info.quota["compute"][name] = value
         return info
 

@@ -39,11 +39,19 @@ def str_list(key: str, value: Any) -> list[str]:
     raise InvalidRecord(f"{key} is not a list of strings")
 
 
+def is_finite(value: float) -> bool:
+    """Can a float hold it? JSON has whole numbers of any length, and Python reads ``Infinity`` and ``NaN`` too."""
+    try:
+        return math.isfinite(value)
+    except OverflowError:
+        return False
+
+
 def optional_number(key: str, value: Any) -> float | None:
     """Check a field that is a finite number or null. Raises InvalidRecord."""
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not is_finite(value):
         raise InvalidRecord(f"{key} is not a number")
     return value
 
@@ -110,8 +118,10 @@ class Record:
         other = copy.copy(self)
         for name, value in vars(self).items():
             # Most are empty or lists of text, where a deep copy costs fifty times as much.
-            if isinstance(value, list):
+            if isinstance(value, list) and all(isinstance(item, str) for item in value):
                 setattr(other, name, list(value))
+            elif isinstance(value, list):
+                setattr(other, name, copy.deepcopy(value))
             elif isinstance(value, dict):
                 setattr(other, name, copy.deepcopy(value) if value else {})
         return other

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Any
 
 from nodepool.model.record import InvalidRecord
@@ -21,15 +22,29 @@ def encode(data: dict[str, Any]) -> bytes:
 def decode(value: bytes | None) -> dict[str, Any]:
     """The JSON object in a znode.
 
+    Numbers that JSON does not know, like ``Infinity``, become null: a record that has one can be written again.
+
     :raises EmptyRecord: no data.
     :raises InvalidRecord: not UTF-8, not JSON, or not an object.
     """
     if not value:
         raise EmptyRecord("no data")
     try:
-        data = json.loads(value)
+        data = _DECODER.decode(value.decode())
     except (ValueError, RecursionError) as error:
         raise InvalidRecord(f"not JSON: {str(error)[:200]}") from None
     if not isinstance(data, dict):
         raise InvalidRecord(f"a JSON {type(data).__name__}, not an object")
     return data
+
+
+def _float(text: str) -> float | None:
+    number = float(text)
+    return number if math.isfinite(number) else None
+
+
+def _no_number(text: str) -> None:
+    return None
+
+
+_DECODER = json.JSONDecoder(parse_float=_float, parse_constant=_no_number)

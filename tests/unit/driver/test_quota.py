@@ -1,0 +1,275 @@
+# SPDX-License-Identifier: Apache-2.0
+"""nodepool.driver.quota: limits, use and room (behaviour.md Q; driver-api.md 12)."""
+
+from __future__ import annotations
+
+import math
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from nodepool.driver import quota
+from nodepool.driver.quota import QuotaSupport
+from nodepool.exceptions import RuntimeConfigurationException
+from nodepool.model.node import Node
+from nodepool.model.quota import QuotaInformation
+
+NEEDS = {
+    "small": QuotaInformation(cores=2, instances=1, ram=2048),
+    "large": QuotaInformation(cores=8, instances=1, ram=8192, **{"volumes": 1, "volume-gb": 80}),
+    "free": QuotaInformation(),
+}
+
+
+def make_pool(name: str = "main", **limits: Any) -> Any:
+    settings = {"max_servers": math.inf, "ignore_provider_quota": False, **limits}
+    return SimpleNamespace(name=name, labels=dict.fromkeys(NEEDS), **settings)
+
+
+class Manager(QuotaSupport):
+    """A provider with a cloud that answers from attributes."""
+
+    def __init__(self, *pools: Any, nodes: tuple[Node, ...] = ()) -> None:
+        super().__init__()
+        by_name = {pool.name: pool for pool in pools}
+
+        def supported(pool_name: str | None = None) -> set[str]:
+            return {label for pool in pools if pool_name in (None, pool.name) for label in pool.labels}
+
+        self.provider = cast(Any, SimpleNamespace(name="cloud", pools=by_name, getSupportedLabels=supported))
+        self.zk = cast(Any, SimpleNamespace(nodeIterator=lambda: iter(nodes)))
+        self.limits = QuotaInformation(cores=20, instances=10, ram=20480, default=math.inf)
+        self.unmanaged = QuotaInformation()
+        self.error: Exception | None = None
+        self.asked = 0
+
+    def quotaNeededByLabel(self, label: str, pool: Any) -> QuotaInformation:
+        if label not in NEEDS:
+            raise RuntimeConfigurationException(f"no flavor for {label}")
+        return NEEDS[label].copy()
+
+    def unmanagedQuotaUsed(self) -> QuotaInformation:
+        return self.unmanaged.copy()
+
+    def getProviderLimits(self) -> QuotaInformation:
+        self.asked += 1
+        if self.error is not None:
+            raise self.error
+        return self.limits.copy()
+
+
+def make_node(state: str = "ready", provider: str = "cloud", pool: str | None = "main", **fields: Any) -> Node:
+    node = Node("small", id="0000000001")
+    node.state, node.provider, node.pool = state, provider, pool
+    for name, value in fields.items():
+        setattr(node, name, value)
+    return node
+
+
+@pytest.fixture
+def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The clock of the limits' cache, as a list of one."""
+    time = [1000.0]
+    monkeypatch.setattr(quota, "time", SimpleNamespace(monotonic=lambda: time[0]))
+    return time
+
+
+def compute(information: QuotaInformation) -> dict[str, float]:
+    return information.quota["compute"]
+
+
+# -- limits --
+
+
+def test_limits_without_what_others_use() -> None:
+    """Q-4"""
+    manager = Manager()
+    manager.unmanaged = QuotaInformation(cores=5, instances=3, ram=1024)
+    assert compute(manager.estimatedNodepoolQuota()) == {"cores": 15, "instances": 7, "ram": 19456}
+
+
+def test_limits_are_kept_for_300_seconds(now: list[float]) -> None:
+    """Q-5"""
+    manager = Manager()
+    manager.estimatedNodepoolQuota()
+    now[0] += 299.9
+    manager.estimatedNodepoolQuota()
+    assert manager.asked == 1
+    now[0] += 0.1
+    manager.estimatedNodepoolQuota()
+    assert manager.asked == 2
+
+
+def test_quota_error_drops_the_limits(now: list[float]) -> None:
+    """Q-5"""
+    manager = Manager()
+    manager.estimatedNodepoolQuota()
+    manager.limits = QuotaInformation(cores=1, default=math.inf)
+    manager.invalidateQuotaCache()
+    assert compute(manager.estimatedNodepoolQuota())["cores"] == 1
+
+
+def test_error_of_the_cloud_uses_old_limits(now: list[float], caplog: pytest.LogCaptureFixture) -> None:
+    """Q-5"""
+    manager = Manager()
+    manager.estimatedNodepoolQuota()
+    manager.error = OSError("cloud is down")
+    now[0] += 300
+    assert compute(manager.estimatedNodepoolQuota())["cores"] == 20
+    assert "cloud is down" in caplog.text
+    manager.error = None
+    manager.limits = QuotaInformation(cores=2, default=math.inf)
+    assert compute(manager.estimatedNodepoolQuota())["cores"] == 2, "asked again at the next opportunity"
+
+
+def test_error_without_old_limits() -> None:
+    manager = Manager()
+    manager.error = OSError("cloud is down")
+    with pytest.raises(OSError):
+        manager.estimatedNodepoolQuota()
+
+
+def test_caller_may_change_the_limits() -> None:
+    manager = Manager()
+    manager.estimatedNodepoolQuota().subtract(QuotaInformation(cores=19))
+    assert compute(manager.estimatedNodepoolQuota())["cores"] == 20
+
+
+# -- use --
+
+
+def test_nodes_in_every_state_count() -> None:
+    """Q-3"""
+    nodes = [make_node(state) for state in ("init", "building", "ready", "in-use", "hold", "deleting", "failed")]
+    used = Manager(make_pool(), nodes=tuple(nodes)).estimatedNodepoolQuotaUsed()
+    assert compute(used) == {"cores": 14, "instances": 7, "ram": 7 * 2048}
+
+
+def test_stored_resources_win_over_the_label() -> None:
+    """Q-3"""
+    node = make_node(resources={"cores": 4, "instances": 1, "ram": 512, "volumes": 2})
+    used = Manager(make_pool(), nodes=(node,)).estimatedNodepoolQuotaUsed()
+    assert compute(used) == {"cores": 4, "instances": 1, "ram": 512, "volumes": 2}
+
+
+def test_only_known_nodes_of_the_provider_count() -> None:
+    """Q-3: nodes of unknown pools or labels are skipped."""
+    nodes = (
+        make_node(provider="other"),
+        make_node(pool="gone"),
+        make_node(type=["gone"]),
+        make_node(type=[]),
+        make_node(pool=None),
+        make_node(),
+    )
+    assert compute(Manager(make_pool(), nodes=nodes).estimatedNodepoolQuotaUsed())["instances"] == 1
+
+
+def test_resources_of_a_gone_pool_count() -> None:
+    """Its machine is still there."""
+    nodes = (make_node(pool="gone", resources={"cores": 4, "instances": 1}),)
+    assert compute(Manager(make_pool(), nodes=nodes).estimatedNodepoolQuotaUsed())["cores"] == 4
+
+
+def test_use_of_one_pool() -> None:
+    """Q-2"""
+    first, second = make_pool("first"), make_pool("second")
+    manager = Manager(first, second, nodes=(make_node(pool="first"), make_node(pool="second"), make_node(pool="first")))
+    assert compute(manager.estimatedNodepoolQuotaUsed(first))["instances"] == 2
+    assert compute(manager.estimatedNodepoolQuotaUsed())["instances"] == 3
+
+
+def test_label_that_cannot_be_known_does_not_spoil_the_count() -> None:
+    """Q-3, Q-14: one bad label must not stop everything that counts."""
+    pool = make_pool()
+    pool.labels["broken"] = None
+    nodes = (make_node(type=["broken"]), make_node())
+    assert compute(Manager(pool, nodes=nodes).estimatedNodepoolQuotaUsed())["instances"] == 1
+
+
+@pytest.mark.parametrize("wrong", [math.inf, math.nan, "4", True, None])
+def test_resources_that_are_no_numbers(wrong: Any) -> None:
+    """Data of others must not make a pool look full for ever."""
+    node = make_node(resources={"cores": wrong, "instances": 1})
+    assert compute(Manager(make_pool(), nodes=(node,)).estimatedNodepoolQuotaUsed())["cores"] == 0
+
+
+# -- room --
+
+
+def test_can_ever_fit_ignores_our_nodes() -> None:
+    """Q-1"""
+    pool = make_pool()
+    manager = Manager(pool, nodes=tuple(make_node() for _ in range(10)))
+    assert manager.canEverFit(pool, ["small"] * 10)
+    assert not manager.canEverFit(pool, ["small"] * 11), "cores"
+    assert not manager.roomForOne(pool, "small")
+
+
+@pytest.mark.parametrize(
+    ("limits", "fits"),
+    [
+        ({"max_servers": 2}, True),
+        ({"max_servers": 1}, False),
+        ({"max_cores": 10}, True),
+        ({"max_cores": 9}, False),
+        ({"max_ram": 10239}, False),
+        ({"max_volumes": 0}, False),
+        ({"max_volumes": 1}, True),
+        ({"max_volume_gb": 79}, False),
+        ({"max_volume_gb": 80}, True),
+        ({"max_resources": {"L-1216C47A": 5}}, True),
+        ({"max_resources": {"cores": 9}}, False),
+        ({"max_cores": None, "max_ram": None}, True),
+    ],
+)
+def test_limits_of_the_pool(limits: dict[str, Any], fits: bool) -> None:
+    """Q-1, Q-18"""
+    pool = make_pool(**limits)
+    assert Manager(pool).canEverFit(pool, ["small", "large"]) is fits
+
+
+def test_room_for_one_counts_the_pool_and_the_provider() -> None:
+    """Q-2"""
+    first, second = make_pool("first", max_servers=2), make_pool("second")
+    nodes = [make_node(pool="first") for _ in range(2)]
+    manager = Manager(first, second, nodes=tuple(nodes))
+    assert not manager.roomForOne(first, "small")
+    assert manager.roomForOne(second, "small")
+    manager.limits = QuotaInformation(cores=5, default=math.inf)
+    manager.invalidateQuotaCache()
+    assert not manager.roomForOne(second, "small"), "the cloud counts the nodes of all pools"
+
+
+def test_ignore_provider_quota() -> None:
+    """Q-6"""
+    pool = make_pool(ignore_provider_quota=True, max_servers=1)
+    manager = Manager(pool)
+    manager.error = OSError("must not be asked")
+    assert manager.canEverFit(pool, ["large"])
+    assert manager.roomForOne(pool, "large")
+    assert not manager.canEverFit(pool, ["large", "large"])
+
+
+def test_label_that_can_never_work() -> None:
+    """Q-14"""
+    pool = make_pool()
+    pool.labels["broken"] = None
+    manager = Manager(pool)
+    assert not manager.canEverFit(pool, ["small", "broken"])
+    assert not manager.roomForOne(pool, "broken")
+    assert manager.errorLabels() == ["broken"]
+
+
+def test_label_quota() -> None:
+    """How many of each label would still fit; the best pool counts."""
+    first, second = make_pool("first", max_servers=3), make_pool("second", max_servers=6)
+    manager = Manager(first, second, nodes=(make_node(pool="second"),))
+    assert manager.getLabelQuota() == {"small": 5, "large": 2, "free": math.inf}
+
+
+def test_label_quota_is_never_negative() -> None:
+    pool = make_pool(max_servers=1)
+    manager = Manager(pool, nodes=tuple(make_node() for _ in range(3)))
+    assert manager.getLabelQuota()["small"] == 0

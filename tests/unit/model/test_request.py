@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""nodepool.model.request: the request record (zookeeper.md 4)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from nodepool.model.record import InvalidRecord
+from nodepool.model.request import NodeRequest
+
+#: What Zuul sends on submit (4.2).
+FROM_ZUUL: dict[str, Any] = {
+    "requestor_data": {"build_set_uuid": "b", "tenant_name": "t", "span_info": None},
+    "node_types": ["small", "small", "large"],
+    "requestor": "zuul",
+    "created_time": 12.5,
+    "provider": None,
+    "state": "requested",
+    "state_time": 12.25,
+    "relative_priority": 3,
+    "event_id": "e",
+    "tenant_name": "t",
+}
+
+
+def test_request_of_zuul() -> None:
+    request = NodeRequest.from_dict(FROM_ZUUL, "200-0000000007")
+    assert request.node_types == ["small", "small", "large"]
+    assert (request.nodes, request.declined_by, request.reuse) == ([], [], True)
+    assert (request.priority, request.order_key) == ("200", ("200", 3, "0000000007"))
+    written = request.to_dict(99.0)
+    assert written == {**FROM_ZUUL, "nodes": [], "declined_by": [], "reuse": True}
+
+
+def test_own_request_has_the_keys_that_zuul_needs() -> None:
+    """zookeeper.md 4.2: else Zuul logs an exception for each event."""
+    data = NodeRequest().to_dict(5.0)
+    needed = {"state", "state_time", "node_types", "requestor", "requestor_data", "provider", "event_id"}
+    assert needed <= data.keys()
+    assert (data["state"], data["state_time"], data["created_time"]) == ("requested", 5.0, 5.0)
+
+
+def test_null_never_replaces_a_tenant() -> None:
+    """zookeeper.md 4.2: if the key is present Zuul takes it."""
+    assert "tenant_name" not in NodeRequest().to_dict(1.0)
+    request = NodeRequest.from_dict({"state": "requested", "tenant_name": None})
+    assert "tenant_name" not in request.to_dict(1.0)
+
+
+def test_unknown_keys_survive() -> None:
+    request = NodeRequest.from_dict({**FROM_ZUUL, "new_key": [1]})
+    assert request.to_dict(1.0)["new_key"] == [1]
+
+
+@pytest.mark.parametrize(("value", "reuse"), [(True, True), (False, False), (None, True)])
+def test_reuse(value: Any, reuse: bool) -> None:
+    assert NodeRequest.from_dict({"state": "requested", "reuse": value}).reuse is reuse
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"state": "ready"},
+        {"state": None},
+        {"node_types": "small"},
+        {"node_types": [None]},
+        {"nodes": {}},
+        {"declined_by": "x"},
+        {"relative_priority": "1"},
+        {"relative_priority": 1.5},
+        {"relative_priority": True},
+        {"provider": 1},
+        {"requestor": {}},
+        {"created_time": "x"},
+        {"tenant_name": 1},
+    ],
+)
+def test_wrong_types_are_no_request(change: dict[str, Any]) -> None:
+    with pytest.raises(InvalidRecord):
+        NodeRequest.from_dict({**FROM_ZUUL, **change})
+
+
+def test_opaque_data_is_returned_unchanged() -> None:
+    for value in (None, 5, "x", [{"a": 1}], {"a": None}):
+        assert NodeRequest.from_dict({**FROM_ZUUL, "requestor_data": value}).to_dict(1.0)["requestor_data"] == value
+
+
+def test_order_is_text_number_text() -> None:
+    """A-1: PPP as text, relative priority as number, sequence as text."""
+
+    def key(id: str, relative: int = 0) -> tuple[str, int, str]:
+        request = NodeRequest(id)
+        request.relative_priority = relative
+        return request.order_key
+
+    ids = [
+        *(key("099-0000000009", 5), key("100-0000000001"), key("200-0000000003", 2), key("200-0000000001", 10)),
+        *(key("200-0000000002", 10), key("900-0000000000")),
+    ]
+    shuffled = [ids[number] for number in (3, 5, 0, 2, 4, 1)]
+    assert sorted(shuffled) == ids
+
+
+def test_copy_is_independent() -> None:
+    request = NodeRequest.from_dict(FROM_ZUUL, "200-0000000007")
+    copy = request.copy()
+    copy.declined_by.append("pool")
+    copy.requestor_data["tenant_name"] = "other"
+    assert request.declined_by == []
+    assert request.requestor_data["tenant_name"] == "t"
