@@ -64,6 +64,9 @@ def screen(kind: Kind, me: PoolInfo, registered: Iterable[PoolInfo]) -> Verdict:
             if pool.provider_name == kind.provider:
                 return Leave(f"wants provider {kind.provider}, which can serve it")
     for pool in able:
+        if kind.provider == me.provider_name and pool.provider_name != me.provider_name:
+            # It leaves the request to the provider that is asked for: if we left it too, it would wait for ever.
+            continue
         if pool.priority < me.priority and not pool.paused:
             return Leave(f"pool {pool.id} has a better priority")
     missing = sorted(set(kind.labels) - me.labels)

@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""nodepool.plan.queue: waiting requests in order, in buckets (behaviour.md A-1)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import hypothesis.strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from nodepool.model.request import NodeRequest
+from nodepool.plan.queue import MIN_READY_REQUESTOR, Kind, RequestQueue
+
+
+def make(id: str, *labels: str, **fields: Any) -> NodeRequest:
+    request = NodeRequest(id)
+    request.node_types = list(labels or ("small",))
+    for name, value in fields.items():
+        setattr(request, name, value)
+    return request
+
+
+def test_kind_holds_what_a_pool_judges_by() -> None:
+    first = Kind.of(make("200-1", "a", "b"))
+    assert Kind.of(make("100-2", "b", "a", relative_priority=4, event_id="e")) == first
+    changes: list[dict[str, Any]] = [
+        *({"provider": "p"}, {"declined_by": ["x"]}, {"tenant_name": "t"}, {"reuse": False}),
+        *({"requestor": MIN_READY_REQUESTOR}, {"node_types": ["a", "a"]}),
+    ]
+    assert all(Kind.of(make("200-1", "a", "b", **change)) != first for change in changes)
+
+
+def test_order_in_a_bucket() -> None:
+    """A-1: PPP as text, relative priority, sequence."""
+    queue = RequestQueue()
+    for id, relative in (("300-1", 0), ("100-9", 3), ("100-8", 3), ("100-7", 11), ("099-5", 9)):
+        queue.put(make(id, relative_priority=relative))
+    [bucket] = queue.buckets()
+    assert list(bucket) == ["099-5", "100-8", "100-9", "100-7", "300-1"]
+    assert (bucket.head, bucket.head_key, len(bucket)) == ("099-5", ("099", 9, "5"), 5)
+
+
+def test_changed_request_moves() -> None:
+    queue = RequestQueue()
+    queue.put(make("200-1"))
+    queue.put(make("200-2"))
+    queue.put(make("200-1", relative_priority=5))
+    assert [list(bucket) for bucket in queue.buckets()] == [["200-2", "200-1"]]
+    queue.put(make("200-1", declined_by=["pool"]))
+    assert sorted(list(bucket) for bucket in queue.buckets()) == [["200-1"], ["200-2"]]
+    assert len(queue) == 2
+
+
+def test_removing_while_iterating() -> None:
+    """A pass takes requests out of the bucket that it walks through."""
+    queue = RequestQueue()
+    for number in range(5):
+        queue.put(make(f"200-{number}"))
+    [bucket] = queue.buckets()
+    for request_id in bucket:
+        queue.discard(request_id)
+    assert len(queue) == 0
+    assert queue.buckets() == []
+
+
+class QueueMachine(RuleBasedStateMachine):
+    """The queue against a plain dictionary that is sorted anew each time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.queue = RequestQueue()
+        self.model: dict[str, NodeRequest] = {}
+
+    @rule(
+        number=st.integers(0, 6),
+        priority=st.sampled_from(["100", "200"]),
+        relative=st.integers(-1, 2),
+        labels=st.lists(st.sampled_from("ab"), max_size=2),
+        declined=st.sampled_from([[], ["p"]]),
+    )
+    def put(self, number: int, priority: str, relative: int, labels: list[str], declined: list[str]) -> None:
+        request = make(f"{priority}-{number}", relative_priority=relative, declined_by=declined)
+        request.node_types = labels
+        self.queue.put(request)
+        self.model[request.id or ""] = request
+
+    @rule(number=st.integers(0, 6), priority=st.sampled_from(["100", "200"]))
+    def discard(self, number: int, priority: str) -> None:
+        self.queue.discard(f"{priority}-{number}")
+        self.model.pop(f"{priority}-{number}", None)
+
+    @rule()
+    def clear(self) -> None:
+        self.queue.clear()
+        self.model.clear()
+
+    @invariant()
+    def same_as_the_model(self) -> None:
+        expected: dict[Kind, list[str]] = {}
+        for request_id, request in sorted(self.model.items(), key=lambda entry: entry[1].order_key):
+            expected.setdefault(Kind.of(request), []).append(request_id)
+        assert {bucket.kind: list(bucket) for bucket in self.queue.buckets()} == expected
+        assert len(self.queue) == len(self.model)
+        assert all(request_id in self.queue for request_id in self.model)
+
+
+TestQueueMachine = QueueMachine.TestCase
