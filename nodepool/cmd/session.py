@@ -6,8 +6,12 @@ from __future__ import annotations
 import argparse
 import contextlib
 import logging
-from collections.abc import Iterator, Sequence
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, Protocol
+
+from nodepool.exceptions import ZKConnectionError, ZKException
 
 if TYPE_CHECKING:
     from nodepool.zk.client import Server
@@ -47,7 +51,6 @@ def open_zookeeper(options: argparse.Namespace) -> contextlib.AbstractContextMan
 @contextlib.contextmanager
 def connect(settings: Settings) -> Iterator[ZooKeeper]:
     """Connect, and disconnect at the end. Blocks up to `CONNECT_SECONDS`. Raises ZKException."""
-    from nodepool.exceptions import ZKException
     from nodepool.zk.client import ZooKeeperClient, connection_string
     from nodepool.zk.zookeeper import ZooKeeper
 
@@ -64,11 +67,59 @@ def connect(settings: Settings) -> Iterator[ZooKeeper]:
     try:
         with _quiet("kazoo", "nodepool.zk.ZooKeeper"):
             client.connect(timeout=CONNECT_SECONDS)
-        yield ZooKeeper(client, None)
+        with give_up_without_connection(client.add_session_listener, client.hosts):
+            yield ZooKeeper(client, None)
     finally:
         # Without a connection there is nothing to give back, and somebody who pressed Ctrl-C does not want to wait.
         if client.connected:
             client.disconnect()
+
+
+@contextlib.contextmanager
+def give_up_without_connection(
+    add_listener: Callable[[Callable[[str], None]], None], hosts: str, seconds: float = CONNECT_SECONDS
+) -> Iterator[None]:
+    """Inside, a connection that is lost and does not come back ends the main thread's work.
+
+    A daemon waits for ZooKeeper as long as it takes, and so do the calls that daemons and commands share. A person
+    at a terminal should not.
+
+    :param add_listener: where to hear of 'connected', 'suspended' and 'lost'.
+    :param seconds: how long to wait for the connection to come back.
+    :raises ZKConnectionError: it did not.
+    """
+    main = threading.main_thread().ident
+    timer: threading.Timer | None = None
+    over = threading.Event()
+
+    def interrupt() -> None:
+        over.set()
+        if main is not None:
+            # A real signal: it also ends a wait for a lock.
+            signal.pthread_kill(main, signal.SIGINT)
+
+    def on_state(state: str) -> None:
+        nonlocal timer
+        if timer is not None:
+            timer.cancel()
+            timer = None
+        if state != "connected" and not done.is_set():
+            timer = threading.Timer(seconds, interrupt)
+            timer.daemon = True
+            timer.start()
+
+    done = threading.Event()
+    add_listener(on_state)
+    try:
+        yield
+    except KeyboardInterrupt:
+        if not over.is_set():
+            raise
+        raise ZKConnectionError(f"the connection to ZooKeeper at {hosts} was lost") from None
+    finally:
+        done.set()
+        if timer is not None:
+            timer.cancel()
 
 
 @contextlib.contextmanager

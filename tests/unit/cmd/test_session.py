@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: Apache-2.0
+"""nodepool.cmd.session: a command does not wait for ZooKeeper for ever."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from nodepool.cmd.session import give_up_without_connection
+from nodepool.exceptions import ZKConnectionError
+
+
+def test_lost_connection_ends_the_work() -> None:
+    """Also while the main thread waits for an answer that will not come."""
+    listeners: list[Callable[[str], None]] = []
+
+    def wait_for_an_answer() -> None:
+        listeners[0]("suspended")
+        threading.Event().wait(60)
+
+    bounded = give_up_without_connection(listeners.append, "zk1:2281", seconds=0.01)
+    with pytest.raises(ZKConnectionError, match="ZooKeeper at zk1:2281 was lost"), bounded:
+        wait_for_an_answer()
+
+
+def test_connection_that_comes_back_is_fine() -> None:
+    listeners: list[Callable[[str], None]] = []
+    with give_up_without_connection(listeners.append, "zk1:2281", seconds=60):
+        listeners[0]("suspended")
+        listeners[0]("lost")
+        listeners[0]("connected")
+    listeners[0]("suspended")
+
+
+def test_users_interrupt_stays_one() -> None:
+    with pytest.raises(KeyboardInterrupt), give_up_without_connection(lambda listener: None, "zk1:2281"):
+        raise KeyboardInterrupt
