@@ -60,7 +60,8 @@ class Problems:
 
         :param path: keys and list positions from the top of the file to the offending place.
         """
-        self.found.append(Problem(file, line, key_text(path), message, severity))
+        # One line each, whatever a driver's message looks like.
+        self.found.append(Problem(file, line, key_text(path), " ".join(message.splitlines()), severity))
 
     def all(self) -> list[Problem]:
         """Everything that was found, in the order of the lines."""
@@ -101,7 +102,8 @@ def key_text(path: Sequence[Any]) -> str:
         if isinstance(part, int) and not isinstance(part, bool):
             text += f"[{part}]"
         else:
-            text += f".{part}" if text else f"{part}"
+            name = part if isinstance(part, str) and part and part.isprintable() else repr(part)
+            text += f".{name}" if text else name
     return text
 
 
