@@ -29,6 +29,7 @@ _PREFIX: Final = "tag:yaml.org,2002:"
 _SCALAR_TAGS: Final = frozenset(f"{_PREFIX}{kind}" for kind in ("null", "bool", "int", "float", "binary", "timestamp"))
 #: Longest number, in bits: what is longer cannot even be printed, and nothing has a use for it.
 _MAX_BITS: Final = 128
+_KINDS: Final = {"int": "a whole number", "float": "a number", "timestamp": "a date", "bool": "true or false"}
 _MERGE: Final = object()
 _MISSING: Final = object()
 #: What reading a scalar of a wrong form may raise, such as the date 2024-13-45.
@@ -255,8 +256,8 @@ class _Builder:
                 raise ValueError(text)
             return value
         except _SCALAR_ERRORS as error:
-            kind = str(tag).removeprefix(_PREFIX)
-            reason = str(error) if constructor is None else f"{show(text)} looks like a {kind}, but is none"
+            kind = _KINDS.get(str(tag).removeprefix(_PREFIX), "something else")
+            reason = str(error) if constructor is None else f"{show(text)} looks like {kind}, but is none"
             self._problem(self._source.line(line), f"{reason}; put it in quotes if it is text")
             return text
 

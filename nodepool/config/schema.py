@@ -140,7 +140,7 @@ def _schemas_at(schema: Any, path: Sequence[Any]) -> Iterator[Any]:
     elif isinstance(schema, dict):
         for key, part in schema.items():
             name = key.schema if isinstance(key, v.Marker) else key
-            if name == path[0] or (isinstance(name, type) and isinstance(path[0], name)):
+            if name == path[0] or name is v.Extra or (isinstance(name, type) and isinstance(path[0], name)):
                 yield from _schemas_at(part, path[1:])
 
 

@@ -20,10 +20,22 @@ class ConfigValue:
             return True
         if type(self) is not type(other):
             return False
-        ignored = {name for cls in type(self).__mro__ for name in vars(cls).get("ignore_equality", ())}
+        ignored = _ignored(type(self))
         mine = {name: value for name, value in vars(self).items() if name not in ignored}
         theirs = {name: value for name, value in vars(other).items() if name not in ignored}
         return mine == theirs
 
     # Equal objects may change, so they have no hash.
     __hash__ = None  # type: ignore[assignment]
+
+
+#: Found once a class: a configuration can have ten thousands of objects.
+_IGNORED: dict[type, frozenset[str]] = {}
+
+
+def _ignored(cls: type) -> frozenset[str]:
+    names = _IGNORED.get(cls)
+    if names is None:
+        names = frozenset(name for base in cls.__mro__ for name in vars(base).get("ignore_equality", ()))
+        _IGNORED[cls] = names
+    return names
