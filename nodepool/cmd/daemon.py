@@ -49,7 +49,11 @@ def set_up_logging(options: argparse.Namespace, logfile: str) -> None:
     elif options.foreground:
         logconfig.apply_config(logconfig.default_config())
     else:
-        logconfig.apply_config(logconfig.default_config(filename=logfile))
+        try:
+            logconfig.apply_config(logconfig.default_config(filename=logfile))
+        except logconfig.LogConfigError as error:
+            hint = "make its directory writable, or say with -l where to log"
+            raise logconfig.LogConfigError(f"cannot log to {logfile} ({error}); {hint}") from error
 
 
 def run(
