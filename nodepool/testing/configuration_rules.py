@@ -34,7 +34,9 @@ class ConfigurationRules(DriverHarness):
         section = self.provider_section()
         assert isinstance(provider_config, ProviderConfig), "getProviderConfig() must return a ProviderConfig"
         assert provider_config.name == section["name"], f"name is {provider_config.name!r}"
-        assert provider_config.driver.name == section.get("driver", DEFAULT_DRIVER), f"driver.name is {provider_config.driver.name!r}"
+        assert provider_config.driver.name == section.get("driver", DEFAULT_DRIVER), (
+            f"driver.name is {provider_config.driver.name!r}"
+        )
         assert isinstance(provider_config.manage_images, bool), "manage_images must be a bool"
         assert isinstance(provider_config.max_concurrency, int), "max_concurrency must be an int"
         assert {pool["name"] for pool in section["pools"]} == set(provider_config.pools), "pools must have all pools"

@@ -2,185 +2,33 @@
 """`MemoryZooKeeper`: the ZooKeeper facade of drivers, in memory, for one process.
 
 Records are kept as the bytes that would be in a znode, writes are fenced by versions, and locks are exclusive, as
-in the real stores. What it does not have: sessions, watches of other processes, and the cost of a network.
+in the real stores. What it does not have: sessions, other processes, and the cost of a network.
 """
 
 from __future__ import annotations
 
 import contextlib
-import itertools
 import threading
-import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
-from typing import Generic, TypeVar
 
-from nodepool.exceptions import ZKConflict, ZKLockException
+from nodepool.exceptions import ZKLockException
 from nodepool.model.component import PoolComponent
 from nodepool.model.image import ImageUpload
 from nodepool.model.node import Node
 from nodepool.model.request import NodeRequest
-from nodepool.zk import codec
-from nodepool.zk.locks import ZkLock
+from nodepool.testing.memory_table import R, Table, decode_node, decode_request
+from nodepool.zk.cache import LockedRecordCache
 from nodepool.zk.node_store import NodeStore
+from nodepool.zk.nodepool_cache import NodepoolCache
 from nodepool.zk.request_store import RequestStore
 from nodepool.zk.zookeeper import ZooKeeper
-
-R = TypeVar("R", bound=Node | NodeRequest)
-
-
-@dataclass(frozen=True)
-class _Stored:
-    data: bytes
-    version: int = 0
-    lock: ZkLock | None = None
-
-
-class _Table(Generic[R]):
-    """Records of one kind. ``changed`` guards them, and is notified of each change.
-
-    :param changed: shared by all tables, so that a write over several tables is one.
-    """
-
-    def __init__(self, kind: str, decode: Callable[[bytes, str], R], changed: threading.Condition) -> None:
-        self.kind = kind
-        self.changed = changed
-        self.listeners: list[Callable[[str], None]] = []
-        self._decode = decode
-        self._rows: dict[str, _Stored] = {}
-        self._numbers = itertools.count()
-        self._contenders = itertools.count()
-
-    def ids(self) -> list[str]:
-        with self.changed:
-            return list(self._rows)
-
-    def get(self, record_id: str) -> R | None:
-        with self.changed:
-            row = self._rows.get(record_id)
-        if row is None:
-            return None
-        record = self._decode(row.data, record_id)
-        record.version = row.version
-        return record
-
-    def create(self, record: R, prefix: str = "") -> None:
-        self.add(record, prefix)
-        self.tell(record.id or "")
-
-    def add(self, record: R, prefix: str = "") -> None:
-        """`create` that tells nobody."""
-        with self.changed:
-            record.id = f"{prefix}{next(self._numbers):010d}"
-            self._rows[record.id] = _Stored(_encode(record))
-            record.version = 0
-
-    def check(self, record: R, *, unlocked: bool = False, locked: bool = False) -> _Stored:
-        """The row, if ``record`` may be written. Call with ``changed`` held. Raises ZKConflict."""
-        row = self._rows.get(record.id or "")
-        if row is None:
-            raise ZKConflict(f"{self.kind} {record.id} is gone")
-        if record.version != row.version:
-            raise ZKConflict(f"{self.kind} {record.id} was changed by somebody else")
-        if unlocked and row.lock is not None:
-            raise ZKConflict(f"{self.kind} {record.id} is locked")
-        if locked and (record.lock is None or row.lock != record.lock):
-            raise ZKConflict(f"{self.kind} {record.id} is not locked by us")
-        return row
-
-    def put(self, record: R, row: _Stored) -> None:
-        """Overwrite. Call with ``changed`` held, after `check`."""
-        record.version = row.version + 1
-        self._rows[record.id or ""] = replace(row, data=_encode(record), version=record.version)
-        self.changed.notify_all()
-
-    def take_lock(self, record: R, *, blocking: bool = True, timeout: float | None = None) -> None:
-        deadline = None if timeout is None else time.monotonic() + timeout
-        with self.changed:
-            while self.row(record).lock is not None:
-                left = None if deadline is None else deadline - time.monotonic()
-                if not blocking or (left is not None and left <= 0):
-                    raise ZKLockException(f"{self.kind} {record.id} is locked by somebody else")
-                self.changed.wait(left)
-            self.set_lock(record)
-        self.tell(record.id or "")
-
-    def set_lock(self, record: R) -> None:
-        """Call with ``changed`` held."""
-        directory = f"/{self.kind}/{record.id}/lock"
-        record.lock = lock = ZkLock(directory, f"{directory}/{next(self._contenders)}")
-        self._rows[record.id or ""] = replace(self.row(record), lock=lock)
-
-    def release(self, record: R) -> None:
-        """Give a lock back; one that is gone with its record is fine. Raises ZKLockException if none is held."""
-        if record.lock is None:
-            raise ZKLockException(f"{self.kind} {record.id} is not locked by us")
-        self.clear_lock(record)
-        self.tell(record.id or "")
-
-    def clear_lock(self, record: R) -> None:
-        """`release` that tells nobody; a lock that is not held is fine."""
-        with self.changed:
-            row = self._rows.get(record.id or "")
-            if row is not None and row.lock == record.lock:
-                self._rows[record.id or ""] = replace(row, lock=None)
-            record.lock = None
-            self.changed.notify_all()
-
-    def force_release(self, record: R) -> None:
-        with self.changed:
-            self._rows[record.id or ""] = replace(self.row(record), lock=None)
-            record.lock = None
-            self.changed.notify_all()
-        self.tell(record.id or "")
-
-    def is_locked(self, record_id: str) -> bool:
-        with self.changed:
-            row = self._rows.get(record_id)
-            return row is not None and row.lock is not None
-
-    def drop(self, record_id: str) -> None:
-        """Remove; what is gone is fine."""
-        self.discard(record_id)
-        self.tell(record_id)
-
-    def discard(self, record_id: str) -> None:
-        """`drop` that tells nobody."""
-        with self.changed:
-            self._rows.pop(record_id, None)
-            self.changed.notify_all()
-
-    def tell(self, record_id: str) -> None:
-        """Tell the listeners of a change. Call without ``changed``."""
-        for listener in list(self.listeners):
-            listener(record_id)
-
-    def row(self, record: R) -> _Stored:
-        """Call with ``changed`` held. Raises ZKConflict."""
-        row = self._rows.get(record.id or "")
-        if row is None:
-            raise ZKConflict(f"{self.kind} {record.id} is gone")
-        return row
-
-
-def _encode(record: Node | NodeRequest) -> bytes:
-    # Also proves that everything that a driver puts into a record can be stored.
-    return codec.encode(record.to_dict(time.time()))
-
-
-def _decode_node(data: bytes, record_id: str) -> Node:
-    return Node.from_dict(codec.decode(data), record_id)
-
-
-def _decode_request(data: bytes, record_id: str) -> NodeRequest:
-    return NodeRequest.from_dict(codec.decode(data), record_id)
 
 
 class MemoryNodeStore(NodeStore):
     """`NodeStore` in memory. Methods that hand out a transaction or a reply are not there."""
 
     def __init__(self, changed: threading.Condition) -> None:
-        self.table = _Table("node", _decode_node, changed)
+        self.table = Table("node", decode_node, changed)
 
     def ids(self) -> list[str]:
         return self.table.ids()
@@ -259,7 +107,7 @@ class MemoryRequestStore(RequestStore):
     """`RequestStore` in memory. Methods that hand out a transaction or a reply are not there."""
 
     def __init__(self, changed: threading.Condition, nodes: MemoryNodeStore) -> None:
-        self.table = _Table("request", _decode_request, changed)
+        self.table = Table("request", decode_request, changed)
         self._node_table = nodes.table
 
     def ids(self) -> list[str]:
@@ -328,6 +176,67 @@ class MemoryRequestStore(RequestStore):
             self._node_table.tell(node.id or "")
 
 
+class _TableCache(LockedRecordCache[R]):
+    """The cache of a table is the table: never behind. What it hands out is a copy, though."""
+
+    def __init__(self, table: Table[R]) -> None:
+        self._table = table
+        self.ready = threading.Event()
+        self.ready.set()
+
+    def get(self, record_id: str) -> R | None:
+        return self._table.get(record_id)
+
+    def ids(self) -> list[str]:
+        return self._table.ids()
+
+    def values(self) -> list[R]:
+        return [record for record in map(self.get, self.ids()) if record is not None]
+
+    def __len__(self) -> int:
+        return len(self.ids())
+
+    def empty_ids(self) -> list[str]:
+        return []
+
+    @property
+    def pending_reads(self) -> int:
+        return 0
+
+    def add_listener(self, listener: Callable[[str], None]) -> None:
+        self._table.listeners.append(listener)
+
+    def wait_settled(self, timeout: float) -> bool:
+        return True
+
+    def refresh_stale(self) -> None:
+        return
+
+    def has_lock_dir(self, record_id: str) -> bool:
+        return self.is_locked(record_id)
+
+    def is_locked(self, record_id: str) -> bool:
+        return self._table.is_locked(record_id)
+
+    def contenders(self, record_id: str) -> list[str]:
+        return ["holder"] if self.is_locked(record_id) else []
+
+
+class MemoryCache(NodepoolCache):
+    """Nodes and requests; there is no cache of pools, see `MemoryZooKeeper.pools`."""
+
+    def __init__(self, nodes: Table[Node], requests: Table[NodeRequest]) -> None:
+        self.nodes = _TableCache(nodes)
+        self.requests = _TableCache(requests)
+
+    @property
+    def ready(self) -> bool:
+        return True
+
+    def wait_ready(self, timeout: float) -> bool:
+        return True
+
+
 class MemoryZooKeeper(ZooKeeper):
     """All that a driver may call of the facade; thread-safe.
 
@@ -337,15 +246,12 @@ class MemoryZooKeeper(ZooKeeper):
 
     def __init__(self) -> None:
         self.changed = threading.Condition(threading.RLock())
-        self.cache = None
         self.nodes: MemoryNodeStore = MemoryNodeStore(self.changed)
         self.requests: MemoryRequestStore = MemoryRequestStore(self.changed, self.nodes)
+        self.cache: MemoryCache = MemoryCache(self.nodes.table, self.requests.table)
         self.pools: list[PoolComponent] = []
         self.uploads: dict[tuple[str, str], ImageUpload] = {}
         self._mutexes: dict[str, threading.Lock] = {}
-
-    def addNodeListener(self, listener: Callable[[str], None]) -> None:
-        self.nodes.table.listeners.append(listener)
 
     def getRegisteredPools(self) -> list[PoolComponent]:
         return list(self.pools)
