@@ -22,19 +22,24 @@ def add_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
 
 
 def validate_config(options: argparse.Namespace) -> int:
-    """``nodepool config-validate``: one log line a problem; returns 1 if there is one."""
+    """``nodepool config-validate``: one log line a problem; returns 1 if there is an error among them."""
+    from nodepool.config.problems import Severity
     from nodepool.config.validator import validate
 
     log.info("validating %s", options.config)
+    errors = 0
     try:
-        problems = [str(problem) for problem in validate(options.config)]
+        for problem in validate(options.config):
+            harmless = problem.severity is Severity.WARNING
+            log.log(logging.WARNING if harmless else logging.ERROR, "%s", problem)
+            errors += not harmless
     except ConfigError as error:
         # Nothing can be said about the content.
-        problems = str(error).splitlines()
-    for problem in problems:
-        log.error("%s", problem)
-    if problems:
-        log.error("%s: %d problem%s found", options.config, len(problems), "" if len(problems) == 1 else "s")
+        for line in str(error).splitlines():
+            log.error("%s", line)
+            errors += 1
+    if errors:
+        log.error("%s: %d problem%s found", options.config, errors, "" if errors == 1 else "s")
         return 1
     log.info("%s is valid", options.config)
     return 0
