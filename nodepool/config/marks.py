@@ -139,9 +139,10 @@ class _Builder:
     def _scalar(self, event: Any) -> None:
         text: str = event.value
         line = event.start_mark.line
-        if event.tag is None and event.implicit[0] and text == "<<" and self._in_key():
+        plain = event.implicit[0] and event.tag in (None, "!")
+        if plain and text == "<<" and self._in_key():
             value = _MERGE
-        elif event.tag is None and event.implicit[0]:
+        elif plain:
             value = self._known.get(text, _MISSING)
             if value is _MISSING:
                 count = len(self._problems.found)
@@ -222,7 +223,7 @@ class _Builder:
             return
         if key in frame.lines:
             text = f"the key {key!r} is here for the second time, first in line {frame.lines[key]}; remove one"
-            self._problem(frame.key_line, text)
+            self._problem(frame.key_line, text, key)
             return
         frame.value[key] = value
         frame.lines[key] = frame.key_line
@@ -274,13 +275,14 @@ class _Builder:
             if isinstance(frame.value, list) or frame.key not in (_MISSING, _MERGE)
         ]
 
-    def _problem(self, line: int, message: str, severity: Severity = Severity.ERROR) -> None:
-        self._problems.add(self._source.path, line, self._path(), message, severity)
+    def _problem(self, line: int, message: str, *more: Any, severity: Severity = Severity.ERROR) -> None:
+        """Note a problem where the parser is now; ``more``: the rest of the way to it."""
+        self._problems.add(self._source.path, line, [*self._path(), *more], message, severity)
 
     def _warn_unset(self, text: str, line: int) -> None:
         for match in PLACEHOLDER.finditer(text):
             message = f"the environment variable {match[1]} is not set, {match[0]} stays as text"
-            self._problem(self._source.line(line), message, Severity.WARNING)
+            self._problem(self._source.line(line), message, severity=Severity.WARNING)
 
     def _refuse(self, event: Any, message: str) -> ConfigError:
         return ConfigError(f"{self._source.path}:{self._source.line(event.start_mark.line)}: {message}")
