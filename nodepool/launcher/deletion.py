@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from nodepool.driver.interface import CleanupTask, Provider
     from nodepool.launcher.supervisor import NodePool
     from nodepool.model.node import Node
+    from nodepool.model.request import NodeRequest
     from nodepool.zk.protocol import Reply
 
 #: A look at all nodes at least this often, in case an event was missed.
@@ -123,9 +124,9 @@ class DeletedNodeWorker(Worker):
             return
         if self._retries.get(node_id, (0, 0.0))[1] > now:
             return
-        action = judge_unlocked(cached, self._nodepool.cache.requests.get)
         log = get_annotated_logger(self.log, node_id=node_id)
         try:
+            action = judge_unlocked(cached, self._request)
             if isinstance(action, Deallocate):
                 self._deallocate(cached.copy(), action.reason, log)
             elif isinstance(action, Delete):
@@ -138,6 +139,10 @@ class DeletedNodeWorker(Worker):
         except Exception:
             log.exception("Deletion could not be started")
             self._retry_later(node_id, now)
+
+    def _request(self, request_id: str) -> NodeRequest | None:
+        """A request, from ZooKeeper when the cache has none: it may be behind the cache of nodes."""
+        return self._nodepool.cache.requests.get(request_id) or self._nodepool.getZK().requests.get(request_id)
 
     def _deallocate(self, node: Node, reason: str, log: logging.LoggerAdapter[logging.Logger]) -> None:
         node.allocated_to = None

@@ -116,7 +116,8 @@ def test_killed_while_launching(workplace: Workplace, zuul: ZuulClient, successo
 
     healthy = FakeProvider(["vm"])
     if successor_runs:
-        workplace.launch(healthy, session_seconds=SESSION_SECONDS)
+        other = workplace.launch(healthy, wait=False, session_seconds=SESSION_SECONDS)
+        workplace.wait_registered(other, 2)
     stuck.kill()
     if not successor_runs:
         workplace.launch(healthy, wait=False, session_seconds=SESSION_SECONDS)
