@@ -143,6 +143,11 @@ class ProviderReader:
                 self._undefined([*path, "diskimages", index, "name"], "diskimage", image["name"])
 
     def _check_labels(self, path: list[Hashable], pool: dict[str, Any]) -> None:
+        offered: set[str] = set()
+        for index, label in entries(pool, "labels", "name"):
+            if label["name"] in offered:
+                duplicate(self._document, [*path, "labels", index, "name"], "label", label["name"], self._problems)
+            offered.add(label["name"])
         if not self._is_broken("labels"):
             labels = self._config.labels
             for where, name in _label_names(pool):
