@@ -96,7 +96,7 @@ def _lineage(
             problems.add(document.path, line, path, message)
             return chain[::-1]
         if parent in chain:
-            circle = " -> ".join([*chain[chain.index(parent) :], parent])
+            circle = " -> ".join([chain[-1], *chain[chain.index(parent) :]])
             if parent == name:
                 problems.add(document.path, line, path, f"an image cannot be its own ancestor: {circle}")
             return chain[::-1]
@@ -110,7 +110,7 @@ def _apply(image: DiskImage, section: dict[str, Any]) -> None:
     image.env_vars = {**image.env_vars, **section.get("env-vars", {})}
     image.metadata = {**image.metadata, **section.get("metadata", {})}
     image.image_types = set(section.get("formats", [])) or image.image_types
-    image.keep_formats = section.get("keep-formats") or image.keep_formats
+    image.keep_formats = list(section.get("keep-formats") or image.keep_formats)
     if section.get("release"):
         image.release = str(section["release"])
     if "delete-after-upload" in section:
