@@ -19,9 +19,9 @@ class Worker:
 
     launcher_id = "pool-1"
 
-    def __init__(self, lab: Lab, pool: dict[str, Any] | None) -> None:
+    def __init__(self, lab: Lab, slots: int, pool: dict[str, Any] | None) -> None:
         self._lab = lab
-        self._provider = lab.provider({"host-key-checking": False}, pool=pool)
+        self._provider = lab.provider({"host-key-checking": False, "max-parallel-jobs": slots}, pool=pool)
 
     def getZK(self) -> Any:
         return self._lab.zk
@@ -37,26 +37,30 @@ class Worker:
 
 
 def handler(
-    lab: Lab, *labels: str, requestor: str = "zuul", pool: dict[str, Any] | None = None
+    lab: Lab, *labels: str, requestor: str = "zuul", slots: int = 1, pool: dict[str, Any] | None = None
 ) -> StaticNodeRequestHandler:
     request = NodeRequest("200-0000000001")
     request.node_types = list(labels)
     request.requestor = requestor
-    worker = cast(Any, Worker(lab, pool))
+    worker = cast(Any, Worker(lab, slots, pool))
     made = worker.getProviderManager().getRequestHandler(worker, request)
     assert isinstance(made, StaticNodeRequestHandler)
     return made
 
 
-def test_more_nodes_than_hosts_are_not_declined(lab: Lab) -> None:
-    """S-11, S-14: a request waits; neither quota nor max-servers counts hosts."""
-    made = handler(lab, "small", "small", pool={"max-servers": 1})
+def test_max_servers_does_not_count_hosts(lab: Lab) -> None:
+    """S-11, S-14: a request waits for hosts, however few max-servers allows."""
+    made = handler(lab, "small", "small", slots=2, pool={"max-servers": 1})
     assert made.getDeclinedReasons() == []
-    assert made.hasProviderQuota(["small"] * 10)
     assert not made.hasRemainingQuota("small")
     assert made.imagesAvailable()
     assert made.launchesComplete()
     assert made.alive_thread_count == 0
+
+
+def test_more_nodes_than_the_pool_has_slots_are_declined(lab: Lab) -> None:
+    """A-13: no host will ever be added by waiting."""
+    assert handler(lab, *["small"] * 3, slots=2).getDeclinedReasons() == ["it would exceed quota"]
 
 
 @pytest.mark.parametrize(
