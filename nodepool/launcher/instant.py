@@ -158,21 +158,18 @@ class InstantService:
     def _abandon(self, request_id: str, service: _Service, delay: float | None = None) -> None:
         """Let go of the nodes and of the request.
 
-        What conflicted has changed, and the cache has had its event. If the cache still shows the old record, it
-        is reading the new one and will tell us then; taking the old one again would only fail again.
+        What conflicted has changed, and the cache has had its event. What it is reading now it will tell us of;
+        taking the old record again would only fail again.
         """
         worker = self._worker
         cache = worker.getZK().cache
         self._release(request_id, service)
         for node in service.nodes:
-            worker.consider_node(node.id or "")
+            if cache is None or not cache.nodes.is_reading(node.id or ""):
+                worker.consider_node(node.id or "")
         if delay is not None:
             self._later[request_id] = time.monotonic() + delay
-            return
-        if cache is None:
-            return
-        cached = cache.requests.get(request_id)
-        if cached is None or cached.version != service.handler.request.version or not cache.requests.pending_reads:
+        elif cache is None or not cache.requests.is_reading(request_id):
             worker.request_changed(request_id)
 
     def _release(self, request_id: str, service: _Service) -> None:

@@ -29,6 +29,8 @@ MAX_INSTANT: Final = 100
 MAX_LAUNCHED: Final = 20
 #: Seconds for which the reasons of a driver to decline a kind of request are not asked for again.
 REASONS_AGE_SECONDS: Final = 5.0
+#: Seconds after which a request that was given back is taken again (Q-12).
+GIVEN_BACK_SECONDS: Final = 1.0
 #: Seconds after which a request is looked at again whose lock somebody else held.
 LOCKED_RETRY_SECONDS: Final = 0.25
 
@@ -51,9 +53,13 @@ class Intake:
         """Seconds until a request must be looked at again, or None."""
         return min((max(0.0, when - time.monotonic()) for when in self._later.values()), default=None)
 
-    def look_again(self, request_id: str) -> None:
-        """Somebody holds the request's lock for a moment: try again a little later."""
-        self._later[request_id] = time.monotonic() + LOCKED_RETRY_SECONDS
+    def look_again(self, request_id: str, delay_seconds: float = LOCKED_RETRY_SECONDS) -> None:
+        """Leave a request alone for a while: somebody holds its lock, or it was just given back."""
+        self._later[request_id] = time.monotonic() + delay_seconds
+
+    def waits(self, request_id: str) -> bool:
+        """Is the request left alone for now?"""
+        return request_id in self._later
 
     def serve(self) -> bool:
         """One round; True = there is more to do at once. Blocks for ZooKeeper and for drivers that block."""

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from nodepool.exceptions import ZKConflict, ZKConnectionError
 from nodepool.launcher.instant import InstantService
-from nodepool.launcher.intake import Intake
+from nodepool.launcher.intake import GIVEN_BACK_SECONDS, Intake
 from nodepool.launcher.relief import Relief
 from nodepool.launcher.worker import Worker
 from nodepool.model import component, states
@@ -208,6 +208,7 @@ class PoolWorker(Worker):
                 or request.state != states.REQUESTED
                 or self.launcher_id in request.declined_by
                 or self.instant.serves(request_id)
+                or self.intake.waits(request_id)
             ):
                 self.queue.discard(request_id)
             else:
@@ -262,6 +263,8 @@ class PoolWorker(Worker):
     def _drop(self, handler: NodeRequestHandler) -> None:
         if handler in self.handlers:
             self.handlers.remove(handler)
+        if handler.request.state == states.REQUESTED and self.launcher_id not in handler.request.declined_by:
+            self.intake.look_again(handler.request.id or "", GIVEN_BACK_SECONDS)
         # What it let go of may serve others.
         self.request_changed(handler.request.id or "")
         if self.getProviderConfig().max_concurrency > 0:

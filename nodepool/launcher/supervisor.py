@@ -194,7 +194,10 @@ class NodePool:
         self.log.info("Configuration changed")
         old, self.config = self.config, config
         if old.zookeeper_servers != config.zookeeper_servers:
-            self.client.reset_hosts(connection_string(config.zookeeper_servers))
+            try:
+                self.client.reset_hosts(connection_string(config.zookeeper_servers))
+            except ZKException as error:
+                self.log.error("zookeeper-servers: %s; this takes effect after a restart", error)
         if tls_files(old) != tls_files(config):
             self.log.warning("zookeeper-tls changed: this takes effect after a restart")
         self._apply(config)

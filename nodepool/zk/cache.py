@@ -21,7 +21,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -29,9 +29,10 @@ from kazoo.exceptions import NoNodeError
 from kazoo.protocol.serialization import GetChildren, GetData
 
 from nodepool.model.record import InvalidRecord
-from nodepool.zk import codec, protocol
+from nodepool.zk import codec, paths, protocol
 from nodepool.zk.client import ZooKeeperClient
 from nodepool.zk.protocol import Reply
+from nodepool.zk.transactions import UNKNOWN_OUTCOME
 
 
 class Cached(Protocol):
@@ -96,6 +97,10 @@ class RecordCache(Generic[R]):
 
     def __len__(self) -> int:
         return len(self._records)
+
+    def is_reading(self, record_id: str) -> bool:
+        """Did the record change, and is it being read? Then listeners will hear of it again."""
+        return record_id in self._reading
 
     @property
     def pending_reads(self) -> int:
@@ -175,7 +180,7 @@ class RecordCache(Generic[R]):
 
     def _on_event(self, event: int, path: str) -> None:
         record_id, _, below = path[len(self._root) + 1 :].partition("/")
-        if not record_id:
+        if not record_id or record_id == paths.LOCK:
             return
         if below:
             self._on_event_below(event, record_id, below)
@@ -228,6 +233,8 @@ class RecordCache(Generic[R]):
             self._drop(record_id)
         elif error is None:
             self._load(record_id, answer[0], answer[1])
+        elif syncing:
+            return  # the connection is lost: all is read again with the next one
         if syncing:
             if error is None and answer[1].numChildren:
                 self._sync_below(record_id)
@@ -250,6 +257,7 @@ class RecordCache(Generic[R]):
             if self._invalid.get(record_id) != str(problem):
                 self._invalid[record_id] = str(problem)
                 self.log.error("Ignoring %s/%s: %s", self._root, record_id, problem)
+            self._empty.discard(record_id)
             self._records.pop(record_id, None)
             self._notify(record_id)
             return
@@ -292,14 +300,18 @@ class RecordCache(Generic[R]):
         self.ready.clear()
         self._reading.clear()
         kazoo = self._client.kazoo
-        kazoo.watch_recursive(self._root, self._on_event)
+        kazoo.watch_recursive(self._root, self._on_event, self._on_watching)
         kazoo.call(GetChildren(kazoo.chrooted(self._root), None), Reply(partial(self._on_listing, self._generation)))
+
+    def _on_watching(self, _: Any, error: BaseException | None) -> None:
+        if error is not None and not isinstance(error, UNKNOWN_OUTCOME):
+            self.log.error("ZooKeeper refuses to watch %s, is it 3.6 or newer? %r", self._root, error)
 
     def _on_listing(self, generation: int, names: list[str] | None, error: BaseException | None) -> None:
         if generation != self._generation or (error is not None and not isinstance(error, NoNodeError)):
             return
-        current = set(names or ())
-        for record_id in [*self._records, *self._empty]:
+        current = set(names or ()) - {paths.LOCK}
+        for record_id in {*self._records, *self._empty, *self._invalid}:
             if record_id not in current:
                 self._forget_below(record_id)
                 self._drop(record_id)
@@ -320,91 +332,3 @@ class RecordCache(Generic[R]):
         if self._to_sync == 0:
             self.ready.set()
             self._notify("")
-
-
-class LockedRecordCache(RecordCache[R]):
-    """Records with a ``lock`` directory of their own: knows who holds or waits for each lock."""
-
-    def __init__(self, client: ZooKeeperClient, root: str, decode: Callable[[dict[str, Any], str], R]) -> None:
-        self._lock_dirs: set[str] = set()
-        self._contenders: dict[str, set[str]] = {}
-        super().__init__(client, root, decode)
-
-    def has_lock_dir(self, record_id: str) -> bool:
-        return record_id in self._lock_dirs
-
-    def is_locked(self, record_id: str) -> bool:
-        """Does anybody hold or wait for the lock?"""
-        return record_id in self._contenders
-
-    def contenders(self, record_id: str) -> list[str]:
-        """Names of the contenders' znodes, the holder first."""
-        return sorted(self._contenders.get(record_id, ()), key=lambda name: name[-10:])
-
-    def _is_foreign(self, record_id: str) -> bool:
-        return record_id in self._contenders
-
-    def _on_event_below(self, event: int, record_id: str, below: str) -> None:
-        directory, _, contender = below.partition("/")
-        if directory != "lock" or event == protocol.CHANGED:
-            return
-        if not contender:
-            if event == protocol.CREATED:
-                self._lock_dirs.add(record_id)
-            else:
-                self._forget_below(record_id)
-        elif event == protocol.CREATED:
-            self._contenders[record_id] = {*self._contenders.get(record_id, ()), contender}
-            self._notify(record_id)
-        else:
-            self._released(record_id, contender)
-
-    def _released(self, record_id: str, contender: str) -> None:
-        left = self._contenders.get(record_id, set()) - {contender}
-        if left:
-            self._contenders[record_id] = left
-            return
-        self._contenders.pop(record_id, None)
-        with self._lock:
-            stale = record_id in self._stale
-            self._stale.discard(record_id)
-            expected = self._expected.get(record_id)
-            if expected is not None:
-                expected[2] = 1
-        # Listeners hear of the release when the record is known again.
-        if stale:
-            self._read(record_id)
-        elif expected is None:
-            self._notify(record_id)
-
-    def _drop(self, record_id: str) -> None:
-        self._forget_below(record_id)
-        super()._drop(record_id)
-
-    def _forget_below(self, record_id: str) -> None:
-        self._lock_dirs.discard(record_id)
-        self._contenders.pop(record_id, None)
-
-    def _sync_below(self, record_id: str) -> None:
-        kazoo = self._client.kazoo
-        self._to_sync += 1
-        kazoo.call(
-            GetChildren(kazoo.chrooted(f"{self._root}/{record_id}/lock"), None),
-            Reply(partial(self._on_contenders, record_id, self._generation)),
-        )
-
-    def _on_contenders(
-        self, record_id: str, generation: int, names: Iterable[str] | None, error: BaseException | None
-    ) -> None:
-        if generation != self._generation:
-            return
-        if error is None:
-            self._lock_dirs.add(record_id)
-            if found := set(names or ()):
-                self._contenders[record_id] = found
-            else:
-                self._contenders.pop(record_id, None)
-        else:
-            self._forget_below(record_id)
-        self._notify(record_id)
-        self._sync_done(1)
