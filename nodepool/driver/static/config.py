@@ -109,6 +109,7 @@ class StaticProviderConfig(ProviderConfig):
             raise ConfigError(f"provider {self.name}: {problem}")
         for section in self.provider.get("pools") or []:
             pool = StaticPool()
+            pool.provider = self
             pool.load(section)
             self._pools[pool.name] = pool
             for label in sorted(pool.labels):
