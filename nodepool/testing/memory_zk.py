@@ -17,7 +17,7 @@ from nodepool.model.image import ImageUpload
 from nodepool.model.node import Node
 from nodepool.model.request import NodeRequest
 from nodepool.testing.memory_table import R, Table, decode_node, decode_request
-from nodepool.zk.cache import LockedRecordCache
+from nodepool.zk.locked_cache import LockedRecordCache
 from nodepool.zk.node_store import NodeStore
 from nodepool.zk.nodepool_cache import NodepoolCache
 from nodepool.zk.request_store import RequestStore

@@ -3,17 +3,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 import time
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
+from kazoo.exceptions import ConfigurationError, KazooException, NodeExistsError
+from kazoo.protocol.serialization import Create
 from kazoo.retry import KazooRetry
+from kazoo.security import OPEN_ACL_UNSAFE
 
-from nodepool.exceptions import ZKConnectionError
+from nodepool.exceptions import ConfigError, ZKConnectionError, ZKException
 from nodepool.zk import protocol
-from nodepool.zk.protocol import WatchedClient
+from nodepool.zk.handler import TlsHandler
+from nodepool.zk.orphans import OrphanedContenders
+from nodepool.zk.protocol import Reply, WatchedClient
 
 #: Called with 'connected', 'suspended' or 'lost', in the connection thread; must not block.
 SessionListener = Callable[[str], None]
@@ -28,12 +34,22 @@ class Server(Protocol):
 
 
 def connection_string(servers: Iterable[Server]) -> str:
-    """Kazoo's host list: ``host:port<chroot>`` joined by commas, IPv6 literals in brackets (config.md 2)."""
+    """Kazoo's host list: ``host:port`` joined by commas, IPv6 literals in brackets, then the chroot (config.md 2).
+
+    Kazoo takes all that follows the first slash for the chroot, so it is named once, at the end.
+
+    :raises ConfigError: servers with different chroots. One without a chroot has that of the others.
+    """
     parts = []
+    chroots = set()
     for server in servers:
         host = f"[{server.host}]" if ":" in server.host and not server.host.startswith("[") else server.host
-        parts.append(f"{host}:{server.port}{server.chroot or ''}")
-    return ",".join(parts)
+        parts.append(f"{host}:{server.port}")
+        if chroot := (server.chroot or "").strip("/"):
+            chroots.add(f"/{chroot}")
+    if len(chroots) > 1:
+        raise ConfigError(f"zookeeper-servers: all servers must have the same chroot, not {', '.join(sorted(chroots))}")
+    return ",".join(parts) + "".join(chroots)
 
 
 class ZooKeeperClient:
@@ -64,6 +80,8 @@ class ZooKeeperClient:
         self._closing = threading.Event()
         #: Grows with each lost session, so that an owner of locks can tell that they are gone.
         self.session_epoch = 0
+        #: Locks that a transaction may have taken without our knowledge; given back when that is known.
+        self.orphans = OrphanedContenders(self)
 
     @property
     def kazoo(self) -> WatchedClient:
@@ -119,11 +137,18 @@ class ZooKeeperClient:
 
     @staticmethod
     def _make_chroot(client: WatchedClient) -> None:
-        chroot, client.chroot = client.chroot, ""
+        """Create the chroot and its parents. Paths go out as they are: caches use the client's chroot meanwhile."""
+
+        def make(path: str) -> None:
+            with contextlib.suppress(NodeExistsError):
+                client.call(Create(path, b"", OPEN_ACL_UNSAFE, 0), Reply()).get()
+
+        names = client.chroot.strip("/").split("/")
         try:
-            client.ensure_path(chroot)
-        finally:
-            client.chroot = chroot
+            for length in range(1, len(names) + 1):
+                client.retry(make, "/" + "/".join(names[:length]))
+        except KazooException as error:
+            raise ZKConnectionError(f"chroot {client.chroot} cannot be created: {type(error).__name__}") from None
 
     def _make_client(self) -> WatchedClient:
         cert, key, ca = self._tls
@@ -141,6 +166,7 @@ class ZooKeeperClient:
             timeout=self.timeout,
             connection_retry=KazooRetry(max_tries=-1, delay=0.1, max_delay=3, backoff=2),
             command_retry=KazooRetry(max_tries=-1, delay=0.1, max_delay=1, backoff=2),
+            handler=TlsHandler(),
             **options,
         )
 
@@ -161,10 +187,16 @@ class ZooKeeperClient:
         client.close()
 
     def reset_hosts(self, hosts: str) -> None:
-        """Use another server list from the next connection attempt on (behaviour.md G-13)."""
-        self.hosts = hosts
+        """Use another server list from the next connection attempt on (behaviour.md G-13).
+
+        :raises ZKException: another chroot, which a running client cannot change to.
+        """
         if self._client is not None:
-            self._client.set_hosts(hosts)
+            try:
+                self._client.set_hosts(hosts)
+            except ConfigurationError as error:
+                raise ZKException(str(error)) from None
+        self.hosts = hosts
 
     def wait_connected(self, timeout: float) -> bool:
         """Wait until there is a live session, at most ``timeout`` seconds."""

@@ -11,7 +11,7 @@ from kazoo.exceptions import KazooException, LockTimeout, NoNodeError
 from nodepool.exceptions import ZKLockException
 from nodepool.zk import paths
 from nodepool.zk.client import ZooKeeperClient
-from nodepool.zk.transactions import EPHEMERAL, SEQUENCE, Transaction, translate
+from nodepool.zk.transactions import Transaction, translate
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ def contender_prefix(lock_dir: str) -> str:
 
 def add_contender(tx: Transaction, lock_dir: str, identifier: str = "") -> int:
     """Take a lock in a transaction that made sure that nobody else is there; returns the operation's index."""
-    return tx.create(contender_prefix(lock_dir), identifier.encode(), flags=EPHEMERAL | SEQUENCE)
+    return tx.create_contender(contender_prefix(lock_dir), identifier.encode())
 
 
 def acquire(

@@ -18,7 +18,7 @@ from nodepool.zk.client import ZooKeeperClient
 from nodepool.zk.locks import ZkLock
 from nodepool.zk.nodepool_cache import NodepoolCache
 from nodepool.zk.protocol import Reply
-from nodepool.zk.transactions import Transaction, TransactionFailed, translate
+from nodepool.zk.transactions import Transaction, TransactionFailed, ensure_path, translate, was_written
 
 
 class NodeStore:
@@ -46,7 +46,7 @@ class NodeStore:
 
     def ids(self) -> list[str]:
         """Ids of all nodes, in ZooKeeper's order."""
-        return _children(self._client, paths.NODES)
+        return [name for name in _children(self._client, paths.NODES) if name != paths.LOCK]
 
     def get(self, node_id: str) -> Node | None:
         """Read one node; None if there is none, or its data is no node (logged)."""
@@ -96,7 +96,7 @@ class NodeStore:
         except TransactionFailed as failure:
             if not isinstance(failure.error, NoNodeError):
                 raise
-            self._client.kazoo.ensure_path(paths.NODES)
+            ensure_path(self._client, paths.NODES)
             tx = self.transaction()
             tx.create_record(f"{paths.NODES}/", node, self.encode(node))
             tx.commit()
@@ -111,24 +111,8 @@ class NodeStore:
                 tx.commit()
                 return
             except ZKConnectionError:
-                if self._was_written(node, data):
+                if was_written(self._client, paths.node(node.id or ""), node, data):
                     return
-
-    def _was_written(self, node: Node, data: bytes) -> bool:
-        """After a lost answer: True = it was written, False = it was not, try again."""
-        path = paths.node(node.id or "")
-        try:
-            found, stat = self._client.kazoo.retry(self._client.kazoo.get, path)
-        except NoNodeError:
-            raise ZKConflict(f"node {node.id} is gone") from None
-        except KazooException as error:
-            raise translate(error) from None
-        if found == data:
-            node.version, node.mzxid = stat.version, stat.mzxid
-            return True
-        if stat.version == node.version:
-            return False
-        raise ZKConflict(f"node {node.id} was changed by somebody else")
 
     def has_lock_dir(self, node_id: str) -> bool:
         if self._cache is not None:

@@ -10,8 +10,9 @@ from nodepool.model.node import Node
 from nodepool.model.record import Record
 from nodepool.model.request import NodeRequest
 from nodepool.zk import paths
-from nodepool.zk.cache import LockedRecordCache, RecordCache
+from nodepool.zk.cache import RecordCache
 from nodepool.zk.client import ZooKeeperClient
+from nodepool.zk.locked_cache import LockedRecordCache
 
 
 class NodepoolCache:

@@ -15,7 +15,6 @@ private names (``_call``, ``_connection``, ``_read_watch_event``).
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import threading
 from collections.abc import Callable
@@ -60,35 +59,37 @@ class Reply:
     :param on_done: called in the connection thread with (result, error), before waiters wake.
     """
 
-    __slots__ = ("_done", "_error", "_on_done", "_result")
+    __slots__ = ("_answered", "_done", "_error", "_on_done", "_result")
 
     def __init__(self, on_done: Callable[[Any, BaseException | None], None] | None = None) -> None:
         # A lock that is released once is the cheapest thing to wait for.
         self._done = threading.Lock()
         self._done.acquire()
         self._on_done = on_done
+        self._answered = False
         self._result: Any = None
         self._error: BaseException | None = None
 
-    def _finish(self) -> None:
+    def _finish(self, result: Any, error: BaseException | None) -> None:
+        # Kazoo may report an error twice (queue and socket): the first answer counts.
+        if self._answered:
+            return
+        self._answered = True
+        self._result, self._error = result, error
         try:
             if self._on_done is not None:
-                self._on_done(self._result, self._error)
+                self._on_done(result, error)
         except Exception:
             # An error here would end Kazoo's connection loop.
             log.exception("Error while handling a ZooKeeper reply")
         finally:
-            # Kazoo may report an error twice (queue and socket): the first one counts.
-            with contextlib.suppress(RuntimeError):
-                self._done.release()
+            self._done.release()
 
     def set(self, value: Any = None) -> None:
-        self._result = value
-        self._finish()
+        self._finish(value, None)
 
     def set_exception(self, error: BaseException) -> None:
-        self._error = error
-        self._finish()
+        self._finish(None, error)
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until there is an answer, at most ``timeout`` seconds; returns whether there is one."""
@@ -154,14 +155,17 @@ class WatchedClient(KazooClient):  # type: ignore[misc]
     def chrooted(self, path: str) -> str:
         return f"{self.chroot}{path}" if self.chroot else path
 
-    def watch_recursive(self, path: str, function: WatchFunction) -> Reply:
+    def watch_recursive(
+        self, path: str, function: WatchFunction, on_done: Callable[[Any, BaseException | None], None] | None = None
+    ) -> Reply:
         """Watch a subtree until the connection is lost. Does not block.
 
         :param path: root of the subtree; need not exist.
         :param function: called in the connection thread for each created, deleted or changed znode.
+        :param on_done: see `Reply`.
         """
         self._recursive[path] = function
-        return self.call(AddWatch(self.chrooted(path)), Reply())
+        return self.call(AddWatch(self.chrooted(path)), Reply(on_done))
 
     def watch_function(self, path: str) -> WatchFunction | None:
         for root, function in self._recursive.items():

@@ -10,7 +10,7 @@ from typing import Any
 
 from kazoo.exceptions import KazooException, NoNodeError, NotEmptyError
 
-from nodepool.exceptions import ZKLockException
+from nodepool.exceptions import ZKConnectionError, ZKLockException
 from nodepool.model.node import Node
 from nodepool.model.record import InvalidRecord
 from nodepool.model.request import NodeRequest
@@ -20,7 +20,7 @@ from nodepool.zk.locks import ZkLock
 from nodepool.zk.node_store import NodeStore
 from nodepool.zk.nodepool_cache import NodepoolCache
 from nodepool.zk.protocol import Reply
-from nodepool.zk.transactions import Transaction, TransactionFailed, translate
+from nodepool.zk.transactions import Transaction, TransactionFailed, ensure_path, translate, was_written
 
 
 class RequestStore:
@@ -103,7 +103,7 @@ class RequestStore:
             except TransactionFailed as failure:
                 if last or not isinstance(failure.error, NoNodeError):
                     raise
-                self._client.kazoo.ensure_path(paths.REQUESTS)
+                ensure_path(self._client, paths.REQUESTS)
 
     def save(self, request: NodeRequest) -> None:
         """Overwrite a request that we hold locked, fenced by its version."""
@@ -200,6 +200,8 @@ class RequestStore:
     def finish(self, request: NodeRequest, nodes: Iterable[Node] = (), *, nodes_too: bool = False) -> None:
         """Write a request that we hold locked, release its lock and those of its nodes, in one write.
 
+        A lost answer is resolved by reading.
+
         :param nodes: nodes that we hold locked.
         :param nodes_too: write the nodes as well.
         :raises ZKConflict: the request was changed or deleted, or a lock is gone. Nothing was written.
@@ -208,27 +210,39 @@ class RequestStore:
         if not isinstance(lock, ZkLock):
             raise ZKLockException(f"request {request.id} is not locked by us")
         nodes = list(nodes)
-        for last in (False, True):
-            tx = self.transaction()
-            for node in nodes:
-                if nodes_too:
-                    tx.set_record(paths.node(node.id or ""), node, self._nodes.encode(node))
-                if isinstance(node.lock, ZkLock):
-                    tx.delete(node.lock.contender)
-            tx.set_record(paths.request(request.id or ""), request, self.encode(request))
-            tx.delete(lock.contender)
-            if not last:
-                tx.delete(lock.path)
+        keep_directory = written = False
+        while not written:
             try:
-                tx.commit()
-                break
+                self._finish_transaction(request, lock, nodes, nodes_too, keep_directory).commit()
+                written = True
+            except ZKConnectionError:
+                # Trying again without a look would be a conflict with ourselves.
+                path = paths.request(request.id or "")
+                written = was_written(self._client, path, request, self.encode(request))
             except TransactionFailed as failure:
                 # Somebody waits for the request lock just now (Zuul revises the priority): leave the directory.
-                if last or failure.path != lock.path or not isinstance(failure.error, NotEmptyError):
+                in_use = failure.path == lock.path and isinstance(failure.error, NotEmptyError)
+                if keep_directory or not in_use:
                     raise
+                keep_directory = True
         request.lock = None
         for node in nodes:
             node.lock = None
+
+    def _finish_transaction(
+        self, request: NodeRequest, lock: ZkLock, nodes: Iterable[Node], nodes_too: bool, keep_directory: bool
+    ) -> Transaction:
+        tx = self.transaction()
+        for node in nodes:
+            if nodes_too:
+                tx.set_record(paths.node(node.id or ""), node, self._nodes.encode(node))
+            if isinstance(node.lock, ZkLock):
+                tx.delete(node.lock.contender)
+        tx.set_record(paths.request(request.id or ""), request, self.encode(request))
+        tx.delete(lock.contender)
+        if not keep_directory:
+            tx.delete(lock.path)
+        return tx
 
     def remove_lock_dir(self, request_id: str) -> bool:
         """Remove a request's lock directory if nobody is in it; is it gone now?"""
@@ -254,9 +268,17 @@ class RequestStore:
 
     def lock_dir_age(self, request_id: str) -> float | None:
         """Seconds since the lock directory changed, or None if it is gone."""
-        stat = self._client.kazoo.retry(self._client.kazoo.exists, paths.request_lock(request_id))
+        try:
+            stat = self._client.kazoo.retry(self._client.kazoo.exists, paths.request_lock(request_id))
+        except KazooException as error:
+            raise translate(error) from None
         return None if stat is None else self._clock() - stat.mtime / 1000
 
     def remove_lock_dir_recursive(self, request_id: str) -> None:
         """Remove a lock directory with its contenders (behaviour.md C-2)."""
-        self._client.kazoo.retry(self._client.kazoo.delete, paths.request_lock(request_id), recursive=True)
+        try:
+            self._client.kazoo.retry(self._client.kazoo.delete, paths.request_lock(request_id), recursive=True)
+        except NoNodeError:
+            return
+        except KazooException as error:
+            raise translate(error) from None

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from kazoo.exceptions import (
+    AuthFailedError,
     ConnectionClosedError,
     ConnectionLoss,
     KazooException,
@@ -26,6 +27,7 @@ from kazoo.exceptions import (
 )
 from kazoo.protocol.serialization import CheckVersion, Create, Delete, SetData
 from kazoo.protocol.serialization import Transaction as MultiRequest
+from kazoo.retry import RetryFailedError
 from kazoo.security import OPEN_ACL_UNSAFE
 
 from nodepool.exceptions import ZKConflict, ZKConnectionError, ZKException
@@ -35,6 +37,17 @@ from nodepool.zk.protocol import Reply
 
 EPHEMERAL = 1
 SEQUENCE = 2
+
+#: Errors that say nothing about whether something was written. `RetryFailedError`: the client was stopped.
+UNKNOWN_OUTCOME = (
+    AuthFailedError,
+    ConnectionClosedError,
+    ConnectionLoss,
+    OperationTimeoutError,
+    RetryFailedError,
+    SessionExpiredError,
+    TimeoutError,
+)
 
 
 class TransactionFailed(ZKConflict):
@@ -73,9 +86,7 @@ def translate(error: BaseException) -> ZKException:
     """Kazoo's error as one of ours."""
     if isinstance(error, ZKException):
         return error
-    if isinstance(
-        error, (ConnectionLoss, SessionExpiredError, ConnectionClosedError, OperationTimeoutError, TimeoutError)
-    ):
+    if isinstance(error, UNKNOWN_OUTCOME):
         return ZKConnectionError(f"ZooKeeper: {type(error).__name__}")
     if isinstance(error, KazooException):
         return ZKConflict(f"ZooKeeper: {type(error).__name__} {error}".rstrip())
@@ -112,12 +123,14 @@ class Transaction:
     """
 
     def __init__(self, client: ZooKeeperClient, observer: WriteObserver | None = None) -> None:
+        self._client = client
         self._kazoo = client.kazoo
         self._observer = observer
         self._operations: list[Any] = []
         self._paths: list[str] = []
         self._written: dict[int, Record] = {}
         self._created: dict[int, Record] = {}
+        self._contenders: list[str] = []
 
     def _add(self, path: str, operation: Any) -> None:
         self._paths.append(path)
@@ -127,6 +140,15 @@ class Transaction:
         """Create a znode; returns the operation's index, under which `send` answers with the real path."""
         self._add(path, Create(self._kazoo.chrooted(path), data, OPEN_ACL_UNSAFE, flags))
         return len(self._operations) - 1
+
+    def create_contender(self, prefix: str, data: bytes) -> int:
+        """Take a lock: an ephemeral znode with a sequence number, which is not left behind if the answer is lost.
+
+        :param prefix: unique path.
+        :return: the operation's index.
+        """
+        self._contenders.append(prefix)
+        return self.create(prefix, data, flags=EPHEMERAL | SEQUENCE)
 
     def delete(self, path: str, version: int = -1) -> None:
         self._add(path, Delete(self._kazoo.chrooted(path), version))
@@ -175,6 +197,9 @@ class Transaction:
 
         def settle(results: Any, error: BaseException | None) -> None:
             self._settle(results, error)
+            if error is not None and isinstance(translate(error), ZKConnectionError):
+                for prefix in self._contenders:
+                    self._client.orphans.add(prefix)
             if on_done is not None:
                 on_done(results, error)
 
@@ -199,3 +224,33 @@ class Transaction:
     def commit(self) -> Any:
         """Commit and wait. Raises `TransactionFailed` or `ZKConnectionError`."""
         return result(self.send())
+
+
+def was_written(client: ZooKeeperClient, path: str, record: Record, data: bytes) -> bool:
+    """After a lost answer to a write: True = it was written, False = it was not, try again.
+
+    Blocks until there is a connection.
+
+    :param data: what was to be written; ``record`` gets the new version.
+    :raises ZKConflict: the znode is gone, or somebody else wrote it.
+    """
+    try:
+        found, stat = client.kazoo.retry(client.kazoo.get, path)
+    except NoNodeError:
+        raise ZKConflict(f"{path} is gone") from None
+    except KazooException as error:
+        raise translate(error) from None
+    if stat.version == record.version:
+        return False
+    if found != data:
+        raise ZKConflict(f"{path} was changed by somebody else")
+    record.version, record.mzxid = stat.version, stat.mzxid
+    return True
+
+
+def ensure_path(client: ZooKeeperClient, path: str) -> None:
+    """Create a persistent znode with its parents unless it is there. Raises ZKConnectionError."""
+    try:
+        client.kazoo.ensure_path(path)
+    except KazooException as error:
+        raise translate(error) from None

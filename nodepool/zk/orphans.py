@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Locks that we may hold without knowing it: the answer to the transaction that takes one was lost.
+
+While the session lives such a lock would stay, and nobody would give it back. So it is looked for and released.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from kazoo.exceptions import NoNodeError
+from kazoo.protocol.serialization import Delete, GetChildren
+
+from nodepool.zk.protocol import Reply
+
+if TYPE_CHECKING:
+    from nodepool.zk.client import ZooKeeperClient
+
+
+class OrphanedContenders:
+    """Contenders whose creation has an unknown outcome. ``_lock`` guards their set."""
+
+    log = logging.getLogger("nodepool.zk.ZooKeeper")
+
+    def __init__(self, client: ZooKeeperClient) -> None:
+        self._client = client
+        self._lock = threading.Lock()
+        self._prefixes: set[str] = set()
+        client.add_session_listener(self._on_session)
+
+    def __len__(self) -> int:
+        return len(self._prefixes)
+
+    def add(self, prefix: str) -> None:
+        """Look for a contender with the next connection and delete it. Does not block.
+
+        :param prefix: its path without the sequence number; nobody else uses it.
+        """
+        with self._lock:
+            self._prefixes.add(prefix)
+        if self._client.connected:
+            self._look_for(prefix)
+
+    def _on_session(self, state: str) -> None:
+        if state == "connected":
+            with self._lock:
+                prefixes = list(self._prefixes)
+            for prefix in prefixes:
+                self._look_for(prefix)
+
+    def _look_for(self, prefix: str) -> None:
+        kazoo = self._client.kazoo
+        lock_dir = prefix.rpartition("/")[0]
+        kazoo.call(GetChildren(kazoo.chrooted(lock_dir), None), Reply(partial(self._on_listing, prefix)))
+
+    def _on_listing(self, prefix: str, names: list[str] | None, error: BaseException | None) -> None:
+        if error is not None and not isinstance(error, NoNodeError):
+            return  # with the next connection
+        lock_dir, _, start = prefix.rpartition("/")
+        found = [name for name in names or () if name.startswith(start)]
+        if not found:
+            self._forget(prefix, None, None)
+        kazoo = self._client.kazoo
+        for name in found:
+            self.log.warning("Releasing %s, which was taken without an answer", lock_dir)
+            kazoo.call(Delete(kazoo.chrooted(f"{lock_dir}/{name}"), -1), Reply(partial(self._forget, prefix)))
+
+    def _forget(self, prefix: str, _: Any, error: BaseException | None) -> None:
+        if error is None or isinstance(error, NoNodeError):
+            with self._lock:
+                self._prefixes.discard(prefix)
