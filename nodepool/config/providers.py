@@ -75,7 +75,8 @@ class ProviderReader:
         COMMON.check(section, self._document, path, self._problems)
         self._check_names(path, section)
         provider = self._make(path, section)
-        if provider is not None and len(self._problems.errors(strict=False)) == before:
+        fine = len(self._problems.errors(strict=False)) == before
+        if provider is not None and fine and not self._is_broken("labels") and not self._is_broken("diskimages"):
             try:
                 _call("load()", provider.load, self._config)
             except DriverError as error:
