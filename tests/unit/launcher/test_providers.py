@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Providers over configuration reloads (behaviour.md G-4 to G-11)."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+from unittest.mock import create_autospec
+
+import pytest
+
+from nodepool.driver.interface import Provider
+from nodepool.driver.registry import Drivers
+from nodepool.driver.static.config import StaticProviderConfig
+from nodepool.driver.unavailable import UnavailableProviderConfig
+from nodepool.launcher.providers import Providers
+
+
+class Driver:
+    """Makes providers that note what is called; a section says what goes wrong."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+
+    def getProvider(self, config: Any) -> Any:
+        if config.provider.get("wrong"):
+            return object()
+        provider = create_autospec(Provider, instance=True)
+        provider.provider = config
+        for name in ("start", "idle", "stop", "join"):
+            getattr(provider, name).side_effect = self._note(config, name)
+        return provider
+
+    def _note(self, config: Any, name: str) -> Any:
+        def call(*_: object) -> None:
+            self.calls.append(f"{config.name}{config.priority or ''}.{name}")
+            if config.provider.get("fails") == name:
+                raise RuntimeError(f"{name} fails")
+
+        return call
+
+
+@pytest.fixture
+def driver(monkeypatch: pytest.MonkeyPatch) -> Driver:
+    made = Driver()
+    monkeypatch.setattr(Drivers, "get", lambda name: made)
+    return made
+
+
+@pytest.fixture
+def providers() -> Providers:
+    zk: Any = object()
+    return Providers(zk)
+
+
+def configs(**sections: Any) -> dict[str, Any]:
+    return {name: StaticProviderConfig({"name": name, **section}) for name, section in sections.items()}
+
+
+def test_only_what_changed(providers: Providers, driver: Driver) -> None:
+    """G-4, G-5, G-6: equal ones stay; changed: old idle, new start, old stop; removed: stopped."""
+    providers.apply(configs(a={}, b={"priority": 1}, c={}))
+    kept = providers.running["a"]
+    driver.calls.clear()
+    providers.apply(configs(a={}, b={"priority": 2}, d={}))
+    assert providers.running["a"] is kept
+    assert set(providers.running) == {"a", "b", "d"}
+    assert [call for call in driver.calls if call[0] == "b"] == ["b1.idle", "b2.start", "b1.idle", "b1.stop"]
+    assert [call for call in driver.calls if call[0] == "c"] == ["c.idle", "c.stop"]
+    assert [call for call in driver.calls if call[0] == "d"] == ["d.start"]
+
+
+def test_broken_one_stops_nothing_else(providers: Providers, driver: Driver) -> None:
+    """G-9: it is absent, the others start."""
+    providers.apply(configs(a={"fails": "start"}, b={}, c={"fails": "idle"}))
+    assert set(providers.running) == {"b", "c"}
+    providers.apply(configs(b={}))
+    assert driver.calls[-2:] == ["c.idle", "c.stop"]
+
+
+def test_wrong_object(providers: Providers, driver: Driver, caplog: pytest.LogCaptureFixture) -> None:
+    """A driver that gives something else than a provider."""
+    providers.apply(configs(a={"wrong": True}, b={}))
+    assert set(providers.running) == {"b"}
+    assert "driver 'openstack': getProvider() must return a Provider, not object" in caplog.text
+
+
+def test_driver_that_is_not_installed(providers: Providers, driver: Driver, caplog: pytest.LogCaptureFixture) -> None:
+    """A clear line without a traceback, no retries, and the others start."""
+    section = UnavailableProviderConfig({"name": "cloud"}, "the driver 'x' is not part of this installation")
+    providers.apply({"cloud": section, **configs(b={})})
+    assert set(providers.running) == {"b"}
+    (record,) = [record for record in caplog.records if record.levelno >= logging.WARNING]
+    assert record.getMessage() == "Provider cloud is not served: the driver 'x' is not part of this installation"
+    assert record.exc_info is None
+    caplog.clear()
+    providers.retry_failed()
+    assert caplog.records == []
+
+
+def test_driver_that_is_not_installed_any_more(providers: Providers, driver: Driver) -> None:
+    """The provider that ran under the name ends."""
+    providers.apply(configs(a={}))
+    providers.apply({"a": UnavailableProviderConfig({"name": "a"}, "gone")})
+    assert dict(providers.running) == {}
+    assert driver.calls[-2:] == ["a.idle", "a.stop"]
+
+
+def test_stop(providers: Providers, driver: Driver) -> None:
+    """All are stopped, then joined, whatever one of them does."""
+    providers.apply(configs(a={"fails": "stop"}, b={"fails": "join"}))
+    driver.calls.clear()
+    providers.stop(10)
+    assert driver.calls[:2] == ["a.stop", "b.stop"]
+    assert set(driver.calls[2:]) == {"a.join", "b.join"}
+    assert dict(providers.running) == {}
