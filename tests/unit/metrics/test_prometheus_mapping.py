@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""etc/statsd_exporter.yaml maps what we send to the Prometheus names that dashboards use (metrics.md 8)."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from nodepool.metrics import gauges, names
+from nodepool.model.component import PoolComponent
+
+MAPPING = Path(__file__).parents[3] / "etc" / "statsd_exporter.yaml"
+
+
+@pytest.fixture(scope="module")
+def mappings() -> list[dict[str, Any]]:
+    loaded: list[dict[str, Any]] = yaml.safe_load(MAPPING.read_text(encoding="utf-8"))["mappings"]
+    return loaded
+
+
+def prometheus(mappings: list[dict[str, Any]], name: str, kind: str = "gauge") -> tuple[str, dict[str, str]] | None:
+    """What statsd_exporter makes of a name: the first mapping that matches; None = dropped."""
+    for mapping in mappings:
+        match = re.search(mapping["match"], name)
+        if match and mapping.get("match_metric_type", kind) == kind:
+            if mapping.get("action") == "drop":
+                return None
+            labels = {key: match[int(value.removeprefix("$"))] for key, value in mapping["labels"].items()}
+            return mapping["name"], labels
+    pytest.fail(f"{name} is neither mapped nor dropped")
+
+
+@pytest.mark.parametrize(
+    ("name", "metric", "labels"),
+    [
+        ("nodepool.nodes.in-use", "nodepool_nodes", {"state": "in-use"}),
+        ("nodepool.label.debian-12.5.nodes.ready", "nodepool_nodes_by_label", {"label": "debian-12.5"}),
+        ("nodepool.provider.eu.west.nodes.ready", "nodepool_nodes_by_provider", {"provider": "eu.west"}),
+        ("nodepool.provider.p.max_servers", "nodepool_provider_max_servers", {"provider": "p"}),
+        ("nodepool.dib_image_build.debian-12.5.status.rc", "nodepool_dib_image_build_result_code", {}),
+        ("nodepool.dib_image_build.debian-12.5.qcow2.size", "nodepool_dib_image_build_size", {"ext": "qcow2"}),
+        ("nodepool.tenant_limits.acme.volume-gb", "nodepool_tenant_limit", {"limit": "volume-gb"}),
+    ],
+)
+def test_gauges(mappings: list[dict[str, Any]], name: str, metric: str, labels: dict[str, str]) -> None:
+    """Names with dots keep them as one label."""
+    found = prometheus(mappings, name)
+    assert found is not None
+    assert found[0] == metric
+    assert labels.items() <= found[1].items()
+
+
+@pytest.mark.parametrize("result", ["ready", "error.quota"])
+@pytest.mark.parametrize(("kind", "suffix"), [("counter", ""), ("observer", "_timer")])
+def test_launches(mappings: list[dict[str, Any]], result: str, kind: str, suffix: str) -> None:
+    """Each of the four keys of a launch, as counter and as timer."""
+    found = [prometheus(mappings, key, kind) for key in names.launch_keys(result, "p1", "az1", "zuul.example")]
+    assert found == [
+        (f"nodepool_launch{suffix}", {"result": result}),
+        (f"nodepool_launch_by_provider{suffix}", {"provider": "p1", "result": result}),
+        (f"nodepool_launch_by_provider_az{suffix}", {"provider": "p1", "az": "az1", "result": result}),
+        (f"nodepool_launch_by_requestor{suffix}", {"requestor": "zuul_example", "result": result}),
+    ]
+
+
+def test_nothing_of_the_leader_is_dropped(mappings: list[dict[str, Any]]) -> None:
+    """All gauges of nodes, requests and limits have a Prometheus name."""
+    pool = PoolComponent("host", "1")
+    pool.provider_name, pool.name, pool.supported_labels = "p1", "main", ["small"]
+    sent = {**gauges.node_gauges([], [pool]), **gauges.request_gauges([], [pool])}
+    sent |= gauges.limit_gauges({"p1": [1]}, {"acme": {}})
+    assert all(prometheus(mappings, name) for name in sent)
+
+
+def test_strangers_are_dropped(mappings: list[dict[str, Any]]) -> None:
+    """metrics.md 8: names that are not matched are dropped."""
+    assert prometheus(mappings, "some.other.program") is None
