@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from kazoo.exceptions import KazooException, NoNodeError, NotEmptyError
+from kazoo.protocol.serialization import Create
+from kazoo.security import OPEN_ACL_UNSAFE
 
 from nodepool.exceptions import ZKConnectionError, ZKLockException
 from nodepool.model.node import Node
@@ -137,7 +139,12 @@ class RequestStore:
         tx.set_record(paths.request(request.id or ""), request, self.encode(request))
         for node in nodes:
             self._nodes.add_unlocked_write(tx, node, self._nodes.has_lock_dir(node.id or ""))
-        return tx.send()
+
+        def done(_: Any, error: BaseException | None) -> None:
+            if not lock_dir_exists and isinstance(error, TransactionFailed) and self._root_is_missing(request, error):
+                self._make_root()
+
+        return tx.send(done)
 
     def save_unlocked(self, request: NodeRequest, nodes: Iterable[Node] = ()) -> None:
         """`send_unlocked` and wait, with a second try if the lock directory was not as assumed."""
@@ -147,12 +154,23 @@ class RequestStore:
         except TransactionFailed as failure:
             if not self.lock_dir_was_there(request, failure):
                 raise
-            self._get(self.send_unlocked(request, nodes, lock_dir_exists=True))
+            exists = not self._root_is_missing(request, failure)
+            self._get(self.send_unlocked(request, nodes, lock_dir_exists=exists))
 
     @staticmethod
     def lock_dir_was_there(request: NodeRequest, failure: TransactionFailed) -> bool:
         """Did a write fail only because the request has a lock directory?"""
         return failure.lock_dir_mismatch and failure.path == paths.request_lock(request.id or "")
+
+    @staticmethod
+    def _root_is_missing(request: NodeRequest, failure: TransactionFailed) -> bool:
+        """Could a lock directory not be made because the parent of all of them is gone? (F-4: data was wiped)"""
+        return failure.path == paths.request_lock(request.id or "") and isinstance(failure.error, NoNodeError)
+
+    def _make_root(self) -> None:
+        """Send the creation of the parent of all lock directories; what is sent after it finds it there."""
+        kazoo = self._client.kazoo
+        kazoo.call(Create(kazoo.chrooted(paths.REQUEST_LOCKS), b"", OPEN_ACL_UNSAFE, 0), Reply())
 
     @staticmethod
     def _get(reply: Reply) -> Any:
@@ -169,7 +187,8 @@ class RequestStore:
         :raises ZKConflict: somebody else holds the lock, or the request is not as we read it.
         """
         lock_dir = paths.request_lock(request.id or "")
-        for exists in (False, True):
+        exists = False
+        for last in (False, True):
             tx = self.transaction()
             tx.fence_lock(lock_dir, exists=exists, keep=True)
             index = locks.add_contender(tx, lock_dir)
@@ -177,8 +196,11 @@ class RequestStore:
             try:
                 results = tx.commit()
             except TransactionFailed as failure:
-                if exists or not self.lock_dir_was_there(request, failure):
+                if last or not self.lock_dir_was_there(request, failure):
                     raise
+                exists = not self._root_is_missing(request, failure)
+                if not exists:
+                    self._make_root()
             else:
                 request.lock = ZkLock(lock_dir, results[index])
                 return

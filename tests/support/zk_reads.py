@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Counts what a client reads from ZooKeeper."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from kazoo.protocol.serialization import GetChildren, GetData
+
+from nodepool.zk.client import ZooKeeperClient
+from nodepool.zk.protocol import Reply
+
+
+def count_reads(client: ZooKeeperClient, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The returned list grows by the path (without the chroot) of each znode that is read from now on."""
+    reads: list[str] = []
+    kazoo = client.kazoo
+    call = kazoo.call
+
+    def counting(request: Any, reply: Reply) -> Reply:
+        if isinstance(request, (GetData, GetChildren)):
+            reads.append(kazoo.unchroot(request.path))
+        return call(request, reply)
+
+    monkeypatch.setattr(kazoo, "call", counting)
+    return reads
