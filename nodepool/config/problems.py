@@ -13,6 +13,8 @@ from nodepool.exceptions import ConfigError
 
 #: Longest piece of a value that a message shows.
 MAX_SHOWN: Final = 40
+#: Most problems that the text of one error lists.
+MAX_REPORTED: Final = 1000
 #: Values under keys with these words are never shown.
 SECRET_WORDS: Final = ("password", "secret", "token", "env-vars", "key")
 
@@ -72,27 +74,32 @@ class Problems:
 
         :param strict: an unknown key counts too.
         """
-        kinds = (Severity.ERROR, Severity.UNKNOWN_KEY) if strict else (Severity.ERROR,)
-        return self._sorted(problem for problem in self.found if problem.severity in kinds)
+        return self._sorted(problem for problem in self.found if problem.severity in _error_kinds(strict))
 
     def warnings(self, *, strict: bool) -> list[Problem]:
         """Everything that `errors` leaves out."""
-        errors = self.errors(strict=strict)
-        return self._sorted(problem for problem in self.found if problem not in errors)
+        return self._sorted(problem for problem in self.found if problem.severity not in _error_kinds(strict))
 
     def finish(self, log: logging.Logger, *, strict: bool) -> None:
-        """Log the warnings; raise ConfigError with every error, one a line, if there is one."""
+        """Log the warnings; raise ConfigError with the errors, one a line, if there is one."""
         for problem in self.warnings(strict=strict):
             log.warning("%s", problem)
         errors = self.errors(strict=strict)
         if errors:
-            raise ConfigError("\n".join(str(problem) for problem in errors))
+            lines = [str(problem) for problem in errors[:MAX_REPORTED]]
+            if len(errors) > MAX_REPORTED:
+                lines.append(f"{errors[-1].file}: {len(errors) - MAX_REPORTED} more problems")
+            raise ConfigError("\n".join(lines))
 
     @staticmethod
     def _sorted(problems: Iterable[Problem]) -> list[Problem]:
         # The same value may be reached twice, through a YAML alias.
         unique = list(dict.fromkeys(problems))
         return sorted(unique, key=lambda problem: (problem.file, problem.line or 0))
+
+
+def _error_kinds(strict: bool) -> tuple[Severity, ...]:
+    return (Severity.ERROR, Severity.UNKNOWN_KEY) if strict else (Severity.ERROR,)
 
 
 def key_text(path: Sequence[Any]) -> str:

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 from nodepool.config.loader import load_config, load_zookeeper
 from nodepool.config.problems import Severity
+from nodepool.config.problems import MAX_REPORTED
 from nodepool.config.validator import validate
 from nodepool.exceptions import ConfigError
 
@@ -282,3 +283,13 @@ def test_same_text_same_result(tmp_path: Path, text: str) -> None:
     except ConfigError:
         return
     assert ".nan" in text or first == load_config(str(file))
+
+
+def test_many_problems(tmp_path: Path) -> None:
+    """A hopeless file does not flood the log, and the cost of reporting grows with the file, not with its square."""
+    file = tmp_path / "nodepool.yaml"
+    file.write_text("labels:\n- &a {name: x}\n" + "- *a\n" * 20_000, encoding="utf-8")
+    with pytest.raises(ConfigError) as caught:
+        load_config(str(file))
+    assert len(str(caught.value).splitlines()) == MAX_REPORTED + 1
+    assert len([problem for problem in validate(str(file)) if "already" in str(problem)]) == 20_000
