@@ -18,8 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from nodepool.config.loader import load_config, load_zookeeper
-from nodepool.config.problems import Severity
-from nodepool.config.problems import MAX_REPORTED
+from nodepool.config.problems import MAX_REPORTED, Severity
 from nodepool.config.validator import validate
 from nodepool.exceptions import ConfigError
 
