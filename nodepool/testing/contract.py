@@ -218,6 +218,19 @@ class DriverContract(ConfigurationRules):
         for node in nodes:
             self.release(worker, provider, node)
 
+    def test_cancelled_request(self, provider: Provider, worker: PoolWorkerStandIn) -> None:
+        """L-11, Q-13: the handler of a request that is gone ends, and keeps no node."""
+        zk = worker.getZK()
+        request = worker.submit(self.label)
+        handler = worker.accept(request)
+        zk.deleteNodeRequest(request)
+        worker.drive(handler, self.node_seconds)
+        nodes = [node for node in zk.nodeIterator() if node.allocated_to == request.id]
+        assert not nodes, f"nodes of a request that is gone: {nodes}"
+        for node in [node for node in zk.nodeIterator() if provider.LAUNCHES]:
+            assert not zk.isNodeLocked(node), f"node {node.id} is still locked"
+            self.release(worker, provider, node)
+
     def test_reuses_a_ready_node(self, provider: Provider, worker: PoolWorkerStandIn) -> None:
         """N-2: a free ready node is taken, not launched again."""
         zk = worker.getZK()

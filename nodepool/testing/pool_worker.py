@@ -93,6 +93,14 @@ class PoolWorkerStandIn:
         :param timeout: seconds.
         :raises TimeoutError: it is not done by then.
         """
+        self.drive(handler, timeout)
+        stored = self._zk.getNodeRequest(handler.request.id or "")
+        if stored is None:
+            raise RuntimeError(f"request {handler.request.id} vanished")
+        return stored
+
+    def drive(self, handler: NodeRequestHandler, timeout: float) -> None:
+        """Poll a handler until it is done, at most ``timeout`` seconds. Raises TimeoutError."""
         deadline = time.monotonic() + timeout
         while not handler.done:
             self._woken.clear()
@@ -103,10 +111,6 @@ class PoolWorkerStandIn:
                 if left <= 0:
                     raise TimeoutError(f"{handler.request} is not done after {timeout:g} s")
                 self._woken.wait(min(POLL_SECONDS, left))
-        stored = self._zk.getNodeRequest(handler.request.id or "")
-        if stored is None:
-            raise RuntimeError(f"request {handler.request.id} vanished")
-        return stored
 
     def serve(self, *labels: str, timeout: float) -> tuple[NodeRequest, list[Node]]:
         """Submit a request and see it through: the stored request, and its nodes.
