@@ -18,7 +18,8 @@ from tests.support.plain_kazoo import PlainKazoo
 NODES = "/nodepool/nodes"
 REQUESTS = "/nodepool/requests"
 REQUEST_LOCKS = "/nodepool/requests-lock"
-POOLS = "/nodepool/components/pool"
+COMPONENTS = "/nodepool/components"
+POOLS = f"{COMPONENTS}/pool"
 
 
 class PoolZnodes:
@@ -54,7 +55,7 @@ class PoolZnodes:
             return None
         try:
             value = json.loads(data)
-        except ValueError:
+        except (ValueError, RecursionError):
             return None
         return value if isinstance(value, dict) else None
 
@@ -129,3 +130,16 @@ class PoolZnodes:
     def change_node(self, node_id: str, **fields: Any) -> None:
         """Changes fields of a node."""
         self.kazoo.set(f"{NODES}/{node_id}", json.dumps({**(self.node(node_id) or {}), **fields}).encode())
+
+    def vanish(self, node_id: str) -> None:
+        """Removes a node with its lock at one blow, whoever holds it."""
+        path = f"{NODES}/{node_id}"
+        change = self.kazoo.transaction()
+        for lock in self.node_lockers(node_id):
+            change.delete(f"{path}/lock/{lock}")
+        if self.kazoo.exists(f"{path}/lock"):
+            change.delete(f"{path}/lock")
+        change.delete(path)
+        for answer in change.commit():
+            if isinstance(answer, Exception):
+                raise answer
