@@ -238,12 +238,13 @@ class _CountingSocket(socket.socket):
         return data
 
 
-@functools.cache
 def _quiet_logger() -> logging.Logger:
     """paramiko logs a traceback for each host that misbehaves; the scan's own error says it in a line."""
     logger = logging.getLogger(_PARAMIKO_LOGGER)
-    logger.setLevel(logging.CRITICAL + 1)
-    logger.propagate = False
+    # Looked at each time: a logging configuration that is loaded later may have reset it.
+    if logger.propagate or logger.level <= logging.CRITICAL:
+        logger.setLevel(logging.CRITICAL + 1)
+        logger.propagate = False
     return logger
 
 
