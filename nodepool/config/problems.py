@@ -15,8 +15,8 @@ from nodepool.exceptions import ConfigError
 MAX_SHOWN: Final = 40
 #: Most problems that the text of one error lists.
 MAX_REPORTED: Final = 1000
-#: Values under keys with these words are never shown.
-SECRET_WORDS: Final = ("password", "secret", "token", "env-vars", "key")
+#: Values under keys with these words in them are never shown.
+SECRET_WORDS: Final = ("password", "secret", "token", "env-vars", "api-key", "apikey", "credential")
 
 
 class Severity(enum.Enum):

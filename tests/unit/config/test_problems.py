@@ -57,7 +57,7 @@ def test_show(value: object, expected: str) -> None:
     assert show(value) == expected
 
 
-@pytest.mark.parametrize("key", ["password", "api-token", "client-secret", "key", "env-vars"])
+@pytest.mark.parametrize("key", ["password", "api-token", "client-secret", "api-key", "env-vars"])
 def test_show_no_secret(key: str) -> None:
     assert show("4711", ["a", key]) == "something else"
 
