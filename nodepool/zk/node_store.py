@@ -117,7 +117,10 @@ class NodeStore:
     def has_lock_dir(self, node_id: str) -> bool:
         if self._cache is not None:
             return self._cache.nodes.has_lock_dir(node_id)
-        return self._client.kazoo.exists(paths.node_lock(node_id)) is not None
+        try:
+            return self._client.kazoo.retry(self._client.kazoo.exists, paths.node_lock(node_id)) is not None
+        except KazooException as error:
+            raise translate(error) from None
 
     def _with_lock_dir(self, node_id: str, attempt: Callable[[bool], Any]) -> Any:
         """Run a transaction that rests on whether the lock directory exists; once more if that was wrong."""
@@ -219,9 +222,11 @@ class NodeStore:
         found = []
         for name in names:
             try:
-                data, _ = self._client.kazoo.get(f"{lock_dir}/{name}")
+                data, _ = self._client.kazoo.retry(self._client.kazoo.get, f"{lock_dir}/{name}")
             except NoNodeError:
                 continue
+            except KazooException as error:
+                raise translate(error) from None
             found.append((f"{lock_dir}/{name}", data.decode("utf-8", "replace")))
         return found
 

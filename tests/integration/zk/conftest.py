@@ -10,6 +10,8 @@ import pytest
 from nodepool.zk.client import ZooKeeperClient
 from nodepool.zk.nodepool_cache import NodepoolCache
 from nodepool.zk.zookeeper import ZooKeeper
+from tests.support.kazoo_lock import Competitor
+from tests.support.pool_znodes import PoolZnodes
 from tests.support.tcp_proxy import TcpProxy
 from tests.support.zookeeper import ZooKeeperServer
 
@@ -76,3 +78,11 @@ def proxy(zookeeper: ZooKeeperServer) -> Iterator[TcpProxy]:
 def shaky(make_client: Callable[..., ZooKeeperClient], proxy: TcpProxy, chroot: str) -> ZooKeeperClient:
     """A client that is connected through `proxy`; its session lives for a minute."""
     return make_client(f"127.0.0.1:{proxy.port}{chroot}", timeout=60.0)
+
+
+@pytest.fixture
+def competitor(znodes: PoolZnodes) -> Iterator[Competitor]:
+    """Takes and waits for locks as Zuul does, in a session of its own."""
+    made = Competitor(znodes.kazoo)
+    yield made
+    made.stop()

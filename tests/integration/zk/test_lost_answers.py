@@ -1,0 +1,254 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writes whose answer is lost with the connection: done or not, nothing is done twice and no lock stays behind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import pytest
+
+from nodepool.exceptions import ZKConflict, ZKConnectionError
+from nodepool.model.node import Node
+from nodepool.model.request import NodeRequest
+from nodepool.zk import paths
+from nodepool.zk.client import ZooKeeperClient
+from nodepool.zk.nodepool_cache import NodepoolCache
+from nodepool.zk.zookeeper import ZooKeeper
+from tests.support.pool_znodes import PoolZnodes
+from tests.support.session_loss import expire_session
+from tests.support.tcp_proxy import TcpProxy
+from tests.support.wait import wait_for
+from tests.support.zookeeper import ZooKeeperServer
+
+
+class Outage:
+    """Runs a call over a connection that fails in the middle of it."""
+
+    def __init__(self, client: ZooKeeperClient, proxy: TcpProxy, pool: ThreadPoolExecutor) -> None:
+        self.client = client
+        self._proxy = proxy
+        self._pool = pool
+
+    def lose_answer(self, call: Callable[[], None], written: Callable[[], object]) -> Future[None]:
+        """The write arrives, its answer does not. The connection is still down when this returns."""
+        self._proxy.mute = True
+        future = self._pool.submit(call)
+        wait_for("it was written", written)
+        self._cut()
+        return future
+
+    def lose_question(self, call: Callable[[], None]) -> Future[None]:
+        """The write does not even arrive."""
+        self._proxy.deaf = True
+        sent = self.client.kazoo.call
+        seen: list[object] = []
+
+        def noting(request: object, reply: object) -> object:
+            seen.append(request)
+            return sent(request, reply)  # type: ignore[arg-type]
+
+        self.client.kazoo.call = noting  # type: ignore[assignment, method-assign]
+        future = self._pool.submit(call)
+        wait_for("it was sent", lambda: seen and not self.client.kazoo.queued_calls)
+        self._cut()
+        return future
+
+    def _cut(self) -> None:
+        self._proxy.accepting = False
+        self._proxy.cut()
+        wait_for("the loss is seen", lambda: self.client.suspended)
+        self._proxy.mute = self._proxy.deaf = False
+
+    def end(self) -> None:
+        self._proxy.accepting = True
+        assert self.client.wait_connected(30)
+
+
+@pytest.fixture
+def outage(shaky: ZooKeeperClient, proxy: TcpProxy) -> Iterator[Outage]:
+    with ThreadPoolExecutor(2) as pool:
+        yield Outage(shaky, proxy, pool)
+        shaky.disconnect()
+
+
+@pytest.fixture
+def zk(shaky: ZooKeeperClient) -> ZooKeeper:
+    cache = NodepoolCache(shaky)
+    assert cache.wait_ready(30)
+    return ZooKeeper(shaky, cache)
+
+
+@pytest.fixture
+def node(zk: ZooKeeper) -> Node:
+    made = Node("small")
+    zk.storeNode(made)
+    return made
+
+
+@pytest.fixture
+def request_(zk: ZooKeeper, znodes: PoolZnodes) -> NodeRequest:
+    found = zk.getNodeRequest(znodes.submit(["small"]))
+    assert found is not None
+    return found
+
+
+def test_saved_without_an_answer(zk: ZooKeeper, node: Node, outage: Outage, znodes: PoolZnodes) -> None:
+    """It was written: that is seen by reading, and nothing is written again."""
+    node.state = "building"
+    saving = outage.lose_answer(lambda: zk.storeNode(node), lambda: znodes.nodes("building"))
+    outage.end()
+    saving.result(30)
+    assert node.version == 1
+    assert znodes.kazoo.exists(paths.node(node.id or "")).version == 1
+
+
+def test_not_saved(zk: ZooKeeper, node: Node, outage: Outage, znodes: PoolZnodes) -> None:
+    """It was not: it is written with the next connection."""
+    node.state = "building"
+    saving = outage.lose_question(lambda: zk.storeNode(node))
+    assert znodes.nodes("building") == {}
+    outage.end()
+    saving.result(30)
+    assert node.version == 1
+    assert znodes.nodes("building")
+
+
+@pytest.mark.parametrize("change", ["changed", "gone"])
+def test_changed_by_somebody_else_meanwhile(
+    zk: ZooKeeper, node: Node, outage: Outage, znodes: PoolZnodes, change: str
+) -> None:
+    node.state = "building"
+    saving = outage.lose_answer(lambda: zk.storeNode(node), lambda: znodes.nodes("building"))
+    if change == "gone":
+        znodes.kazoo.delete(paths.node(node.id or ""))
+    else:
+        znodes.change_node(node.id or "", comment="foreign")
+    outage.end()
+    with pytest.raises(ZKConflict):
+        saving.result(30)
+
+
+def test_node_lock_without_an_answer(zk: ZooKeeper, node: Node, outage: Outage, znodes: PoolZnodes) -> None:
+    """We hold a lock that we do not know of, in a session that lives: it is given back."""
+    session = zk.client.kazoo.client_id
+    node.state = "building"
+    locking = outage.lose_answer(
+        lambda: zk.nodes.lock_and_save(node), lambda: znodes.node_lockers(node.id or "") and znodes.nodes("building")
+    )
+    with pytest.raises(ZKConnectionError):
+        locking.result(30)
+    assert node.lock is None
+    assert len(znodes.node_lockers(node.id or "")) == 1
+    outage.end()
+    wait_for("the lock is free", lambda: not znodes.node_lockers(node.id or ""))
+    wait_for("nothing is looked for any more", lambda: not zk.client.orphans)
+    assert zk.client.kazoo.client_id == session
+
+
+def test_node_lock_that_was_not_taken(zk: ZooKeeper, node: Node, outage: Outage, znodes: PoolZnodes) -> None:
+    locking = outage.lose_question(lambda: zk.nodes.lock_and_save(node))
+    with pytest.raises(ZKConnectionError):
+        locking.result(30)
+    outage.end()
+    wait_for("nothing is looked for any more", lambda: not zk.client.orphans)
+    assert znodes.node_lockers(node.id or "") == []
+
+
+def test_lock_of_somebody_else_is_left_alone(zk: ZooKeeper, node: Node, outage: Outage, znodes: PoolZnodes) -> None:
+    """Only our own contender goes, not one that waits behind it."""
+    locking = outage.lose_answer(lambda: zk.nodes.lock_and_save(node), lambda: znodes.node_lockers(node.id or ""))
+    with pytest.raises(ZKConnectionError):
+        locking.result(30)
+    foreign: str = znodes.kazoo.create(f"{paths.node_lock(node.id or '')}/ffff__lock__", b"", sequence=True)
+    outage.end()
+    wait_for("ours is gone", lambda: znodes.node_lockers(node.id or "") == [foreign.rpartition("/")[2]])
+
+
+def test_session_is_lost_too(
+    zk: ZooKeeper, node: Node, outage: Outage, znodes: PoolZnodes, zookeeper: ZooKeeperServer
+) -> None:
+    session = zk.client.kazoo.client_id
+    locking = outage.lose_answer(lambda: zk.nodes.lock_and_save(node), lambda: znodes.node_lockers(node.id or ""))
+    with pytest.raises(ZKConnectionError):
+        locking.result(30)
+    expire_session(zookeeper.plain_hosts(), session)
+    assert znodes.node_lockers(node.id or "") == []
+    outage.end()
+    wait_for("nothing is looked for any more", lambda: not zk.client.orphans)
+
+
+def test_request_lock_without_an_answer(
+    zk: ZooKeeper, request_: NodeRequest, outage: Outage, znodes: PoolZnodes
+) -> None:
+    request_id = request_.id or ""
+    zk.client.kazoo.ensure_path(paths.REQUEST_LOCKS)
+    request_.state = "pending"
+    locking = outage.lose_answer(
+        lambda: zk.requests.lock_and_save(request_), lambda: znodes.request_state(request_id) == "pending"
+    )
+    with pytest.raises(ZKConnectionError):
+        locking.result(30)
+    outage.end()
+    wait_for("the lock is free", lambda: not znodes.request_lockers(request_id))
+
+
+@pytest.mark.parametrize("arrives", [True, False])
+def test_fulfilment_without_an_answer(
+    zk: ZooKeeper, request_: NodeRequest, node: Node, outage: Outage, znodes: PoolZnodes, arrives: bool
+) -> None:
+    """A request that was fulfilled must not be taken for a conflict, which would free its nodes."""
+    request_id = request_.id or ""
+    request_.state = "pending"
+    zk.requests.lock_and_save(request_)
+    node.state, node.allocated_to = "ready", request_id
+    zk.nodes.lock_and_save(node)
+    request_.state, request_.nodes = "fulfilled", [node.id or ""]
+
+    def finish() -> None:
+        zk.requests.finish(request_, [node])
+
+    if arrives:
+        finishing = outage.lose_answer(finish, lambda: znodes.request_state(request_id) == "fulfilled")
+    else:
+        finishing = outage.lose_question(finish)
+    outage.end()
+    finishing.result(30)
+    assert (znodes.request_state(request_id), request_.version) == ("fulfilled", 2)
+    assert (request_.lock, node.lock) == (None, None)
+    assert znodes.node_lockers(node.id or "") == []
+    assert znodes.children(paths.REQUEST_LOCKS) == []
+
+
+def test_fulfilment_and_the_session_is_lost(
+    zk: ZooKeeper, request_: NodeRequest, outage: Outage, znodes: PoolZnodes, zookeeper: ZooKeeperServer
+) -> None:
+    """Not written, and our lock is gone: a conflict, whoever has the request now."""
+    request_.state = "pending"
+    zk.requests.lock_and_save(request_)
+    request_.state = "fulfilled"
+    session = zk.client.kazoo.client_id
+    finishing = outage.lose_question(lambda: zk.requests.finish(request_))
+    expire_session(zookeeper.plain_hosts(), session)
+    outage.end()
+    with pytest.raises(ZKConflict):
+        finishing.result(30)
+    assert znodes.request_state(request_.id or "") == "pending"
+
+
+def test_creation_without_an_answer(zk: ZooKeeper, outage: Outage, znodes: PoolZnodes) -> None:
+    """Nobody knows the id: the caller is told that the outcome is unknown, rule C-10 removes what is there."""
+    zk.client.kazoo.ensure_path(paths.NODES)
+    creating = outage.lose_answer(lambda: zk.storeNode(Node("small")), znodes.nodes)
+    with pytest.raises(ZKConnectionError):
+        creating.result(30)
+    outage.end()
+
+
+def test_disconnect_ends_calls_that_wait(zk: ZooKeeper, node: Node, outage: Outage) -> None:
+    """Shutdown is bounded, also while ZooKeeper is away."""
+    node.state = "building"
+    saving = outage.lose_question(lambda: zk.storeNode(node))
+    zk.client.disconnect()
+    with pytest.raises(ZKConnectionError):
+        saving.result(30)

@@ -1,0 +1,414 @@
+# SPDX-License-Identifier: Apache-2.0
+"""nodepool.zk.node_store: read, write, lock, remove (zookeeper.md 5)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+from kazoo.exceptions import NotEmptyError
+
+from nodepool.exceptions import ZKConflict, ZKConnectionError, ZKLockException
+from nodepool.model.node import Node
+from nodepool.zk import paths
+from nodepool.zk.client import ZooKeeperClient
+from nodepool.zk.locks import ZkLock
+from nodepool.zk.node_store import NodeStore
+from nodepool.zk.nodepool_cache import NodepoolCache
+from nodepool.zk.transactions import TransactionFailed
+from tests.support.kazoo_lock import Competitor
+from tests.support.pool_znodes import PoolZnodes
+from tests.support.session_loss import expire_session
+from tests.support.wait import wait_for
+from tests.support.zookeeper import ZooKeeperServer
+
+READY = json.dumps({"state": "ready", "type": ["small"]}).encode()
+
+
+@pytest.fixture(params=["with cache", "without cache"])
+def store(request: pytest.FixtureRequest, client: ZooKeeperClient) -> NodeStore:
+    """As a launcher and as the command line use it."""
+    cache = None
+    if request.param == "with cache":
+        cache = NodepoolCache(client)
+        assert cache.wait_ready(30)
+    return NodeStore(client, cache, clock=lambda: 1234.5)
+
+
+@pytest.fixture
+def node(store: NodeStore) -> Node:
+    made = Node("small")
+    made.provider = "cloud"
+    store.create(made)
+    return made
+
+
+def node_id(node: Node) -> str:
+    assert node.id is not None
+    return node.id
+
+
+def settled(store: NodeStore, node: Node, *, locked: bool) -> None:
+    """Returns when the store's view of the lock is as it is."""
+    wait_for("the lock is seen", lambda: store.is_locked(node_id(node)) is locked)
+
+
+# -- reading and writing
+
+
+def test_creation(store: NodeStore, znodes: PoolZnodes) -> None:
+    """The id is the bare sequence; the root is made when it is missing; times are set."""
+    for number in range(2):
+        node = Node("small")
+        store.create(node)
+        assert (node.id, node.version) == (f"{number:010}", 0)
+    assert znodes.children(paths.NODES) == ["0000000000", "0000000001"]
+    written = znodes.node("0000000000")
+    assert written is not None
+    assert (written["state"], written["state_time"], written["created_time"]) == ("init", 1234.5, 1234.5)
+
+
+def test_reading(store: NodeStore, node: Node, znodes: PoolZnodes, caplog: pytest.LogCaptureFixture) -> None:
+    found = store.get(node_id(node))
+    assert found is not None
+    assert (found.id, found.provider, found.version) == (node.id, "cloud", 0)
+    assert found.mzxid > 0
+    assert store.get("0000009999") is None
+    bad = znodes.create_node(b"garbage")
+    assert store.get(bad) is None
+    assert f"Ignoring {paths.node(bad)}" in caplog.text
+
+
+def test_listing(store: NodeStore, node: Node, znodes: PoolZnodes) -> None:
+    """Bad records and a child named lock are skipped."""
+    znodes.create_node(b"garbage")
+    empty = znodes.create_node(b"")
+    znodes.kazoo.create(f"{paths.NODES}/lock", b"")
+    assert [found.id for found in store.iterate()] == [node.id]
+    assert sorted(store.ids()) == [node.id, f"{int(empty) - 1:010}", empty]
+
+
+def test_nothing_there(client: ZooKeeperClient) -> None:
+    store = NodeStore(client, None)
+    assert store.ids() == []
+    assert list(store.iterate()) == []
+    assert store.contenders("0000000001") == []
+    assert not store.is_locked("0000000001")
+    assert store.locked_ids(["0000000001"]) == set()
+    store.remove_raw("0000000001")
+
+
+def test_save(store: NodeStore, node: Node, znodes: PoolZnodes) -> None:
+    node.state = "building"
+    store.save(node)
+    node.comment = "more"
+    store.save(node)
+    written = znodes.node(node_id(node))
+    assert written is not None
+    assert (written["state"], written["comment"], node.version) == ("building", "more", 2)
+
+
+def test_save_is_fenced(store: NodeStore, node: Node, znodes: PoolZnodes) -> None:
+    """A launcher that was stopped past its session must not overwrite what its successor did."""
+    znodes.change_node(node_id(node), comment="successor")
+    node.state = "building"
+    with pytest.raises(ZKConflict):
+        store.save(node)
+    written = znodes.node(node_id(node))
+    assert written is not None
+    assert (written["state"], written["comment"]) == ("init", "successor")
+    znodes.kazoo.delete(paths.node(node_id(node)))
+    with pytest.raises(ZKConflict):
+        store.save(node)
+    assert znodes.node(node_id(node)) is None
+
+
+def test_refresh(store: NodeStore, node: Node, znodes: PoolZnodes) -> None:
+    """The same object with new fields; a lock that is held stays."""
+    store.lock(node)
+    lock = node.lock
+    node.comment = "forgotten"
+    znodes.change_node(node_id(node), provider="other")
+    store.refresh(node)
+    assert (node.provider, node.comment, node.version) == ("other", None, 1)
+    assert node.lock is lock
+    node.state = "building"
+    store.save(node)
+    store.remove_raw(node_id(node))
+    with pytest.raises(ZKConflict, match="gone"):
+        store.refresh(node)
+
+
+# -- locks
+
+
+def test_lock_and_unlock(store: NodeStore, node: Node, competitor: Competitor) -> None:
+    store.lock(node, blocking=False, identifier="me")
+    assert store.contenders(node_id(node)) == ["me"]
+    settled(store, node, locked=True)
+    assert store.locked_ids([node_id(node), "0000009999"]) == {node.id}
+    assert not competitor.may_take(paths.node_lock(node_id(node)))
+    store.unlock(node)
+    assert node.lock is None
+    settled(store, node, locked=False)
+    with pytest.raises(ZKLockException):
+        store.unlock(node)
+
+
+def test_lock_of_somebody_else(store: NodeStore, node: Node, competitor: Competitor) -> None:
+    competitor.hold(paths.node_lock(node_id(node)))
+    with pytest.raises(ZKLockException):
+        store.lock(node, blocking=False)
+    with pytest.raises(ZKLockException):
+        store.lock(node, timeout=0.05)
+    assert node.lock is None
+    assert store.contenders(node_id(node)) == ["zuul"], "our contender is gone"
+
+
+def test_contenders_in_order_and_force_unlock(
+    store: NodeStore, node: Node, znodes: PoolZnodes, client: ZooKeeperClient
+) -> None:
+    """The lowest sequence holds the lock, whatever its name."""
+    lock_dir = paths.node_lock(node_id(node))
+    for name, identifier in (("ffff__lock__", "first"), ("0000__lock__", "second")):
+        znodes.kazoo.create(f"{lock_dir}/{name}", identifier.encode(), sequence=True, makepath=True)
+    assert store.contenders(node_id(node)) == ["first", "second"]
+    store.force_unlock(node)
+    assert store.contenders(node_id(node)) == ["second"]
+    store.force_unlock(node)
+    store.force_unlock(node)
+    settled(store, node, locked=False)
+
+
+# -- fenced writes: lock_and_save, save_unlocked
+
+
+Write = Callable[[NodeStore, Node], None]
+FENCED: list[Write] = [NodeStore.lock_and_save, NodeStore.save_unlocked]
+
+
+@pytest.mark.parametrize("write", FENCED)
+@pytest.mark.parametrize("lock_dir", ["missing", "there", "was there"])
+def test_write_of_a_free_node(
+    store: NodeStore, node: Node, znodes: PoolZnodes, competitor: Competitor, write: Write, lock_dir: str
+) -> None:
+    """Whether the lock directory exists or not, and also when our view of that is wrong."""
+    path = paths.node_lock(node_id(node))
+    if lock_dir != "missing":
+        znodes.kazoo.create(path)
+        wait_for("the directory is seen", lambda: store.has_lock_dir(node_id(node)))
+    if lock_dir == "was there":
+        znodes.kazoo.delete(path)
+    node.state = "building"
+    write(store, node)
+    written = znodes.node(node_id(node))
+    assert written is not None
+    assert (written["state"], node.version) == ("building", 1)
+    assert competitor.may_take(path) is (write is NodeStore.save_unlocked)
+    if node.lock is not None:
+        store.unlock(node)
+        assert competitor.may_take(path)
+
+
+@pytest.mark.parametrize("write", FENCED)
+@pytest.mark.parametrize("missing", [True, False])
+def test_view_of_the_lock_dir_is_wrong(
+    store: NodeStore, node: Node, znodes: PoolZnodes, write: Write, missing: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not missing:
+        znodes.kazoo.create(paths.node_lock(node_id(node)))
+    monkeypatch.setattr(store, "has_lock_dir", lambda node_id: missing)
+    node.state = "building"
+    write(store, node)
+    assert znodes.node_lockers(node_id(node)) == ([] if node.lock is None else [node.lock.path and _name(node)])
+
+
+def _name(node: Node) -> str:
+    assert isinstance(node.lock, ZkLock)
+    return node.lock.contender.rpartition("/")[2]
+
+
+@pytest.mark.parametrize("write", FENCED)
+def test_held_lock_fails_the_whole_write(
+    store: NodeStore, node: Node, znodes: PoolZnodes, competitor: Competitor, write: Write
+) -> None:
+    """A node is never given to two."""
+    held = competitor.hold(paths.node_lock(node_id(node)))
+    node.state = "building"
+    with pytest.raises(TransactionFailed) as caught:
+        write(store, node)
+    assert isinstance(caught.value.error, NotEmptyError) or caught.value.lock_dir_mismatch
+    written = znodes.node(node_id(node))
+    assert written is not None
+    assert (written["state"], node.version, node.lock) == ("init", 0, None)
+    assert len(znodes.node_lockers(node_id(node))) == 1
+    assert held.is_acquired
+    settled(store, node, locked=True)
+
+
+@pytest.mark.parametrize("write", FENCED)
+def test_changed_node_fails_the_whole_write(store: NodeStore, node: Node, znodes: PoolZnodes, write: Write) -> None:
+    znodes.change_node(node_id(node), comment="foreign")
+    node.state = "building"
+    with pytest.raises(ZKConflict):
+        write(store, node)
+    assert znodes.node_lockers(node_id(node)) == []
+    assert node.lock is None
+
+
+@pytest.mark.parametrize("write", FENCED)
+def test_gone_node_is_not_made_again(store: NodeStore, node: Node, znodes: PoolZnodes, write: Write) -> None:
+    znodes.kazoo.delete(paths.node(node_id(node)))
+    with pytest.raises(ZKConflict):
+        write(store, node)
+    assert znodes.children(paths.NODES) == []
+
+
+def test_waiter_gets_the_lock_when_we_release(store: NodeStore, node: Node, competitor: Competitor) -> None:
+    store.lock_and_save(node)
+    taken = competitor.wait_for_lock(paths.node_lock(node_id(node)))
+    assert not taken.is_set()
+    store.unlock(node)
+    assert taken.wait(30)
+
+
+# -- removal
+
+
+def test_remove(store: NodeStore, node: Node, znodes: PoolZnodes) -> None:
+    store.lock_and_save(node)
+    store.remove(node)
+    assert node.lock is None
+    assert znodes.children(paths.NODES) == []
+
+
+def test_remove_with_replacement(store: NodeStore, node: Node, znodes: PoolZnodes) -> None:
+    """One write: no moment without the one and without the other."""
+    store.lock(node)
+    new = Node("small")
+    new.state = "ready"
+    store.remove(node, new)
+    assert znodes.children(paths.NODES) == [new.id]
+    assert new.id == "0000000001"
+    assert new.version == 0
+
+
+def test_remove_while_somebody_waits(store: NodeStore, node: Node, znodes: PoolZnodes) -> None:
+    """zookeeper.md 3: `deleted` is written first, so that who wins a lock on a dying node can tell."""
+    store.lock_and_save(node)
+    znodes.kazoo.create(f"{paths.node_lock(node_id(node))}/ffff__lock__", b"waits", sequence=True)
+    store.remove(node)
+    assert (node.state, node.version, node.lock) == ("deleted", 2, None)
+    assert znodes.children(paths.NODES) == []
+
+
+def test_replacement_while_somebody_waits(
+    store: NodeStore, node: Node, znodes: PoolZnodes, competitor: Competitor
+) -> None:
+    """Then it is left for later: a host must not be there twice."""
+    store.lock_and_save(node)
+    taken = competitor.wait_for_lock(paths.node_lock(node_id(node)))
+    new = Node("small")
+    with pytest.raises(ZKConflict):
+        store.remove(node, new)
+    assert new.id is None
+    assert znodes.children(paths.NODES) == [node.id]
+    store.unlock(node)
+    assert taken.wait(30)
+
+
+def test_remove_after_our_lock_is_lost(
+    store: NodeStore, node: Node, znodes: PoolZnodes, client: ZooKeeperClient, zookeeper: ZooKeeperServer
+) -> None:
+    """Fencing: whoever took over owns the node now."""
+    store.lock_and_save(node)
+    expire_session(zookeeper.plain_hosts(), client.kazoo.client_id)
+    wait_for("the new session", lambda: client.session_epoch == 1 and client.connected)
+    for replacement in (None, Node("small")):
+        with pytest.raises(ZKConflict):
+            store.remove(node, replacement)
+    assert znodes.children(paths.NODES) == [node.id]
+
+
+def test_remove_without_a_lock(store: NodeStore, node: Node) -> None:
+    with pytest.raises(ZKLockException):
+        store.remove(node)
+
+
+@pytest.mark.parametrize("exists", [True, False])
+@pytest.mark.parametrize("replace", [True, False])
+def test_remove_unlocked(store: NodeStore, node: Node, znodes: PoolZnodes, exists: bool, replace: bool) -> None:
+    if exists:
+        znodes.kazoo.create(paths.node_lock(node_id(node)))
+    new = Node("small") if replace else None
+    store.send_remove_unlocked(node, exists, new).get(30)
+    assert znodes.children(paths.NODES) == ([new.id] if new is not None else [])
+
+
+@pytest.mark.parametrize("exists", [True, False])
+def test_remove_unlocked_that_is_locked(
+    store: NodeStore, node: Node, znodes: PoolZnodes, competitor: Competitor, exists: bool
+) -> None:
+    competitor.hold(paths.node_lock(node_id(node)))
+    new = Node("small")
+    with pytest.raises(ZKConflict):
+        store.send_remove_unlocked(node, exists, new).get(30)
+    assert znodes.children(paths.NODES) == [node.id]
+    assert new.id is None
+
+
+def test_remove_unlocked_that_changed(store: NodeStore, node: Node, znodes: PoolZnodes) -> None:
+    znodes.change_node(node_id(node), state="ready")
+    with pytest.raises(ZKConflict):
+        store.send_remove_unlocked(node, False, None).get(30)
+    assert znodes.children(paths.NODES) == [node.id]
+
+
+def test_remove_raw(store: NodeStore, node: Node, znodes: PoolZnodes, competitor: Competitor) -> None:
+    """CLI erase: whatever its data and locks."""
+    znodes.kazoo.create(f"{paths.node_lock(node_id(node))}/x", b"", makepath=True)
+    store.remove_raw(node_id(node))
+    assert znodes.children(paths.NODES) == []
+    store.remove_raw(node_id(node))
+
+
+@pytest.mark.parametrize("lock_dir", [True, False])
+def test_remove_empty(store: NodeStore, znodes: PoolZnodes, lock_dir: bool) -> None:
+    """C-8"""
+    empty = znodes.create_node(b"")
+    if lock_dir:
+        znodes.kazoo.create(paths.node_lock(empty))
+    assert store.remove_empty(empty)
+    assert znodes.children(paths.NODES) == []
+    assert not store.remove_empty(empty)
+
+
+def test_remove_empty_leaves_what_is_used(store: NodeStore, znodes: PoolZnodes, competitor: Competitor) -> None:
+    """C-8: locked, or filled meanwhile."""
+    locked, filled = znodes.create_node(b""), znodes.create_node(b"")
+    competitor.hold(paths.node_lock(locked))
+    znodes.kazoo.set(paths.node(filled), READY)
+    assert not store.remove_empty(locked)
+    assert not store.remove_empty(filled)
+    assert znodes.children(paths.NODES) == [locked, filled]
+
+
+# -- no connection
+
+
+def test_closed_connection(store: NodeStore, node: Node, client: ZooKeeperClient) -> None:
+    """Every call says that the outcome is unknown; none hangs, none leaks Kazoo's errors."""
+    store.lock_and_save(node)
+    client.kazoo.stop()
+    calls: list[Callable[[], object]] = [
+        *(store.ids, lambda: list(store.iterate()), lambda: store.get(node_id(node))),
+        *(lambda: store.save(node), lambda: store.create(Node()), lambda: store.refresh(node)),
+        *(lambda: store.save_unlocked(node), lambda: store.lock_and_save(node), lambda: store.lock(node)),
+        *(lambda: store.unlock(node), lambda: store.remove(node), lambda: store.remove_raw(node_id(node))),
+        *(lambda: store.contenders(node_id(node)), lambda: store.force_unlock(node)),
+        lambda: store.remove_empty(node_id(node)),
+    ]
+    for call in calls:
+        with pytest.raises(ZKConnectionError):
+            call()
