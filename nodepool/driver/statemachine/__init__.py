@@ -1,0 +1,8 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Framework for drivers of clouds whose work is done in steps (driver-api.md 7 to 11). A driver imports from here."""
+
+from nodepool.driver.statemachine.adapter import Adapter
+from nodepool.driver.statemachine.instance import Instance, Resource
+from nodepool.driver.statemachine.machine import StateMachine
+
+__all__ = ["Adapter", "Instance", "Resource", "StateMachine"]

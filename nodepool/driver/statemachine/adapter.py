@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`Adapter`: all that the framework knows of a cloud (driver-api.md 9). A driver implements it."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from nodepool.model.quota import QuotaInformation
+
+if TYPE_CHECKING:
+    from nodepool.driver.config import LabelSettings, ProviderConfig
+    from nodepool.driver.statemachine.instance import Instance, Resource
+    from nodepool.driver.statemachine.machine import StateMachine
+
+#: What `Adapter` methods get to log with: a logger that adds the ids of node, request and event.
+Log = logging.LoggerAdapter[logging.Logger]
+
+
+class Adapter:
+    """One configured cloud.
+
+    The framework calls it from several threads, never while holding a lock, and outlives every exception. What is not
+    overridden and has no default raises NotImplementedError.
+
+    :param provider_config: the `ProviderConfig` of the driver.
+    """
+
+    #: How many calls of `StateMachine.advance` may run at once. 1 = all in turn, for code that is not thread-safe.
+    advance_threads: ClassVar[int] = 8
+
+    def __init__(self, provider_config: ProviderConfig) -> None:
+        pass
+
+    def getCreateStateMachine(self, *args: Any, **kwargs: Any) -> StateMachine:
+        """Make the machine that launches one instance. Should not block.
+
+        Two signatures are known; the names of the parameters decide which one is used:
+        ``(hostname, label, image_external_id, metadata, log)`` and
+        ``(hostname, label, image_external_id, metadata, request, az, log)``.
+
+        * ``hostname``: at most 15 characters;
+        * ``label``: label object of the pool, see `nodepool.driver.config.LabelSettings`;
+        * ``image_external_id``: of the newest upload of ``label.diskimage``; None = use ``label.cloud_image``;
+        * ``metadata``: dict of texts; must be stored on the instance and on all that is made with it;
+        * ``request``: the `NodeRequest` that causes the launch; ``az``: availability zone to use, or None;
+        * ``log``: logger for what concerns this node.
+        """
+        raise NotImplementedError
+
+    def getDeleteStateMachine(self, external_id: Any, log: Log) -> StateMachine:
+        """Make the machine that deletes one instance completely. Should not block.
+
+        An id that does not exist (any more) is not an error: the machine completes, or raises `NotFound`.
+        """
+        raise NotImplementedError
+
+    def listInstances(self) -> Iterable[Instance]:
+        """All visible instances, also those of others (for quota). May block."""
+        raise NotImplementedError
+
+    def listResources(self) -> Iterable[Resource]:
+        """All visible things that could be left over. Called every 60 s; may block."""
+        raise NotImplementedError
+
+    def deleteResource(self, resource: Resource) -> None:
+        """Delete one leaked thing of `listResources`; may block."""
+        raise NotImplementedError
+
+    def getQuotaLimits(self) -> QuotaInformation:
+        """The limits of the whole cloud project. May block. Default: none."""
+        return QuotaInformation(default=math.inf)
+
+    def getQuotaForLabel(self, label: LabelSettings) -> QuotaInformation:
+        """What one node of a label uses. May block. Default: one instance.
+
+        :raises RuntimeConfigurationException: the label can never work.
+        """
+        return QuotaInformation(instances=1)
+
+    def getAZs(self) -> Sequence[str | None]:
+        """Availability zones; one is picked at random for each request. May block. Default: no zones."""
+        return [None]
+
+    def labelReady(self, label: LabelSettings) -> bool:
+        """Is the cloud image of a label there? Uploaded images are checked by the framework."""
+        return True
+
+    def uploadImage(
+        self,
+        provider_image: Any,
+        image_name: str,
+        filename: str,
+        image_format: str | None = None,
+        metadata: dict[str, str] | None = None,
+        md5: str | None = None,
+        sha256: str | None = None,
+    ) -> str:
+        """Upload an image; blocks until the cloud can use it.
+
+        :param provider_image: image object of the provider's ``diskimages``.
+        :param filename: of the image file.
+        :param metadata: must be stored with the image.
+        :return: external id of the image.
+        """
+        raise NotImplementedError
+
+    def deleteImage(self, external_id: str) -> None:
+        """Delete an uploaded image; blocks. One that is gone already is no error."""
+        raise NotImplementedError
+
+    def getConsoleLog(self, label: LabelSettings, external_id: Any) -> str | None:
+        """What an instance wrote to its console; may block. None = nothing."""
+        raise NotImplementedError
+
+    def notifyNodescanFailure(self, label: LabelSettings, external_id: Any) -> None:
+        """The connection check of an instance failed. Must not block for long."""
+        return
+
+    def stop(self) -> None:
+        """Release what is held; nothing is called afterwards."""
+        return
