@@ -98,10 +98,11 @@ class Registration:
         """Remove the entry; one that is gone is fine. Raises ZKException."""
         with self._lock:
             path, self._path = self._path, None
-            if path is None:
-                return
             try:
-                self._client.kazoo.delete(path)
+                self._remove_orphans(f"{paths.COMPONENTS}/{self.component.kind}")
+                self._create_tried = False
+                if path is not None:
+                    self._client.kazoo.delete(path)
             except NoNodeError:
                 return
             except KazooException as error:

@@ -9,13 +9,15 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import pytest
 
 from nodepool.exceptions import ZKConflict, ZKConnectionError
+from nodepool.model.component import PoolComponent
 from nodepool.model.node import Node
 from nodepool.model.request import NodeRequest
 from nodepool.zk import paths
 from nodepool.zk.client import ZooKeeperClient
+from nodepool.zk.components import Registration
 from nodepool.zk.nodepool_cache import NodepoolCache
 from nodepool.zk.zookeeper import ZooKeeper
-from tests.support.pool_znodes import PoolZnodes
+from tests.support.pool_znodes import POOLS, PoolZnodes
 from tests.support.session_loss import expire_session
 from tests.support.tcp_proxy import TcpProxy
 from tests.support.wait import wait_for
@@ -243,6 +245,35 @@ def test_creation_without_an_answer(zk: ZooKeeper, outage: Outage, znodes: PoolZ
     with pytest.raises(ZKConnectionError):
         creating.result(30)
     outage.end()
+
+
+def test_registration_without_an_answer(zk: ZooKeeper, outage: Outage, znodes: PoolZnodes) -> None:
+    """The entry is there once: a second one that nobody serves would keep requests from failing."""
+    pool = PoolComponent("host", "12.0")
+    pool.id = "pool-id"
+    registration = Registration(zk.client, pool)
+    zk.client.kazoo.ensure_path(POOLS)
+    registering = outage.lose_answer(registration.update, znodes.pools)
+    outage.end()
+    with pytest.raises(ZKConnectionError):
+        registering.result(30)
+    registration.ensure()
+    assert [found["id"] for found in znodes.pools()] == ["pool-id"]
+    registration.update(paused=True)
+    assert [found["paused"] for found in znodes.pools()] == [True]
+
+
+def test_registration_without_an_answer_that_ends(zk: ZooKeeper, outage: Outage, znodes: PoolZnodes) -> None:
+    pool = PoolComponent("host", "12.0")
+    pool.id = "pool-id"
+    registration = Registration(zk.client, pool)
+    zk.client.kazoo.ensure_path(POOLS)
+    registering = outage.lose_answer(registration.update, znodes.pools)
+    outage.end()
+    with pytest.raises(ZKConnectionError):
+        registering.result(30)
+    registration.unregister()
+    assert znodes.pools() == []
 
 
 def test_disconnect_ends_calls_that_wait(zk: ZooKeeper, node: Node, outage: Outage) -> None:
