@@ -25,6 +25,9 @@ IDLE_SECONDS: Final = 30.0
 PACE_SECONDS: Final = 1.0
 #: Seconds after a failed request for a label before the next.
 FAILED_SECONDS: Final = 5.0
+#: Seconds from the end of a request until it is deleted. Kazoo's TreeCache, which Zuul uses, may keep a znode for ever
+#: that is deleted while the cache still reads its last change.
+LINGER_SECONDS: Final = 1.0
 
 
 class MinReadyWorker(Worker):
@@ -35,6 +38,8 @@ class MinReadyWorker(Worker):
         super().__init__("MinReadyWorker", nodepool.client, log, IDLE_SECONDS)
         self._nodepool = nodepool
         self._own: dict[str, NodeRequest] = {}
+        #: request id -> when it was seen to have ended (monotonic seconds)
+        self._ended: dict[str, float] = {}
         self._not_before: dict[str, float] = {}
         self._epoch = -1
         self._last_count = 0.0
@@ -45,6 +50,7 @@ class MinReadyWorker(Worker):
         if self._epoch != self._client.session_epoch:
             self._epoch = self._client.session_epoch
             self._own.clear()  # they were ephemeral
+            self._ended.clear()
         self._finish_requests()
         now = time.monotonic()
         if now - self._last_count < PACE_SECONDS:
@@ -53,7 +59,9 @@ class MinReadyWorker(Worker):
         wanted = self._wanted(now)
         if wanted and self._missing(wanted):
             self._create(wanted)
-        return min((when - now for when in self._not_before.values() if when > now), default=None)
+        due = [when for when in self._not_before.values() if when > now]
+        due += [ended + LINGER_SECONDS for ended in self._ended.values()]
+        return min((when - now for when in due), default=None)
 
     def _wanted(self, now: float) -> dict[str, int]:
         """Labels with a min-ready that some pool here can build (M-3, M-5)."""
@@ -108,22 +116,31 @@ class MinReadyWorker(Worker):
         self._own[request.id or ""] = request
 
     def _finish_requests(self) -> None:
-        """M-4: nodes of a fulfilled request go to everybody; a failed one is tried again later."""
+        """M-4: nodes of a fulfilled request go to everybody at once; a failed one is tried again later."""
+        now = time.monotonic()
         for request_id in list(self._own):
             current = self._nodepool.cache.requests.get(request_id)
             if current is None:
                 if self._nodepool.getZK().getNodeRequest(request_id) is None:
-                    del self._own[request_id]
+                    self._forget(request_id)
                 continue
             if current.state == states.FAILED:
                 for label in current.node_types:
                     self._not_before[label] = time.monotonic() + FAILED_SECONDS
             elif current.state != states.FULFILLED:
                 continue
-            self._release(current)
-            del self._own[request_id]
+            else:
+                self._free_nodes(current)
+            if self._ended.setdefault(request_id, now) + LINGER_SECONDS > now:
+                continue
+            self._nodepool.getZK().deleteNodeRequest(current)
+            self._forget(request_id)
 
-    def _release(self, request: NodeRequest) -> None:
+    def _forget(self, request_id: str) -> None:
+        del self._own[request_id]
+        self._ended.pop(request_id, None)
+
+    def _free_nodes(self, request: NodeRequest) -> None:
         zk = self._nodepool.getZK()
         for node_id in request.nodes:
             cached = self._nodepool.cache.nodes.get(node_id)
@@ -138,7 +155,6 @@ class MinReadyWorker(Worker):
             except ZKConflict as conflict:
                 # The request goes, so the deletion worker gives the node back (C-9).
                 self.log.debug("Node %s: %s", node_id, conflict)
-        zk.deleteNodeRequest(request)
 
     def on_stop(self) -> None:
         """Take back our requests; they would vanish with the session anyway."""

@@ -20,10 +20,16 @@ def missing(wanted: Mapping[str, int], nodes: Iterable[Node], requests: Iterable
     :param requests: all requests, of every launcher: theirs count, so that several do not overshoot.
     """
     have: Counter[str] = Counter()
-    for node in nodes:
-        if node.state == states.READY and node.allocated_to is None:
-            have.update(label for label in node.type if label in wanted)
+    fulfilled: set[str | None] = set()
     for request in requests:
-        if request.requestor == MIN_READY_REQUESTOR and request.state != states.FAILED:
+        if request.requestor != MIN_READY_REQUESTOR:
+            continue
+        if request.state == states.FULFILLED:
+            fulfilled.add(request.id)
+        elif request.state != states.FAILED:
             have.update(request.node_types)
+    for node in nodes:
+        # A node of a fulfilled request is free in a moment; the request itself stays a little longer.
+        if node.state == states.READY and (node.allocated_to is None or node.allocated_to in fulfilled):
+            have.update(label for label in node.type if label in wanted)
     return {label: need - have[label] for label, need in wanted.items() if need > have[label]}

@@ -123,7 +123,7 @@ def can_match(wanted: Sequence[str], offers: Sequence[Collection[str]]) -> bool:
         return False
     candidates: dict[str, list[str]] = {label: [] for label in wanted}
     for number, labels in sorted(enumerate(offers), key=lambda entry: len(entry[1])):
-        for label in labels:
+        for label in set(labels):
             if label in candidates and len(candidates[label]) < len(wanted):
                 candidates[label].append(str(number))
     holder: dict[str, int] = {}
