@@ -48,9 +48,9 @@ def _started(zk: ZooKeeper, config: Config, name: str) -> Iterator[Provider]:
     from nodepool.driver.registry import Drivers
 
     provider_config = config.providers[name]
-    provider = Drivers.get(provider_config.driver.name).getProvider(provider_config)
-    provider.zk = zk
     try:
+        provider = Drivers.get(provider_config.driver.name).getProvider(provider_config)
+        provider.zk = zk
         provider.start(zk)
     except Exception as error:
         raise CommandError(f"provider {name} cannot be started: {error}") from error

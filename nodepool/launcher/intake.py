@@ -20,6 +20,8 @@ from nodepool.zk import paths
 from nodepool.zk.transactions import TransactionFailed
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from nodepool.driver.handler import NodeRequestHandler
     from nodepool.launcher.pool_worker import PoolWorker
     from nodepool.model.request import NodeRequest
@@ -73,7 +75,7 @@ class Intake:
         own = frozenset(worker.getProviderConfig().getSupportedLabels(worker.pool_name))
         me = PoolInfo(me.id, me.provider_name, own, worker_priority(config.priority), worker.paused)
         candidates: list[Bucket] = []
-        self.explanations = {}
+        told, self.explanations = self.explanations, {}
         for bucket in sorted(worker.queue.buckets(), key=lambda b: (missing_count(b.kind, own), b.head_key)):
             verdict = screen(bucket.kind, me, registered)
             if isinstance(verdict, Consider):
@@ -82,7 +84,15 @@ class Intake:
                 self._refusals.decline_all(bucket, verdict.reason)
             else:
                 self.explanations[bucket.kind] = verdict.reason
-        return self._take(candidates)
+        more = self._take(candidates)
+        self._tell(told)
+        return more
+
+    def _tell(self, told: Mapping[Kind, str]) -> None:
+        """Log why requests wait, once for each kind and reason."""
+        for kind, reason in self.explanations.items():
+            if told.get(kind) != reason:
+                self._worker.log.debug("Requests for %s wait: %s", ", ".join(kind.labels), reason)
 
     def _put_back(self) -> None:
         now = time.monotonic()

@@ -99,7 +99,7 @@ class NodePool:
         """Serve until `stop`; blocks. ``start`` must have been called."""
         self._running = True
         try:
-            if self._connect():
+            if not self._stopping.is_set() and self._connect():
                 self._begin()
                 while not self._stopping.wait(0 if not self.ready.is_set() else LOOP_SECONDS):
                     self._guarded_loop()
