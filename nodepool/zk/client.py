@@ -78,6 +78,8 @@ class ZooKeeperClient:
         self._listeners: list[SessionListener] = []
         self._changed = threading.Condition()
         self._closing = threading.Event()
+        #: Held while Kazoo is started, so that it is stopped either before or after that, not in between.
+        self._starting = threading.Lock()
         #: Grows with each lost session, so that an owner of locks can tell that they are gone.
         self.session_epoch = 0
         #: Locks that a transaction may have taken without our knowledge; given back when that is known.
@@ -118,10 +120,13 @@ class ZooKeeperClient:
             return
         client = self._make_client()
         client.add_listener(self._on_state)
-        self._client = client
         deadline = None if timeout is None else time.monotonic() + timeout
-        # Kazoo tries on in its own thread; start() would give up and begin anew.
-        client.start_async()
+        with self._starting:
+            if self._closing.is_set():
+                raise ZKConnectionError("stopped before connecting to ZooKeeper")
+            self._client = client
+            # Kazoo tries on in its own thread; start() would give up and begin anew.
+            client.start_async()
         while not self.wait_connected(5.0 if deadline is None else max(0.0, min(5.0, deadline - time.monotonic()))):
             if self._closing.is_set():
                 raise ZKConnectionError("stopped while connecting to ZooKeeper")
@@ -179,7 +184,8 @@ class ZooKeeperClient:
 
     def _close(self) -> None:
         # Two threads may come here, when one stops what the other waits for.
-        client, self._client = self._client, None
+        with self._starting:
+            client, self._client = self._client, None
         if client is None:
             return
         client.remove_listener(self._on_state)

@@ -7,8 +7,12 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from nodepool.model.node import Node
+from nodepool.model.request import NodeRequest
 from nodepool.zk.client import ZooKeeperClient
+from nodepool.zk.node_store import NodeStore
 from nodepool.zk.nodepool_cache import NodepoolCache
+from nodepool.zk.request_store import RequestStore
 from nodepool.zk.zookeeper import ZooKeeper
 from tests.support.kazoo_lock import Competitor
 from tests.support.pool_znodes import PoolZnodes
@@ -86,3 +90,39 @@ def competitor(znodes: PoolZnodes) -> Iterator[Competitor]:
     made = Competitor(znodes.kazoo)
     yield made
     made.stop()
+
+
+@pytest.fixture(params=["with cache", "without cache"])
+def nodes(request: pytest.FixtureRequest, client: ZooKeeperClient) -> NodeStore:
+    """As a launcher and as the command line use it. It is 1234.5 s after the epoch."""
+    cache = None
+    if request.param == "with cache":
+        cache = NodepoolCache(client)
+        assert cache.wait_ready(30)
+    return NodeStore(client, cache, clock=lambda: 1234.5)
+
+
+@pytest.fixture
+def requests(client: ZooKeeperClient, nodes: NodeStore) -> RequestStore:
+    """Beside `nodes`."""
+    return RequestStore(client, nodes._cache, nodes, clock=lambda: 1234.5)
+
+
+@pytest.fixture
+def submitted(requests: RequestStore, znodes: PoolZnodes) -> NodeRequest:
+    """A request of Zuul for two nodes, as we read it."""
+    found = requests.get(znodes.submit(["small", "small"]))
+    assert found is not None
+    return found
+
+
+@pytest.fixture
+def ready(nodes: NodeStore) -> list[Node]:
+    """Two free ready nodes."""
+    made = []
+    for _ in range(2):
+        node = Node("small")
+        node.state = "ready"
+        nodes.create(node)
+        made.append(node)
+    return made
