@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Glance v2 (https://docs.openstack.org/api-ref/image/v2/)."""
+
+from __future__ import annotations
+
+import json
+
+from nodepool.testing.openstack.cloud import Cloud
+from nodepool.testing.openstack.collection import cut_page, page_size
+from nodepool.testing.openstack.images import Upload
+from nodepool.testing.openstack.messages import Answer, ApiError, Json, Request, json_answer
+from nodepool.testing.openstack.routing import Service, base_url
+
+MOST_IMAGES = 1000
+
+
+class ImageApi(Service):
+    """Images and the upload of their data."""
+
+    name = "image"
+
+    def __init__(self, cloud: Cloud) -> None:
+        super().__init__(cloud)
+        self.route("GET", "", "versions", self._versions, open=True)
+        self.route("GET", "versions", "versions", self._versions, open=True)
+        self.route("GET", "v2/images", "list_images", self._list)
+        self.route("POST", "v2/images", "create_image", self._create)
+        self.route("GET", "v2/images/{}", "get_image", self._get)
+        self.route("PATCH", "v2/images/{}", "update_image", self._update)
+        self.route("DELETE", "v2/images/{}", "delete_image", self._delete)
+        self.route("PUT", "v2/images/{}/file", "upload_image", self._upload)
+        self.route("GET", "v2/info/import", "import_info", self._import_info)
+
+    def error(self, error: ApiError) -> Answer:
+        """Glance answers errors in HTML."""
+        head = f"<html><head><title>{error.status}</title></head>"
+        text = f"{head}<body><h1>{error.status}</h1>{error.message}</body></html>"
+        return Answer(error.status, text.encode(), dict(error.headers), "text/html; charset=UTF-8")
+
+    def _versions(self, request: Request, _values: list[str]) -> Answer:
+        links = [{"rel": "self", "href": f"{base_url(request)}/image/v2/"}]
+        names = (("v2.16", "CURRENT"), ("v2.9", "SUPPORTED"), ("v2.0", "SUPPORTED"))
+        return json_answer(
+            {"versions": [{"id": name, "status": status, "links": links} for name, status in names]}, 300
+        )
+
+    def _list(self, request: Request, _values: list[str]) -> Answer:
+        images = self.cloud.images.images
+        if "limit" not in request.query:
+            request.query["limit"] = [str(self.cloud.core.knobs.image_page_limit)]
+        most = page_size(request.query, MOST_IMAGES)
+        # Newest first is Glance's order.
+        found = images.matching(request.query)[::-1]
+        page, marker = cut_page(found, request.query, most, {entry["id"] for entry in images})
+        content: Json = {"images": page, "first": "/v2/images", "schema": "/v2/schemas/images"}
+        if marker is not None:
+            arguments = [f"{name}={value[0]}" for name, value in request.query.items() if name != "marker"]
+            content["next"] = f"/v2/images?{'&'.join([*arguments, f'marker={marker}'])}"
+        return json_answer(content)
+
+    def _create(self, request: Request, _values: list[str]) -> Answer:
+        image = self.cloud.images.create(request.json())
+        return json_answer(image, 201, Location=f"{base_url(request)}/image/v2/images/{image['id']}")
+
+    def _get(self, _request: Request, values: list[str]) -> Answer:
+        return Answer(body=self.cloud.images.images.text(self.cloud.images.images.get(values[0])))
+
+    def _update(self, request: Request, values: list[str]) -> Answer:
+        changes = json.loads(request.body or b"[]")
+        if not isinstance(changes, list):
+            raise ApiError(400, "Request body must be a JSON array of operation objects.")
+        return json_answer(self.cloud.images.patch(values[0], changes))
+
+    def _delete(self, _request: Request, values: list[str]) -> Answer:
+        self.cloud.images.delete(values[0])
+        return Answer(204)
+
+    def _upload(self, request: Request, values: list[str]) -> Answer:
+        assert isinstance(request.sink, Upload)
+        self.cloud.images.finish(values[0], request.sink)
+        return Answer(204)
+
+    def _import_info(self, _request: Request, _values: list[str]) -> Answer:
+        return json_answer({"import-methods": {"description": "", "type": "array", "value": []}})

@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What can be set in the simulated cloud while it runs: times, faults, quotas, services.
+
+Every field has the same name in JSON (admin endpoint) and in Python. Times are in seconds; a range is
+``[least, most]``, drawn evenly from the simulator's seeded generator.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+from typing import Any
+
+Range = tuple[float, float]
+
+#: Kinds of `ErrorRule`.
+HANG, DROP, HTML = "hang", "drop", "html"
+#: Kinds of `BootRule`.
+ERROR, NO_VALID_HOST, STUCK, NO_ADDRESS = "error", "no-valid-host", "stuck", "no-address"
+#: Kinds of `DeleteRule`.
+SWALLOWED, DELETE_STUCK, DELETE_ERROR = "swallowed", "stuck", "error"
+
+
+@dataclass
+class _Rule:
+    """Applies to a share of events, a limited number of times.
+
+    :param rate: share of the matching events, 0 to 1.
+    :param count: how many events at most; None: without end. Counts down.
+    """
+
+    rate: float = 1.0
+    count: int | None = None
+
+
+@dataclass
+class ErrorRule(_Rule):
+    """An API call that goes wrong.
+
+    :param operation: shell pattern of operation names, for example ``compute.create_server``, ``compute.*``, ``*``.
+    :param kind: an HTTP status ("500", "503", "429", "401", "403", "404", "409"), ``html`` (a proxy's page with status
+        502), ``hang`` (no answer for ``seconds``) or ``drop`` (the connection ends without an answer).
+    :param after: the call has its effect first; its answer is lost.
+    :param message: text of the error; None for a usual one.
+    :param retry_after: header of 429 and 503; None for none.
+    :param seconds: how long ``hang`` hangs.
+    """
+
+    operation: str = "*"
+    kind: str = "500"
+    after: bool = False
+    message: str | None = None
+    retry_after: int | None = None
+    seconds: float = 3600.0
+
+
+@dataclass
+class BootRule(_Rule):
+    """A server that does not become usable.
+
+    :param kind: ``error`` (status ERROR with ``message`` as fault, when the boot time is over), ``no-valid-host``,
+        ``stuck`` (stays in BUILD) or ``no-address`` (ACTIVE without any address).
+    :param flavor: only servers with this flavor name; "" for all.
+    """
+
+    kind: str = ERROR
+    message: str = "Build of instance aborted: the hypervisor failed."
+    flavor: str = ""
+
+
+@dataclass
+class DeleteRule(_Rule):
+    """A deletion that was accepted (204) and does not happen.
+
+    :param kind: ``swallowed`` (nothing changes), ``stuck`` (stays in task state "deleting" until it is released) or
+        ``error`` (the server goes to ERROR).
+    """
+
+    kind: str = SWALLOWED
+
+
+@dataclass
+class Quota:
+    """Limits of the project; -1 is unlimited, as in the real services."""
+
+    instances: int = 10000
+    cores: int = 40000
+    ram: int = 200_000_000
+    volumes: int = 10000
+    gigabytes: int = 1_000_000
+    ports: int = 100_000
+    floating_ips: int = 10000
+
+
+@dataclass
+class Knobs:
+    """All settings with their defaults: a quick cloud without faults.
+
+    :param latency_seconds: of each API call; ``latencies``: of operations by shell pattern, the first that matches.
+    :param hidden_seconds: how long a new server is missing in lists; applies to ``hidden_rate`` of the servers.
+    :param port_leak_rate: share of deleted servers whose ports stay, DOWN. ``volume_leak_rate``: the same for volumes.
+    :param page_limit: most entries of one Nova, Neutron or Cinder list; ``image_page_limit``: Glance's default.
+    :param token_seconds: life of a token.
+    :param block_storage: whether there is a Cinder; ``floating_ips``: whether there are floating IPs.
+    """
+
+    boot_seconds: Range = (0.05, 0.2)
+    delete_seconds: Range = (0.02, 0.1)
+    latency_seconds: Range = (0.0, 0.0)
+    latencies: dict[str, Range] = field(default_factory=dict)
+    hidden_seconds: Range = (0.5, 1.0)
+    hidden_rate: float = 0.0
+    errors: list[ErrorRule] = field(default_factory=list)
+    boots: list[BootRule] = field(default_factory=list)
+    deletes: list[DeleteRule] = field(default_factory=list)
+    port_leak_rate: float = 0.0
+    volume_leak_rate: float = 0.0
+    quota: Quota = field(default_factory=Quota)
+    page_limit: int = 1000
+    image_page_limit: int = 25
+    token_seconds: float = 3600.0
+    username: str = "nodepool"
+    password: str = "secret"
+    block_storage: bool = True
+    floating_ips: bool = True
+    regions: list[str] = field(default_factory=lambda: ["RegionOne"])
+    availability_zones: list[str] = field(default_factory=lambda: ["nova"])
+
+    def update(self, changes: dict[str, Any]) -> None:
+        """Takes changes from JSON; what is not named stays. ``quota`` is merged, lists are replaced.
+
+        :raises ValueError: an unknown name; nothing was changed.
+        """
+        known = {entry.name for entry in dataclasses.fields(self)}
+        if unknown := sorted(set(changes) - known):
+            raise ValueError(f"unknown settings: {', '.join(unknown)}; there are: {', '.join(sorted(known))}")
+        try:
+            new = {name: self._converted(name, value) for name, value in changes.items()}
+        except TypeError as error:
+            raise ValueError(str(error)) from None
+        for name, value in new.items():
+            setattr(self, name, value)
+
+    def _converted(self, name: str, value: Any) -> Any:
+        if name == "quota":
+            return dataclasses.replace(self.quota, **value)
+        rules: dict[str, type[_Rule]] = {"errors": ErrorRule, "boots": BootRule, "deletes": DeleteRule}
+        if name in rules:
+            return [rules[name](**entry) for entry in value]
+        if name == "latencies":
+            return {pattern: _range(seconds) for pattern, seconds in value.items()}
+        if isinstance(getattr(self, name), tuple):
+            return _range(value)
+        return value
+
+    def as_json(self) -> dict[str, Any]:
+        """All settings, as `update` takes them."""
+        return dataclasses.asdict(self)
+
+
+def _range(value: Any) -> Range:
+    pair = value if isinstance(value, (list, tuple)) else (value, value)
+    return (float(pair[0]), float(pair[1]))
