@@ -11,7 +11,9 @@ from __future__ import annotations
 import abc
 import concurrent.futures
 import logging
-from typing import TYPE_CHECKING, Any, Protocol
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from nodepool.driver.nodeset import NodeSet
 from nodepool.exceptions import ZKConflict, ZKConnectionError
@@ -27,6 +29,11 @@ if TYPE_CHECKING:
     from nodepool.model.request import NodeRequest
     from nodepool.plan.nodeset import ReadyNodes
     from nodepool.zk.zookeeper import ZooKeeper
+
+
+#: Seconds from a launch that the cloud had no room for until the next (L-7): the first time, and the longest.
+FIRST_ABORT_SECONDS: Final = 1.0
+LAST_ABORT_SECONDS: Final = 30.0
 
 
 class PoolWorkerView(Protocol):
@@ -49,6 +56,14 @@ class PoolWorkerView(Protocol):
 
     def relieve(self) -> None:
         """Delete the oldest unused ready node, because a request waits for room (Q-8)."""
+        ...
+
+    def provider_replaced(self) -> bool:
+        """Was the provider stopped after this pass began? Then it launches nothing any more."""
+        ...
+
+    def set_aside(self, node: Node) -> None:
+        """The driver refused a ready node: do not offer it again for a while."""
         ...
 
 
@@ -77,6 +92,11 @@ class NodeRequestHandler(NodeRequestHandlerNotifications, abc.ABC):
         self.failed_nodes: list[Node] = []
         self.decline_reasons: list[str] = []
         self._set = NodeSet(self)
+        self._gathered = False
+        #: What to do with the request when no launch runs any more: until then its nodes are not let go.
+        self._ending: Callable[[], None] | None = None
+        self._aborts = 0
+        self._not_before = 0.0
         self._refresh()
 
     def _refresh(self) -> None:
@@ -158,41 +178,77 @@ class NodeRequestHandler(NodeRequestHandlerNotifications, abc.ABC):
 
     # -- for the pool worker --
 
+    @property
+    def unfinished(self) -> bool:
+        """Must `run` be called again? There was no room, or the connection was lost in between."""
+        return not self.done and not self._gathered and self._ending is None
+
+    @property
+    def launching(self) -> bool:
+        """Does a launch run?"""
+        return bool(self.nodeset) and not self.launchesComplete()
+
     def run(self) -> None:
-        """Accept, gather, launch; again while paused. Any exception declines the request (A-16)."""
+        """Accept, gather, launch; again while `unfinished`. Any exception declines the request (A-16)."""
         self._refresh()
         try:
             self._run()
         except ZKConnectionError:
             raise
         except ZKConflict as conflict:
-            self.cancel(f"it was changed by somebody else ({conflict})")
+            # A new node was taken from us before its launch; the request itself is written below only.
+            self.log.warning("Giving the request back: %s", conflict)
+            self.give_back_when_launched()
         except Exception:
             self.log.exception("Declining the request because of an error")
             self.decline_reasons = ["an error while serving it"]
-            self.declineRequest()
+            self._end(self.declineRequest)
 
     def _run(self) -> None:
         if self.is_gone():
-            self.cancel("the request is gone")
+            self._end(self._drop)
             return
+        if not self.launching:
+            if self._decline_failed():
+                return
+            self._set.drop_aborted()
         self.decline_reasons = self.getDeclinedReasons()
         if self.decline_reasons:
-            self.declineRequest()
+            self._end(self.declineRequest)
             return
-        self.paused = False
-        if self._set.gather():
+        if time.monotonic() < self._not_before:
             return
-        if not self.manager.PAUSE_AT_QUOTA:
-            self.give_back()
+        self._gathered = self._set.gather()
+        if self._gathered:
+            self.paused = False
+        elif not self.manager.PAUSE_AT_QUOTA:
+            self.give_back_when_launched()
         elif self.request.requestor == MIN_READY_REQUESTOR:
             self.decline_reasons = ["it would exceed quota"]
-            self.declineRequest()
+            self._end(self.declineRequest)
         else:
             if not self.paused:
                 self.log.info("Pausing: no room for another node now")
             self.paused = True
             self.pw.relieve()
+
+    def _end(self, how: Callable[[], None]) -> None:
+        """End the request now, or when its running launches have ended.
+
+        A node that is let go while it is launched would be deleted before its machine is known.
+        """
+        self.paused = False
+        if self.launching:
+            self._ending = how
+        else:
+            how()
+
+    def give_back_when_launched(self) -> None:
+        """`give_back` as soon as no launch runs."""
+        self._end(self.give_back)
+
+    def _drop(self) -> None:
+        self.cancel("the request is gone")
 
     def is_gone(self) -> bool:
         """Was the request cancelled, as far as the cache knows?"""
@@ -203,24 +259,39 @@ class NodeRequestHandler(NodeRequestHandlerNotifications, abc.ABC):
         """Is the request finished? Fulfils, fails or waits further. Does not block on launches."""
         if self.done:
             return True
-        if self.paused or not self.launchesComplete():
+        if self.unfinished or not self.launchesComplete():
             return False
+        if self._ending is not None:
+            self._ending()
+            return self.done
         self.ready_nodes = [node for node in self.nodeset if node.state == states.READY]
-        self.failed_nodes = [node for node in self.nodeset if node.state not in (states.READY, states.ABORTED)]
         if self.is_gone():
-            self.cancel("the request is gone")
-        elif self.failed_nodes:
-            self.decline_reasons = [f"node {', '.join(n.id or '' for n in self.failed_nodes)} failed to launch"]
-            self.declineRequest()
+            self._drop()
+        elif self._decline_failed():
+            return self.done
         elif len(self.ready_nodes) < len(self.nodeset):
-            # A cloud that was full for a moment (L-7), or a node that was taken from us: try again later.
-            self._set.drop_aborted()
-            self.log.info("Pausing: a launch was aborted, another node is launched later")
-            self.paused = True
-            return False
+            self._launch_again_later()
         else:
             self._fulfil()
         return self.done
+
+    def _decline_failed(self) -> bool:
+        """Decline the request if a launch failed (L-6, L-8); when no launch runs."""
+        self.failed_nodes = [node for node in self.nodeset if node.state not in (states.READY, states.ABORTED)]
+        if self.failed_nodes:
+            self.decline_reasons = [f"node {', '.join(n.id or '' for n in self.failed_nodes)} failed to launch"]
+            self.declineRequest()
+        return bool(self.failed_nodes)
+
+    def _launch_again_later(self) -> None:
+        """A cloud that was full for a moment (L-7), or a node that was taken from us."""
+        self._gathered = False
+        self._set.drop_aborted()
+        delay = min(LAST_ABORT_SECONDS, FIRST_ABORT_SECONDS * 2 ** min(self._aborts, 10))
+        self._aborts += 1
+        self._not_before = time.monotonic() + delay
+        self.log.info("Pausing: a launch was aborted, another node is launched in %g s or later", delay)
+        self.paused = True
 
     def _fulfil(self) -> None:
         self.request.nodes = [node.id or "" for node in self.nodeset]
@@ -257,8 +328,9 @@ class NodeRequestHandler(NodeRequestHandlerNotifications, abc.ABC):
             node.allocated_to = None
         try:
             self.zk.requests.finish(self.request, self.nodeset, nodes_too=True)
-        except ZKConflict as conflict:
-            self.log.debug("Freeing one by one: %s", conflict)
+        except (ZKConflict, TypeError, ValueError) as problem:
+            # The latter: a driver put something into a node that cannot be stored.
+            self.log.debug("Freeing one by one: %s", problem)
             self.unlockNodeSet(clear_allocation=True)
             try:
                 self.zk.requests.finish(self.request)
@@ -290,10 +362,10 @@ class NodeRequestHandler(NodeRequestHandlerNotifications, abc.ABC):
                 if clear_allocation:
                     node.allocated_to = None
                     self.zk.storeNode(node)
-            except ZKConflict as conflict:
-                self.log.warning("Node %s: %s", node.id, conflict)
+            except Exception as error:  # noqa: BLE001 - whatever it is, the lock must go
+                self.log.warning("Node %s: %r", node.id, error)
             try:
                 if node.lock is not None:
                     self.zk.unlockNode(node)
-            except ZKConflict as conflict:
-                self.log.warning("Unlocking node %s: %s", node.id, conflict)
+            except Exception as error:  # noqa: BLE001 - the other locks must go too
+                self.log.warning("Unlocking node %s: %r", node.id, error)

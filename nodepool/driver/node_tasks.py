@@ -59,6 +59,9 @@ class NodeLauncher(threading.Thread, abc.ABC):
         except Exception as failure:
             self.log.exception("Launch failed")
             error = failure
+        except SystemExit as failure:
+            self.log.exception("Launch failed: something in the driver wants to end the process")
+            error = RuntimeError(f"sys.exit({failure.code!r})")
         try:
             state, key = launch_outcome(error)
             self.node.state = state
@@ -73,6 +76,10 @@ class NodeLauncher(threading.Thread, abc.ABC):
             # Whoever took over owns the znode now; for the handler this launch has failed (L-9).
             self.log.warning("The outcome could not be stored: %s", lost)
             self.node.state, key = states.FAILED, "error.zksession"
+        except Exception:
+            # E.g. the driver put something into the node that cannot be stored. What is not stored is not ready.
+            self.log.exception("The outcome could not be stored")
+            self.node.state, key = states.FAILED, "error.unknown"
         finally:
             self.complete = True
             self.handler.pw.wake()

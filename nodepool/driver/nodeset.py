@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import copy
 from typing import TYPE_CHECKING
 
 from nodepool.driver.outcome import launch_outcome
+from nodepool.driver.quota import QuotaSupport
 from nodepool.exceptions import ZKConflict, ZKConnectionError
 from nodepool.model import states
 from nodepool.model.node import Node
@@ -36,7 +38,7 @@ class NodeSet:
             label = self._handler.request.node_types[position]
             if not self._handler.hasRemainingQuota(label):
                 return False
-            self._nodes[position] = self._make(label)
+            self._make(position, label)
         return True
 
     # -- ready nodes --
@@ -59,6 +61,7 @@ class NodeSet:
         """Lock and mark one ready node (N-3)."""
         handler = self._handler
         if not handler.startReusableNodeCheck(found).result():
+            handler.pw.set_aside(found)
             return False
         node = found.copy()
         allocate(node, handler)
@@ -75,28 +78,40 @@ class NodeSet:
 
     # -- new nodes --
 
-    def _make(self, label: str) -> Node:
+    def _make(self, position: int, label: str) -> None:
         """Create, lock and start to launch one node (N-6)."""
+        handler = self._handler
+        node = self._new_node(label)
+        handler.zk.storeNode(node)
+        node.state = states.BUILDING
+        handler.zk.nodes.lock_and_save(node)
+        # Whatever happens now, the set knows what it holds locked.
+        self._nodes[position] = node
+        handler.log.info("Launching node %s for %s", node.id, label)
+        try:
+            handler.launch(node)
+        except Exception as error:
+            if handler.pw.provider_replaced():
+                handler.log.info("Node %s is launched later, by another provider object: %s", node.id, error)
+                node.state = states.ABORTED
+            else:
+                handler.log.exception("Node %s could not be launched", node.id)
+                node.state, _ = launch_outcome(error)
+            handler.zk.storeNode(node)
+
+    def _new_node(self, label: str) -> Node:
         handler = self._handler
         node = Node(label)
         node.provider = handler.provider.name
         node.pool = handler.pool.name
         node.launcher = handler.launcher_id
-        node.attributes = handler.pool.node_attributes
-        zone = next((other.az for other in self.nodes if other.az), None)
-        node.az = zone
+        node.attributes = copy.deepcopy(handler.pool.node_attributes)
+        node.az = next((other.az for other in self.nodes if other.az), None)
+        if isinstance(handler.manager, QuotaSupport):
+            # From the first write on the node counts, for quota and for its tenant (Q-3, Q-15).
+            node.resources = handler.manager.quotaNeededByLabel(label, handler.pool).get_resources()
         allocate(node, handler)
         handler.setNodeMetadata(node)
-        handler.zk.storeNode(node)
-        node.state = states.BUILDING
-        handler.zk.nodes.lock_and_save(node)
-        handler.log.info("Launching node %s for %s", node.id, label)
-        try:
-            handler.launch(node)
-        except Exception as error:
-            handler.log.exception("Node %s could not be launched", node.id)
-            node.state, _ = launch_outcome(error)
-            handler.zk.storeNode(node)
         return node
 
     def drop_aborted(self) -> None:

@@ -8,18 +8,22 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Hashable, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
+from nodepool.driver.tally import NodeTally
 from nodepool.exceptions import RuntimeConfigurationException
 from nodepool.model.quota import QuotaInformation
 
 if TYPE_CHECKING:
     from nodepool.driver.config import ConfigPool, ProviderConfig
+    from nodepool.model.node import Node
     from nodepool.zk.zookeeper import ZooKeeper
 
 #: Seconds for which a provider's limits are not asked for again (Q-5).
 LIMITS_AGE_SECONDS: Final = 300.0
+#: The same after an error: a cloud that does not answer must not hold up the pool at every node.
+ERROR_AGE_SECONDS: Final = 10.0
 
 
 class QuotaSupport(abc.ABC):
@@ -36,6 +40,8 @@ class QuotaSupport(abc.ABC):
         self._quota_lock = threading.Lock()
         self._limits: QuotaInformation | None = None
         self._limits_until = 0.0
+        self._limits_error: Exception | None = None
+        self._tally: NodeTally | None = None
         self._error_labels: set[str] = set()
 
     @abc.abstractmethod
@@ -58,36 +64,41 @@ class QuotaSupport(abc.ABC):
     def estimatedNodepoolQuota(self) -> QuotaInformation:
         """Limits minus unmanaged use, cached for 300 s; an old value serves when the cloud gives an error."""
         with self._quota_lock:
-            if self._limits is not None and time.monotonic() < self._limits_until:
-                return self._limits.copy()
+            if time.monotonic() < self._limits_until:
+                return self._last_limits()
+        limits: QuotaInformation | None = None
+        problem: Exception | None = None
         try:
             limits = self.getProviderLimits()
             limits.subtract(self.unmanagedQuotaUsed())
-        except Exception:
-            with self._quota_lock:
-                if self._limits is None:
-                    raise
-                self._quota_log.exception("Provider %s: limits unknown, using old ones", self.provider.name)
-                return self._limits.copy()
+        except Exception as error:  # noqa: BLE001 - raised again unless there is an old value
+            problem = error
         with self._quota_lock:
-            self._limits = limits
-            self._limits_until = time.monotonic() + LIMITS_AGE_SECONDS
-            return limits.copy()
+            self._limits_error = problem
+            if problem is None:
+                self._limits = limits
+                self._limits_until = time.monotonic() + LIMITS_AGE_SECONDS
+            else:
+                self._quota_log.error("Provider %s: limits unknown", self.provider.name, exc_info=problem)
+                self._limits_until = time.monotonic() + ERROR_AGE_SECONDS
+            return self._last_limits()
+
+    def _last_limits(self) -> QuotaInformation:
+        """Call with ``_quota_lock`` held. Raises what the cloud said when it never gave limits."""
+        if self._limits is None:
+            error = self._limits_error or RuntimeError("limits were never asked for")
+            raise error.with_traceback(None)
+        return self._limits.copy()
 
     def estimatedNodepoolQuotaUsed(self, pool: ConfigPool | None = None) -> QuotaInformation:
         """What nodes in ZooKeeper use, in every state (Q-3).
 
         :param pool: only nodes of this pool; None = of the provider.
         """
-        used = QuotaInformation()
         if self.zk is None:
-            return used
-        for node in self.zk.nodeIterator():
-            if node.provider != self.provider.name or (pool is not None and node.pool != pool.name):
-                continue
-            if node.resources:
-                used.add(QuotaInformation.from_resources(node.resources))
-                continue
+            return QuotaInformation()
+        used, unsized = self._stored_use(self.zk, None if pool is None else pool.name)
+        for node in unsized:
             node_pool = self.provider.pools.get(node.pool or "")
             label = node.type[0] if node.type else None
             if node_pool is None or label is None or label not in self.provider.getSupportedLabels(node_pool.name):
@@ -97,6 +108,25 @@ class QuotaSupport(abc.ABC):
             if needed is not None:
                 used.add(needed)
         return used
+
+    def _stored_use(self, zk: ZooKeeper, pool_name: str | None) -> tuple[QuotaInformation, list[Node]]:
+        """What nodes with stored ``resources`` use, and those without."""
+        if zk.cache is not None:
+            with self._quota_lock:
+                if self._tally is None:
+                    self._tally = NodeTally(zk.cache.nodes, _groups_in(self.provider.name))
+                tally = self._tally
+            return tally.used((pool_name,))
+        used = QuotaInformation()
+        unsized = []
+        for node in zk.nodeIterator():
+            if node.provider != self.provider.name or (pool_name is not None and node.pool != pool_name):
+                continue
+            if node.resources:
+                used.add(QuotaInformation.from_resources(node.resources))
+            else:
+                unsized.append(node)
+        return used, unsized
 
     def poolQuota(self, pool: ConfigPool) -> QuotaInformation:
         """The limits that the configuration sets for a pool (Q-18: volumes too)."""
@@ -122,37 +152,41 @@ class QuotaSupport(abc.ABC):
     def canEverFit(self, pool: ConfigPool, labels: Iterable[str]) -> bool:
         """Would these nodes fit together if nothing of ours ran? (Q-1, Q-14)"""
         needed = self._needed(pool, labels)
-        if needed is None:
+        if needed is None or not self._within(self.poolQuota(pool), needed):
             return False
-        return self._fits(pool, needed)
+        limits = self._provider_limits(pool)
+        # A cloud that does not answer is no reason to refuse a request for ever.
+        return limits is None or self._within(limits, needed)
 
     def roomForOne(self, pool: ConfigPool, label: str) -> bool:
         """Is there room for one more node of a label now? (Q-2)"""
         needed = self._needed(pool, [label])
         if needed is None:
             return False
-        limits = self.poolQuota(pool)
-        limits.subtract(self.estimatedNodepoolQuotaUsed(pool))
-        limits.subtract(needed)
-        if not limits.non_negative():
+        left = self.poolQuota(pool)
+        left.subtract(self.estimatedNodepoolQuotaUsed(pool))
+        if not self._within(left, needed):
             return False
-        if pool.ignore_provider_quota:
-            return True
-        limits = self.estimatedNodepoolQuota()
+        limits = self._provider_limits(pool)
+        if limits is None:
+            return False
         limits.subtract(self.estimatedNodepoolQuotaUsed())
-        limits.subtract(needed)
-        return limits.non_negative()
+        return self._within(limits, needed)
 
-    def _fits(self, pool: ConfigPool, needed: QuotaInformation) -> bool:
-        limits = self.poolQuota(pool)
-        limits.subtract(needed)
-        if not limits.non_negative():
-            return False
+    @staticmethod
+    def _within(limits: QuotaInformation, needed: QuotaInformation) -> bool:
+        left = limits.copy()
+        left.subtract(needed)
+        return left.non_negative()
+
+    def _provider_limits(self, pool: ConfigPool) -> QuotaInformation | None:
+        """The provider's limits for a pool (Q-6); None = they are not known (logged)."""
         if pool.ignore_provider_quota:
-            return True
-        limits = self.estimatedNodepoolQuota()
-        limits.subtract(needed)
-        return limits.non_negative()
+            return QuotaInformation(default=math.inf)
+        try:
+            return self.estimatedNodepoolQuota()
+        except Exception:  # noqa: BLE001 - logged where it happened
+            return None
 
     def _needed(self, pool: ConfigPool, labels: Iterable[str]) -> QuotaInformation | None:
         total = QuotaInformation()
@@ -195,3 +229,14 @@ class QuotaSupport(abc.ABC):
                     available: Any = quota.quota["compute"].get(name, quota.default)
                     counts.append(math.inf if math.isinf(available) else max(0, available // amount))
         return min(counts)
+
+
+def _groups_in(provider_name: str) -> Callable[[Node], tuple[Hashable, ...]]:
+    """The groups of a node: its provider, and its pool, as tuples of one."""
+
+    def groups(node: Node) -> tuple[Hashable, ...]:
+        if node.provider != provider_name:
+            return ()
+        return ((None,),) if node.pool is None else ((None,), (node.pool,))
+
+    return groups

@@ -4,17 +4,22 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
 from nodepool.exceptions import ZKConflict, ZKConnectionError
 from nodepool.launcher.worker import Worker
 from nodepool.model import states
 from nodepool.plan.cleanup import Delete, judge_age, reset_lost_request
+from nodepool.zk import paths
+from nodepool.zk.transactions import TransactionFailed
 
 if TYPE_CHECKING:
+    from nodepool.driver.interface import Provider
     from nodepool.launcher.supervisor import NodePool
+    from nodepool.model.node import Node
     from nodepool.model.request import NodeRequest
 
 SWEEP_SECONDS: Final = 60.0
@@ -35,6 +40,7 @@ class CleanupWorker(Worker):
         self._nodepool = nodepool
         self._clock = clock
         self._due = 0.0
+        self._leaks = LeakSweeps()
 
     def sweep_soon(self) -> None:
         """A launcher went away: look for what it left as soon as its locks are gone. Any thread."""
@@ -48,7 +54,11 @@ class CleanupWorker(Worker):
         if now < self._due:
             return self._due - now
         self._due = now + SWEEP_SECONDS
-        self.sweep()
+        try:
+            self.sweep()
+        except ZKConnectionError:
+            self.sweep_soon()
+            raise
         return self._due - time.monotonic()
 
     def sweep(self) -> None:
@@ -72,22 +82,26 @@ class CleanupWorker(Worker):
     def reset_lost_requests(self) -> None:
         """C-4: requests that are `pending` while nobody holds them go back to `requested`."""
         own = self._nodepool.requests_in_progress()
-        for request in self._nodepool.cache.requests.values():
-            if request.state == states.PENDING and request.id not in own:
-                self._reset(request.copy())
+        pending = [request for request in self._nodepool.cache.requests.values() if request.state == states.PENDING]
+        lost = {request.id: request for request in pending if request.id not in own}
+        nodes: dict[str | None, list[Node]] = {}
+        if lost:
+            for node in self._nodepool.cache.nodes.values():
+                if node.allocated_to in lost and not self._nodepool.cache.nodes.is_locked(node.id or ""):
+                    nodes.setdefault(node.allocated_to, []).append(node.copy())
+        for request in lost.values():
+            self._reset(request.copy(), nodes.get(request.id, []))
 
-    def _reset(self, request: NodeRequest) -> None:
-        nodes = [
-            node.copy()
-            for node in self._nodepool.cache.nodes.values()
-            if node.allocated_to == request.id and not self._nodepool.cache.nodes.is_locked(node.id or "")
-        ]
+    def _reset(self, request: NodeRequest, nodes: list[Node]) -> None:
         reset_lost_request(request, nodes)
         try:
             self._nodepool.getZK().requests.save_unlocked(request, nodes)
         except ZKConflict as conflict:
             # The usual case: another launcher holds it and works on it.
             self.log.debug("Request %s is not lost: %s", request.id, conflict)
+            if isinstance(conflict, TransactionFailed) and conflict.path.startswith(f"{paths.NODES}/"):
+                # One of its nodes is being deleted just now.
+                self.sweep_soon()
             return
         self.log.info("Reset lost request %s; freed nodes %s", request.id, [node.id for node in nodes])
 
@@ -136,10 +150,40 @@ class CleanupWorker(Worker):
 
     def clean_leaks(self) -> None:
         """C-3: every provider looks for what nobody knows."""
-        for name, provider in self._nodepool.providers().items():
-            if self.stopping:
-                return
-            try:
-                provider.cleanupLeakedResources()
-            except Exception:
-                self.log.exception("Provider %s: error while looking for leaked resources", name)
+        self._leaks.start(self._nodepool.providers().values())
+
+    def on_stop(self) -> None:
+        """Wait shortly for providers that look for leaks."""
+        self._leaks.join(2.0)
+
+
+class LeakSweeps:
+    """One thread a provider: a cloud that does not answer holds up neither the other sweeps nor other providers."""
+
+    log = logging.getLogger("nodepool.CleanupWorker")
+
+    def __init__(self) -> None:
+        self._running: dict[Provider, threading.Thread] = {}
+
+    def start(self, providers: Iterable[Provider]) -> None:
+        """Let providers look for leaks, except those that still do. Does not block."""
+        self._running = {provider: thread for provider, thread in self._running.items() if thread.is_alive()}
+        for provider in providers:
+            if provider in self._running:
+                self.log.warning("Provider %s still looks for leaked resources", provider.name)
+                continue
+            thread = threading.Thread(target=self._clean, args=(provider,), name=f"Leaks-{provider.name}", daemon=True)
+            self._running[provider] = thread
+            thread.start()
+
+    def join(self, timeout: float) -> None:
+        """Wait until all have ended, together at most ``timeout`` seconds."""
+        deadline = time.monotonic() + timeout
+        for thread in self._running.values():
+            thread.join(max(0.0, deadline - time.monotonic()))
+
+    def _clean(self, provider: Provider) -> None:
+        try:
+            provider.cleanupLeakedResources()
+        except Exception:
+            self.log.exception("Provider %s: error while looking for leaked resources", provider.name)

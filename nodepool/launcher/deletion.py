@@ -11,16 +11,17 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 from kazoo.exceptions import KazooException
 
-from nodepool.exceptions import ZKConflict, ZKConnectionError, ZKException
+from nodepool.exceptions import ZKConflict, ZKConnectionError, ZKException, ZKLockException
 from nodepool.launcher.worker import Worker
 from nodepool.logconfig import get_annotated_logger
 from nodepool.model import states
 from nodepool.plan.cleanup import Deallocate, Delete, judge_unlocked
-from nodepool.zk.transactions import translate
+from nodepool.zk.transactions import TransactionFailed, translate
 
 if TYPE_CHECKING:
     from nodepool.driver.interface import CleanupTask, Provider
@@ -59,8 +60,10 @@ class DeletedNodeWorker(Worker):
         #: Requests whose lock directory is there although nobody holds it: removed with the request.
         self.lingering_lock_dirs: set[str] = set()
         self._deletions: dict[str, _Deletion] = {}
-        #: node id -> (failed attempts, when to try again)
-        self._retries: dict[str, tuple[int, float]] = {}
+        #: node id -> failed attempts
+        self._attempts: dict[str, int] = {}
+        #: node id -> when to look at it again; until then it is left alone.
+        self._due: dict[str, float] = {}
         self._next_full = 0.0
 
     # -- other threads --
@@ -70,10 +73,16 @@ class DeletedNodeWorker(Worker):
         self._changed.append(node_id)
         self.wake()
 
-    def request_gone(self, request_id: str) -> None:
-        """A request was deleted: a ready node may still be allocated to it."""
-        self._gone_requests.append(request_id)
-        self.wake()
+    def request_gone(self, request_id: str, node_ids: Iterable[str]) -> None:
+        """A request was deleted: ready nodes may still be allocated to it.
+
+        :param node_ids: of its nodes.
+        """
+        self._changed.extend(node_ids)
+        if request_id in self.lingering_lock_dirs:
+            self._gone_requests.append(request_id)
+        if self._changed or self._gone_requests:
+            self.wake()
 
     # -- the pass --
 
@@ -87,11 +96,11 @@ class DeletedNodeWorker(Worker):
             self._consider(node_id, now, pending)
         for node, replacement, reply in pending:
             self._finish_replacement(node, replacement, reply)
-        waits = [when - now for _, when in self._retries.values()]
-        if self._deletions:
-            waits.append(1.0)
         if self._changed or self._gone_requests:
             return 0.0
+        waits = [when - now for when in self._due.values()]
+        if self._deletions:
+            waits.append(1.0)
         return min(waits, default=None)
 
     def _candidates(self, now: float) -> list[str]:
@@ -102,27 +111,21 @@ class DeletedNodeWorker(Worker):
         if "" in found or now >= self._next_full:
             self._next_full = now + IDLE_SECONDS
             found = dict.fromkeys(nodes.ids())
-        if self._gone_requests:
-            gone = set()
-            while self._gone_requests:
-                gone.add(self._gone_requests.popleft())
-            for request_id in gone & self.lingering_lock_dirs:
-                self.lingering_lock_dirs.discard(request_id)
-                self._nodepool.getZK().requests.remove_lock_dir(request_id)
-            found.update((node.id or "", None) for node in nodes.values() if node.allocated_to in gone)
-        for node_id, (_, when) in list(self._retries.items()):
-            if nodes.get(node_id) is None:
-                del self._retries[node_id]
-            elif when <= now:
-                found[node_id] = None
+            self._attempts = {node_id: count for node_id, count in self._attempts.items() if node_id in found}
+        for node_id in [node_id for node_id, when in self._due.items() if when <= now]:
+            # Whatever becomes of it now: a look that leads to nothing must not be due for ever.
+            del self._due[node_id]
+            found[node_id] = None
+        while self._gone_requests:
+            request_id = self._gone_requests.popleft()
+            self.lingering_lock_dirs.discard(request_id)
+            self._nodepool.getZK().requests.remove_lock_dir(request_id)
         return list(found)
 
     def _consider(self, node_id: str, now: float, pending: list[tuple[Node, Node | None, Reply]]) -> None:
         nodes = self._nodepool.cache.nodes
         cached = nodes.get(node_id)
-        if cached is None or nodes.is_locked(node_id) or node_id in self._deletions:
-            return
-        if self._retries.get(node_id, (0, 0.0))[1] > now:
+        if cached is None or nodes.is_locked(node_id) or node_id in self._deletions or node_id in self._due:
             return
         log = get_annotated_logger(self.log, node_id=node_id)
         try:
@@ -182,6 +185,9 @@ class DeletedNodeWorker(Worker):
             if isinstance(problem, ZKConnectionError):
                 raise problem from None
             log.debug("Left alone: %s", problem)
+            # Changed or locked by somebody: that comes as an event. The lock directory alone is no event.
+            if isinstance(problem, TransactionFailed) and problem.lock_dir_mismatch:
+                self._due[node.id or ""] = time.monotonic() + FIRST_RETRY_SECONDS
             return
         if replacement is not None:
             log.info("Returned %s, registered again as node %s", node.hostname or node.external_id, replacement.id)
@@ -200,7 +206,8 @@ class DeletedNodeWorker(Worker):
     def _start(self, node: Node, provider: Provider, reason: str, log: logging.LoggerAdapter[logging.Logger]) -> None:
         """Lock, mark and hand over to the provider (X-2, X-3); the lock is given back if that fails (X-7)."""
         zk = self._nodepool.getZK()
-        node.state = states.DELETING
+        if node.state != states.DELETING:
+            node.state = states.DELETING
         zk.nodes.lock_and_save(node)
         log.info("Deleting node of provider %s: %s", node.provider, reason)
         try:
@@ -218,25 +225,25 @@ class DeletedNodeWorker(Worker):
                 continue
             del self._deletions[node_id]
             if deletion.task.is_alive():
-                self._give_up(node_id, deletion)
-            cached = nodes.get(node_id)
-            if cached is None:
-                self._retries.pop(node_id, None)
+                self.log.error("Node %s was not deleted within %g s, trying again", node_id, DELETE_TIMEOUT_SECONDS)
+            self._unlock(deletion.node)
+            if nodes.get(node_id) is None:
+                self._attempts.pop(node_id, None)
             else:
                 self._retry_later(node_id, now)
 
-    def _give_up(self, node_id: str, deletion: _Deletion) -> None:
-        self.log.error("Node %s was not deleted within %g s, trying again", node_id, DELETE_TIMEOUT_SECONDS)
+    def _unlock(self, node: Node) -> None:
+        """A deletion that ended without success should have done this, one that hangs has not (X-5)."""
         try:
-            if deletion.node.lock is not None:
-                self._nodepool.getZK().unlockNode(deletion.node)
-        except ZKConflict as conflict:
-            self.log.warning("Unlocking node %s: %s", node_id, conflict)
+            if node.lock is not None:
+                self._nodepool.getZK().unlockNode(node)
+        except (ZKConflict, ZKLockException) as error:
+            self.log.warning("Unlocking node %s: %s", node.id, error)
 
     def _retry_later(self, node_id: str, now: float) -> None:
-        attempts = self._retries.get(node_id, (0, 0.0))[0] + 1
-        delay = min(LAST_RETRY_SECONDS, FIRST_RETRY_SECONDS * 2 ** (attempts - 1))
-        self._retries[node_id] = (attempts, now + delay)
+        attempts = self._attempts[node_id] = self._attempts.get(node_id, 0) + 1
+        delay = min(LAST_RETRY_SECONDS, FIRST_RETRY_SECONDS * 2 ** min(attempts - 1, 10))
+        self._due[node_id] = now + delay
         self.log.info("Node %s: deletion failed %d time(s), next try in %g s", node_id, attempts, delay)
 
     def on_stop(self) -> None:

@@ -9,6 +9,7 @@ the versions of request and nodes and by all their locks (ADR 2). Many such writ
 from __future__ import annotations
 
 import concurrent.futures
+import math
 import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
@@ -55,6 +56,13 @@ class InstantService:
         self._reserved: set[str] = set()
         #: Requests whose lock somebody else held -> when to look again.
         self._later: dict[str, float] = {}
+        #: Requests that met a conflict -> when.
+        self._conflicts: dict[str, float] = {}
+
+    @property
+    def busy(self) -> bool:
+        """Is any request on its way?"""
+        return bool(self._services)
 
     def serves(self, request_id: str) -> bool:
         return request_id in self._services or request_id in self._later
@@ -90,7 +98,10 @@ class InstantService:
             self._send(request_id, service)
 
     def _send(self, request_id: str, service: _Service) -> None:
-        if not all(_good(check) for check in service.checks):
+        refused = [n for n, check in zip(service.nodes, service.checks, strict=True) if not _good(check)]
+        if refused:
+            for node in refused:
+                self._worker.set_aside(node)
             self._abandon(request_id, service)
             return
         handler = service.handler
@@ -125,8 +136,12 @@ class InstantService:
             return
         self._release(request_id, service)
         handler = service.handler
+        self._conflicts.pop(request_id, None)
         for node in service.nodes:
-            handler.nodeReusedNotification(node)
+            try:
+                handler.nodeReusedNotification(node)
+            except Exception:
+                handler.log.exception("Error in the handler's nodeReusedNotification")
         handler.log.info("Fulfilled node request with ready nodes %s", ", ".join(n.id or "" for n in service.nodes))
 
     def _failed(self, request_id: str, service: _Service, error: BaseException) -> None:
@@ -147,13 +162,23 @@ class InstantService:
             service.handler.log.debug("Not fulfilled at once: %s", problem)
             path = problem.path if isinstance(problem, TransactionFailed) else ""
             lock_held = path.startswith(f"{paths.REQUEST_LOCKS}/")
-            self._abandon(request_id, service, LOCKED_RETRY_SECONDS if lock_held else None)
+            again = self._conflicted_before(request_id)
+            self._abandon(request_id, service, LOCKED_RETRY_SECONDS if lock_held or again else None)
             return
         # The answer was lost. What was written comes back through the cache.
         service.handler.log.warning("No answer whether the request was fulfilled: %s", problem)
         self._abandon(request_id, service)
         if isinstance(problem, ZKConnectionError):
             raise problem
+
+    def _conflicted_before(self, request_id: str) -> bool:
+        """Did a request meet a conflict just before this one? Then it waits: it may go on for a while."""
+        now = time.monotonic()
+        if len(self._conflicts) > 10_000:
+            self._conflicts.clear()
+        before = self._conflicts.get(request_id, -math.inf)
+        self._conflicts[request_id] = now
+        return now - before < 1.0
 
     def _abandon(self, request_id: str, service: _Service, delay: float | None = None) -> None:
         """Let go of the nodes and of the request.
@@ -188,4 +213,4 @@ class InstantService:
 
 
 def _good(check: concurrent.futures.Future[bool]) -> bool:
-    return check.exception() is None and check.result()
+    return not check.cancelled() and check.exception() is None and check.result()

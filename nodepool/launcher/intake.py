@@ -50,6 +50,7 @@ class Intake:
         self.explanations: dict[Kind, str] = {}
         self._instant = 0
         self._launched = 0
+        self._more = False
 
     def next_retry(self) -> float | None:
         """Seconds until a request must be looked at again, or None."""
@@ -66,6 +67,7 @@ class Intake:
     def serve(self) -> bool:
         """One round; True = there is more to do at once. Blocks for ZooKeeper and for drivers that block."""
         self._instant = self._launched = 0
+        self._more = False
         self._tenants.begin_pass()
         self._put_back()
         worker = self._worker
@@ -81,12 +83,12 @@ class Intake:
             if isinstance(verdict, Consider):
                 candidates.append(bucket)
             elif isinstance(verdict, Decline):
-                self._refusals.decline_all(bucket, verdict.reason)
+                self._decline(bucket, verdict)
             else:
                 self.explanations[bucket.kind] = verdict.reason
-        more = self._take(candidates)
+        self._take(candidates)
         self._tell(told)
-        return more
+        return self._more
 
     def _tell(self, told: Mapping[Kind, str]) -> None:
         """Log why requests wait, once for each kind and reason."""
@@ -106,15 +108,19 @@ class Intake:
         cache = self._worker.getZK().cache
         return None if cache is None else cache.requests.get(request_id)
 
-    def _take(self, candidates: list[Bucket]) -> bool:
+    def _decline(self, bucket: Bucket, verdict: Decline) -> None:
+        if self._refusals.decline_all(bucket, verdict.reason):
+            self._more = True
+
+    def _take(self, candidates: list[Bucket]) -> None:
         """Take heads in service order until no bucket can go on."""
         while candidates:
             if self._instant >= MAX_INSTANT or self._launched >= MAX_LAUNCHED:
-                return True
+                self._more = True
+                return
             bucket = min(candidates, key=lambda b: b.head_key)
             if not self._take_head(bucket) or not len(bucket):
                 candidates.remove(bucket)
-        return False
 
     def _take_head(self, bucket: Bucket) -> bool:
         """Serve the first request of a bucket; False = nothing more of this bucket in this pass."""
@@ -132,9 +138,14 @@ class Intake:
         except ZKConnectionError:
             raise
         except Exception:
+            if worker.provider_replaced():
+                # It was stopped in the middle of this pass: its successor judges in the next one.
+                worker.wake()
+                return False
             worker.log.exception("Declining request %s because of an error", request_id)
-            self._refusals.decline_all(bucket, "an error while judging it")
-            return False
+            self._refusals.decline([request_id], "an error while judging it")
+            self._launched += 1
+            return True
         if blocked is not None:
             return self._handle_blocked(bucket, blocked)
         if not request.node_types:
@@ -155,7 +166,7 @@ class Intake:
 
     def _handle_blocked(self, bucket: Bucket, blocked: Decline | str) -> bool:
         if isinstance(blocked, Decline):
-            self._refusals.decline_all(bucket, blocked.reason)
+            self._decline(bucket, blocked)
         else:
             self.explanations[bucket.kind] = blocked
         return False

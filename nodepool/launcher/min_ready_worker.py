@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 import uuid
 from typing import TYPE_CHECKING, Final
@@ -42,7 +43,21 @@ class MinReadyWorker(Worker):
         self._ended: dict[str, float] = {}
         self._not_before: dict[str, float] = {}
         self._epoch = -1
-        self._last_count = 0.0
+        self._last_count = -math.inf
+        #: Count at this time even if nothing changed (monotonic seconds).
+        self._count_by = -math.inf
+        self._changed = True
+
+    def changed(self, request_id: str = "") -> None:
+        """Nodes or requests changed, so the need may have. Any thread; does not block.
+
+        A thread that wakes at each of a thousand changes a second would do little else.
+
+        :param request_id: if it is one of ours it is looked at right away.
+        """
+        self._changed = True
+        if request_id in self._own or time.monotonic() >= self._last_count + PACE_SECONDS:
+            self.wake()
 
     def run_once(self) -> float | None:
         if not self._nodepool.cache.ready:
@@ -53,15 +68,18 @@ class MinReadyWorker(Worker):
             self._ended.clear()
         self._finish_requests()
         now = time.monotonic()
-        if now - self._last_count < PACE_SECONDS:
-            return PACE_SECONDS - (now - self._last_count)
+        if now < self._last_count + PACE_SECONDS:
+            return self._last_count + PACE_SECONDS - now
+        if not self._changed and now < self._count_by:
+            return min([self._count_by, *(ended + LINGER_SECONDS for ended in self._ended.values())]) - now
+        self._changed = False
         self._last_count = now
         wanted = self._wanted(now)
-        if wanted and self._missing(wanted):
-            self._create(wanted)
-        due = [when for when in self._not_before.values() if when > now]
-        due += [ended + LINGER_SECONDS for ended in self._ended.values()]
-        return min((when - now for when in due), default=None)
+        if wanted and self._missing(wanted) and not self._create(wanted):
+            self._changed = True
+        self._count_by = min([now + IDLE_SECONDS, *(when for when in self._not_before.values() if when > now)])
+        # What changes until then wakes nobody.
+        return PACE_SECONDS
 
     def _wanted(self, now: float) -> dict[str, int]:
         """Labels with a min-ready that some pool here can build (M-3, M-5)."""
@@ -89,12 +107,12 @@ class MinReadyWorker(Worker):
         cache = self._nodepool.cache
         return missing(wanted, cache.nodes.values(), cache.requests.values())
 
-    def _create(self, wanted: dict[str, int]) -> None:
-        """Count again with the other launchers kept out, and submit what is missing."""
+    def _create(self, wanted: dict[str, int]) -> bool:
+        """Count again with the other launchers kept out, and submit what is missing; False = it is not our turn."""
         try:
             lock = locks.acquire(self._client, paths.election("min-ready"), blocking=False)
         except ZKLockException:
-            return
+            return False
         try:
             # All that the last holder wrote was announced to us before the lock was ours; now it is also read.
             self._nodepool.cache.wait_settled(5.0)
@@ -104,6 +122,7 @@ class MinReadyWorker(Worker):
                     self._submit(label)
         finally:
             locks.release(self._client, lock)
+        return True
 
     def _submit(self, label: str) -> None:
         request = NodeRequest()

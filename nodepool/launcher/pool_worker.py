@@ -10,18 +10,19 @@ from __future__ import annotations
 
 import logging
 import socket
+import threading
 import time
 import uuid
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from nodepool.exceptions import ZKConflict, ZKConnectionError
+from nodepool.launcher.free_nodes import FreeNodes
 from nodepool.launcher.instant import InstantService
 from nodepool.launcher.intake import GIVEN_BACK_SECONDS, Intake
 from nodepool.launcher.relief import Relief
 from nodepool.launcher.worker import Worker
 from nodepool.model import component, states
-from nodepool.plan.nodeset import ReadyNodes, is_free
 from nodepool.plan.queue import RequestQueue
 from nodepool.zk.components import Registration
 
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from nodepool.driver.handler import NodeRequestHandler
     from nodepool.driver.interface import Provider
     from nodepool.launcher.supervisor import NodePool
+    from nodepool.model.node import Node
+    from nodepool.model.quota import QuotaInformation
     from nodepool.plan.assignment import PoolInfo
     from nodepool.zk.zookeeper import ZooKeeper
 
@@ -37,6 +40,8 @@ if TYPE_CHECKING:
 POLL_SECONDS: Final = 1.0
 #: A pass at least this often when nothing happens.
 IDLE_SECONDS: Final = 30.0
+#: How long a new pool waits at most until the other pools of its launcher are registered too.
+SIBLINGS_SECONDS: Final = 5.0
 
 
 class PoolWorker(Worker):
@@ -52,13 +57,19 @@ class PoolWorker(Worker):
         log = logging.getLogger(f"nodepool.PoolWorker.{provider_name}-{pool_name}")
         super().__init__(f"PoolWorker.{provider_name}-{pool_name}", nodepool.client, log, IDLE_SECONDS)
         self.launcher_id = f"{socket.getfqdn()}-{self.name}-{uuid.uuid4().hex}"
-        self.ready_nodes = ReadyNodes()
+        self.free_nodes = FreeNodes(self)
+        self.ready_nodes = self.free_nodes.ready
         self.queue = RequestQueue()
         self.handlers: list[NodeRequestHandler] = []
         #: Left by the cache thread; deque operations are atomic.
         self._changed_requests: deque[str] = deque()
         self._changed_nodes: deque[str] = deque()
+        self._retiring = threading.Event()
+        #: Labels of the pool, for other threads; replaced as a whole.
+        self.labels: frozenset[str] = frozenset()
+        self._launches = 0
         self._epoch = -1
+        self._siblings_until: float | None = 0.0
         pool = component.PoolComponent(socket.gethostname().partition(".")[0], nodepool.version)
         pool.id = self.launcher_id
         pool.name = pool_name
@@ -106,6 +117,14 @@ class PoolWorker(Worker):
     def relieve(self) -> None:
         self._relief.relieve()
 
+    def provider_replaced(self) -> bool:
+        """Did the provider of this pass end meanwhile?"""
+        return self._nodepool.provider_or_none(self.provider_name) is not self._manager
+
+    def set_aside(self, node: Node) -> None:
+        """The driver refused a ready node: it is left alone for a while, or until it changes."""
+        self.free_nodes.set_aside(node)
+
     # -- other threads --
 
     def request_changed(self, request_id: str, *, wake: bool = True) -> None:
@@ -122,6 +141,11 @@ class PoolWorker(Worker):
         self._changed_nodes.append(node_id)
         self.wake()
 
+    def retire(self) -> None:
+        """The pool is not configured any more: take nothing new, finish what runs, then end. Does not block."""
+        self._retiring.set()
+        self.wake()
+
     # -- the pass --
 
     @property
@@ -135,6 +159,10 @@ class PoolWorker(Worker):
     def tenant_limits(self) -> dict[str, dict[str, float]]:
         return self._nodepool.config.tenant_resource_limits
 
+    def tenant_use(self, tenant_name: str) -> QuotaInformation:
+        """What all nodes of a tenant use, of all providers."""
+        return self._nodepool.tenant_use(tenant_name)
+
     def launches_running(self) -> int:
         """Launches in progress in the provider, over all its pools (A-10)."""
         return sum(worker.own_launches() for worker in self._nodepool.workers_of(self.provider_name))
@@ -147,24 +175,54 @@ class PoolWorker(Worker):
             self._nodepool.cache.wait_ready(5.0)
             if not self._nodepool.cache.ready:
                 return 1.0
+        self._check_session()
+        if self._retiring.is_set():
+            return self._wind_down()
         if not self.refresh_config():
             return 1.0
-        self._check_session()
         self._register()
         self._take_changes()
-        if all(pool.id != self.launcher_id for pool in self.registered_pools()):
-            return 0.1  # the registry does not show us yet (A-17)
+        if not self._registry_complete():
+            return 0.1
         self._poll_handlers()
-        self._retry_paused()
+        self._run_unfinished()
         more = self.intake.serve()
         retry = self.instant.collect()
         self._register()
+        self._wake_siblings()
         if more:
             return 0.0
-        waits = [wait for wait in (retry, self.intake.next_retry()) if wait is not None]
+        waits = [wait for wait in (retry, self.intake.next_retry(), self.free_nodes.next_look()) if wait is not None]
         if self.handlers:
             waits.append(POLL_SECONDS)
         return min(waits, default=None)
+
+    def _wind_down(self) -> float:
+        """A pass of a pool that retires. Nobody else can finish what it holds locked (G-6, L-17)."""
+        self.registration.unregister()
+        self.instant.collect()
+        self._give_back_unfinished()
+        self._poll_handlers()
+        self._wake_siblings()
+        if not self.handlers and not self.instant.busy:
+            self.stop()
+        return POLL_SECONDS
+
+    def _registry_complete(self) -> bool:
+        """Does the registry show us (A-17), and the other pools of this launcher?
+
+        While a sibling is missing a request that only it can serve would be refused by all that are there, and fail.
+        """
+        registered = {pool.id for pool in self.registered_pools()}
+        if self.launcher_id not in registered:
+            return False
+        if self._siblings_until is None:
+            return True
+        missing = any(worker.launcher_id not in registered for worker in self._nodepool.workers())
+        if missing and time.monotonic() < self._siblings_until:
+            return False
+        self._siblings_until = None
+        return True
 
     def _check_session(self) -> None:
         """Locks of a lost session are gone, and with them the right to serve (A-19, L-9)."""
@@ -175,13 +233,17 @@ class PoolWorker(Worker):
             self.log.warning("ZooKeeper session lost: dropping %d requests in progress", len(self.handlers))
             self.handlers.clear()
         self._epoch = epoch
+        self._siblings_until = time.monotonic() + SIBLINGS_SECONDS
         self.request_changed("")
         self.node_changed("")
 
     def _register(self) -> None:
         config = self.getProviderConfig()
         pool = self.getPoolConfig()
-        labels = sorted(config.getSupportedLabels(self.pool_name))
+        supported = frozenset(config.getSupportedLabels(self.pool_name))
+        if supported != self.labels:
+            self.labels = supported
+        labels = sorted(supported)
         priority = pool.priority if pool.priority is not None else component.DEFAULT_PRIORITY
         entry = self.registration.component
         assert isinstance(entry, component.PoolComponent)
@@ -222,17 +284,16 @@ class PoolWorker(Worker):
 
     def consider_node(self, node_id: str) -> None:
         """Put a node among the ready ones, or remove it, as the cache shows it."""
-        nodes = self._nodepool.cache.nodes
-        node = nodes.get(node_id)
-        if (
-            node is not None
-            and is_free(node, self.provider_name, self.pool_name)
-            and not nodes.is_locked(node_id)
-            and not self.instant.uses(node_id)
-        ):
-            self.ready_nodes.put(node)
-        else:
-            self.ready_nodes.discard(node_id)
+        node = self.cached_node(node_id)
+        if node is not None and (node.provider, node.pool) == (self.provider_name, self.pool_name):
+            self._relief.node_seen(node)
+        self.free_nodes.consider(node_id)
+
+    def cached_node(self, node_id: str) -> Node | None:
+        return self._nodepool.cache.nodes.get(node_id)
+
+    def is_locked(self, node_id: str) -> bool:
+        return self._nodepool.cache.nodes.is_locked(node_id)
 
     def _poll_handlers(self) -> None:
         for handler in list(self.handlers):
@@ -244,11 +305,16 @@ class PoolWorker(Worker):
             except Exception:
                 self.log.exception("Error while polling %s, trying again", handler.request)
 
-    def _retry_paused(self) -> None:
-        """Paused requests try again, in order; each unpauses alone (Q-10)."""
-        paused = sorted((h for h in self.handlers if h.paused), key=lambda h: h.request.order_key)
-        for handler in paused:
+    def _run_unfinished(self) -> None:
+        """Requests that wait for room try again, in order; each unpauses alone (Q-10)."""
+        for handler in sorted((h for h in self.handlers if h.unfinished), key=lambda h: h.request.order_key):
             self.run_handler(handler)
+
+    def _give_back_unfinished(self) -> None:
+        for handler in [h for h in self.handlers if h.unfinished]:
+            handler.give_back_when_launched()
+            if handler.done:
+                self._drop(handler)
 
     def run_handler(self, handler: NodeRequestHandler) -> None:
         """Let a handler gather; forget it when it is done with its request."""
@@ -267,7 +333,11 @@ class PoolWorker(Worker):
             self.intake.look_again(handler.request.id or "", GIVEN_BACK_SECONDS)
         # What it let go of may serve others.
         self.request_changed(handler.request.id or "")
-        if self.getProviderConfig().max_concurrency > 0:
+
+    def _wake_siblings(self) -> None:
+        """Launches of this pool that ended leave room in ``max-concurrency`` for the other pools (A-10)."""
+        before, self._launches = self._launches, self.own_launches()
+        if self._launches < before and self._config is not None and self._config.max_concurrency > 0:
             for sibling in self._nodepool.workers_of(self.provider_name):
                 sibling.wake()
 
@@ -277,13 +347,12 @@ class PoolWorker(Worker):
         """Free what paused requests hold, and unregister; running launches are swept later (G-14)."""
         if not self._client.connected:
             return
-        for handler in self.handlers:
-            if handler.paused:
-                try:
+        try:
+            for handler in self.handlers:
+                if handler.unfinished and not handler.launching:
                     handler.give_back()
-                except ZKConflict as conflict:
-                    self.log.warning("%s: %s", handler.request, conflict)
-        self.registration.unregister()
+        finally:
+            self.registration.unregister()
 
 
 def _drain(changes: deque[str]) -> set[str]:

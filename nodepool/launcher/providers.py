@@ -65,6 +65,7 @@ class Providers:
         old = self.running.get(name)
         if old is not None:
             self._guard(name, "idle", old.idle)
+        provider: Provider | None = None
         try:
             made = Drivers.get(config.driver.name).getProvider(config)
             provider = check_instance(made, Provider, f"driver {config.driver.name!r}: getProvider()")
@@ -76,10 +77,19 @@ class Providers:
             self._failed[name] = (attempts, time.monotonic() + delay)
             self.log.exception("Provider %s cannot be started, trying again in %g s", name, delay)
             self._replace(name, None)
+            if provider is not None:
+                self._stop_half_started(name, provider)
             return
         self._failed.pop(name, None)
         self.log.info("Started provider %s (driver %s)", name, config.driver.name)
         self._replace(name, provider)
+
+    def _stop_half_started(self, name: str, provider: Provider) -> None:
+        """What it has started already must not stay: there will be another attempt, and another."""
+        try:
+            provider.stop()
+        except Exception as error:  # noqa: BLE001 - it was not complete, so this may well fail
+            self.log.debug("Provider %s: stop() after a failed start: %r", name, error)
 
     def _replace(self, name: str, new: Provider | None) -> None:
         running = dict(self.running)

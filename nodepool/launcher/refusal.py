@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from kazoo.exceptions import KazooException
@@ -29,16 +30,24 @@ class Refusals:
     def __init__(self, worker: PoolWorker) -> None:
         self._worker = worker
 
-    def decline_all(self, bucket: Bucket, reason: str) -> None:
+    def decline_all(self, bucket: Bucket, reason: str) -> bool:
         """Decline the requests of a kind, each in one write; blocks until all are answered.
 
         A request that somebody else holds or changed meanwhile is left; it comes back as an event.
+
+        :return: are there more than fit in one pass?
         """
+        more = len(bucket) > BATCH
+        self.decline(bucket.first(BATCH), reason)
+        return more
+
+    def decline(self, request_ids: Sequence[str], reason: str) -> None:
+        """Decline some requests; see `decline_all`."""
         worker = self._worker
         requests = worker.getZK().requests
         registered = [pool.id for pool in worker.registered_pools()]
         sent: list[tuple[NodeRequest, Reply]] = []
-        for request_id in list(bucket)[:BATCH]:
+        for request_id in request_ids:
             worker.queue.discard(request_id)
             cache = worker.getZK().cache
             cached = cache.requests.get(request_id) if cache is not None else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from nodepool.exceptions import ZKConflict
@@ -12,25 +13,36 @@ from nodepool.model import states
 
 if TYPE_CHECKING:
     from nodepool.launcher.pool_worker import PoolWorker
+    from nodepool.model.node import Node
 
 #: Seconds after a node of the pool went to `deleting` in which no other is sacrificed.
 RELIEF_SECONDS: Final = 300.0
 
 
 class Relief:
-    """Owned by the pool worker's thread."""
+    """Owned by the pool worker's thread.
 
-    def __init__(self, worker: PoolWorker) -> None:
+    :param clock: seconds since the epoch.
+    """
+
+    def __init__(self, worker: PoolWorker, clock: Callable[[], float] = time.time) -> None:
         self._worker = worker
+        self._clock = clock
+        #: When a node of the pool was last seen to go to `deleting`, or was sent there.
         self._last = -math.inf
 
+    def node_seen(self, node: Node) -> None:
+        """Note a node of the pool."""
+        if node.state == states.DELETING and node.state_time is not None:
+            self._last = max(self._last, min(node.state_time, self._clock()))
+
     def relieve(self) -> None:
-        """Mark the oldest free ready node of the pool `deleting`, unless one went lately."""
+        """Mark the oldest unused ready node of the pool `deleting`, unless one went lately."""
         worker = self._worker
-        if time.monotonic() - self._last < RELIEF_SECONDS:
+        if self._clock() - self._last < RELIEF_SECONDS:
             return
-        oldest = worker.ready_nodes.oldest()
-        if oldest is None or self._went_lately():
+        oldest = worker.free_nodes.oldest_unused()
+        if oldest is None:
             return
         node = oldest.copy()
         node.state = states.DELETING
@@ -40,16 +52,5 @@ class Relief:
         except ZKConflict as conflict:
             worker.log.debug("Ready node %s was not given up: %s", node.id, conflict)
             return
-        self._last = time.monotonic()
+        self._last = self._clock()
         worker.log.info("Giving up unused ready node %s: a request waits for room", node.id)
-
-    def _went_lately(self) -> bool:
-        worker = self._worker
-        now = time.time()
-        return any(
-            node.state == states.DELETING
-            and node.provider == worker.provider_name
-            and node.pool == worker.pool_name
-            and now - (node.state_time or 0) < RELIEF_SECONDS
-            for node in worker.getZK().nodeIterator()
-        )

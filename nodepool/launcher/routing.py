@@ -9,19 +9,26 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from nodepool.model import states
-from nodepool.plan.cleanup import Keep, judge_unlocked
+from nodepool.plan.cleanup import GONE_REQUEST_STATES, Keep, judge_unlocked
 
 if TYPE_CHECKING:
     from nodepool.launcher.pool_worker import PoolWorker
     from nodepool.launcher.supervisor import NodePool
+    from nodepool.model.request import NodeRequest
 
 
 class Router:
-    """Listens to the caches of one launcher. ``_pool_of`` belongs to the cache thread."""
+    """Listens to the caches of one launcher. Its maps belong to the cache thread.
+
+    Made before the caches follow ZooKeeper, so that it misses nothing.
+    """
 
     def __init__(self, nodepool: NodePool) -> None:
         self._nodepool = nodepool
         self._pool_of: dict[str, tuple[str | None, str | None]] = {}
+        #: node id -> request that it is allocated to, and the other way round
+        self._request_of: dict[str, str] = {}
+        self._nodes_of: dict[str, set[str]] = {}
         self._known_pools: set[str] = set()
         cache = nodepool.cache
         cache.nodes.add_listener(self.node_changed)
@@ -37,14 +44,13 @@ class Router:
             nodepool.something_changed()
             return
         node = nodepool.cache.nodes.get(node_id)
+        self._allocated(node_id, None if node is None else node.allocated_to)
         if node is None:
             key = self._pool_of.pop(node_id, None)
         else:
             key = self._pool_of[node_id] = (node.provider, node.pool)
-            if not nodepool.cache.nodes.is_locked(node_id):
-                action = judge_unlocked(node, nodepool.cache.requests.get)
-                if not isinstance(action, Keep):
-                    nodepool.deletion.node_changed(node_id)
+            if self._is_for_deletion(node_id):
+                nodepool.deletion.node_changed(node_id)
         if key is not None:
             owner = nodepool.worker_of(key)
             if owner is not None:
@@ -52,6 +58,29 @@ class Router:
             if node is None:
                 self._room(key[0], owner)
         nodepool.something_changed()
+
+    def _allocated(self, node_id: str, request_id: str | None) -> None:
+        old = self._request_of.get(node_id)
+        if old == request_id:
+            return
+        if old is not None:
+            nodes = self._nodes_of[old]
+            nodes.discard(node_id)
+            if not nodes:
+                del self._nodes_of[old]
+        if request_id is None:
+            self._request_of.pop(node_id, None)
+        else:
+            self._request_of[node_id] = request_id
+            self._nodes_of.setdefault(request_id, set()).add(node_id)
+
+    def _is_for_deletion(self, node_id: str) -> bool:
+        """Must the deletion worker look at a node?"""
+        cache = self._nodepool.cache
+        node = cache.nodes.get(node_id)
+        if node is None or cache.nodes.is_locked(node_id):
+            return False
+        return not isinstance(judge_unlocked(node, cache.requests.get), Keep)
 
     def _room(self, provider_name: str | None, owner: PoolWorker | None) -> None:
         """A node went: there may be room in its whole provider, and for its tenant everywhere."""
@@ -62,14 +91,41 @@ class Router:
 
     def request_changed(self, request_id: str) -> None:
         nodepool = self._nodepool
-        request = nodepool.cache.requests.get(request_id) if request_id else None
+        workers = nodepool.workers()
+        if not request_id:
+            for worker in workers:
+                worker.request_changed("")
+            # The connection was lost: what was under way then may have been left half done.
+            nodepool.cleanup.sweep_soon()
+            nodepool.something_changed()
+            return
+        request = nodepool.cache.requests.get(request_id)
         # Only new work is urgent; what is taken or gone just has to leave the queues.
-        urgent = not request_id or (request is not None and request.state == states.REQUESTED)
-        for worker in nodepool.workers():
-            worker.request_changed(request_id, wake=urgent)
-        if request_id and request is None:
-            nodepool.deletion.request_gone(request_id)
-        nodepool.something_changed()
+        awake = self._concerned(request) if request is not None and request.state == states.REQUESTED else set()
+        for worker in workers:
+            worker.request_changed(request_id, wake=worker in awake)
+        if request is None or request.state in GONE_REQUEST_STATES:
+            self._request_over(request_id, gone=request is None)
+        nodepool.something_changed(request_id)
+
+    def _concerned(self, request: NodeRequest) -> set[PoolWorker]:
+        """Pools that may serve a request; all, if it is up to others to refuse it."""
+        workers = self._nodepool.workers()
+        able = {
+            worker
+            for worker in workers
+            if worker.labels.issuperset(request.node_types) and worker.launcher_id not in request.declined_by
+        }
+        return able or set(workers)
+
+    def _request_over(self, request_id: str, gone: bool) -> None:
+        """A request is gone, or finished: nodes that it does not need any more are looked at (C-9, C-10)."""
+        node_ids = [node_id for node_id in self._nodes_of.get(request_id, ()) if self._is_for_deletion(node_id)]
+        if gone:
+            self._nodepool.deletion.request_gone(request_id, node_ids)
+            return
+        for node_id in node_ids:
+            self._nodepool.deletion.node_changed(node_id)
 
     def pool_changed(self, _name: str) -> None:
         nodepool = self._nodepool

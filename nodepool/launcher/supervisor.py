@@ -14,22 +14,25 @@ import time
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from nodepool.config.loader import ConfigSource
+from nodepool.driver.tally import NodeTally
 from nodepool.exceptions import ConfigError, ZKConnectionError, ZKException
 from nodepool.launcher.cleanup_worker import CleanupWorker
+from nodepool.launcher.connection import make_client, tls_files
 from nodepool.launcher.deletion import DeletedNodeWorker
 from nodepool.launcher.min_ready_worker import MinReadyWorker
 from nodepool.launcher.pool_worker import PoolWorker
 from nodepool.launcher.providers import Providers
 from nodepool.launcher.routing import Router
 from nodepool.launcher.stats import make_stats_worker
-from nodepool.launcher.worker import Worker
+from nodepool.launcher.worker import Worker, stop_all
 from nodepool.model import component
 from nodepool.plan.assignment import PoolInfo
 from nodepool.version import release_string
 from nodepool.zk import paths
-from nodepool.zk.client import ZooKeeperClient, connection_string
+from nodepool.zk.client import connection_string
 from nodepool.zk.components import Registration, check_model_api
 from nodepool.zk.nodepool_cache import NodepoolCache
+from nodepool.zk.transactions import ensure_path
 from nodepool.zk.zookeeper import ZooKeeper
 
 if TYPE_CHECKING:
@@ -38,6 +41,8 @@ if TYPE_CHECKING:
     from nodepool.config.objects import Config
     from nodepool.driver.interface import Provider
     from nodepool.launcher.stats_worker import StatsWorker
+    from nodepool.model.quota import QuotaInformation
+    from nodepool.zk.client import ZooKeeperClient
 
 W = TypeVar("W", bound=Worker)
 
@@ -69,11 +74,16 @@ class NodePool:
         self.cleanup: CleanupWorker
         self._zk: ZooKeeper
         self._providers: Providers
+        self._tenants: NodeTally
         self._registration: Registration
         self._min_ready: MinReadyWorker
         self._stats: StatsWorker | None = None
         self._workers: Mapping[tuple[str, str], PoolWorker] = {}
-        self._pool_infos: list[PoolInfo] | None = None
+        #: Pools that are not configured any more and finish what runs.
+        self._retiring: list[PoolWorker] = []
+        self._registry_changes = 0
+        #: The registered pools, and after how many changes they were so.
+        self._pool_infos: tuple[int, list[PoolInfo]] = (-1, [])
         self._stopping = threading.Event()
         self._stopped = threading.Event()
         self._running = False
@@ -94,6 +104,20 @@ class NodePool:
         """
         self.config = self._source.load()
         self.client = make_client(self.config)
+        self._build()
+
+    def _build(self) -> None:
+        """Make the parts that live as long as the launcher. Nothing of it runs yet."""
+        self.cache = NodepoolCache(self.client)
+        self._zk = ZooKeeper(self.client, self.cache)
+        self._providers = Providers(self._zk)
+        self._tenants = NodeTally(self.cache.nodes, lambda node: [node.tenant_name] if node.tenant_name else [])
+        hostname = socket.gethostname().partition(".")[0]
+        self._registration = Registration(self.client, component.LauncherComponent(hostname, self.version))
+        self.deletion = DeletedNodeWorker(self)
+        self.cleanup = CleanupWorker(self)
+        self._min_ready = MinReadyWorker(self)
+        Router(self)
 
     def run(self) -> None:
         """Serve until `stop`; blocks. ``start`` must have been called."""
@@ -131,18 +155,15 @@ class NodePool:
         return True
 
     def _begin(self) -> None:
-        check_model_api(self.client)
-        for root in (paths.NODES, paths.REQUESTS, paths.REQUEST_LOCKS):
-            self.client.kazoo.ensure_path(root)
-        self.cache = NodepoolCache(self.client)
-        self._zk = ZooKeeper(self.client, self.cache)
-        self._providers = Providers(self._zk)
-        hostname = socket.gethostname().partition(".")[0]
-        self._registration = Registration(self.client, component.LauncherComponent(hostname, self.version))
-        self.deletion = DeletedNodeWorker(self)
-        self.cleanup = CleanupWorker(self)
-        self._min_ready = MinReadyWorker(self)
-        Router(self)
+        while not self._stopping.is_set():
+            try:
+                check_model_api(self.client)
+                for root in (paths.NODES, paths.REQUESTS, paths.REQUEST_LOCKS):
+                    ensure_path(self.client, root)
+                break
+            except ZKConnectionError as error:
+                self.log.warning("Not ready yet: %s", error)
+                self._stopping.wait(LOOP_SECONDS)
         self.cache.wait_ready(30)
         self._apply(self.config)
         self._stats = make_stats_worker(self)
@@ -206,20 +227,21 @@ class NodePool:
     def _apply(self, config: Config) -> None:
         # Pools that go stop before their provider does.
         wanted = {(name, pool) for name, provider in config.providers.items() for pool in provider.pools}
-        self._stop_workers([key for key in self._workers if key not in wanted])
+        self._retire([key for key in self._workers if key not in wanted])
         self._providers.apply(config.providers)
         self._update_workers()
         for worker in self.workers():
             worker.request_changed("")
             worker.node_changed("")
         self.deletion.node_changed("")
-        self._min_ready.wake()
+        self._min_ready.changed()
 
     def _update_workers(self) -> None:
         """One worker for each pool of each provider that runs (G-7, G-10)."""
         running = self._providers.running
         wanted = {(name, pool) for name, provider in running.items() for pool in provider.provider.pools}
-        self._stop_workers([key for key in self._workers if key not in wanted])
+        self._retire([key for key in self._workers if key not in wanted])
+        self._retiring = [worker for worker in self._retiring if worker.is_alive()]
         dead = [key for key, worker in self._workers.items() if not worker.is_alive()]
         new = [key for key in wanted if key not in self._workers] + dead
         if not new:
@@ -228,15 +250,20 @@ class NodePool:
         for key in new:
             if key in dead:
                 self.log.error("Pool worker %s died, starting another", workers[key].name)
+                # Registered, but serving nobody, it would keep requests from failing.
+                workers[key].registration.unregister()
             workers[key] = PoolWorker(self, *key)
         self._workers = workers
         for key in new:
             workers[key].start()
 
-    def _stop_workers(self, keys: list[tuple[str, str]]) -> None:
+    def _retire(self, keys: list[tuple[str, str]]) -> None:
+        """Let pools finish what runs; they end by themselves."""
         gone = [self._workers[key] for key in keys]
+        self._retiring = [*self._retiring, *gone]
         self._workers = {key: worker for key, worker in self._workers.items() if key not in keys}
-        stop_all(gone, 5.0)
+        for worker in gone:
+            worker.retire()
 
     def _revive(self) -> None:
         """Threads outlive every exception; this is for the case that one does not (G-1)."""
@@ -254,20 +281,19 @@ class NodePool:
 
     def _end(self) -> None:
         deadline = time.monotonic() + STOP_SECONDS
-        if hasattr(self, "_providers"):
-            helpers: list[Worker] = [self._min_ready, self.cleanup, self.deletion]
-            for helper in (*helpers, *self.workers()):
-                helper.stop()
-            if self._stats is not None:
-                self._stats.stop()
-                self._stats.join(5)
-            stop_all([*helpers, *self.workers()], 10.0)
-            self._providers.stop(max(1.0, deadline - time.monotonic()))
-            try:
-                if self.client.connected:
-                    self._registration.unregister()
-            except ZKException as error:
-                self.log.warning("Unregistering: %s", error)
+        workers = [self._min_ready, self.cleanup, self.deletion, *self.workers(), *self._retiring]
+        for worker in workers:
+            worker.stop()
+        if self._stats is not None:
+            self._stats.stop()
+            self._stats.join(5)
+        stop_all(workers, 10.0)
+        self._providers.stop(max(1.0, deadline - time.monotonic()))
+        try:
+            if self.client.connected:
+                self._registration.unregister()
+        except ZKException as error:
+            self.log.warning("Unregistering: %s", error)
         self.client.disconnect()
         self.log.info("Stopped")
 
@@ -291,67 +317,40 @@ class NodePool:
         return self._workers.get((key[0] or "", key[1] or ""))
 
     def workers_of(self, provider_name: str) -> list[PoolWorker]:
-        return [worker for worker in self._workers.values() if worker.provider_name == provider_name]
+        """Pool workers of a provider, also those that retire."""
+        return [w for w in (*self._workers.values(), *self._retiring) if w.provider_name == provider_name]
 
     def requests_in_progress(self) -> set[str]:
         """Requests that this launcher holds."""
-        return {handler.request.id or "" for worker in self.workers() for handler in list(worker.handlers)}
+        workers = [*self.workers(), *self._retiring]
+        return {handler.request.id or "" for worker in workers for handler in list(worker.handlers)}
+
+    def tenant_use(self, tenant_name: str) -> QuotaInformation:
+        """What all nodes of a tenant use, of all providers, as far as it is stored."""
+        return self._tenants.used(tenant_name)[0]
 
     def lock_dir_lingers(self, request_id: str) -> None:
         self.deletion.lingering_lock_dirs.add(request_id)
 
     def registered_pools(self) -> list[PoolInfo]:
         """All registered pools of all launchers."""
-        infos = self._pool_infos
-        if infos is None:
+        # Asked before the cache is: a change in between makes the next question count anew.
+        changes = self._registry_changes
+        known, infos = self._pool_infos
+        if known != changes:
             infos = [
                 PoolInfo(pool.id, pool.provider_name, frozenset(pool.supported_labels), pool.priority, pool.paused)
                 for pool in self.cache.pools.values()
             ]
-            self._pool_infos = infos
+            self._pool_infos = (changes, infos)
         return infos
 
     def forget_pools(self) -> None:
-        """The registry changed."""
-        self._pool_infos = None
+        """The registry changed. For the cache thread only."""
+        self._registry_changes += 1
 
-    def something_changed(self) -> None:
+    def something_changed(self, request_id: str = "") -> None:
         """For workers that count: nodes, requests or pools changed. Does not block."""
-        self._min_ready.wake()
+        self._min_ready.changed(request_id)
         if self._stats is not None:
             self._stats.changed()
-
-
-def make_client(config: Config) -> ZooKeeperClient:
-    """The connection that a configuration describes; not connected yet. Raises ZKException, OSError."""
-    if not config.zookeeper_servers:
-        raise ZKException("no zookeeper-servers are configured")
-    cert, key, ca = tls_files(config)
-    for path in (cert, key, ca):
-        if path is not None:
-            with open(path, "rb"):
-                pass
-    return ZooKeeperClient(
-        connection_string(config.zookeeper_servers),
-        timeout=config.zookeeper_timeout,
-        tls_cert=cert,
-        tls_key=key,
-        tls_ca=ca,
-    )
-
-
-def tls_files(config: Config) -> tuple[str | None, str | None, str | None]:
-    """PEM files of certificate, key and CA."""
-    return config.zookeeper_tls_cert, config.zookeeper_tls_key, config.zookeeper_tls_ca
-
-
-def stop_all(workers: list[Worker] | list[PoolWorker], timeout: float) -> None:
-    """Stop threads and wait for them, together at most ``timeout`` seconds."""
-    deadline = time.monotonic() + timeout
-    for worker in workers:
-        worker.stop()
-    for worker in workers:
-        if worker.is_alive():
-            worker.join(max(0.0, deadline - time.monotonic()))
-            if worker.is_alive():
-                worker.log.warning("Does not end, going on without it")

@@ -15,14 +15,15 @@ if TYPE_CHECKING:
 
 
 class TenantCheck:
-    """Counts once a pass what each limited tenant uses. Owned by the pool worker's thread."""
+    """Compares what each limited tenant uses with its limits. Owned by the pool worker's thread."""
 
     def __init__(self, worker: PoolWorker) -> None:
         self._worker = worker
-        self._used: dict[str, QuotaInformation] | None = None
+        #: tenant -> use at its first check in this pass, and what was accepted since
+        self._used: dict[str, QuotaInformation] = {}
 
     def begin_pass(self) -> None:
-        self._used = None
+        self._used.clear()
 
     def allows(self, kind: Kind) -> bool:
         """Would one more request of this kind stay within its tenant's limits? An error says no."""
@@ -32,7 +33,9 @@ class TenantCheck:
             return True
         try:
             left = _limit(limits[name])
-            left.subtract(self._usage(set(limits))[name])
+            if name not in self._used:
+                self._used[name] = self._worker.tenant_use(name)
+            left.subtract(self._used[name])
             left.subtract(self._need(kind))
         except Exception:
             self._worker.log.exception("Limits of tenant %s could not be checked, its requests wait", name)
@@ -41,17 +44,9 @@ class TenantCheck:
 
     def add(self, kind: Kind) -> None:
         """Count a request that was accepted in this pass."""
-        name = kind.tenant_name
-        if self._used is not None and name in self._used:
+        name = kind.tenant_name or ""
+        if name in self._used:
             self._used[name].add(self._need(kind))
-
-    def _usage(self, names: set[str]) -> dict[str, QuotaInformation]:
-        if self._used is None:
-            self._used = {name: QuotaInformation() for name in names}
-            for node in self._worker.getZK().nodeIterator():
-                if node.tenant_name in self._used and node.resources:
-                    self._used[node.tenant_name].add(QuotaInformation.from_resources(node.resources))
-        return self._used
 
     def _need(self, kind: Kind) -> QuotaInformation:
         """What a request needs; labels that are not in this pool are not counted."""

@@ -6,6 +6,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections.abc import Sequence
 from typing import Final
 
 from nodepool.exceptions import ZKConnectionError
@@ -80,7 +81,8 @@ class Worker(threading.Thread):
         except ZKConnectionError as error:
             self.log.warning("Pass interrupted: %s", error)
             return self.error_wait_seconds
-        except Exception:
+        except (Exception, SystemExit):
+            # SystemExit: a driver's library may call sys.exit().
             self.log.exception("Error in a pass, going on")
             self._event.clear()
             return self.error_wait_seconds
@@ -91,3 +93,17 @@ class Worker(threading.Thread):
         while not self.stopping and time.monotonic() < deadline:
             if self._client.wait_connected(0.5):
                 return
+            # A client that is being closed does not wait.
+            self._stopping.wait(0.1)
+
+
+def stop_all(workers: Sequence[Worker], timeout: float) -> None:
+    """Stop threads and wait for them, together at most ``timeout`` seconds."""
+    deadline = time.monotonic() + timeout
+    for worker in workers:
+        worker.stop()
+    for worker in workers:
+        if worker.is_alive():
+            worker.join(max(0.0, deadline - time.monotonic()))
+            if worker.is_alive():
+                worker.log.warning("Does not end, going on without it")

@@ -53,6 +53,10 @@ class Bucket:
     def __iter__(self) -> Iterator[str]:
         return iter([request_id for _, request_id in self._entries])
 
+    def first(self, count: int) -> list[str]:
+        """Ids of the requests that are served first, at most ``count``."""
+        return [request_id for _, request_id in self._entries[:count]]
+
     @property
     def head_key(self) -> OrderKey:
         return self._entries[0][0]

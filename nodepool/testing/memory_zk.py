@@ -204,7 +204,10 @@ class _TableCache(LockedRecordCache[R]):
         return 0
 
     def add_listener(self, listener: Callable[[str], None]) -> None:
-        self._table.listeners.append(listener)
+        self._table.listeners = [*self._table.listeners, listener]
+
+    def remove_listener(self, listener: Callable[[str], None]) -> None:
+        self._table.listeners = [other for other in self._table.listeners if other != listener]
 
     def wait_settled(self, timeout: float) -> bool:
         return True
@@ -258,6 +261,9 @@ class MemoryZooKeeper(ZooKeeper):
 
     def getMostRecentImageUpload(self, image: str, provider: str) -> ImageUpload | None:
         return self.uploads.get((image, provider))
+
+    def getImageUploadIds(self, provider: str) -> set[tuple[str, str]]:
+        return {(upload.build_id, upload.id or "") for (_, name), upload in self.uploads.items() if name == provider}
 
     @contextlib.contextmanager
     def providerMutex(self, provider_name: str, timeout: float = 30.0) -> Iterator[None]:

@@ -66,6 +66,12 @@ class PoolWorkerStandIn:
     def relieve(self) -> None:
         self.relieved += 1
 
+    def provider_replaced(self) -> bool:
+        return False
+
+    def set_aside(self, node: Node) -> None:
+        self.ready_nodes.discard(node.id or "")
+
     # -- serving --
 
     def submit(self, *labels: str) -> NodeRequest:
@@ -104,9 +110,9 @@ class PoolWorkerStandIn:
         deadline = time.monotonic() + timeout
         while not handler.done:
             self._woken.clear()
-            if handler.paused:
+            if handler.unfinished:
                 self._run(handler)
-            elif not handler.poll():
+            if not handler.poll():
                 left = deadline - time.monotonic()
                 if left <= 0:
                     raise TimeoutError(f"{handler.request} is not done after {timeout:g} s")

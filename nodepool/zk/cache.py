@@ -108,7 +108,11 @@ class RecordCache(Generic[R]):
         return len(self._reading)
 
     def add_listener(self, listener: Listener) -> None:
-        self._listeners.append(listener)
+        self._listeners = [*self._listeners, listener]
+
+    def remove_listener(self, listener: Listener) -> None:
+        """Tell a listener nothing more; one that is not there is fine. Any thread."""
+        self._listeners = [other for other in self._listeners if other != listener]
 
     def wait_ready(self, timeout: float | None = None) -> bool:
         """Wait until all records were read, at most ``timeout`` seconds."""

@@ -38,7 +38,7 @@ class Manager(QuotaSupport):
             return {label for pool in pools if pool_name in (None, pool.name) for label in pool.labels}
 
         self.provider = cast(Any, SimpleNamespace(name="cloud", pools=by_name, getSupportedLabels=supported))
-        self.zk = cast(Any, SimpleNamespace(nodeIterator=lambda: iter(nodes)))
+        self.zk = cast(Any, SimpleNamespace(cache=None, nodeIterator=lambda: iter(nodes)))
         self.limits = QuotaInformation(cores=20, instances=10, ram=20480, default=math.inf)
         self.unmanaged = QuotaInformation()
         self.error: Exception | None = None
@@ -120,7 +120,10 @@ def test_error_of_the_cloud_uses_old_limits(now: list[float], caplog: pytest.Log
     assert "cloud is down" in caplog.text
     manager.error = None
     manager.limits = QuotaInformation(cores=2, default=math.inf)
-    assert compute(manager.estimatedNodepoolQuota())["cores"] == 2, "asked again at the next opportunity"
+    assert compute(manager.estimatedNodepoolQuota())["cores"] == 20, "a cloud that is down is not asked at every node"
+    assert manager.asked == 2
+    now[0] += quota.ERROR_AGE_SECONDS
+    assert compute(manager.estimatedNodepoolQuota())["cores"] == 2
 
 
 def test_error_without_old_limits() -> None:

@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The connection to ZooKeeper that a configuration describes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from nodepool.exceptions import ZKException
+from nodepool.zk.client import ZooKeeperClient, connection_string
+
+if TYPE_CHECKING:
+    from nodepool.config.objects import Config
+
+
+def make_client(config: Config) -> ZooKeeperClient:
+    """The connection that a configuration describes; not connected yet. Raises ZKException, OSError."""
+    if not config.zookeeper_servers:
+        raise ZKException("no zookeeper-servers are configured")
+    cert, key, ca = tls_files(config)
+    for path in (cert, key, ca):
+        if path is not None:
+            with open(path, "rb"):
+                pass
+    return ZooKeeperClient(
+        connection_string(config.zookeeper_servers),
+        timeout=config.zookeeper_timeout,
+        tls_cert=cert,
+        tls_key=key,
+        tls_ca=ca,
+    )
+
+
+def tls_files(config: Config) -> tuple[str | None, str | None, str | None]:
+    """PEM files of certificate, key and CA."""
+    return config.zookeeper_tls_cert, config.zookeeper_tls_key, config.zookeeper_tls_ca
