@@ -55,6 +55,13 @@ class LaunchKeyscanException(LaunchError):
     statsd_key = "error.keyscan"
 
 
+class CloudUnavailableException(LaunchError):
+    """The cloud's API cannot be reached, or answers with errors of its own (5xx, 429).
+
+    A failed attempt, but when it goes on the provider is given a rest, and its launches are aborted, not failed.
+    """
+
+
 class RuntimeConfigurationException(Exception):
     """The configuration of a label can never work in this provider."""
 

@@ -58,6 +58,15 @@ class ImageStore:
                 self.log.error("Ignoring %s/%s: %s", root, upload_id, problem)
         return found
 
+    def upload_ids(self, provider: str) -> set[tuple[str, str]]:
+        """Build id and upload id of all uploads to a provider, readable or not."""
+        return {
+            (build_id, upload_id)
+            for image in self.image_names()
+            for build_id in self._children(f"{paths.IMAGES}/{image}/builds")
+            for upload_id in self._children(f"{paths.IMAGES}/{image}/builds/{build_id}/providers/{provider}/images")
+        }
+
     def most_recent_upload(self, image: str, provider: str) -> ImageUpload | None:
         """The ready upload with the greatest state time, over all builds (zookeeper.md 6.2)."""
         ready = [

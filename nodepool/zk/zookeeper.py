@@ -206,6 +206,10 @@ class ZooKeeper:
         """The ready upload with the greatest state time, over all builds; blocks for some round trips."""
         return self.images.most_recent_upload(image, provider)
 
+    def getImageUploadIds(self, provider: str) -> set[tuple[str, str]]:
+        """Build id and upload id of all uploads to a provider, in every state; blocks for some round trips."""
+        return self.images.upload_ids(provider)
+
     @contextlib.contextmanager
     def providerMutex(self, provider_name: str, timeout: float = 30.0) -> Iterator[None]:
         """Only one launcher at a time is inside, for one provider. Raises ZKLockException after ``timeout`` s."""

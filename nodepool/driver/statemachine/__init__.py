@@ -2,7 +2,18 @@
 """Framework for drivers of clouds whose work is done in steps (driver-api.md 7 to 11). A driver imports from here."""
 
 from nodepool.driver.statemachine.adapter import Adapter
+from nodepool.driver.statemachine.driver import StateMachineDriver
+from nodepool.driver.statemachine.handler import StateMachineHandler
 from nodepool.driver.statemachine.instance import Instance, Resource
 from nodepool.driver.statemachine.machine import StateMachine
+from nodepool.driver.statemachine.provider import StateMachineProvider
 
-__all__ = ["Adapter", "Instance", "Resource", "StateMachine"]
+__all__ = [
+    "Adapter",
+    "Instance",
+    "Resource",
+    "StateMachine",
+    "StateMachineDriver",
+    "StateMachineHandler",
+    "StateMachineProvider",
+]

@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Questions to the cloud; whether they are answered decides when a provider is given a rest."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, TypeVar
+
+from nodepool.exceptions import LaunchError, RuntimeConfigurationException
+from nodepool.plan.launch import Failure, classify
+from nodepool.plan.rest import ProviderRest
+
+if TYPE_CHECKING:
+    from nodepool.driver.config import LabelSettings
+    from nodepool.driver.statemachine.adapter import Adapter, Log
+    from nodepool.driver.statemachine.instance import Instance, Resource
+    from nodepool.model.quota import QuotaInformation
+
+T = TypeVar("T")
+
+
+class CloudCalls:
+    """The adapter's calls that are not part of a machine; all of them may block, and raise what the adapter raises.
+
+    ``_lock`` guards ``_rest``; it is not held while the cloud is asked.
+
+    :param name: of the provider.
+    :param on_change: called when a rest begins or ends, in the thread of the call that showed it; must not block.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        adapter: Adapter,
+        log: Log,
+        on_change: Callable[[bool], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._name = name
+        self._adapter = adapter
+        self._log = log
+        self._on_change = on_change
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._rest = ProviderRest()
+
+    # -- the state of the cloud --
+
+    @property
+    def resting(self) -> bool:
+        """Is the provider given a rest?"""
+        return self._rest.resting
+
+    @property
+    def rest_reason(self) -> str:
+        """What the cloud did last; empty without a rest."""
+        return self._rest.reason
+
+    def probe_due(self) -> float | None:
+        """Seconds until the cloud is to be asked whether it is back; None = no rest."""
+        with self._lock:
+            return self._rest.probe_due(self._clock())
+
+    def failed(self, error: BaseException) -> None:
+        """The cloud did not do what it was asked, for a reason of its own."""
+        reason = f"{type(error).__name__}: {error}".splitlines()[0][:300]
+        with self._lock:
+            begins = self._rest.failed(self._clock(), reason)
+        if begins:
+            self._log.error(
+                "Provider %s keeps failing (%s). It is given a rest: no new launches until it answers again",
+                self._name,
+                reason,
+            )
+            self._on_change(True)
+
+    def worked(self) -> None:
+        """The cloud did what it was asked."""
+        with self._lock:
+            ends = self._rest.worked()
+        if ends:
+            self._log.info("Provider %s answers again, launches go on", self._name)
+            self._on_change(False)
+
+    def judge(self, error: BaseException) -> None:
+        """Note an error of a machine: only some of them say something about the cloud."""
+        if classify(error) is Failure.CLOUD:
+            self.failed(error)
+
+    def _ask(self, call: Callable[[], T]) -> T:
+        try:
+            result = call()
+        except (NotImplementedError, RuntimeConfigurationException):
+            raise
+        except Exception as error:
+            if not isinstance(error, LaunchError) or classify(error) is Failure.CLOUD:
+                self.failed(error)
+            raise
+        self.worked()
+        return result
+
+    # -- questions --
+
+    def list_instances(self) -> list[Instance]:
+        """All instances; none if the driver cannot list them."""
+        try:
+            return self._ask(lambda: list(self._adapter.listInstances()))
+        except NotImplementedError:
+            return []
+
+    def list_resources(self) -> list[Resource]:
+        """All that could be left over; nothing if the driver cannot list it."""
+        try:
+            return self._ask(lambda: list(self._adapter.listResources()))
+        except NotImplementedError:
+            return []
+
+    def get_quota_limits(self) -> QuotaInformation:
+        # Says nothing about the cloud when the driver has no limits.
+        return self._adapter.getQuotaLimits()
+
+    def get_quota_for_label(self, label: LabelSettings) -> QuotaInformation:
+        return self._adapter.getQuotaForLabel(label)
+
+    def get_azs(self) -> Sequence[str | None]:
+        return list(self._adapter.getAZs()) or [None]
+
+    def label_ready(self, label: LabelSettings) -> bool:
+        return self._adapter.labelReady(label)

@@ -1,0 +1,211 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Waits until hosts accept TCP connections: many at once, in one thread (behaviour.md K-3)."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import heapq
+import itertools
+import logging
+import os
+import selectors
+import socket
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+log = logging.getLogger("nodepool.driver.statemachine.ConnectWaiter")
+
+#: Longest time for one attempt (K-3).
+ATTEMPT_SECONDS: Final = 10.0
+#: Pause before the next attempt: the first one, and the longest one. An attempt costs next to nothing.
+FIRST_PAUSE_SECONDS: Final = 0.1
+LONGEST_PAUSE_SECONDS: Final = 0.5
+
+#: Called in the thread of the waiter: None = connected, else why not in time. Must not block.
+Answer = Callable[[str | None], None]
+
+
+class _Wait:
+    """One host that is waited for."""
+
+    def __init__(self, host: str, port: int, deadline: float, answer: Answer) -> None:
+        self.host = host
+        self.port = port
+        self.deadline = deadline
+        self.answer = answer
+        self.pause = FIRST_PAUSE_SECONDS
+        self.reason = "no time left"
+        self.sock: socket.socket | None = None
+        #: Tells which timer is still of interest.
+        self.turn = 0
+
+    @property
+    def where(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+class ConnectWaiter:
+    """Tries to connect to each host until it works or its time is up. The connection is closed again at once.
+
+    ``_lock`` guards ``_new``, ``_stopping`` and the pipe; all else belongs to the thread, which is started with the
+    first host.
+
+    :param name: of the thread.
+    """
+
+    def __init__(self, name: str, clock: Callable[[], float] = time.monotonic) -> None:
+        self._name = name
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._new: deque[_Wait] = deque()
+        self._thread: threading.Thread | None = None
+        self._stopping = False
+        self._selector: selectors.BaseSelector
+        self._wake_read = self._wake_write = -1
+        self._timers: list[tuple[float, int, _Wait, int]] = []
+        self._order = itertools.count()
+        self._waiting: set[_Wait] = set()
+
+    def wait(self, host: str, port: int, timeout: float, answer: Answer) -> None:
+        """Begin to wait for a host; does not block.
+
+        :param host: IPv4 or IPv6 address, not a name: names would have to be looked up.
+        :param timeout: seconds in all.
+        """
+        wait = _Wait(host, port, self._clock() + timeout, answer)
+        with self._lock:
+            late = self._stopping
+            if not late:
+                self._new.append(wait)
+                if self._thread is None:
+                    self._wake_read, self._wake_write = os.pipe()
+                    os.set_blocking(self._wake_read, False)
+                    os.set_blocking(self._wake_write, False)
+                    self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+                    self._thread.start()
+                else:
+                    self._wake()
+        if late:
+            answer("the provider stops")
+
+    def stop(self) -> None:
+        """Give all up. Does not block."""
+        with self._lock:
+            self._stopping = True
+            if self._thread is not None:
+                self._wake()
+
+    def join(self) -> None:
+        """Wait for the thread, after `stop`."""
+        thread = self._thread
+        if thread is not None:
+            thread.join()
+
+    def _wake(self) -> None:
+        # A pipe that is full will wake it, too.
+        if self._wake_write >= 0:
+            with contextlib.suppress(BlockingIOError):
+                os.write(self._wake_write, b"x")
+
+    # -- the thread --
+
+    def _run(self) -> None:
+        with selectors.DefaultSelector() as self._selector:
+            self._selector.register(self._wake_read, selectors.EVENT_READ)
+            while self._turn():
+                continue
+        with self._lock:
+            os.close(self._wake_read)
+            os.close(self._wake_write)
+            self._wake_write = -1
+
+    def _turn(self) -> bool:
+        """Handle what happened since the last turn; False = the end."""
+        with self._lock:
+            new, self._new = self._new, deque()
+            stopping = self._stopping
+        self._waiting.update(new)
+        if stopping:
+            for wait in list(self._waiting):
+                self._finish(wait, "the provider stops")
+            return False
+        for wait in new:
+            self._attempt(wait)
+        timeout = max(0.0, self._timers[0][0] - self._clock()) if self._timers else None
+        for key, _ in self._selector.select(timeout):
+            if key.data is None:
+                os.read(self._wake_read, 4096)
+            else:
+                self._answered(key.data)
+        self._check_timers()
+        return True
+
+    def _timer(self, wait: _Wait, when: float) -> None:
+        wait.turn += 1
+        heapq.heappush(self._timers, (when, next(self._order), wait, wait.turn))
+
+    def _attempt(self, wait: _Wait) -> None:
+        now = self._clock()
+        if now >= wait.deadline:
+            self._finish(wait, f"cannot connect to {wait.where}: {wait.reason}")
+            return
+        family = socket.AF_INET6 if ":" in wait.host else socket.AF_INET
+        try:
+            wait.sock = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+            code = wait.sock.connect_ex((wait.host, wait.port))
+        except (OSError, OverflowError) as error:
+            self._failed(wait, getattr(error, "strerror", None) or str(error))
+            return
+        if code == 0:
+            self._finish(wait, None)
+        elif code == errno.EINPROGRESS:
+            self._selector.register(wait.sock, selectors.EVENT_WRITE, wait)
+            self._timer(wait, min(now + ATTEMPT_SECONDS, wait.deadline))
+        else:
+            self._failed(wait, os.strerror(code))
+
+    def _answered(self, wait: _Wait) -> None:
+        assert wait.sock is not None
+        code = wait.sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if code == 0:
+            self._finish(wait, None)
+        else:
+            self._failed(wait, os.strerror(code))
+
+    def _failed(self, wait: _Wait, reason: str) -> None:
+        self._close(wait)
+        wait.reason = reason
+        self._timer(wait, min(self._clock() + wait.pause, wait.deadline))
+        wait.pause = min(LONGEST_PAUSE_SECONDS, wait.pause * 2)
+
+    def _check_timers(self) -> None:
+        now = self._clock()
+        while self._timers and self._timers[0][0] <= now:
+            _, _, wait, turn = heapq.heappop(self._timers)
+            if turn != wait.turn:
+                continue
+            if wait.sock is not None:
+                self._close(wait)
+                wait.reason = "no answer"
+            self._attempt(wait)
+
+    def _finish(self, wait: _Wait, problem: str | None) -> None:
+        self._close(wait)
+        wait.turn += 1
+        self._waiting.discard(wait)
+        try:
+            wait.answer(problem)
+        except Exception:
+            log.exception("%s: error in a callback", self._name)
+
+    def _close(self, wait: _Wait) -> None:
+        if wait.sock is None:
+            return
+        with contextlib.suppress(KeyError):
+            self._selector.unregister(wait.sock)
+        wait.sock.close()
+        wait.sock = None

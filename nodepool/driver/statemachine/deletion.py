@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Deletions: of a node with its instance (behaviour.md X), and of an instance that has no node."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from nodepool.driver.statemachine.removal import Done, Removal, Search
+from nodepool.exceptions import LaunchError, ServerDeleteTimeoutException, ZKException
+from nodepool.logconfig import get_annotated_logger
+from nodepool.model import states
+from nodepool.plan.launch import Backoff
+
+if TYPE_CHECKING:
+    from nodepool.driver.statemachine.adapter import Log
+    from nodepool.driver.statemachine.provider import StateMachineProvider
+    from nodepool.model.node import Node
+
+#: Seconds after which a deletion is given up, to be begun again; less than the launcher's own patience (X-5).
+DELETE_SECONDS: Final = 590.0
+#: Pause while a launch of the same node is brought to its end.
+LAUNCH_END_SECONDS: Final = 0.1
+
+
+class NodeDeletion(Done):
+    """A task of the scheduler: deletes one locked node: cloud first, then the znode.
+
+    Ends with the znode gone, or with the node unlocked and still `deleting`.
+    """
+
+    def __init__(self, provider: StateMachineProvider, node: Node, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self._provider = provider
+        self._node = node
+        self._clock = clock
+        self._deadline = clock() + DELETE_SECONDS
+        self.log = get_annotated_logger(logging.getLogger("nodepool.driver.statemachine.NodeDeletion"), node_id=node.id)
+        self._phase: Callable[[], float | None] = self._begin
+        self._search: Search | None = None
+        self._removal: Removal | None = None
+        self._targets: list[Any] = []
+
+    def _wake(self) -> None:
+        self._provider.scheduler.wake(self)
+
+    def step(self) -> float | None:
+        """See `nodepool.driver.statemachine.scheduler.Task`."""
+        try:
+            if self._node.lock is None:
+                self.log.warning("Deletion ends: the lock of the node is gone")
+            elif self._clock() >= self._deadline:
+                raise ServerDeleteTimeoutException(f"instance {self._node.external_id} is still there")
+            else:
+                wait = self._phase()
+                if wait is not None:
+                    return wait
+        except Exception as error:  # noqa: BLE001 - logged in there
+            self._failed(error)
+        self.set()
+        return None
+
+    def _begin(self) -> float | None:
+        launch = self._provider.launch_of(self._node.id or "")
+        if launch is not None:
+            # It may be in the middle of the creation: what it makes must be known here.
+            launch.abandon()
+            if not launch.complete:
+                return LAUNCH_END_SECONDS
+            self._node.external_id = self._node.external_id or launch.external_id
+        if self._node.state != states.DELETING:
+            self._node.state = states.DELETING
+            self._zk.storeNode(self._node)
+        if self._node.external_id:
+            self._targets = [self._node.external_id]
+            self._phase = self._remove
+        else:
+            self._search = Search(lambda: self._provider.finder.find(self._node.id or ""), self._wake, may_be_late=True)
+            self._phase = self._look
+        return self._phase()
+
+    @property
+    def _zk(self) -> Any:
+        return self._provider.zk
+
+    def _look(self) -> float | None:
+        """The creation may have given no answer: is there an instance of this node?"""
+        assert self._search is not None
+        wait = self._search.step()
+        if wait is not None:
+            return wait
+        self._targets = self._search.found
+        if self._targets:
+            self.log.warning("Found instance(s) %s of the node", self._targets)
+        self._phase = self._remove
+        return self._remove()
+
+    def _remove(self) -> float | None:
+        while self._targets:
+            if self._removal is None:
+                self._removal = self._provider.removal_of(self._targets[0], self.log, self._wake)
+            wait = self._removal.step()
+            if wait is not None:
+                return wait
+            self._removal = None
+            self._targets.pop(0)
+        self._provider.calls.worked()
+        self._zk.deleteNode(self._node)
+        self.log.info("Deleted node of provider %s", self._node.provider)
+        self._provider.node_deleted(self._node)
+        return None
+
+    def _failed(self, error: Exception) -> None:
+        self._provider.calls.judge(error)
+        if isinstance(error, (LaunchError, OSError, ZKException)):
+            self.log.error("Deletion failed, it will be tried again: %s: %s", type(error).__name__, error)
+        else:
+            self.log.error("Deletion failed, it will be tried again", exc_info=error)
+        if self._node.lock is None:
+            return
+        try:
+            self._zk.unlockNode(self._node)
+        except ZKException as problem:
+            self.log.error("Unlocking failed: %s", problem)
+
+
+class InstanceDeletion(Done):
+    """A task of the scheduler: deletes one instance.
+
+    :param persistent: try again after an error, with a growing pause, as long as the provider works. Else ``error``
+        says why it failed.
+    """
+
+    def __init__(
+        self,
+        provider: StateMachineProvider,
+        external_id: Any,
+        log: Log,
+        *,
+        persistent: bool,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        super().__init__()
+        self._provider = provider
+        self._external_id = external_id
+        self._log = log
+        self._persistent = persistent
+        self._clock = clock
+        self._deadline = clock() + DELETE_SECONDS
+        self._backoff = Backoff(1.0, 60.0)
+        self._removal: Removal | None = None
+        self.error: Exception | None = None
+
+    def _wake(self) -> None:
+        self._provider.scheduler.wake(self)
+
+    def step(self) -> float | None:
+        """See `nodepool.driver.statemachine.scheduler.Task`."""
+        now = self._clock()
+        try:
+            if self._removal is None:
+                self._removal = self._provider.removal_of(self._external_id, self._log, self._wake)
+            wait = self._removal.step()
+            if wait is not None and now < self._deadline:
+                return wait
+            if wait is not None:
+                self.error = ServerDeleteTimeoutException(f"instance {self._external_id} is still there")
+        except Exception as error:  # noqa: BLE001 - logged below, raised by those who wait
+            self._provider.calls.judge(error)
+            if self._persistent and now < self._deadline:
+                self._log.warning("Instance %s could not be deleted, trying again: %s", self._external_id, error)
+                self._removal = None
+                return self._backoff.failed(now) - now
+            self.error = error
+        if self.error is not None:
+            self._log.error("Instance %s could not be deleted: %s", self._external_id, self.error)
+        self.set()
+        return None

@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is known of a cloud, asked for in the background."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Executor
+from typing import Final, Generic, TypeVar
+
+T = TypeVar("T")
+
+#: Longest wait for the very first answer.
+FIRST_ANSWER_SECONDS: Final = 5.0
+#: Seconds after an error before the same question is asked again.
+ERROR_SECONDS: Final = 2.0
+
+
+class NotKnown(Exception):
+    """There is no answer yet. The text says why."""
+
+
+class Known(Generic[T]):
+    """An answer of a cloud that may be a little old.
+
+    `get` returns what is known and, when that is too old, has it asked for again in the background. Only the first
+    answer is waited for, and not for long. After an error the old answer stays. ``_condition`` guards everything; it is
+    not held while the cloud is asked.
+
+    :param ask: asks the cloud; may block and raise.
+    :param seconds: how old an answer may be.
+    :param permanent: errors that are an answer, too: they are raised by `get` until it is time to ask again.
+    """
+
+    def __init__(
+        self,
+        ask: Callable[[], T],
+        seconds: float,
+        executor: Executor,
+        *,
+        permanent: tuple[type[Exception], ...] = (),
+        clock: Callable[[], float] = time.monotonic,
+        first_answer_seconds: float = FIRST_ANSWER_SECONDS,
+    ) -> None:
+        self._ask = ask
+        self._seconds = seconds
+        self._executor = executor
+        self._permanent = permanent
+        self._clock = clock
+        self._first_answer_seconds = first_answer_seconds
+        self._condition = threading.Condition()
+        self._value: T | None = None
+        self._error: Exception | None = None
+        self._known = False
+        self._asking = False
+        self._tried = False
+        self._stale = False
+        self._due = float("-inf")
+
+    def get(self) -> T:
+        """The answer; blocks at most a few seconds, and only until there was a first one.
+
+        :raises NotKnown: the cloud has not answered yet.
+        :raises Exception: one of ``permanent``.
+        """
+        self.refresh()
+        with self._condition:
+            if not self._tried:
+                self._condition.wait_for(lambda: self._tried, self._first_answer_seconds)
+            if self._known:
+                if self._error is not None:
+                    raise self._error.with_traceback(None)
+                return self._value  # type: ignore[return-value]
+            raise NotKnown(str(self._error) if self._error is not None else "the cloud has not answered yet")
+
+    def refresh(self) -> None:
+        """Ask if what is known is too old. Does not block."""
+        with self._condition:
+            if self._asking or self._clock() < self._due:
+                return
+            self._asking = True
+            self._stale = False
+        try:
+            self._executor.submit(self._run)
+        except RuntimeError:  # the provider was stopped: what is known must do
+            with self._condition:
+                self._asking = False
+                self._tried = True
+
+    def expire(self) -> None:
+        """What is known is out of date: `get` asks again. Does not block."""
+        with self._condition:
+            self._due = float("-inf")
+            self._stale = True
+
+    def _run(self) -> None:
+        value: T | None = None
+        error: Exception | None = None
+        try:
+            value = self._ask()
+        except Exception as problem:  # noqa: BLE001 - raised or told by `get`
+            error = problem
+        with self._condition:
+            self._asking = False
+            self._tried = True
+            answered = error is None or isinstance(error, self._permanent)
+            if answered:
+                self._known, self._value, self._error = True, value, error
+            elif not self._known:
+                self._error = error
+            if not self._stale:
+                self._due = self._clock() + (self._seconds if answered else ERROR_SECONDS)
+            self._condition.notify_all()

@@ -1,0 +1,324 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`StateMachineProvider`: one configured cloud, driven through its `Adapter`."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, Final
+
+from nodepool.driver.interface import Provider
+from nodepool.driver.statemachine import signature
+from nodepool.driver.statemachine.calls import CloudCalls
+from nodepool.driver.statemachine.deletion import InstanceDeletion, NodeDeletion
+from nodepool.driver.statemachine.finder import InstanceFinder
+from nodepool.driver.statemachine.known import Known, NotKnown
+from nodepool.driver.statemachine.leaks import LeakSweep
+from nodepool.driver.statemachine.quota import StateMachineQuota
+from nodepool.driver.statemachine.removal import Removal
+from nodepool.driver.statemachine.scans import Scans
+from nodepool.driver.statemachine.scheduler import Scheduler
+from nodepool.exceptions import LaunchNodepoolException, ServerDeleteTimeoutException
+from nodepool.logconfig import get_annotated_logger
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from nodepool.driver.config import ConfigPool, LabelSettings, ProviderConfig
+    from nodepool.driver.handler import PoolWorkerView
+    from nodepool.driver.statemachine.adapter import Adapter, Log
+    from nodepool.driver.statemachine.handler import StateMachineHandler
+    from nodepool.driver.statemachine.launch import Launch
+    from nodepool.driver.statemachine.machine import StateMachine
+    from nodepool.model.image import ImageUpload
+    from nodepool.model.node import Node
+    from nodepool.model.request import NodeRequest
+    from nodepool.zk.zookeeper import ZooKeeper
+
+#: Threads for questions to the cloud that nobody waits for.
+ASK_THREADS: Final = 4
+#: Seconds for which answers of the adapter are not asked for again.
+AZ_AGE_SECONDS: Final = 300.0
+LABEL_READY_AGE_SECONDS: Final = 5.0
+#: Seconds for which the newest upload of an image is not read again.
+UPLOAD_AGE_SECONDS: Final = 1.0
+
+
+class StateMachineProvider(StateMachineQuota, Provider):
+    """Owns launches and deletions: tasks of ``scheduler``.
+
+    ``_lock`` guards the tables of launches, pool workers, uploads and known answers; it is not held across I/O.
+
+    :param adapter: of the driver.
+    """
+
+    def __init__(self, adapter: Adapter, provider_config: ProviderConfig) -> None:
+        super().__init__()
+        self.adapter = adapter
+        self.provider = provider_config
+        self.name = provider_config.name
+        self.log = get_annotated_logger(
+            logging.getLogger(f"nodepool.driver.statemachine.StateMachineProvider.{self.name}")
+        )
+        self._create_machine = signature.create_machine_of(adapter)
+        self._lock = threading.Lock()
+        self._launches: dict[str, Launch] = {}
+        self._workers: set[PoolWorkerView] = set()
+        self._uploads: dict[str, tuple[float, ImageUpload]] = {}
+        self._labels_ready: dict[tuple[str, str], Known[bool]] = {}
+        self._cleanups: dict[str, InstanceDeletion] = {}
+        self._idle = threading.Event()
+        # Threads begin with the first piece of work.
+        self._asks = ThreadPoolExecutor(ASK_THREADS, thread_name_prefix=f"{self.name}-ask")
+        self.calls = CloudCalls(self.name, adapter, self.log, self._rest_changed)
+        self.finder = InstanceFinder(self.name, self.calls.list_instances, self._asks)
+        self.scans = Scans(self.name)
+        threads = getattr(adapter, "advance_threads", 8)
+        self.scheduler = Scheduler(f"StateMachines-{self.name}", threads, on_end=self._ended)
+        self.prepare_quota(self._asks)
+        self._azs: Known[Sequence[str | None]] = Known(self.calls.get_azs, AZ_AGE_SECONDS, self._asks)
+        self._leaks = LeakSweep(self, self.log)
+
+    # -- life --
+
+    def start(self, zk_conn: ZooKeeper) -> None:
+        """Begin to ask for the limits of the cloud; does not block."""
+        self.zk = zk_conn
+        if zk_conn.cache is not None:
+            self._known_limits.refresh()
+
+    def idle(self) -> None:
+        """Look for leaks no more: the successor does."""
+        self._idle.set()
+
+    @property
+    def idle_now(self) -> bool:
+        """Must resources be left alone, because there is, or will be, a successor?"""
+        return self._idle.is_set()
+
+    def stop(self) -> None:
+        """What runs is finished in the background (L-17), then everything is released. Does not block."""
+        self._idle.set()
+        self.scheduler.drain()
+
+    def join(self) -> None:
+        """Launches and deletions that still run are left as they are: whoever comes next finds them (G-14)."""
+        self.scheduler.abandon()
+        self.scheduler.join()
+        self.scans.join()
+        self._asks.shutdown(wait=True)
+
+    def _ended(self) -> None:
+        """Nothing runs any more. In the scheduler's thread."""
+        self.scans.stop()
+        self._asks.shutdown(wait=False, cancel_futures=True)
+        self.adapter.stop()
+
+    # -- the cloud has trouble --
+
+    def _rest_changed(self, begins: bool) -> None:
+        if begins:
+            self.scheduler.add(_Probe(self))
+        self.wake_workers()
+
+    def wake_workers(self) -> None:
+        """Pools that serve requests here look again. Any thread; does not block."""
+        with self._lock:
+            workers = list(self._workers)
+        for worker in workers:
+            worker.wake()
+
+    def pausedReason(self) -> str | None:
+        """Why nothing new is begun now; None = all is well."""
+        return f"the cloud does not answer: {self.calls.rest_reason}" if self.calls.resting else None
+
+    def label_is_broken(self, label: str, error: Exception) -> None:
+        """A launch showed that a label can never work (Q-14)."""
+        self.log.error("Provider %s: label %s can never work: %s", self.name, label, error)
+        self._error_labels.add(label)
+
+    # -- requests --
+
+    def getRequestHandler(self, poolworker: Any, request: NodeRequest) -> StateMachineHandler:
+        from nodepool.driver.statemachine.handler import StateMachineHandler
+
+        with self._lock:
+            self._workers.add(poolworker)
+        return StateMachineHandler(poolworker, request)
+
+    def labelReady(self, name: Any) -> bool:
+        """Is the image of a label there? Name or label object; does not wait for the cloud, but for a first answer."""
+        labels = [name] if hasattr(name, "name") else self._label_objects(name)
+        return any(self._label_ready(label) for label in labels)
+
+    def _label_objects(self, name: str) -> list[LabelSettings]:
+        return [pool.labels[name] for pool in self.provider.pools.values() if name in pool.labels]
+
+    def _label_ready(self, label: LabelSettings) -> bool:
+        if label.diskimage is not None and self.newest_upload(label.diskimage.name) is None:
+            return False
+        key = (label.pool.name, label.name)
+        with self._lock:
+            known = self._labels_ready.get(key)
+            if known is None:
+                known = Known(lambda: self.calls.label_ready(label), LABEL_READY_AGE_SECONDS, self._asks)
+                self._labels_ready[key] = known
+        try:
+            return known.get()
+        except NotKnown as reason:
+            # Nobody knows that it is not there, and a request must not be refused for that.
+            self.log.debug("Label %s: %s", label.name, reason)
+            return True
+
+    def newest_upload(self, image: str) -> ImageUpload | None:
+        """The newest ready upload of a diskimage; blocks for ZooKeeper unless somebody has just asked."""
+        now = time.monotonic()
+        with self._lock:
+            known = self._uploads.get(image)
+        if known is not None and now < known[0]:
+            return known[1]
+        if self.zk is None:
+            raise RuntimeError(f"provider {self.name} was not started")
+        upload = self.zk.getMostRecentImageUpload(image, self.name)
+        if upload is not None:
+            with self._lock:
+                self._uploads[image] = (now + UPLOAD_AGE_SECONDS, upload)
+        return upload
+
+    def image_of(self, label: LabelSettings) -> tuple[Any, str | None]:
+        """External id of the uploaded image of a label (None = it uses a cloud image), and the node's ``image_id``.
+
+        :raises LaunchNodepoolException: there is no upload (L-10).
+        """
+        if label.diskimage is None:
+            return None, getattr(label.cloud_image, "name", None)
+        upload = self.newest_upload(label.diskimage.name)
+        if upload is None:
+            raise LaunchNodepoolException(
+                f"provider {self.name}, label {label.name}: there is no ready upload of image {label.diskimage.name}"
+            )
+        image, build = upload.image_name, upload.build_id
+        return upload.external_id, f"/nodepool/images/{image}/builds/{build}/providers/{self.name}/images/{upload.id}"
+
+    def zones(self, pool: ConfigPool) -> Sequence[str | None]:
+        """Availability zones to choose from (N-7)."""
+        if pool.azs:
+            return pool.azs
+        try:
+            return self._azs.get()
+        except NotKnown as reason:
+            self.log.warning("Provider %s: availability zones are not known: %s", self.name, reason)
+            return [None]
+
+    # -- launches --
+
+    def make_create_machine(self, *arguments: Any) -> StateMachine:
+        """`Adapter.getCreateStateMachine`, in whichever signature the adapter has."""
+        return self._create_machine(*arguments)
+
+    def begin_launch(self, launch: Launch) -> bool:
+        """Take on a launch; False = the provider has ended."""
+        with self._lock:
+            self._launches[launch.node.id or ""] = launch
+        if self.scheduler.add(launch):
+            return True
+        self.launch_ended(launch)
+        return False
+
+    def launch_of(self, node_id: str) -> Launch | None:
+        """The launch of a node, if it runs here."""
+        with self._lock:
+            return self._launches.get(node_id)
+
+    def launch_ended(self, launch: Launch) -> None:
+        with self._lock:
+            if self._launches.get(launch.node.id or "") is launch:
+                del self._launches[launch.node.id or ""]
+
+    # -- deletions --
+
+    def removal_of(self, external_id: Any, log: Log, wake: Callable[[], None]) -> Removal:
+        """The deletion of one instance, in steps."""
+        return Removal(lambda: self.adapter.getDeleteStateMachine(external_id, log), wake)
+
+    def startNodeCleanup(self, node: Node) -> NodeDeletion:
+        task = NodeDeletion(self, node)
+        if not self.scheduler.add(task):
+            raise RuntimeError(f"provider {self.name} has ended")
+        return task
+
+    def node_deleted(self, node: Node) -> None:
+        """The znode of a node is gone."""
+        try:
+            self.nodeDeletedNotification(node)
+        except Exception:
+            self.log.exception("Error in the provider's nodeDeletedNotification")
+
+    def delete_orphan(self, external_id: Any, log: Log) -> None:
+        """Delete an instance that nobody uses, in the background."""
+        self.scheduler.add(InstanceDeletion(self, external_id, log, persistent=True))
+
+    def cleanupNode(self, node_id: Any) -> None:
+        task = InstanceDeletion(self, node_id, self.log, persistent=False)
+        if not self.scheduler.add(task):
+            raise RuntimeError(f"provider {self.name} has ended")
+        with self._lock:
+            self._cleanups[str(node_id)] = task
+
+    def waitForNodeCleanup(self, node_id: Any) -> None:
+        with self._lock:
+            task = self._cleanups.pop(str(node_id), None)
+        if task is None:
+            return
+        task.join(600)
+        if task.is_alive():
+            raise ServerDeleteTimeoutException(f"instance {node_id} is still there")
+        if task.error is not None:
+            raise task.error
+
+    # -- leaks --
+
+    def listNodes(self) -> list[Any]:
+        return self.calls.list_instances()
+
+    def cleanupLeakedResources(self) -> None:
+        if self.calls.resting or self.idle_now:
+            self.log.debug("Not looking for leaks: %s", self.calls.rest_reason or "the provider was replaced")
+            return
+        self._leaks.sweep()
+
+    def node_ids(self) -> set[str]:
+        """Ids of all nodes in ZooKeeper, readable or not. Blocks."""
+        if self.zk is None:
+            raise RuntimeError(f"provider {self.name} was not started")
+        return set(self.zk.getNodes())
+
+    def upload_ids(self) -> set[tuple[str, str]]:
+        """Build id and upload id of all uploads to this provider. Blocks."""
+        if self.zk is None:
+            raise RuntimeError(f"provider {self.name} was not started")
+        return self.zk.getImageUploadIds(self.name)
+
+    def external_id_of(self, node_id: str) -> Any:
+        """External id of a node that is not being launched; else None."""
+        node = None if self.zk is None else self.zk.getNode(node_id)
+        return None if node is None or node.state == "building" else node.external_id
+
+
+class _Probe:
+    """A task of the scheduler: asks a cloud that rests whether it is back."""
+
+    def __init__(self, provider: StateMachineProvider) -> None:
+        self._provider = provider
+
+    def step(self) -> float | None:
+        wait = self._provider.calls.probe_due()
+        if wait is None or wait > 0:
+            return wait
+        try:
+            self._provider.calls.list_instances()
+        except Exception as error:  # noqa: BLE001 - the next probe will tell
+            self._provider.log.warning("Provider %s does not answer yet: %s", self._provider.name, error)
+        return self._provider.calls.probe_due()

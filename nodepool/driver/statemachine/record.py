@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a node says about itself: from its label before the launch, from its instance after (behaviour.md L, Q-17)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from nodepool.driver.config import ConfigPool, LabelSettings
+    from nodepool.driver.statemachine.instance import Instance
+    from nodepool.model.node import Node
+
+#: Hosts of Windows take no longer names (L-2).
+HOSTNAME_CHARACTERS: Final = 15
+#: What an instance may say instead of its image (L-14).
+OVERRIDES: Final = ("username", "python_path", "shell_type", "connection_type", "connection_port")
+
+
+def hostname_of(node: Node) -> str:
+    return f"np{node.id}"[:HOSTNAME_CHARACTERS]
+
+
+def describe(node: Node, label: LabelSettings) -> None:
+    """Fill in how one logs in, as the image of a label says (L-1)."""
+    image = label.diskimage if label.diskimage is not None else label.cloud_image
+    if image is None:
+        return
+    node.username = image.username
+    # Ansible needs a text.
+    node.python_path = image.python_path or "auto"
+    node.shell_type = image.shell_type
+    node.connection_type = image.connection_type
+    node.connection_port = image.connection_port
+
+
+def take_instance(node: Node, instance: Instance, pool: ConfigPool) -> None:
+    """Fill in what the cloud says about an instance that is there."""
+    if instance.external_id is not None:
+        node.external_id = instance.external_id
+    for name in ("public_ipv4", "public_ipv6", "private_ipv4", "private_ipv6", "host_id", "driver_data", "slot"):
+        setattr(node, name, getattr(instance, name, None))
+    for name in ("cloud", "region", "az"):
+        value = getattr(instance, name, None)
+        if value is not None:
+            setattr(node, name, value)
+    node.interface_ip = address_of(instance, pool)
+    if getattr(instance, "node_properties", None):
+        node.node_properties = instance.node_properties
+    for name in OVERRIDES:
+        if hasattr(instance, name):
+            setattr(node, name, getattr(instance, name))
+    if hasattr(instance, "host_keys"):
+        node.host_keys = list(instance.host_keys or ())
+    defaults: dict[str, Any] | None = getattr(instance, "node_attributes", None)
+    if defaults:
+        node.attributes = {**defaults, **(pool.node_attributes or {})}
+    node.resources = resources_of(instance) or node.resources
+
+
+def address_of(instance: Instance, pool: ConfigPool) -> str | None:
+    """Where Zuul connects to (L-13)."""
+    public = (getattr(instance, "public_ipv4", None), getattr(instance, "public_ipv6", None))
+    private = (getattr(instance, "private_ipv4", None), getattr(instance, "private_ipv6", None))
+    choice: list[str | None] = [instance.interface_ip, *public, *private]
+    if getattr(pool, "use_internal_ip", False):
+        choice = [*private, *choice]
+    return next((address for address in choice if address), None)
+
+
+def resources_of(instance: Instance) -> dict[str, float] | None:
+    """What an instance uses; None = its driver does not say."""
+    try:
+        return instance.getQuotaInformation().get_resources()
+    except NotImplementedError:
+        return None

@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Steps that launches and deletions share: delete one instance, and look for instances of a node."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any, Final
+
+from nodepool.driver.statemachine.scheduler import WHEN_WOKEN_SECONDS
+from nodepool.exceptions import NotFound
+from nodepool.plan import launch as plan
+
+if TYPE_CHECKING:
+    from nodepool.driver.statemachine.machine import StateMachine
+
+#: Seconds after which a deletion that has no effect is sent again: the cloud may have swallowed it.
+RESEND_SECONDS: Final = 20.0
+#: Pauses between the looks for an instance whose creation has no answer: it may show late.
+LOOK_SECONDS: Final = (1.0, 3.0)
+
+
+class Driven:
+    """A state machine and its pace. Used by one task, one step at a time.
+
+    :param wake: makes the task's next step due now.
+    """
+
+    def __init__(self, machine: StateMachine, wake: Callable[[], None]) -> None:
+        machine.wake = wake
+        self.machine = machine
+        self._quiet = 0
+
+    def advance(self) -> tuple[Any, float]:
+        """Advance once; what it returned, and seconds until the next time. Raises what the machine raises."""
+        before = self.machine.state
+        result = self.machine.advance()
+        if self.machine.state != before:
+            self._quiet = 0
+        wait = plan.pace(self._quiet, getattr(self.machine, "next_advance_seconds", None))
+        self._quiet += 1
+        return result, wait
+
+
+class Removal:
+    """Deletes one instance completely.
+
+    :param make: makes a delete machine of it.
+    """
+
+    def __init__(
+        self, make: Callable[[], StateMachine], wake: Callable[[], None], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._make = make
+        self._wake = wake
+        self._clock = clock
+        self._driven: Driven | None = None
+        self._resend_seconds = RESEND_SECONDS
+        self._resend_at = 0.0
+
+    def step(self) -> float | None:
+        """Go on; None = the instance is gone, else seconds until the next step. Raises what the driver raises."""
+        now = self._clock()
+        try:
+            if self._driven is None or now >= self._resend_at:
+                self._driven = Driven(self._make(), self._wake)
+                self._resend_at = now + self._resend_seconds
+                self._resend_seconds *= 2
+            _, wait = self._driven.advance()
+        except NotFound:
+            return None
+        if self._driven.machine.complete:
+            return None
+        return min(wait, max(0.0, self._resend_at - now))
+
+
+class Search:
+    """Looks for the instances of a node.
+
+    :param find: begins one look.
+    :param may_be_late: look more than once if there seems to be none.
+    """
+
+    def __init__(self, find: Callable[[], Future[list[Any]]], wake: Callable[[], None], *, may_be_late: bool) -> None:
+        self._find = find
+        self._wake = wake
+        self._pauses = list(LOOK_SECONDS) if may_be_late else []
+        self._future: Future[list[Any]] | None = None
+        #: External ids, when `step` has returned None.
+        self.found: list[Any] = []
+
+    def step(self) -> float | None:
+        """Go on; None = `found` says what is there, else seconds until the next step.
+
+        :raises Exception: the cloud could not be asked; call again to ask once more.
+        """
+        if self._future is None:
+            self._future = self._find()
+            self._future.add_done_callback(lambda _: self._wake())
+        if not self._future.done():
+            return WHEN_WOKEN_SECONDS
+        future, self._future = self._future, None
+        self.found = future.result()
+        return None if self.found or not self._pauses else self._pauses.pop(0)
+
+
+class Done:
+    """The end of a task, for those who wait for it (`nodepool.driver.interface.CleanupTask`)."""
+
+    def __init__(self) -> None:
+        self._event = threading.Event()
+
+    def is_alive(self) -> bool:
+        """Is it still running? Does not block."""
+        return not self._event.is_set()
+
+    def join(self, timeout: float | None = None) -> None:
+        """Wait until it has ended, at most ``timeout`` seconds."""
+        self._event.wait(timeout)
+
+    def set(self) -> None:
+        self._event.set()

@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs many small tasks, each when it is due, in a few threads."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import logging
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final, Protocol
+
+log = logging.getLogger("nodepool.driver.statemachine.Scheduler")
+
+#: What a task returns that waits for `Scheduler.wake`: it is looked at again after this time, to be safe.
+WHEN_WOKEN_SECONDS: Final = 10.0
+
+
+class Task(Protocol):
+    """Something that goes on in steps."""
+
+    def step(self) -> float | None:
+        """Do what can be done now.
+
+        :return: seconds until the next step is due; None = the task is over.
+        """
+        ...
+
+
+class _Entry:
+    """A task and when it is due. ``turn`` tells an entry of the heap that is out of date."""
+
+    __slots__ = ("due", "running", "task", "turn", "woken")
+
+    def __init__(self, task: Task) -> None:
+        self.task = task
+        self.due = 0.0
+        self.turn = 0
+        self.running = False
+        self.woken = False
+
+
+class Scheduler:
+    """One thread waits for what is due; a pool of threads does it. A task never runs twice at once.
+
+    Threads are started with the first task. ``_condition`` guards everything; it is not held while a task runs.
+
+    :param name: for the names of the threads.
+    :param threads: steps that may run at once.
+    :param on_end: called once, in the scheduler's thread, when nothing will run any more.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        threads: int,
+        on_end: Callable[[], None] = lambda: None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._name = name
+        self._clock = clock
+        self._on_end = on_end
+        self._condition = threading.Condition()
+        self._entries: dict[Task, _Entry] = {}
+        self._heap: list[tuple[float, int, _Entry, int]] = []
+        self._order = itertools.count()
+        self._waiting_until = float("inf")
+        self._draining = False
+        self._abandoned = False
+        self._ended = False
+        self._thread: threading.Thread | None = None
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix=f"{name}-step")
+
+    def __len__(self) -> int:
+        """Tasks that are not over."""
+        return len(self._entries)
+
+    def add(self, task: Task) -> bool:
+        """Take on a task, due now. Any thread; does not block. False = too late, everything has ended."""
+        with self._condition:
+            if self._ended or self._abandoned:
+                return False
+            entry = self._entries[task] = _Entry(task)
+            self._push(entry, self._clock())
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+                self._thread.start()
+            return True
+
+    def wake(self, task: Task) -> None:
+        """A task is due now. Any thread; does not block. One that is over is left alone."""
+        with self._condition:
+            entry = self._entries.get(task)
+            if entry is None:
+                return
+            if entry.running:
+                entry.woken = True
+            else:
+                self._push(entry, self._clock())
+
+    def drain(self) -> None:
+        """End when the last task is over. Does not block."""
+        with self._condition:
+            self._draining = True
+            self._start_ending()
+
+    def abandon(self) -> None:
+        """Run nothing more; steps that run end by themselves. Does not block."""
+        with self._condition:
+            self._abandoned = True
+            self._start_ending()
+
+    def join(self, timeout: float | None = None) -> None:
+        """Wait for the end, after `drain` or `abandon`."""
+        thread = self._thread
+        if thread is not None:
+            thread.join(timeout)
+
+    def _start_ending(self) -> None:
+        if self._thread is None and not self._ended:
+            # Nothing ever ran; the end is still told in a thread of ours, because it may block.
+            self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+            self._thread.start()
+        self._condition.notify()
+
+    def _push(self, entry: _Entry, due: float) -> None:
+        entry.due = due
+        entry.turn += 1
+        heapq.heappush(self._heap, (due, next(self._order), entry, entry.turn))
+        if due < self._waiting_until:
+            self._condition.notify()
+
+    def _run(self) -> None:
+        while True:
+            with self._condition:
+                batch = self._take_due()
+                if not batch:
+                    if self._abandoned or (self._draining and not self._entries):
+                        self._ended = True
+                        break
+                    self._waiting_until = self._heap[0][0] if self._heap else float("inf")
+                    wait = self._waiting_until - self._clock() if self._heap else None
+                    self._condition.wait(wait)
+                    self._waiting_until = float("-inf")
+                    continue
+            for entry in batch:
+                self._pool.submit(self._step, entry)
+        self._pool.shutdown(wait=True, cancel_futures=True)
+        try:
+            self._on_end()
+        except Exception:
+            log.exception("%s: error at the end", self._name)
+
+    def _take_due(self) -> list[_Entry]:
+        batch: list[_Entry] = []
+        if self._abandoned:
+            return batch
+        now = self._clock()
+        while self._heap and self._heap[0][0] <= now:
+            _, _, entry, turn = heapq.heappop(self._heap)
+            if turn == entry.turn and not entry.running and entry.task in self._entries:
+                entry.running = True
+                entry.woken = False
+                batch.append(entry)
+        return batch
+
+    def _step(self, entry: _Entry) -> None:
+        try:
+            wait = entry.task.step()
+        except Exception:
+            log.exception("%s: a task ended with an error of its own", self._name)
+            wait = None
+        with self._condition:
+            entry.running = False
+            if wait is None:
+                del self._entries[entry.task]
+                self._condition.notify()
+            else:
+                self._push(entry, self._clock() + (0.0 if entry.woken else max(0.0, wait)))

@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What follows when an attempt to launch a node ends badly, and how often to look at one (behaviour.md L)."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import Final
+
+from nodepool.exceptions import (
+    CapacityException,
+    CloudUnavailableException,
+    LaunchError,
+    LaunchNodepoolException,
+    QuotaException,
+    RuntimeConfigurationException,
+    ZKException,
+)
+
+#: Seconds between two looks at a machine that has just begun, or whose state has just changed.
+FIRST_PACE_SECONDS: Final = 0.1
+#: The same for one that has not changed for a while.
+LAST_PACE_SECONDS: Final = 1.0
+#: Pause before the second attempt; doubled for each further one.
+RETRY_SECONDS: Final = 0.5
+LONGEST_RETRY_SECONDS: Final = 8.0
+
+
+class Failure(enum.Enum):
+    """Kinds of failures, by what the launcher does about them."""
+
+    #: The cloud says that a quota is used up.
+    QUOTA = "quota"
+    #: The cloud has no room for such an instance.
+    CAPACITY = "capacity"
+    #: The cloud's API does not answer, or only with errors of its own.
+    CLOUD = "cloud"
+    #: The configuration of the label can never work.
+    CONFIGURATION = "configuration"
+    #: Something that the launch needs is not there, e.g. the image: it was not even tried.
+    SETUP = "setup"
+    #: ZooKeeper did not do what we wanted.
+    ZOOKEEPER = "zookeeper"
+    #: Something is wrong with this instance.
+    INSTANCE = "instance"
+    #: An error that the driver has not told us the meaning of.
+    UNKNOWN = "unknown"
+
+
+def classify(error: BaseException) -> Failure:
+    """The kind of an error that a driver raised."""
+    if isinstance(error, QuotaException):
+        return Failure.QUOTA
+    if isinstance(error, CapacityException):
+        return Failure.CAPACITY
+    if isinstance(error, RuntimeConfigurationException):
+        return Failure.CONFIGURATION
+    if isinstance(error, LaunchNodepoolException):
+        return Failure.SETUP
+    if isinstance(error, ZKException):
+        return Failure.ZOOKEEPER
+    if isinstance(error, CloudUnavailableException):
+        return Failure.CLOUD
+    if isinstance(error, LaunchError):
+        return Failure.INSTANCE
+    # Connections that fail: the errors of sockets, ssl and requests.
+    if isinstance(error, OSError):
+        return Failure.CLOUD
+    return Failure.UNKNOWN
+
+
+def may_have_made_an_instance(kind: Failure) -> bool:
+    """Could there be an instance although the creation failed and no id came back?"""
+    return kind not in (Failure.QUOTA, Failure.CAPACITY, Failure.CONFIGURATION, Failure.SETUP)
+
+
+def answer_was_lost(kind: Failure) -> bool:
+    """Is it not even sure whether the cloud heard the question? Then what it makes may show late."""
+    return kind in (Failure.CLOUD, Failure.UNKNOWN)
+
+
+@dataclass(frozen=True)
+class Retry:
+    """Another attempt, after the previous instance is gone (L-4)."""
+
+    delay_seconds: float
+
+
+@dataclass(frozen=True)
+class Abort:
+    """Give the node up; the request gets another one later (L-7)."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class Fail:
+    """Give the node up; the pool declines the request (L-6)."""
+
+    reason: str
+
+
+Decision = Retry | Abort | Fail
+
+
+def after_failure(kind: Failure, attempt: int, retries: int, *, cloud_rests: bool) -> Decision:
+    """What follows a failed attempt.
+
+    :param attempt: number of the attempt that failed, from 1.
+    :param retries: ``launch-retries``: attempts in total.
+    :param cloud_rests: the provider is given a rest, see `nodepool.plan.rest`.
+    """
+    if kind is Failure.QUOTA:
+        return Abort("the cloud says that a quota is used up")
+    if cloud_rests and kind in (Failure.CLOUD, Failure.UNKNOWN):
+        return Abort("the cloud does not answer")
+    if kind is Failure.CONFIGURATION:
+        return Fail("its configuration can never work")
+    if kind is Failure.ZOOKEEPER:
+        return Fail("ZooKeeper was lost")
+    if attempt >= retries:
+        return Fail(f"{attempt} attempt(s) failed")
+    return Retry(min(LONGEST_RETRY_SECONDS, RETRY_SECONDS * 2.0 ** (attempt - 1)))
+
+
+def pace(quiet_turns: int, hint_seconds: float | None) -> float:
+    """Seconds until a machine should be advanced again.
+
+    :param quiet_turns: how often it has been advanced since it last changed its state.
+    :param hint_seconds: what the machine itself asks for.
+    """
+    if hint_seconds is not None:
+        return max(0.0, hint_seconds)
+    return min(LAST_PACE_SECONDS, FIRST_PACE_SECONDS * 2.0 ** min(quiet_turns, 10))
+
+
+class Backoff:
+    """Keeps something from being tried again too soon. Pure: each method is told the time, in seconds.
+
+    :param first: pause after the first failure.
+    :param longest: no pause is longer.
+    """
+
+    def __init__(self, first: float, longest: float) -> None:
+        self._first = first
+        self._longest = longest
+        self._pause = 0.0
+        self._until = float("-inf")
+
+    def failed(self, now: float) -> float:
+        """Note a failure; returns when the pause ends. Failures during a pause are the same trouble."""
+        if now >= self._until:
+            self._pause = min(self._longest, self._pause * 2 or self._first)
+            self._until = now + self._pause
+        return self._until
+
+    def release(self) -> None:
+        """Something changed: try once now, but do not forget the failures."""
+        self._until = float("-inf")
+
+    def worked(self) -> None:
+        """Begin anew."""
+        self._pause = 0.0
+        self._until = float("-inf")
+
+    def holds(self, now: float) -> bool:
+        """Is it too soon to try again?"""
+        return now < self._until

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""When is a cloud that keeps failing left alone, and when is it tried again? (a circuit breaker)
+
+*Serving*: all is well. After `TRIP_FAILURES` calls in a row failed, over at least `TRIP_SECONDS`, it *rests*: nothing
+new is begun. When the pause is over one call, the probe, finds out whether the cloud is back. Each probe that fails
+doubles the pause.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+#: Calls that must fail in a row, with no call that worked in between...
+TRIP_FAILURES: Final = 5
+#: ...and seconds from the first to the last of them: a moment's trouble in many calls at once is no outage.
+TRIP_SECONDS: Final = 2.0
+FIRST_PAUSE_SECONDS: Final = 2.0
+LONGEST_PAUSE_SECONDS: Final = 30.0
+
+
+class ProviderRest:
+    """Pure: each method is told the time, in seconds. The owner serializes the calls."""
+
+    def __init__(self) -> None:
+        #: What the last failure was, while resting; else empty.
+        self.reason = ""
+        self._failures = 0
+        self._first_failure = 0.0
+        self._pause = 0.0
+        self._probe_at = 0.0
+
+    @property
+    def resting(self) -> bool:
+        return self._pause > 0
+
+    def failed(self, now: float, reason: str) -> bool:
+        """Note a call that failed because of the cloud.
+
+        :param reason: one line.
+        :return: the rest begins with this failure.
+        """
+        if self.resting:
+            self.reason = reason
+            if now >= self._probe_at:
+                self._pause = min(LONGEST_PAUSE_SECONDS, self._pause * 2)
+                self._probe_at = now + self._pause
+            return False
+        if not self._failures:
+            self._first_failure = now
+        self._failures += 1
+        if self._failures < TRIP_FAILURES or now - self._first_failure < TRIP_SECONDS:
+            return False
+        self.reason = reason
+        self._pause = FIRST_PAUSE_SECONDS
+        self._probe_at = now + self._pause
+        return True
+
+    def worked(self) -> bool:
+        """Note a call that worked; was this the end of a rest?"""
+        ended = self.resting
+        self._failures = 0
+        self._pause = 0.0
+        self.reason = ""
+        return ended
+
+    def probe_due(self, now: float) -> float | None:
+        """Seconds until the probe, 0 = now; None = no rest, no probe."""
+        return max(0.0, self._probe_at - now) if self.resting else None
