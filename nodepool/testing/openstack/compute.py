@@ -10,7 +10,7 @@ from nodepool.testing.openstack.collection import Collection
 from nodepool.testing.openstack.core import Core
 from nodepool.testing.openstack.create_spec import CreateSpec
 from nodepool.testing.openstack.knobs import BootRule
-from nodepool.testing.openstack.messages import ApiError, Json, new_id
+from nodepool.testing.openstack.messages import ApiError, new_id
 from nodepool.testing.openstack.network import UP, Network
 from nodepool.testing.openstack.observer import Observer
 from nodepool.testing.openstack.servers import ACTIVE, BUILD, DELETED, ERROR, Server, ServerTable
@@ -41,7 +41,7 @@ class Compute:
 
         :raises ApiError: 403, a quota.
         """
-        self._check_quota(spec.flavor)
+        self._check_quota(spec)
         stamp = self.core.stamp()
         self._created += 1
         server = Server(
@@ -129,7 +129,7 @@ class Compute:
         for server in self.servers:
             if server.task_state == "deleting":
                 self.remove(server)
-            elif server.status == BUILD:
+            elif _boots(server):
                 self._finish_boot(server)
 
     def refresh_addresses(self, server_id: str) -> None:
@@ -158,8 +158,9 @@ class Compute:
         """What the server wrote to its console."""
         return f"[    0.000000] Linux version (simulated) of {server.name}\n{server.name} login: \n"
 
-    def _check_quota(self, flavor: Json) -> None:
+    def _check_quota(self, spec: CreateSpec) -> None:
         quota = self.core.knobs.quota
+        flavor = spec.flavor
         wanted = (
             ("instances", 1, len(self.servers), quota.instances),
             ("cores", flavor["vcpus"], self.used_cores, quota.cores),
@@ -170,12 +171,14 @@ class Compute:
             names, requested, used, limits = (", ".join(str(entry[index]) for entry in over) for index in range(4))
             text = f"Quota exceeded for {names}: Requested {requested}, but already used {used} of {limits} {names}"
             raise ApiError(403, text)
+        if 0 <= quota.ports < len(self.network.ports) + len(spec.networks):
+            raise ApiError(403, "Maximum number of ports exceeded")
 
     def _begin_boot(self, server: Server, spec: CreateSpec) -> None:
         rules = (rule for rule in self.core.knobs.boots if rule.flavor in ("", server.flavor["name"]))
         rule = next((rule for rule in rules if self.core.applies(rule, "boot faults")), None)
         if server.flavor["name"] == IMPOSSIBLE_FLAVOR or (rule is not None and rule.kind == kinds.NO_VALID_HOST):
-            self._after_boot_time(lambda: self.fail(server, NO_VALID_HOST))
+            self._after_boot_time(lambda: self._fail_boot(server, NO_VALID_HOST))
             return
         try:
             if spec.volume_size:
@@ -187,9 +190,7 @@ class Compute:
             fault = error.message
             if error.kind == "IpAddressGenerationFailure":
                 fault = "Failed to allocate the network(s), not rescheduling."
-            elif error.kind == "OverQuota":
-                fault = "Maximum number of ports exceeded"
-            self._after_boot_time(lambda: self.fail(server, f"Build of instance {server.id} aborted: {fault}"))
+            self._after_boot_time(lambda: self._fail_boot(server, f"Build of instance {server.id} aborted: {fault}"))
             return
         self._after_boot_time(lambda: self._end_boot(server, rule))
 
@@ -197,12 +198,14 @@ class Compute:
         self.core.after(self.core.knobs.boot_seconds, "boot", action)
 
     def _end_boot(self, server: Server, rule: BootRule | None) -> None:
-        if server.gone or server.task_state == "deleting":
-            return
         if rule is not None and rule.kind == kinds.ERROR:
-            self.fail(server, rule.message)
-        elif rule is None or rule.kind != kinds.STUCK:
+            self._fail_boot(server, rule.message)
+        elif (rule is None or rule.kind != kinds.STUCK) and _boots(server):
             self._finish_boot(server)
+
+    def _fail_boot(self, server: Server, message: str) -> None:
+        if _boots(server):
+            self.fail(server, message)
 
     def _finish_boot(self, server: Server) -> None:
         server.status = ACTIVE
@@ -217,3 +220,7 @@ class Compute:
     def _show(self, server: Server) -> None:
         server.listed = True
         self.servers.touched(server)
+
+
+def _boots(server: Server) -> bool:
+    return server.status == BUILD and server.task_state != "deleting"

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+from urllib.parse import urlencode
 
 from nodepool.testing.openstack.cloud import Cloud
 from nodepool.testing.openstack.collection import cut_page, page_size
@@ -54,8 +55,7 @@ class ImageApi(Service):
         page, marker = cut_page(found, request.query, most, {entry["id"] for entry in images})
         content: Json = {"images": page, "first": "/v2/images", "schema": "/v2/schemas/images"}
         if marker is not None:
-            arguments = [f"{name}={value[0]}" for name, value in request.query.items() if name != "marker"]
-            content["next"] = f"/v2/images?{'&'.join([*arguments, f'marker={marker}'])}"
+            content["next"] = f"/v2/images?{urlencode(request.query | {'marker': [marker]}, doseq=True)}"
         return json_answer(content)
 
     def _create(self, request: Request, _values: list[str]) -> Answer:

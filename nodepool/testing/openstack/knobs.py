@@ -53,6 +53,10 @@ class ErrorRule(_Rule):
     retry_after: int | None = None
     seconds: float = 3600.0
 
+    def __post_init__(self) -> None:
+        if self.kind not in (HANG, DROP, HTML) and not (self.kind.isdigit() and 400 <= int(self.kind) <= 599):
+            raise ValueError(f"kind {self.kind!r}: an HTTP status from 400 to 599, hang, drop or html")
+
 
 @dataclass
 class BootRule(_Rule):
@@ -67,6 +71,9 @@ class BootRule(_Rule):
     message: str = "Build of instance aborted: the hypervisor failed."
     flavor: str = ""
 
+    def __post_init__(self) -> None:
+        _check_kind(self.kind, (ERROR, NO_VALID_HOST, STUCK, NO_ADDRESS))
+
 
 @dataclass
 class DeleteRule(_Rule):
@@ -77,6 +84,9 @@ class DeleteRule(_Rule):
     """
 
     kind: str = SWALLOWED
+
+    def __post_init__(self) -> None:
+        _check_kind(self.kind, (SWALLOWED, DELETE_STUCK, DELETE_ERROR))
 
 
 @dataclass
@@ -146,7 +156,7 @@ class Knobs:
             return dataclasses.replace(self.quota, **value)
         rules: dict[str, type[_Rule]] = {"errors": ErrorRule, "boots": BootRule, "deletes": DeleteRule}
         if name in rules:
-            return [rules[name](**entry) for entry in value]
+            return [entry if isinstance(entry, _Rule) else rules[name](**entry) for entry in value]
         if name == "latencies":
             return {pattern: _range(seconds) for pattern, seconds in value.items()}
         if isinstance(getattr(self, name), tuple):
@@ -156,6 +166,11 @@ class Knobs:
     def as_json(self) -> dict[str, Any]:
         """All settings, as `update` takes them."""
         return dataclasses.asdict(self)
+
+
+def _check_kind(kind: str, known: tuple[str, ...]) -> None:
+    if kind not in known:
+        raise ValueError(f"kind {kind!r}: one of {', '.join(known)}")
 
 
 def _range(value: Any) -> Range:

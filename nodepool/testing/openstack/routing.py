@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from urllib.parse import urlencode
 
 from nodepool.testing.openstack.cloud import Cloud
 from nodepool.testing.openstack.messages import Answer, ApiError, Request, json_answer
@@ -91,5 +92,4 @@ def next_link(request: Request, marker: str | None) -> str:
     """The address of the next page; "" when there is none."""
     if marker is None:
         return ""
-    arguments = [f"{name}={value}" for name, values in request.query.items() if name != "marker" for value in values]
-    return f"{base_url(request)}{request.path}?{'&'.join([*arguments, f'marker={marker}'])}"
+    return f"{base_url(request)}{request.path}?{urlencode(request.query | {'marker': [marker]}, doseq=True)}"

@@ -86,7 +86,7 @@ class OpenStackSimulator:
             return self.application.admin.state()
 
     def write_clouds_yaml(self, path: str | os.PathLike[str], name: str = CLOUD_NAME, **settings: object) -> Path:
-        """Writes a clouds.yaml with this cloud.
+        """Writes a clouds.yaml with this cloud; one that is there is replaced at once, as a careful editor does.
 
         :param settings: more settings of the cloud, for example ``image_format="raw"``.
         """
@@ -105,5 +105,6 @@ class OpenStackSimulator:
                 "identity_api_version": 3,
             }
         file = Path(path)
-        file.write_text(yaml.safe_dump({"clouds": {name: content | settings}}), encoding="utf-8")
-        return file
+        new = file.with_name(f".{file.name}.new")
+        new.write_text(yaml.safe_dump({"clouds": {name: content | settings}}), encoding="utf-8")
+        return new.replace(file)
