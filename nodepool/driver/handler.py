@@ -216,6 +216,11 @@ class NodeRequestHandler(NodeRequestHandlerNotifications, abc.ABC):
         if self.decline_reasons:
             self._end(self.declineRequest)
             return
+        reason = self.manager.pausedReason()
+        if reason is not None:
+            self.log.info("Giving the request back: %s", reason)
+            self.give_back_when_launched()
+            return
         if time.monotonic() < self._not_before:
             return
         self._gathered = self._set.gather()

@@ -134,6 +134,14 @@ class Provider(ProviderNotifications, abc.ABC):
     def listNodes(self) -> list[Any]:
         """Existing machines, each with ``metadata['nodepool_node_id']``."""
 
+    def pausedReason(self) -> str | None:
+        """Why nothing new is launched now, e.g. because the cloud does not answer; None = all is well.
+
+        Meanwhile the pools say that they are paused, and requests wait or go to others. Must not do I/O. When the
+        answer changes, call ``wake()`` of the pool workers.
+        """
+        return None
+
     def errorLabels(self) -> list[str]:
         """Labels that can never work here; requests for them are declined."""
         return []

@@ -159,8 +159,9 @@ class Intake:
                 self._tenants.add(bucket.kind)
                 self._instant += 1
                 return True
-        if not manager.LAUNCHES:
-            self.explanations[bucket.kind] = "waits until a node of each label is ready"
+        waits = manager.pausedReason() if manager.LAUNCHES else "waits until a node of each label is ready"
+        if waits is not None:
+            self.explanations[bucket.kind] = waits
             return False
         return self._launch(bucket, handler)
 
@@ -181,7 +182,7 @@ class Intake:
         paused = worker.paused
         full = provider.max_concurrency > 0 and worker.launches_running() >= provider.max_concurrency
         # A launching handler asks for all reasons itself; here only where it will not be run.
-        if paused or full or not manager.LAUNCHES:
+        if paused or full or not manager.LAUNCHES or manager.pausedReason() is not None:
             reasons = self._decline_reasons(bucket.kind, handler)
         else:
             reasons = handler.basic_decline_reasons()

@@ -247,7 +247,8 @@ class PoolWorker(Worker):
         priority = pool.priority if pool.priority is not None else component.DEFAULT_PRIORITY
         entry = self.registration.component
         assert isinstance(entry, component.PoolComponent)
-        paused = self.paused
+        # Others take over what this pool gives back or does not take.
+        paused = self.paused or self.getProviderManager().pausedReason() is not None
         if entry.state == component.RUNNING and (entry.supported_labels, entry.priority, entry.paused) == (
             labels,
             priority,

@@ -114,7 +114,7 @@ class NodeDeletion(Done):
 
     def _failed(self, error: Exception) -> None:
         self._provider.calls.judge(error)
-        if isinstance(error, (LaunchError, OSError, ZKException)):
+        if isinstance(error, (LaunchError, OSError, ZKException)) or self._provider.calls.resting:
             self.log.error("Deletion failed, it will be tried again: %s: %s", type(error).__name__, error)
         else:
             self.log.error("Deletion failed, it will be tried again", exc_info=error)
