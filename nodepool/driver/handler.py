@@ -255,6 +255,10 @@ class NodeRequestHandler(NodeRequestHandlerNotifications, abc.ABC):
     def _drop(self) -> None:
         self.cancel("the request is gone")
 
+    def let_go_of_aborted(self, node: Node) -> None:
+        """Release a node whose launch was aborted; unlocked, it is deleted with what may be in the cloud."""
+        self.zk.unlockNode(node)
+
     def is_gone(self) -> bool:
         """Was the request cancelled, as far as the cache knows?"""
         cache = self.zk.cache

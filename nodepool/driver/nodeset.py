@@ -120,7 +120,7 @@ class NodeSet:
         for position, node in enumerate(self._nodes):
             if node is not None and node.state == states.ABORTED:
                 self._nodes[position] = None
-                handler.zk.unlockNode(node)
+                handler.let_go_of_aborted(node)
 
 
 def allocate(node: Node, handler: NodeRequestHandler) -> None:

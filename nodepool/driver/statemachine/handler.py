@@ -25,14 +25,16 @@ class StateMachineHandler(NodeRequestHandler):
 
     def __init__(self, pw: PoolWorkerView, request: NodeRequest) -> None:
         super().__init__(pw, request)
-        self._launches: list[Launch] = []
+        self._launches: dict[str, Launch] = {}
+        #: Nodes that somebody else was faster than.
+        self._outpaced: set[str] = set()
         self._az: str | None = None
         self._az_chosen = False
 
     @property
     def alive_thread_count(self) -> int:
         """Launches in progress; their number has nothing to do with threads here."""
-        return sum(1 for launch in self._launches if not launch.complete)
+        return sum(1 for launch in self._launches.values() if not launch.complete)
 
     def imagesAvailable(self) -> bool:
         labels = self.pool.labels
@@ -66,20 +68,31 @@ class StateMachineHandler(NodeRequestHandler):
         record.describe(node, self.pool.labels[node.type[0]])
 
     def launch(self, node: Node) -> None:
-        if not self.manager.hasPlace(self.pool, node):
-            self.log.info("Node %s has no place: somebody else took the room at the same time", node.id)
-        elif self._begin(node):
+        if self.manager.hasPlace(self.pool, node):
+            launch = Launch(self.manager, self, node)
+            self.manager.begin_launch(launch)
+            self._launches[node.id or ""] = launch
             return
-        # Not the request's fault: it gets another one (L-7).
+        self.log.info("Node %s has no place: somebody else took the room at the same time", node.id)
+        self._outpaced.add(node.id or "")
+        # Not stored: it is removed at the next look.
         node.state = states.ABORTED
-        self.zk.storeNode(node)
+        self.pw.wake()
 
-    def _begin(self, node: Node) -> bool:
-        launch = Launch(self.manager, self, node)
-        if not self.manager.begin_launch(launch):
-            return False
-        self._launches.append(launch)
-        return True
+    def let_go_of_aborted(self, node: Node) -> None:
+        """A node for which nothing was made need not be searched for in the cloud, and shall not take up quota."""
+        launch = self._launches.pop(node.id or "", None)
+        if launch is None or launch.nothing_made:
+            self.zk.deleteNode(node)
+        else:
+            super().let_go_of_aborted(node)
+
+    def _launch_again_later(self) -> None:
+        aborted = {node.id or "" for node in self.nodeset if node.state == states.ABORTED}
+        super()._launch_again_later()
+        if aborted <= self._outpaced:
+            # No trouble in the cloud: another one may be launched as soon as there is room.
+            self._not_before = 0.0
 
     def launchesComplete(self) -> bool:
         return self.alive_thread_count == 0

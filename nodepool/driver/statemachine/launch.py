@@ -79,6 +79,8 @@ class Launch:
         )
         #: Is the outcome stored? ``node.state`` alone does not say so: it is set before it is written.
         self.complete = False
+        #: Is it sure that there is no instance of this node? Only of interest afterwards.
+        self.nothing_made = True
         #: Somebody else deletes the node: end without a word.
         self._abandoned = False
         self._begun = clock()
@@ -246,6 +248,8 @@ class Launch:
         elif kind is Failure.CONFIGURATION:
             self._provider.label_is_broken(self._label.name, error)
         self._error = error
+        if self.node.external_id is not None or plan.may_have_made_an_instance(kind):
+            self.nothing_made = False
         self._driven = self._scan = self._removal = None
         unsure = self.node.external_id is None and plan.may_have_made_an_instance(kind) and not self._to_remove
         lost = plan.answer_was_lost(kind)
@@ -321,10 +325,12 @@ class Launch:
         """Somebody deleted or took the node: not the request's fault, it gets another one. Nothing may be left."""
         self.log.warning("The node was taken away during its launch: %s", conflict)
         self.node.state = states.ABORTED
+        self.nothing_made = False
         machine = None if self._driven is None else self._driven.machine
         known = self.node.external_id if machine is None or machine.external_id is None else machine.external_id
-        for external_id in {known, *self._to_remove} - {None}:
-            self._provider.delete_orphan(external_id, self.log)
+        for external_id in [known, *self._to_remove]:
+            if external_id is not None:
+                self._provider.delete_orphan(external_id, self.log)
         self._report("error.unknown")
         self._complete()
         return None

@@ -218,14 +218,13 @@ class StateMachineProvider(StateMachineQuota, Provider):
         """`Adapter.getCreateStateMachine`, in whichever signature the adapter has."""
         return self._create_machine(*arguments)
 
-    def begin_launch(self, launch: Launch) -> bool:
-        """Take on a launch; False = the provider has ended."""
+    def begin_launch(self, launch: Launch) -> None:
+        """Take on a launch. Raises RuntimeError when the provider has ended."""
         with self._lock:
             self._launches[launch.node.id or ""] = launch
-        if self.scheduler.add(launch):
-            return True
-        self.launch_ended(launch)
-        return False
+        if not self.scheduler.add(launch):
+            self.launch_ended(launch)
+            raise RuntimeError(f"provider {self.name} has ended")
 
     def launch_of(self, node_id: str) -> Launch | None:
         """The launch of a node, if it runs here."""
