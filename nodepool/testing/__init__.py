@@ -3,7 +3,8 @@
 
 * `nodepool.testing.contract.DriverContract`: subclass it in a test module and run pytest;
 * `nodepool.testing.memory_zk.MemoryZooKeeper`: the facade that drivers see, without a server;
-* `nodepool.testing.pool_worker.PoolWorkerStandIn`: what a request handler needs around it.
+* `nodepool.testing.pool_worker.PoolWorkerStandIn`: what a request handler needs around it;
+* `nodepool.testing.openstack.OpenStackSimulator`: an OpenStack cloud over HTTP, with memory and settings.
 
 Only ``contract`` imports pytest.
 """
