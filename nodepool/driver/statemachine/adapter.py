@@ -23,7 +23,8 @@ class Adapter:
     """One configured cloud.
 
     The framework calls it from several threads, never while holding a lock, and outlives every exception. What is not
-    overridden and has no default raises NotImplementedError.
+    overridden and has no default raises NotImplementedError. A driver that can tell that its cloud does not answer
+    raises `nodepool.exceptions.CloudUnavailableException`: when that goes on, the provider is given a rest.
 
     :param provider_config: the `ProviderConfig` of the driver.
     """
@@ -58,7 +59,10 @@ class Adapter:
         raise NotImplementedError
 
     def listInstances(self) -> Iterable[Instance]:
-        """All visible instances, also those of others (for quota). May block."""
+        """All visible instances, also those of others (for quota). May block.
+
+        What it shows must not be older than the call: it is asked for instances whose creation gave no answer.
+        """
         raise NotImplementedError
 
     def listResources(self) -> Iterable[Resource]:

@@ -287,7 +287,7 @@ class Launch:
         decision = plan.after_failure(kind, self._attempt, self._config.launch_retries, cloud_rests=away)
         if isinstance(decision, Retry):
             self._attempt += 1
-            self._attempt_begun = self._clock()
+            self._attempt_begun = self._clock() + decision.delay_seconds
             self._phase = self._clean
             return decision.delay_seconds
         if self.node.external_id is None and self._to_remove:

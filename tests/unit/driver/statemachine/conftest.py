@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Providers on the framework, with a cloud and a ZooKeeper in memory."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator
+from typing import Any, cast
+
+import pytest
+
+from nodepool.config.objects import Config, Label
+from nodepool.driver.fake.cloud import FakeCloud
+from nodepool.driver.statemachine import StateMachineProvider, known, removal
+from nodepool.model import states
+from nodepool.model.node import Node
+from nodepool.plan import launch as plan
+from nodepool.plan import rest
+from nodepool.testing.memory_zk import MemoryZooKeeper
+from nodepool.testing.pool_worker import PoolWorkerStandIn
+from tests.support.machine_driver import MachineAdapter, MachineDriver
+from tests.support.wait import DEADLINE_SECONDS
+
+
+class Site:
+    """A started provider with one pool and two labels, and the adapter behind it."""
+
+    def __init__(self, zk: MemoryZooKeeper, cloud: str, settings: dict[str, Any], pool: dict[str, Any]) -> None:
+        label = pool.pop("label", {})
+        section = {
+            "name": "nowhere",
+            "driver": "machines",
+            "cloud": cloud,
+            "pools": [
+                {
+                    "name": "main",
+                    "labels": [{"name": "small", "cores": 2, "ram": 2048, **label}, {"name": "large", "cores": 8}],
+                    **pool,
+                }
+            ],
+            **settings,
+        }
+        driver = MachineDriver()
+        config = Config()
+        config.labels = {name: Label(name) for name in ("small", "large")}
+        self.config = driver.getProviderConfig(section)
+        self.config.load(config)
+        self.zk = zk
+        self.provider = cast(StateMachineProvider, driver.getProvider(self.config))
+        self.adapter = cast(MachineAdapter, self.provider.adapter)
+        self.cloud = self.adapter.cloud
+        self.provider.zk = zk
+        self.provider.start(zk)
+        self.worker = PoolWorkerStandIn(zk, self.provider, "main")
+
+    def serve(self, *labels: str) -> list[Node]:
+        request, nodes = self.worker.serve(*labels, timeout=DEADLINE_SECONDS)
+        assert request.state == states.FULFILLED
+        return nodes
+
+    def fail(self, *labels: str) -> None:
+        request, _ = self.worker.serve(*labels, timeout=DEADLINE_SECONDS)
+        assert request.state == states.FAILED
+
+    def delete(self, node: Node) -> None:
+        """As the launcher's deletion worker does; waits for the end."""
+        node.state = states.DELETING
+        self.zk.nodes.lock_and_save(node)
+        self.provider.startNodeCleanup(node).join(DEADLINE_SECONDS)
+
+    def end(self) -> None:
+        self.provider.stop()
+        self.provider.join()
+
+
+MakeSite = Callable[..., Site]
+
+
+@pytest.fixture(autouse=True)
+def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pauses that only matter to a real cloud."""
+    monkeypatch.setattr(plan, "RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(plan, "LAST_PACE_SECONDS", 0.1)
+    monkeypatch.setattr(removal, "LOOK_SECONDS", (0.01, 0.02))
+    monkeypatch.setattr(rest, "FIRST_PAUSE_SECONDS", 0.1)
+    monkeypatch.setattr(known, "ERROR_SECONDS", 0.1)
+
+
+@pytest.fixture
+def zk() -> MemoryZooKeeper:
+    return MemoryZooKeeper()
+
+
+@pytest.fixture
+def make_site(zk: MemoryZooKeeper) -> Iterator[MakeSite]:
+    """Makes started providers: ``make_site({"launch-retries": 1}, **{"max-servers": 2})``; ``label``: of ``small``."""
+    cloud = f"site-{uuid.uuid4().hex[:8]}"
+    sites: list[Site] = []
+
+    def make(settings: dict[str, Any] | None = None, **pool: Any) -> Site:
+        sites.append(Site(zk, cloud, settings or {}, pool))
+        return sites[-1]
+
+    yield make
+    for site in sites:
+        site.end()
+    FakeCloud.forget(cloud)

@@ -1,0 +1,443 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Launches (behaviour.md L, N-7, Q-7 to Q-17)."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+
+from nodepool.driver.fake.cloud import BUILDING
+from nodepool.driver.statemachine import Instance, StateMachine
+from nodepool.exceptions import CapacityException, CloudUnavailableException, RuntimeConfigurationException
+from nodepool.metrics import launches
+from nodepool.model import states
+from nodepool.model.image import ImageUpload
+from nodepool.model.node import Node
+from nodepool.testing.memory_zk import MemoryZooKeeper
+from tests.support.machine_driver import CreateMachine, MachineInstance
+from tests.support.wait import wait_for
+from tests.unit.driver.statemachine.conftest import MakeSite
+
+
+@pytest.fixture
+def results(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Results of launches as they are reported."""
+    found: list[str] = []
+    monkeypatch.setattr(launches, "report", lambda result, *_, **__: found.append(result))
+    return found
+
+
+def test_record(make_site: MakeSite) -> None:
+    """L-1, L-2, L-3, D-1, Q-17: the node and its instance know of each other."""
+    site = make_site(None, **{"availability-zones": ["az1"], "node-attributes": {"rack": "7"}})
+    (node,) = site.serve("small")
+    (instance,) = site.cloud.instances()
+    assert instance.name == f"np{node.id}" == node.hostname
+    assert len(instance.name) <= 15
+    assert instance.metadata == {
+        "nodepool_node_id": node.id,
+        "nodepool_provider_name": "nowhere",
+        "nodepool_pool_name": "main",
+    }
+    assert (node.external_id, node.interface_ip, node.az) == (instance.id, instance.address, "az1")
+    assert node.resources == {"instances": 1, "cores": 2, "ram": 2048}
+    assert (node.username, node.connection_type, node.connection_port, node.python_path) == ("zuul", "ssh", 22, "auto")
+    assert (node.host_keys, node.attributes, node.image_id) == ([], {"rack": "7"}, "small")
+
+
+def test_order_of_writes(make_site: MakeSite, zk: MemoryZooKeeper) -> None:
+    """L-1, L-3: login fields and resources are stored before the creation, external_id before the end."""
+    site = make_site({"hang": True})
+    seen: list[Any] = []
+
+    def look(machine: StateMachine) -> None:
+        if machine.state == machine.START:
+            (node,) = zk.nodeIterator()
+            seen.append((node.external_id, node.username, node.resources, node.state))
+
+    site.adapter.hooks.append(look)
+    handler = site.worker.accept(site.worker.submit("small"))
+    wait_for("external_id is stored", lambda: [node.external_id for node in zk.nodeIterator() if node.external_id])
+    assert seen == [(None, "zuul", {"instances": 1, "cores": 2, "ram": 2048}, states.BUILDING)]
+    assert [instance.status for instance in site.cloud.instances()] == [BUILDING]
+    site.cloud.set(hang=False)
+    site.worker.finish(handler, 30)
+
+
+def test_internal_address(make_site: MakeSite) -> None:
+    """L-13."""
+    (node,) = make_site(None, **{"use-internal-ip": True}).serve("small")
+    assert node.interface_ip == "10.0.0.1" == node.private_ipv4
+    assert node.public_ipv4 is not None
+
+
+def test_instance_wins_over_image(make_site: MakeSite, monkeypatch: pytest.MonkeyPatch) -> None:
+    """L-14, and attributes of the instance are defaults."""
+    site = make_site(None, **{"node-attributes": {"rack": "7"}})
+    plain = MachineInstance.load
+
+    def load(self: Any, found: Any) -> None:
+        plain(self, found)
+        self.username = "core"
+        self.connection_port = 2222
+        self.host_keys = ["ssh-ed25519 AAAA"]
+        self.node_attributes = {"rack": "0", "cpu": "arm"}
+
+    monkeypatch.setattr(MachineInstance, "load", load)
+    (node,) = site.serve("small")
+    assert (node.username, node.connection_port, node.host_keys) == ("core", 2222, ["ssh-ed25519 AAAA"])
+    assert node.attributes == {"rack": "7", "cpu": "arm"}
+
+
+def test_uploaded_image(make_site: MakeSite, zk: MemoryZooKeeper) -> None:
+    """L-1: the newest ready upload is used; login data come from the configuration."""
+    upload = ImageUpload("debian", "0000000007", "nowhere", "0000000001")
+    upload.external_id, upload.state, upload.username = "image-1", states.READY, "somebody"
+    zk.uploads["debian", "nowhere"] = upload
+    site = make_site(None, label={"diskimage": "debian"})
+    (node,) = site.serve("small")
+    assert site.adapter.last_image == "image-1"
+    assert node.username == "image-user"
+    assert node.image_id == "/nodepool/images/debian/builds/0000000007/providers/nowhere/images/0000000001"
+
+
+def test_missing_upload_declines(make_site: MakeSite) -> None:
+    """A-13: no ready upload."""
+    site = make_site(None, label={"diskimage": "debian"})
+    site.fail("small")
+    assert not site.provider.labelReady("small")
+    assert site.provider.labelReady("large")
+
+
+def test_upload_vanishes(make_site: MakeSite, results: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """L-10: between acceptance and launch; each attempt fails."""
+    upload = ImageUpload("debian", "0000000007", "nowhere", "0000000001")
+    site = make_site({"launch-retries": 2}, label={"diskimage": "debian"})
+    found = [upload]
+    monkeypatch.setattr(site.provider, "newest_upload", lambda image: found.pop() if found else None)
+    site.fail("small")
+    assert results == ["error.nodepool"] * 2
+    assert site.cloud.calls["create"] == 0
+
+
+def test_attempts(make_site: MakeSite, results: list[str]) -> None:
+    """L-4: the third attempt succeeds, and never are there two instances of the node."""
+    site = make_site({"fail-launches": 2, "launch-retries": 3, "delete-seconds": 0.05})
+    (node,) = site.serve("small")
+    assert node.external_id == site.cloud.instances()[0].id
+    assert (site.cloud.calls["create"], site.cloud.peak) == (3, 1)
+    assert results == ["error.status", "error.status", "ready"]
+
+
+def test_all_attempts_fail(make_site: MakeSite) -> None:
+    """L-6: the node is `failed` and the request declined; its instance waits for the node's deletion."""
+    site = make_site({"fail-launches": 9, "launch-retries": 2})
+    site.fail("small")
+    (node,) = site.zk.nodeIterator()
+    assert (node.state, node.allocated_to) == (states.FAILED, None)
+    assert [instance.id for instance in site.cloud.instances()] == [node.external_id]
+
+
+def test_launch_timeout(make_site: MakeSite, results: list[str]) -> None:
+    """L-5: an instance that hangs is given up, and deleted before the next attempt."""
+    site = make_site({"hang": True, "launch-timeout": 0.05, "launch-retries": 2})
+    site.fail("small")
+    assert site.cloud.calls["create"] == 2
+    assert site.cloud.peak == 1
+    assert results == ["error.servercreatetimeout"] * 2
+
+
+def test_quota_error(make_site: MakeSite, results: list[str]) -> None:
+    """L-7, Q-5: a quota error pauses the request and costs no attempt; the limits are asked for again."""
+    site = make_site({"quota-errors": 1, "launch-retries": 1})
+    request = site.worker.submit("small")
+    handler = site.worker.accept(request)
+    wait_for("the launch ended", handler.launchesComplete)
+    assert handler.poll() is False
+    assert handler.paused
+    request = site.worker.finish(handler, 60)
+    assert (request.state, request.declined_by) == (states.FULFILLED, [])
+    assert results == ["error.quota", "ready"]
+    assert [node.state for node in site.zk.nodeIterator()] == [states.READY], "the refused node is gone at once"
+    wait_for("limits were asked for again", lambda: site.adapter.calls["limits"] >= 2)
+
+
+def test_lost_answer(make_site: MakeSite) -> None:
+    """Never two instances of a node: what a creation without an answer made is found and deleted before the next."""
+    site = make_site({"lost-answers": 1})
+    (node,) = site.serve("small")
+    assert [instance.id for instance in site.cloud.instances()] == [node.external_id]
+    assert (site.cloud.calls["create"], site.cloud.peak) == (2, 1)
+
+
+def test_lost_answer_shows_late(make_site: MakeSite) -> None:
+    """The list does not show the instance at first."""
+    site = make_site({"lost-answers": 1})
+    wait_for("the limits are known", site.provider.estimatedNodepoolQuota)
+    site.adapter.hide_from_lists = 1
+    (node,) = site.serve("small")
+    assert [instance.id for instance in site.cloud.instances()] == [node.external_id]
+    assert site.cloud.peak == 1
+
+
+def test_lost_answer_of_the_last_attempt(make_site: MakeSite) -> None:
+    """What it made is remembered in the node, so that it goes with it."""
+    site = make_site({"lost-answers": 1, "launch-retries": 1})
+    site.fail("small")
+    (node,) = site.zk.nodeIterator()
+    assert [instance.id for instance in site.cloud.instances()] == [node.external_id]
+
+
+@pytest.mark.parametrize(
+    ("error", "key"),
+    [
+        (CapacityException("no host"), "error.capacity"),
+        (ZeroDivisionError("a mistake in the driver"), "error.unknown"),
+        (ConnectionResetError("reset"), "error.unknown"),
+    ],
+)
+def test_kinds_of_errors(make_site: MakeSite, results: list[str], error: Exception, key: str) -> None:
+    """L-6, metrics 3: the class decides the statistics key; one attempt that fails does not fail the launch."""
+    site = make_site()
+    errors = [error]
+
+    def fail_once(machine: StateMachine) -> None:
+        if isinstance(machine, CreateMachine) and errors:
+            raise errors.pop()
+
+    site.adapter.hooks.append(fail_once)
+    site.serve("small")
+    assert results == [key, "ready"]
+
+
+def test_label_that_can_never_work(make_site: MakeSite) -> None:
+    """Q-14: found out while launching: no further attempt, an error label, requests for it are declined."""
+    site = make_site({"launch-retries": 5})
+
+    def refuse(machine: StateMachine) -> None:
+        raise RuntimeConfigurationException("no such flavor: huge")
+
+    site.adapter.hooks.append(refuse)
+    site.fail("small")
+    assert site.provider.errorLabels() == ["small"]
+    site.adapter.hooks.clear()
+    site.fail("small")
+    site.serve("large")
+    assert site.cloud.calls["create"] == 1
+
+
+def test_need_that_cannot_be_determined(make_site: MakeSite, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Q-14: the quota of the label."""
+    site = make_site()
+    plain = site.adapter.getQuotaForLabel
+
+    def need(label: Any) -> Any:
+        if label.name == "small":
+            raise RuntimeConfigurationException("no such flavor: huge")
+        return plain(label)
+
+    monkeypatch.setattr(site.adapter, "getQuotaForLabel", need)
+    site.fail("small")
+    assert site.provider.errorLabels() == ["small"]
+    site.serve("large")
+
+
+def test_no_address(make_site: MakeSite, results: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """An instance without addresses is a failed attempt, not a node."""
+    site = make_site({"launch-retries": 1})
+
+    def load(self: Any, found: Any) -> None:
+        self.external_id = found.id
+        self._resources = {}
+
+    monkeypatch.setattr(MachineInstance, "load", load)
+    site.fail("small")
+    assert results == ["error.network"]
+
+
+def test_machine_without_instance(make_site: MakeSite, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A driver that forgets to return the instance: failed, not stuck."""
+    site = make_site({"launch-retries": 1})
+
+    def advance(self: Any) -> Instance | None:
+        self.complete = True
+        return None
+
+    monkeypatch.setattr(CreateMachine, "advance", advance)
+    site.fail("small")
+
+
+def test_node_that_cannot_be_stored(make_site: MakeSite, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A driver that puts something into the node that is no JSON: failed, not stuck."""
+    site = make_site({"launch-retries": 1})
+    plain = MachineInstance.load
+
+    def load(self: Any, found: Any) -> None:
+        plain(self, found)
+        self.driver_data = object()
+
+    monkeypatch.setattr(MachineInstance, "load", load)
+    handler = site.worker.accept(site.worker.submit("small"))
+    wait_for("the launch ended", handler.launchesComplete)
+    assert [node.state for node in handler.nodeset] == [states.FAILED]
+
+
+def test_one_zone_for_all(make_site: MakeSite) -> None:
+    """N-7: also with a reused node."""
+    site = make_site(None, **{"availability-zones": ["az1", "az2", "az3", "az4"]})
+    (first,) = site.serve("small")
+    first.allocated_to = None
+    site.zk.storeNode(first)
+    nodes = site.serve("small", "small", "small")
+    assert first.id in {node.id for node in nodes}
+    assert {node.az for node in nodes} == {first.az}
+
+
+def test_wake(make_site: MakeSite, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine that is woken does not wait for its pace; one that says when to come again is not asked before."""
+    site = make_site()
+    first = threading.Event()
+    machines: list[Any] = []
+    plain = CreateMachine.advance
+
+    def advance(self: Any) -> Instance | None:
+        self.next_advance_seconds = 3600.0
+        if not machines:
+            machines.append(self)
+            first.set()
+            return None
+        return plain(self)
+
+    monkeypatch.setattr(CreateMachine, "advance", advance)
+    handler = site.worker.accept(site.worker.submit("small"))
+    assert first.wait(30)
+    wait_for("it goes on", lambda: (machines[0].wake(), handler.launchesComplete())[1])
+    assert site.worker.finish(handler, 30).state == states.FULFILLED
+
+
+def test_slow_cloud_holds_up_nobody(make_site: MakeSite) -> None:
+    """A call that blocks holds up its own node only."""
+    site = make_site()
+    release = threading.Event()
+
+    def block(machine: StateMachine) -> None:
+        if isinstance(machine, CreateMachine) and machine._arguments[1].name == "large":
+            release.wait(60)
+
+    site.adapter.hooks.append(block)
+    slow = site.worker.accept(site.worker.submit("large"))
+    site.serve("small", "small")
+    assert not slow.launchesComplete()
+    release.set()
+    assert site.worker.finish(slow, 30).state == states.FULFILLED
+
+
+def test_no_place(make_site: MakeSite, zk: MemoryZooKeeper) -> None:
+    """Q-2: two launchers saw the same gap; the older node has the place, the younger one makes room at once."""
+    site = make_site(None, **{"max-servers": 1})
+    plain = site.provider.roomForOne
+    others: list[Any] = []
+
+    def room(pool: Any, label: str) -> bool:
+        found = plain(pool, label)
+        if found and not others:
+            node = Node("small")
+            node.provider, node.pool, node.resources = "nowhere", "main", {"instances": 1}
+            zk.storeNode(node)
+            others.append(node)
+        return found
+
+    site.provider.roomForOne = room  # type: ignore[method-assign]
+    handler = site.worker.accept(site.worker.submit("small"))
+    assert handler.poll() is False
+    assert handler.paused
+    assert site.cloud.calls["create"] == 0
+    (node,) = zk.nodeIterator()
+    zk.deleteRawNode(node.id or "")
+    assert site.worker.finish(handler, 30).state == states.FULFILLED
+
+
+def test_pool_limits(make_site: MakeSite) -> None:
+    """Q-1, Q-2: what can never fit is declined, what does not fit now waits for the deletion of a node."""
+    site = make_site(None, **{"max-cores": 4})
+    site.fail("large")
+    first, second = site.serve("small", "small")
+    handler = site.worker.accept(site.worker.submit("small"))
+    assert handler.paused
+    assert site.worker.relieved == 1
+    site.delete(first)
+    assert site.worker.finish(handler, 30).state == states.FULFILLED
+    assert second.id in site.zk.getNodes()
+
+
+def test_limits_of_the_cloud(make_site: MakeSite) -> None:
+    """Q-1, Q-4: what others use of the cloud counts."""
+    make_site().cloud.create("stranger", metadata={}, resources={"cores": 1})
+    site = make_site({"limits": {"instances": 3}})
+    site.serve("small", "small")
+    handler = site.worker.accept(site.worker.submit("small"))
+    assert handler.paused
+    site.fail("small", "small", "small")
+    handler.declineRequest()
+
+
+def test_unknown_limits_do_not_decline(make_site: MakeSite) -> None:
+    """F-5: while the cloud does not say what it allows, requests wait."""
+    site = make_site({"limits": {"instances": 1}})
+    wait_for("limits are known", site.provider.estimatedNodepoolQuota)
+    site.cloud.set(down=True)
+    blind = make_site()
+    handler = blind.worker.accept(blind.worker.submit("small"))
+    assert handler.paused
+    assert not handler.done
+    blind.cloud.set(down=False)
+    assert blind.worker.finish(handler, 60).state == states.FULFILLED
+
+
+def test_node_is_taken_away(make_site: MakeSite, zk: MemoryZooKeeper) -> None:
+    """A launch whose node vanished deletes what it made; the request gets another node."""
+    site = make_site({"hang": True})
+    handler = site.worker.accept(site.worker.submit("small"))
+    wait_for("the instance is known", lambda: [node for node in zk.nodeIterator() if node.external_id])
+    (node,) = zk.nodeIterator()
+    zk.deleteRawNode(node.id or "")
+    site.cloud.set(hang=False)
+    wait_for("the launch ended", handler.launchesComplete)
+    wait_for("its instance is gone", lambda: not site.cloud.instances())
+
+
+def test_cloud_that_rests_aborts(make_site: MakeSite, monkeypatch: pytest.MonkeyPatch) -> None:
+    """F-5: launches of a cloud that went away are aborted, the request is given back, not declined."""
+    monkeypatch.setattr("nodepool.plan.rest.TRIP_SECONDS", 0.0)
+    site = make_site({"launch-retries": 1})
+    wait_for("limits are known", site.provider.estimatedNodepoolQuota)
+    site.cloud.set(down=True)
+    request = site.worker.submit("small")
+    handler = site.worker.accept(request)
+    wait_for("the launch ended", handler.launchesComplete)
+    assert site.provider.calls.resting
+    assert "does not answer" in (site.provider.pausedReason() or "")
+    assert [node.state for node in handler.nodeset] == [states.ABORTED]
+    handler.poll()
+    handler.run()
+    stored = site.zk.getNodeRequest(request.id or "")
+    assert stored is not None
+    assert (stored.state, stored.declined_by) == (states.REQUESTED, [])
+    site.cloud.set(down=False)
+    wait_for("the rest ends", lambda: site.provider.pausedReason() is None)
+    site.serve("small")
+
+
+def test_one_error_is_no_outage(make_site: MakeSite) -> None:
+    """L-6: the cloud is there, but refuses this launch each time: the request is declined."""
+    site = make_site({"launch-retries": 2})
+
+    def refuse(machine: StateMachine) -> None:
+        if isinstance(machine, CreateMachine):
+            raise CloudUnavailableException("500")
+
+    site.adapter.hooks.append(refuse)
+    site.fail("small")
+    assert not site.provider.calls.resting

@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Leaked resources (behaviour.md D)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from nodepool.driver.fake.cloud import CloudError
+from nodepool.driver.statemachine import Resource
+from nodepool.exceptions import NotFound
+from nodepool.metrics import leaks
+from nodepool.model.image import ImageUpload
+from nodepool.testing.memory_zk import MemoryZooKeeper
+from tests.support.wait import wait_for
+from tests.unit.driver.statemachine.conftest import MakeSite, Site
+
+
+@pytest.fixture
+def counted(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
+    """Leaks as they are counted."""
+    found: list[tuple[str, str]] = []
+    monkeypatch.setattr(leaks, "report", lambda provider, resource, count=1: found.append((provider, resource)))
+    return found
+
+
+class Store:
+    """Resources other than instances."""
+
+    def __init__(self, site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.items: list[Resource] = []
+        self.error: Exception | None = None
+        monkeypatch.setattr(site.adapter, "listResources", lambda: iter(self.items))
+        monkeypatch.setattr(site.adapter, "deleteResource", self.delete)
+
+    def delete(self, resource: Resource) -> None:
+        if self.error is not None:
+            raise self.error
+        self.items.remove(resource)
+
+
+def test_two_sweeps(make_site: MakeSite, zk: MemoryZooKeeper, counted: list[tuple[str, str]]) -> None:
+    """D-2, D-5: an instance without a node goes at the second sweep in a row that finds it so."""
+    site = make_site()
+    (node,) = site.serve("small")
+    (kept,) = site.serve("small")
+    zk.deleteRawNode(node.id or "")
+    site.provider.cleanupLeakedResources()
+    assert len(site.cloud.instances()) == 2
+    site.provider.cleanupLeakedResources()
+    assert [instance.id for instance in site.cloud.instances()] == [kept.external_id]
+    assert counted == [("nowhere", "instances")]
+
+
+def test_unreadable_nodes_are_known(make_site: MakeSite, zk: MemoryZooKeeper, monkeypatch: pytest.MonkeyPatch) -> None:
+    """D-2: a node whose data nobody can read is still a node."""
+    site = make_site()
+    site.serve("small")
+    monkeypatch.setattr(zk, "nodeIterator", lambda cached=True: iter(()))
+    for _ in range(3):
+        site.provider.cleanupLeakedResources()
+    assert len(site.cloud.instances()) == 1
+
+
+def test_interrupted_series(make_site: MakeSite, monkeypatch: pytest.MonkeyPatch) -> None:
+    """D-2: the sweeps must be consecutive."""
+    site = make_site()
+    store = Store(site, monkeypatch)
+    resource = Resource({"nodepool_provider_name": "nowhere", "nodepool_node_id": "77"}, "port")
+    for items in ([resource], [], [resource]):
+        store.items = list(items)
+        site.provider.cleanupLeakedResources()
+        assert store.items == items
+    site.provider.cleanupLeakedResources()
+    assert store.items == []
+
+
+def test_others(make_site: MakeSite, monkeypatch: pytest.MonkeyPatch) -> None:
+    """D-4: resources without our keys, or of another provider, are not ours."""
+    site = make_site()
+    store = Store(site, monkeypatch)
+    metadata: list[Any] = [
+        {},
+        None,
+        {"nodepool_provider_name": "nowhere"},
+        {"nodepool_node_id": "1"},
+        {"nodepool_provider_name": "elsewhere", "nodepool_node_id": "1"},
+        {"nodepool_provider_name": "nowhere", "nodepool_build_id": "1"},
+    ]
+    store.items = [Resource(one, "port") for one in metadata]
+    for _ in range(3):
+        site.provider.cleanupLeakedResources()
+    assert len(store.items) == len(metadata)
+
+
+def test_uploads(
+    make_site: MakeSite, zk: MemoryZooKeeper, monkeypatch: pytest.MonkeyPatch, counted: list[tuple[str, str]]
+) -> None:
+    """D-3: by build id and upload id."""
+    site = make_site()
+    store = Store(site, monkeypatch)
+    zk.uploads["debian", "nowhere"] = ImageUpload("debian", "0000000001", "nowhere", "0000000001")
+    both = [("0000000001", "0000000001"), ("0000000001", "0000000002")]
+    store.items = [
+        Resource(
+            {"nodepool_provider_name": "nowhere", "nodepool_build_id": build, "nodepool_upload_id": upload}, "image"
+        )
+        for build, upload in both
+    ]
+    known = store.items[0]
+    for _ in range(2):
+        site.provider.cleanupLeakedResources()
+    assert store.items == [known]
+    assert counted == [("nowhere", "images")]
+
+
+def test_failure_is_repeated(
+    make_site: MakeSite, monkeypatch: pytest.MonkeyPatch, counted: list[tuple[str, str]]
+) -> None:
+    """D-5: logged, and tried again at the next sweep; something that went by itself is not counted."""
+    site = make_site()
+    store = Store(site, monkeypatch)
+    store.items = [Resource({"nodepool_provider_name": "nowhere", "nodepool_node_id": "77"}, "port", "ports_down")]
+    for error in (CloudError("no"), CloudError("no"), NotFound("gone")):
+        store.error = error
+        site.provider.cleanupLeakedResources()
+    assert counted == []
+    store.error = None
+    site.provider.cleanupLeakedResources()
+    assert counted == [("nowhere", "ports_down")]
+
+
+def test_cloud_is_down(make_site: MakeSite, zk: MemoryZooKeeper) -> None:
+    """D-5: a cloud that does not answer costs a sweep, not the leak's record."""
+    site = make_site()
+    (node,) = site.serve("small")
+    zk.deleteRawNode(node.id or "")
+    site.provider.cleanupLeakedResources()
+    site.cloud.set(down=True)
+    with pytest.raises(CloudError):
+        site.provider.cleanupLeakedResources()
+    site.cloud.set(down=False)
+    site.provider.cleanupLeakedResources()
+    assert site.cloud.instances() == []
+
+
+def test_second_instance_of_a_node(make_site: MakeSite) -> None:
+    """Two creations worked and one answer was lost for good: the instance that the node does not name goes."""
+    site = make_site()
+    (node,) = site.serve("small")
+    (used,) = site.cloud.instances()
+    site.cloud.create(used.name, metadata=used.metadata, resources={})
+    site.provider.cleanupLeakedResources()
+    assert len(site.cloud.instances()) == 2
+    site.provider.cleanupLeakedResources()
+    wait_for("it is gone", lambda: [instance.id for instance in site.cloud.instances()] == [node.external_id])
+
+
+def test_replaced_provider_leaves_leaks_alone(make_site: MakeSite, zk: MemoryZooKeeper) -> None:
+    """G-5: after idle() the successor does it."""
+    site = make_site()
+    (node,) = site.serve("small")
+    zk.deleteRawNode(node.id or "")
+    site.provider.cleanupLeakedResources()
+    site.provider.idle()
+    site.provider.cleanupLeakedResources()
+    assert len(site.cloud.instances()) == 1
+
+
+def test_unmanaged_use(make_site: MakeSite, zk: MemoryZooKeeper) -> None:
+    """Q-4: instances of others, and ours without a node."""
+    site = make_site()
+    site.cloud.create("stranger", metadata={}, resources={"cores": 16})
+    (node,) = site.serve("small")
+    assert site.provider.unmanagedQuotaUsed().get_resources() == {"cores": 16, "instances": 1, "ram": 0}
+    zk.deleteRawNode(node.id or "")
+    assert site.provider.unmanagedQuotaUsed().get_resources() == {"cores": 18, "instances": 2, "ram": 2048}

@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The scheduler: each task when it is due, never twice at once, in few threads."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from nodepool.driver.statemachine.scheduler import WHEN_WOKEN_SECONDS, Scheduler
+from tests.support.wait import wait_for
+
+
+class Work:
+    """A task whose steps are functions; the last one ends it."""
+
+    def __init__(self, *steps: Callable[[], float | None]) -> None:
+        self.steps = list(steps)
+        self.done = threading.Event()
+        self.count = 0
+        self._inside = threading.Lock()
+
+    def step(self) -> float | None:
+        assert self._inside.acquire(blocking=False), "two steps at once"
+        try:
+            self.count += 1
+            wait = self.steps.pop(0)()
+            if wait is None:
+                self.done.set()
+            return wait
+        finally:
+            self._inside.release()
+
+
+def waits_for(event: threading.Event) -> Callable[[], None]:
+    """A last step that blocks."""
+
+    def step() -> None:
+        event.wait(30)
+
+    return step
+
+
+@pytest.fixture
+def scheduler() -> Iterator[Scheduler]:
+    made = Scheduler("test", 4)
+    yield made
+    made.abandon()
+    made.join()
+
+
+def test_steps_follow_each_other(scheduler: Scheduler) -> None:
+    """A task is called again after the time that it asked for, until it says that it is over."""
+    work = Work(lambda: 0.0, lambda: 0.01, lambda: None)
+    assert scheduler.add(work)
+    assert work.done.wait(30)
+    wait_for("it is forgotten", lambda: len(scheduler) == 0)
+    assert work.count == 3
+
+
+def test_wake(scheduler: Scheduler) -> None:
+    """A task that waits for an event goes on when it is woken, also when that comes in the middle of its step."""
+    inside, go = threading.Event(), threading.Event()
+
+    def first() -> float:
+        inside.set()
+        go.wait(30)
+        return 3600.0
+
+    work = Work(first, lambda: WHEN_WOKEN_SECONDS, lambda: None)
+    scheduler.add(work)
+    assert inside.wait(30)
+    scheduler.wake(work)
+    go.set()
+    wait_for("the second step", lambda: work.count == 2)
+
+    def woken() -> bool:
+        scheduler.wake(work)
+        return work.done.is_set()
+
+    wait_for("the last step", woken)
+    scheduler.wake(work)
+
+
+def test_a_step_that_blocks_holds_up_nobody(scheduler: Scheduler) -> None:
+    release = threading.Event()
+    blocked = [Work(waits_for(release)) for _ in range(3)]
+    for work in blocked:
+        scheduler.add(work)
+    others = [Work(lambda: 0.0, lambda: None) for _ in range(50)]
+    for work in others:
+        scheduler.add(work)
+    assert all(work.done.wait(30) for work in others)
+    release.set()
+    assert all(work.done.wait(30) for work in blocked)
+
+
+def test_hundreds_of_tasks_in_four_threads(scheduler: Scheduler) -> None:
+    threads: set[str] = set()
+
+    def note() -> float:
+        threads.add(threading.current_thread().name)
+        return 0.001
+
+    works = [Work(note, note, lambda: None) for _ in range(300)]
+    for work in works:
+        scheduler.add(work)
+    assert all(work.done.wait(30) for work in works)
+    assert len(threads) <= 4
+
+
+def test_a_task_that_fails_ends_alone(scheduler: Scheduler, caplog: pytest.LogCaptureFixture) -> None:
+    def fail() -> float:
+        raise ZeroDivisionError("mistake")
+
+    scheduler.add(Work(fail))
+    other = Work(lambda: 0.01, lambda: None)
+    scheduler.add(other)
+    assert other.done.wait(30)
+    wait_for("both are gone", lambda: len(scheduler) == 0)
+    assert "mistake" in caplog.text
+
+
+def test_drain_lets_tasks_end() -> None:
+    """L-17: what runs goes on; the end is told once, when all is over; then nothing is taken on."""
+    ended: list[int] = []
+    scheduler = Scheduler("drain", 2, on_end=lambda: ended.append(1))
+    go = threading.Event()
+    work = Work(waits_for(go))
+    scheduler.add(work)
+    scheduler.drain()
+    late = Work(lambda: None)
+    assert scheduler.add(late), "a launch that came in the same moment is not lost"
+    assert late.done.wait(30)
+    assert not ended
+    go.set()
+    scheduler.join()
+    assert ended == [1]
+    assert not scheduler.add(Work(lambda: None))
+
+
+def test_drain_without_any_work() -> None:
+    ended = threading.Event()
+    scheduler = Scheduler("drain", 2, on_end=ended.set)
+    scheduler.drain()
+    scheduler.join()
+    assert ended.is_set()
+
+
+def test_abandon_runs_nothing_more() -> None:
+    scheduler = Scheduler("abandon", 2)
+    work = Work(lambda: 3600.0, lambda: None)
+    scheduler.add(work)
+    wait_for("the first step", lambda: work.count == 1)
+    scheduler.abandon()
+    scheduler.join()
+    assert not scheduler.add(Work(lambda: None))
+    assert work.count == 1

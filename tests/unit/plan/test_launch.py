@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What follows a failed attempt (behaviour.md L-4, L-6, L-7, F-5)."""
+
+from __future__ import annotations
+
+import pytest
+
+from nodepool import exceptions as e
+from nodepool.plan.launch import (
+    LAST_PACE_SECONDS,
+    Abort,
+    Backoff,
+    Fail,
+    Failure,
+    Retry,
+    after_failure,
+    answer_was_lost,
+    classify,
+    may_have_made_an_instance,
+    pace,
+)
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (e.QuotaException(), Failure.QUOTA),
+        (e.CapacityException(), Failure.CAPACITY),
+        (e.RuntimeConfigurationException(), Failure.CONFIGURATION),
+        (e.LaunchNodepoolException(), Failure.SETUP),
+        (e.ZKConnectionError(), Failure.ZOOKEEPER),
+        (e.CloudUnavailableException(), Failure.CLOUD),
+        (ConnectionResetError(), Failure.CLOUD),
+        (TimeoutError(), Failure.CLOUD),
+        (e.LaunchStatusException(), Failure.INSTANCE),
+        (e.LaunchKeyscanException(), Failure.INSTANCE),
+        (e.ServerCreateTimeoutException(), Failure.INSTANCE),
+        (KeyError("id"), Failure.UNKNOWN),
+    ],
+)
+def test_kinds(error: Exception, kind: Failure) -> None:
+    """Capacity, configuration and an unreachable cloud are told apart."""
+    assert classify(error) is kind
+
+
+def test_attempts() -> None:
+    """L-4, L-6: ``launch-retries`` is the number of attempts in total; pauses grow, up to a limit."""
+    first = after_failure(Failure.INSTANCE, 1, 3, cloud_rests=False)
+    second = after_failure(Failure.INSTANCE, 2, 3, cloud_rests=False)
+    assert isinstance(first, Retry)
+    assert isinstance(second, Retry)
+    assert 0 < first.delay_seconds < second.delay_seconds
+    assert isinstance(after_failure(Failure.INSTANCE, 3, 3, cloud_rests=False), Fail)
+    late = after_failure(Failure.UNKNOWN, 50, 100, cloud_rests=False)
+    assert isinstance(late, Retry)
+    assert late.delay_seconds < 10
+
+
+@pytest.mark.parametrize("attempt", [1, 3])
+def test_quota_aborts(attempt: int) -> None:
+    """L-7: whichever attempt it was."""
+    assert isinstance(after_failure(Failure.QUOTA, attempt, 3, cloud_rests=False), Abort)
+
+
+@pytest.mark.parametrize("kind", [Failure.CONFIGURATION, Failure.ZOOKEEPER])
+def test_no_use_in_trying_again(kind: Failure) -> None:
+    """L-9, Q-14: another attempt would end like the first."""
+    assert isinstance(after_failure(kind, 1, 3, cloud_rests=False), Fail)
+
+
+@pytest.mark.parametrize("kind", [Failure.CLOUD, Failure.UNKNOWN])
+def test_a_cloud_that_rests_is_not_the_fault_of_the_request(kind: Failure) -> None:
+    """F-5: the node is given up without a failure, even after the last attempt."""
+    assert isinstance(after_failure(kind, 3, 3, cloud_rests=True), Abort)
+    assert isinstance(after_failure(Failure.INSTANCE, 3, 3, cloud_rests=True), Fail)
+
+
+def test_instances_without_an_answer() -> None:
+    """A refusal is a refusal; everything else may have made an instance, and after a lost answer it may show late."""
+    sure = {Failure.QUOTA, Failure.CAPACITY, Failure.CONFIGURATION, Failure.SETUP}
+    assert {kind for kind in Failure if not may_have_made_an_instance(kind)} == sure
+    assert {kind for kind in Failure if answer_was_lost(kind)} == {Failure.CLOUD, Failure.UNKNOWN}
+
+
+def test_pace() -> None:
+    """Looks are frequent at first, then rarer, never rarer than once a second; a machine may know better."""
+    waits = [pace(turn, None) for turn in range(20)]
+    assert waits == sorted(waits)
+    assert waits[0] <= 0.1
+    assert waits[-1] == LAST_PACE_SECONDS
+    assert pace(0, 30.0) == 30.0
+    assert pace(100, 0.05) == 0.05
+    assert pace(0, -1.0) == 0.0
+
+
+def test_backoff() -> None:
+    """Pauses double up to the longest; what fails meanwhile does not count."""
+    backoff = Backoff(1.0, 5.0)
+    assert not backoff.holds(0.0)
+    assert backoff.failed(10.0) == 11.0
+    assert backoff.failed(10.5) == 11.0, "the same trouble"
+    assert backoff.holds(10.9)
+    assert not backoff.holds(11.0)
+    assert backoff.failed(11.0) == 13.0
+    assert backoff.failed(13.0) == 17.0
+    assert backoff.failed(17.0) == 22.0, "5 s, not 8"
+    backoff.worked()
+    assert not backoff.holds(17.0)
+    assert backoff.failed(30.0) == 31.0
