@@ -95,18 +95,18 @@ class Registration:
                 kazoo.delete(f"{root}/{name}")
 
     def unregister(self) -> None:
-        """Remove the entry; one that is gone is fine. Raises ZKException."""
+        """Remove the entry; one that is gone is fine. Raises ZKException: try again, it may still be there."""
         with self._lock:
-            path, self._path = self._path, None
             try:
                 self._remove_orphans(f"{paths.COMPONENTS}/{self.component.kind}")
                 self._create_tried = False
-                if path is not None:
-                    self._client.kazoo.delete(path)
+                if self._path is not None:
+                    self._client.kazoo.delete(self._path)
             except NoNodeError:
-                return
+                self.log.debug("Registry entry %s was gone already", self._path)
             except KazooException as error:
                 raise translate(error) from None
+            self._path = None
 
 
 def read_pools(client: ZooKeeperClient) -> list[PoolComponent]:

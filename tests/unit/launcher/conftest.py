@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Workers by their single pass, with the fake driver and a real ZooKeeper."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodepool.driver.fake.cloud import FakeCloud
+from tests.support.still_launcher import StillLauncher
+from tests.support.zookeeper import ZooKeeperServer
+
+Still = Callable[..., StillLauncher]
+
+
+@pytest.fixture
+def cloud_name() -> str:
+    """A fake cloud that only this test uses."""
+    return f"cloud-{uuid.uuid4().hex[:8]}"
+
+
+@pytest.fixture
+def cloud(cloud_name: str) -> Iterator[FakeCloud]:
+    yield FakeCloud.get(cloud_name)
+    FakeCloud.forget(cloud_name)
+
+
+@pytest.fixture
+def still(tmp_path: Path, zookeeper: ZooKeeperServer, chroot: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Still]:
+    """Makes launchers without threads: ``still(providers, labels={name: settings}, **top_level)``."""
+    launchers: list[StillLauncher] = []
+
+    def make(
+        providers: list[dict[str, Any]], labels: dict[str, dict[str, Any]] | None = None, **extra: Any
+    ) -> StillLauncher:
+        names = {label["name"] for provider in providers for pool in provider["pools"] for label in pool["labels"]}
+        settings = {
+            "labels": [{"name": name, **(labels or {}).get(name, {})} for name in sorted(names | set(labels or {}))],
+            "providers": providers,
+            **{key.replace("_", "-"): value for key, value in extra.items()},
+        }
+        path = tmp_path / f"still{len(launchers) + 1}.yaml"
+        launchers.append(StillLauncher(path, zookeeper, chroot, settings, monkeypatch))
+        return launchers[-1]
+
+    yield make
+    for launcher in launchers:
+        launcher.stop()

@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The deletion worker by its single pass (behaviour.md X, C-9, C-10)."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from typing import Any
+
+import pytest
+from kazoo.recipe.lock import Lock
+
+from nodepool.driver.fake.cloud import FakeCloud
+from nodepool.driver.fake.provider import FakeProvider
+from nodepool.launcher import deletion
+from tests.support.local_launcher import fake_provider
+from tests.support.pool_znodes import PoolZnodes
+from tests.support.still_launcher import StillLauncher
+from tests.support.wait import wait_for
+from tests.unit.launcher.conftest import Still
+
+
+def stored(state: str, **fields: Any) -> bytes:
+    node = {"state": state, "state_time": time.time(), "type": ["small"], "provider": "one", "pool": "main"}
+    return json.dumps({**node, **fields}).encode()
+
+
+def fail(provider: FakeProvider, node: Any) -> Any:
+    raise RuntimeError("no way")
+
+
+@pytest.fixture
+def launcher(still: Still, cloud_name: str, cloud: FakeCloud) -> StillLauncher:
+    return still([fake_provider("one", cloud=cloud_name)])
+
+
+def test_lock_is_given_back_when_the_provider_raises(
+    launcher: StillLauncher, znodes: PoolZnodes, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """X-7, X-5: the node is unlocked, stays `deleting`, and is tried again."""
+
+    node_id = znodes.create_node(stored("used", external_id="x"))
+    worker = launcher.nodepool.deletion
+    with monkeypatch.context() as patch:
+        patch.setattr(FakeProvider, "startNodeCleanup", fail)
+        launcher.settle()
+        worker.run_once()
+        assert "no way" in caplog.text
+        assert znodes.node_lockers(node_id) == []
+        assert (znodes.node(node_id) or {})["state"] == "deleting"
+        launcher.settle()
+        wait = worker.run_once()
+        assert wait is not None
+        assert 0 < wait <= deletion.FIRST_RETRY_SECONDS
+    launcher.passes(worker, "it is gone", lambda: znodes.node(node_id) is None)
+
+
+def test_no_hot_loop_while_a_deletion_is_tried_again(
+    launcher: StillLauncher, znodes: PoolZnodes, cloud: FakeCloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """X-5: a second attempt that takes long does not make the worker run without a pause."""
+    monkeypatch.setattr(deletion, "FIRST_RETRY_SECONDS", 0.05)
+    instance = cloud.create("np", metadata={}, resources={})
+    cloud.set(down=True, delete_seconds=1000.0)
+    node_id = znodes.create_node(stored("used", external_id=instance.id))
+    worker = launcher.nodepool.deletion
+    launcher.passes(worker, "it failed once", lambda: worker._attempts)
+    cloud.set(down=False)
+    launcher.passes(worker, "it is tried again", lambda: node_id in worker._deletions)
+    for _ in range(3):
+        wait = worker.run_once()
+        assert wait is not None
+        assert wait > 0.1
+    cloud.set(delete_seconds=0.0)
+    cloud._records[instance.id].gone_at = 0.0
+    cloud.wake()
+    wait_for("it is gone", lambda: znodes.node(node_id) is None)
+
+
+@pytest.mark.parametrize("what", ["locked", "hold"])
+def test_no_hot_loop_when_a_retry_finds_nothing_to_do(
+    launcher: StillLauncher, znodes: PoolZnodes, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    """X-2, X-1: a failed node that somebody locked, or put on hold, meanwhile is left alone, without a busy loop."""
+    monkeypatch.setattr(deletion, "FIRST_RETRY_SECONDS", 0.05)
+    monkeypatch.setattr(FakeProvider, "startNodeCleanup", fail)
+    node_id = znodes.create_node(stored("used", external_id="x"))
+    worker = launcher.nodepool.deletion
+    launcher.settle()
+    worker.run_once()
+    lock = Lock(znodes.kazoo, f"/nodepool/nodes/{node_id}/lock")
+    if what == "locked":
+        assert lock.acquire(timeout=5)
+    else:
+        znodes.change_node(node_id, state="hold")
+    launcher.settle()
+    wait_for("the retry is over", lambda: worker.run_once() is None)
+    assert worker.run_once() is None
+    if what == "locked":
+        lock.release()
+
+
+def test_lock_of_a_deletion_that_died(
+    launcher: StillLauncher, znodes: PoolZnodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """X-5: a task that ends without giving the lock back does not keep the node locked for ever."""
+
+    def die(provider: FakeProvider, node: Any) -> threading.Thread:
+        return threading.Thread(target=lambda: None)
+
+    node_id = znodes.create_node(stored("used", external_id="x"))
+    worker = launcher.nodepool.deletion
+    with monkeypatch.context() as patch:
+        patch.setattr(FakeProvider, "startNodeCleanup", die)
+        launcher.passes(worker, "it began", lambda: node_id in worker._deletions)
+        worker.run_once()
+        assert znodes.node_lockers(node_id) == []
+    launcher.passes(worker, "it is gone", lambda: znodes.node(node_id) is None)
+
+
+def test_deletion_that_takes_too_long(
+    launcher: StillLauncher, znodes: PoolZnodes, cloud: FakeCloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """X-5: after the timeout the lock is free, and the deletion begins anew."""
+    monkeypatch.setattr(deletion, "DELETE_TIMEOUT_SECONDS", 0.0)
+    cloud.set(delete_seconds=0.3)
+    instance = cloud.create("np", metadata={}, resources={})
+    node_id = znodes.create_node(stored("used", external_id=instance.id))
+    worker = launcher.nodepool.deletion
+    launcher.passes(worker, "it began", lambda: znodes.node_lockers(node_id))
+    worker.run_once()
+    assert znodes.node_lockers(node_id) == []
+    assert (znodes.node(node_id) or {"state": "deleting"})["state"] == "deleting"
+    launcher.passes(worker, "it is gone", lambda: znodes.node(node_id) is None)
+
+
+def test_only_nodes_of_a_gone_request_are_looked_at(
+    launcher: StillLauncher, znodes: PoolZnodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """C-9: what a cancelled request had is free again; nobody goes through all the others for that."""
+    request_id, other = znodes.submit(["small"], state="fulfilled"), znodes.submit(["small"], state="fulfilled")
+    mine = znodes.create_node(stored("ready", allocated_to=request_id))
+    theirs = znodes.create_node(stored("ready", allocated_to=other))
+    worker = launcher.nodepool.deletion
+    launcher.settle()
+    worker.run_once()
+    looked: list[str] = []
+    consider = worker._consider
+
+    def note(node_id: str, *args: Any) -> None:
+        looked.append(node_id)
+        consider(node_id, *args)
+
+    monkeypatch.setattr(worker, "_consider", note)
+    znodes.delete_request(request_id)
+    launcher.passes(worker, "it is free", lambda: (znodes.node(mine) or {})["allocated_to"] is None)
+    assert set(looked) == {mine}
+    assert (znodes.node(theirs) or {})["allocated_to"] == other
+
+
+def test_init_node_of_a_finished_request(launcher: StillLauncher, znodes: PoolZnodes) -> None:
+    """C-10: it goes when its request is fulfilled, not only when somebody looks at everything."""
+    request_id = znodes.submit(["small"], state="pending")
+    node_id = znodes.create_node(stored("init", allocated_to=request_id))
+    worker = launcher.nodepool.deletion
+    launcher.settle()
+    worker.run_once()
+    assert znodes.node(node_id) is not None
+    request = znodes.request(request_id)
+    assert request is not None
+    znodes.kazoo.set(f"/nodepool/requests/{request_id}", json.dumps({**request, "state": "fulfilled"}).encode())
+    launcher.passes(worker, "it is gone", lambda: znodes.node(node_id) is None)
+
+
+def test_time_of_deleting_does_not_move(
+    launcher: StillLauncher, znodes: PoolZnodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Q-9, X-5: ``state_time`` tells when a node went to `deleting` first, however often it is tried."""
+    monkeypatch.setattr(FakeProvider, "startNodeCleanup", fail)
+    node_id = znodes.create_node(stored("deleting", external_id="x", state_time=1000.0))
+    launcher.settle()
+    launcher.nodepool.deletion.run_once()
+    assert (znodes.node(node_id) or {})["state_time"] == 1000.0

@@ -1,0 +1,209 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which requests a pool takes, refuses or leaves (behaviour.md A), by single passes of its worker."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from kazoo.recipe.lock import Lock
+
+from nodepool.driver.fake.cloud import FakeCloud
+from nodepool.driver.fake.handler import FakeRequestHandler
+from nodepool.driver.fake.provider import FakeProvider
+from nodepool.launcher import refusal
+from nodepool.launcher.pool_worker import PoolWorker
+from tests.support.local_launcher import fake_provider
+from tests.support.pool_znodes import PoolZnodes
+from tests.support.still_launcher import StillLauncher
+from tests.support.wait import wait_for
+from tests.unit.launcher.conftest import Still
+
+pytestmark = pytest.mark.usefixtures("cloud")
+
+
+def reasons(worker: PoolWorker) -> list[str]:
+    return list(worker.intake.explanations.values())
+
+
+def known(launcher: StillLauncher, count: int) -> None:
+    wait_for("the requests are known", lambda: len(launcher.nodepool.cache.requests) == count)
+
+
+def test_many_refusals(still: Still, znodes: PoolZnodes, cloud_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A-6, A-13: more than fit in one pass are refused in the next one, which comes at once."""
+    monkeypatch.setattr(refusal, "BATCH", 2)
+    launcher = still([fake_provider("one", cloud=cloud_name)])
+    worker = launcher.worker()
+    requests = [znodes.submit(["unknown"]) for _ in range(5)]
+    known(launcher, 5)
+    waits = [worker.run_once() for _ in range(3)]
+    assert waits == [0.0, 0.0, None]
+    assert {znodes.request_state(request_id) for request_id in requests} == {"failed"}
+
+
+def test_many_impossible_requests(
+    still: Still, znodes: PoolZnodes, cloud_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A-13, A-21: the same for what a disabled pool refuses."""
+    monkeypatch.setattr(refusal, "BATCH", 2)
+    launcher = still([fake_provider("one", cloud=cloud_name, pool_max_servers=0)])
+    worker = launcher.worker()
+    requests = [znodes.submit(["small"]) for _ in range(3)]
+    known(launcher, 3)
+    assert [worker.run_once() for _ in range(2)] == [0.0, None]
+    assert {znodes.request_state(request_id) for request_id in requests} == {"failed"}
+
+
+def test_error_while_judging(
+    still: Still, znodes: PoolZnodes, cloud_name: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A-16: an exception refuses the request that caused it, not all that are like it."""
+    launcher = still([fake_provider("one", cloud=cloud_name)])
+    worker = launcher.worker()
+    bad, good = znodes.submit(["small"]), znodes.submit(["small"])
+    known(launcher, 2)
+    handler = FakeProvider.getRequestHandler
+
+    def flaky(provider: FakeProvider, pw: Any, request: Any) -> Any:
+        if request.id == bad:
+            raise RuntimeError("no way")
+        return handler(provider, pw, request)
+
+    monkeypatch.setattr(FakeProvider, "getRequestHandler", flaky)
+    launcher.passes(worker, "the good one is served", lambda: znodes.request_state(good) == "fulfilled")
+    assert znodes.request_state(bad) == "failed"
+    assert "no way" in caplog.text
+
+
+def test_provider_is_replaced_in_the_middle_of_a_pass(
+    still: Still, znodes: PoolZnodes, cloud_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """G-5, A-16: what the stopped provider cannot launch any more its successor does; the request does not fail."""
+    launcher = still([fake_provider("one", cloud=cloud_name)])
+    worker = launcher.worker()
+    request_id = znodes.submit(["small"])
+    known(launcher, 1)
+    launch = FakeRequestHandler.launch
+
+    def reload_first(handler: FakeRequestHandler, node: Any) -> None:
+        monkeypatch.setattr(FakeRequestHandler, "launch", launch)
+        section = launcher.local.provider_settings()
+        section["launch-retries"] = 1
+        launcher.local.write(launcher.local.settings)
+        wait_for("the file is new", launcher.nodepool._source.changed)
+        launcher.nodepool._reload()
+        launch(handler, node)
+
+    monkeypatch.setattr(FakeRequestHandler, "launch", reload_first)
+    worker.run_once()
+    assert znodes.request_state(request_id) == "pending"
+    launcher.passes(worker, "it is served", lambda: znodes.request_state(request_id) == "fulfilled")
+    assert (znodes.request(request_id) or {})["declined_by"] == []
+
+
+def test_lock_is_held_by_somebody(still: Still, znodes: PoolZnodes, cloud_name: str) -> None:
+    """A-11: the lock is taken without waiting; the next request is served, and this one when the lock is free."""
+    launcher = still([fake_provider("one", cloud=cloud_name)])
+    worker = launcher.worker()
+    held, other = znodes.submit(["small"]), znodes.submit(["small"])
+    lock = Lock(znodes.kazoo, f"/nodepool/requests-lock/{held}")
+    assert lock.acquire(timeout=5)
+    launcher.passes(worker, "the other is served", lambda: znodes.request_state(other) == "fulfilled")
+    assert znodes.request_state(held) == "requested"
+    wait = worker.run_once()
+    assert wait is not None
+    assert wait <= 0.25
+    lock.release()
+    launcher.passes(worker, "it is served", lambda: znodes.request_state(held) == "fulfilled")
+
+
+def test_request_that_changed_before_it_was_taken(
+    still: Still, znodes: PoolZnodes, cloud_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A-2, A-11: what the cache does not know yet is seen when the request is taken."""
+    launcher = still([fake_provider("one", cloud=cloud_name)])
+    worker = launcher.worker()
+    request_id = znodes.submit(["small"])
+    known(launcher, 1)
+    handler = FakeProvider.getRequestHandler
+
+    def cancel_first(provider: FakeProvider, pw: Any, request: Any) -> Any:
+        znodes.delete_request(request_id)
+        return handler(provider, pw, request)
+
+    monkeypatch.setattr(FakeProvider, "getRequestHandler", cancel_first)
+    worker.run_once()
+    assert worker.handlers == []
+    assert znodes.nodes() == {}
+    assert znodes.children("/nodepool/requests-lock") == []
+
+
+def test_better_pool_comes_first(still: Still, znodes: PoolZnodes, cloud_name: str) -> None:
+    """A-4: yield to a pool with a lower priority number, unless it is paused."""
+    launcher = still(
+        [
+            fake_provider("one", cloud=cloud_name, priority=20),
+            fake_provider("two", cloud=cloud_name, priority=10, pool_max_servers=1),
+        ]
+    )
+    worker, better = launcher.worker("one"), launcher.worker("two")
+    first = znodes.submit(["small"])
+    known(launcher, 1)
+    worker.run_once()
+    assert znodes.request_state(first) == "requested"
+    assert "better priority" in reasons(worker)[0]
+    launcher.passes(better, "it serves", lambda: znodes.request_state(first) == "fulfilled")
+    second, third = znodes.submit(["small"]), znodes.submit(["small"])
+    launcher.passes(better, "it is paused", lambda: better.paused)
+    launcher.passes(worker, "this one serves", lambda: znodes.request_state(third) == "fulfilled")
+    assert znodes.request_state(second) == "pending"
+
+
+def test_labels_of_another_pool(still: Still, znodes: PoolZnodes, cloud_name: str) -> None:
+    """A-5, A-6: left to the pool that has the labels; refused when that one has refused."""
+    launcher = still(
+        [
+            fake_provider("one", ("a",), cloud=cloud_name),
+            fake_provider("two", ("b",), cloud=cloud_name, max_concurrency=0),
+        ]
+    )
+    worker, able = launcher.worker("one"), launcher.worker("two")
+    request_id = znodes.submit(["b"])
+    known(launcher, 1)
+    worker.run_once()
+    assert "is not here, but pool" in reasons(worker)[0]
+    assert znodes.request_state(request_id) == "requested"
+    launcher.passes(able, "it refuses", lambda: able.launcher_id in (znodes.request(request_id) or {})["declined_by"])
+    assert znodes.request_state(request_id) == "requested"
+    launcher.passes(worker, "so does this one", lambda: znodes.request_state(request_id) == "failed")
+    assert (znodes.request(request_id) or {})["declined_by"] == [able.launcher_id, worker.launcher_id]
+
+
+def test_paused_pool(still: Still, znodes: PoolZnodes, cloud_name: str) -> None:
+    """A-9: while paused nothing new is taken, but what can never be served is refused."""
+    launcher = still([fake_provider("one", cloud=cloud_name, pool_max_servers=1)])
+    worker = launcher.worker()
+    first = znodes.submit(["small"])
+    launcher.passes(worker, "it is served", lambda: znodes.request_state(first) == "fulfilled")
+    waiting = znodes.submit(["small"])
+    launcher.passes(worker, "it waits", lambda: worker.paused)
+    later, impossible = znodes.submit(["small"], priority="100"), znodes.submit(["small", "small"])
+    launcher.passes(worker, "it is refused", lambda: znodes.request_state(impossible) == "failed")
+    assert (znodes.request_state(waiting), znodes.request_state(later)) == ("pending", "requested")
+    assert reasons(worker) == ["the pool is paused: another request waits for room"]
+
+
+def test_gone_from_the_queue(still: Still, znodes: PoolZnodes, cloud_name: str) -> None:
+    """A-2: requests that nobody wants any more, or that others took, leave the queue."""
+    launcher = still([fake_provider("one", cloud=cloud_name, max_concurrency=1)])
+    worker = launcher.worker()
+    FakeCloud.get(cloud_name).set(hang=True)
+    znodes.submit(["small"])
+    launcher.passes(worker, "it launches", lambda: worker.own_launches() == 1)
+    waiting, cancelled = znodes.submit(["small"]), znodes.submit(["small"])
+    launcher.passes(worker, "they wait", lambda: len(worker.queue) == 2)
+    assert reasons(worker) == ["max-concurrency of 1 launches is reached"]
+    znodes.delete_request(cancelled)
+    launcher.passes(worker, "one is gone", lambda: len(worker.queue) == 1)
+    assert waiting in worker.queue

@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tenant limits (behaviour.md A-8, Q-15, Q-16)."""
+
+from __future__ import annotations
+
+import logging
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from nodepool.driver.quota import QuotaSupport
+from nodepool.exceptions import RuntimeConfigurationException
+from nodepool.launcher.tenants import TenantCheck
+from nodepool.model.quota import QuotaInformation
+from nodepool.model.request import NodeRequest
+from nodepool.plan.queue import Kind
+
+
+class Cloud(QuotaSupport):
+    def quotaNeededByLabel(self, label: str, pool: Any) -> QuotaInformation:
+        if label == "broken":
+            raise RuntimeConfigurationException("no flavor")
+        return QuotaInformation(cores=4 if label == "large" else 1, instances=1)
+
+    def unmanagedQuotaUsed(self) -> QuotaInformation:
+        return QuotaInformation()
+
+    def getProviderLimits(self) -> QuotaInformation:
+        return QuotaInformation()
+
+
+class Pool:
+    """What `TenantCheck` sees of its worker."""
+
+    pool_name = "main"
+
+    def __init__(self) -> None:
+        self.log = logging.getLogger("test.tenants")
+        self.limits: dict[str, dict[str, float]] = {"poor": {"instances": 3, "cores": 6}}
+        self.use = QuotaInformation()
+        self.asked = 0
+        self.manager: Any = Cloud()
+
+    def tenant_limits(self) -> dict[str, dict[str, float]]:
+        return self.limits
+
+    def tenant_use(self, name: str) -> QuotaInformation:
+        self.asked += 1
+        return self.use.copy()
+
+    def getProviderManager(self) -> Any:
+        return self.manager
+
+    def getPoolConfig(self) -> Any:
+        return SimpleNamespace(name="main")
+
+    def getProviderConfig(self) -> Any:
+        return SimpleNamespace(getSupportedLabels=lambda pool: {"small", "large", "broken"})
+
+
+@pytest.fixture
+def pool() -> Pool:
+    return Pool()
+
+
+@pytest.fixture
+def check(pool: Pool) -> TenantCheck:
+    return TenantCheck(cast(Any, pool))
+
+
+def kind(*labels: str, tenant: str | None = "poor") -> Kind:
+    request = NodeRequest()
+    request.node_types = list(labels)
+    request.tenant_name = tenant
+    return Kind.of(request)
+
+
+def test_limits(pool: Pool, check: TenantCheck) -> None:
+    """Q-15: limits minus use minus need must not be negative."""
+    assert check.allows(kind("small", "small", "small"))
+    assert not check.allows(kind("small", "small", "small", "small"))
+    assert check.allows(kind("large", "small", "small"))
+    assert not check.allows(kind("large", "large")), "cores"
+    pool.use = QuotaInformation(instances=3)
+    check.begin_pass()
+    assert not check.allows(kind("small"))
+
+
+def test_not_limited(pool: Pool, check: TenantCheck) -> None:
+    """Q-16"""
+    pool.use = QuotaInformation(instances=1000)
+    assert check.allows(kind(*["small"] * 100, tenant="rich"))
+    assert check.allows(kind(*["small"] * 100, tenant=None))
+    assert pool.asked == 0
+
+
+def test_labels_of_other_pools_do_not_count(check: TenantCheck) -> None:
+    """Q-15"""
+    assert check.allows(kind("small", *["elsewhere"] * 10))
+
+
+def test_accepted_in_this_pass(pool: Pool, check: TenantCheck) -> None:
+    """A-8: what was accepted a moment ago counts; the next pass sees it as nodes."""
+    assert check.allows(kind("small", "small"))
+    check.add(kind("small", "small"))
+    assert not check.allows(kind("small", "small"))
+    assert check.allows(kind("small"))
+    check.begin_pass()
+    assert check.allows(kind("small", "small"))
+    check.add(kind("small", tenant="rich"))
+
+
+def test_use_is_counted_once_a_pass(pool: Pool, check: TenantCheck) -> None:
+    """What a check costs does not depend on how many requests wait."""
+    for _ in range(10):
+        check.allows(kind("small"))
+    assert pool.asked == 1
+
+
+def test_error_defers(pool: Pool, check: TenantCheck, caplog: pytest.LogCaptureFixture) -> None:
+    """A-8: also the second time in a pass."""
+    for _ in range(2):
+        assert not check.allows(kind("broken"))
+    assert "could not be checked" in caplog.text
+
+
+def test_driver_without_quota(pool: Pool, check: TenantCheck) -> None:
+    """Static hosts count with what others use only."""
+    pool.manager = object()
+    assert check.allows(kind(*["small"] * 10))
