@@ -49,8 +49,15 @@ GOOD: dict[str, Any] = {
         },
         {
             "name": "cloud",
+            "cloud": "somewhere",
             "diskimages": [{"name": "image"}],
-            "pools": [{"name": "main", "node-attributes": {"a": 1}, "labels": [{"name": "large"}]}],
+            "pools": [
+                {
+                    "name": "main",
+                    "node-attributes": {"a": 1},
+                    "labels": [{"name": "large", "diskimage": "image", "min-ram": 1}],
+                }
+            ],
         },
     ],
     "tenant-resource-limits": [{"tenant-name": "t", "max-servers": 4, "L-1": 2}],

@@ -115,7 +115,8 @@ class TestGood:
             "diskimages: [{name: i}]\nproviders:\n"
             "- {name: lab, driver: static, pools: [{name: a, nodes: [{name: h, labels: small}]}]}\n"
             "- {name: mem, driver: fake, pools: [{name: b, labels: [{name: small}]}]}\n"
-            "- {name: cloud, cloud: c, pools: [{name: b, labels: [{name: small}]}]}\n"
+            "- {name: cloud, driver: openstack, cloud: c, diskimages: [{name: i}],"
+            " pools: [{name: b, labels: [{name: small, diskimage: i, min-ram: 1}]}]}\n"
         )
         first, second = load(text), load(text)
         assert first == second
@@ -241,7 +242,7 @@ class TestBad:
     def test_duplicate_providers(self, refused: Any) -> None:
         """Whatever their drivers are, and whether or not the first has errors of its own."""
         text = (
-            "providers:\n- {name: a, driver: static}\n- {name: a}\n"
+            "providers:\n- {name: a, driver: static}\n- {name: a, cloud: c}\n"
             "- {name: b, driver: static, priority: x}\n- {name: b, driver: fake}\n"
         )
         assert [line.split(": ", 1)[1] for line in refused(text)] == [

@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The OpenStack driver (config.md 7). It needs openstacksdk: ``pip install 'nodepool[openstack]'``.
+
+Where to begin to read:
+
+* ``config.py``, ``schema.py``, ``clouds.py``: what stands in the configuration and in clouds.yaml;
+* ``transport.py``: one call; ``api.py``: all calls that are made; ``errors.py``: what can go wrong;
+* ``servers.py``: the one list that all launches and deletions share; ``facts.py``: what seldom changes;
+* ``create.py``, ``delete.py``: a server comes, a server goes; ``floating.py``, ``addresses.py``: how it is reached;
+* ``leaks.py``, ``claims.py``: nothing is left over; ``images.py``: uploads;
+* ``cloud.py``, ``adapter.py``: put it all together for the framework in `nodepool.driver.statemachine`.
+
+The SDK is imported when a cloud is looked up in clouds.yaml, that is, only if this driver is configured.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nodepool.driver.openstack.adapter import OpenStackAdapter
+from nodepool.driver.openstack.clouds import Clouds
+from nodepool.driver.openstack.config import OpenStackProviderConfig
+from nodepool.driver.statemachine.driver import StateMachineDriver
+
+
+class OpenStackDriver(StateMachineDriver):
+    """``driver: openstack``"""
+
+    name = "openstack"
+
+    def __init__(self) -> None:
+        self._clouds = Clouds()
+
+    def reset(self) -> None:
+        """clouds.yaml is read again with the next configuration."""
+        self._clouds.forget()
+
+    def getProviderConfig(self, provider: dict[str, Any]) -> OpenStackProviderConfig:
+        return OpenStackProviderConfig(provider, self._clouds)
+
+    def getAdapter(self, provider_config: Any) -> OpenStackAdapter:
+        return OpenStackAdapter(provider_config)

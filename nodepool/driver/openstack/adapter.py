@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`OpenStackAdapter`: what the framework asks of the cloud (driver-api.md 9)."""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from nodepool.driver.openstack.cloud import OpenStackCloud
+from nodepool.driver.openstack.create import CreateMachine
+from nodepool.driver.openstack.delete import DeleteMachine
+from nodepool.driver.openstack.errors import CloudNotFound
+from nodepool.driver.openstack.facts import missing_image
+from nodepool.driver.openstack.images import ImageStore, checksums
+from nodepool.driver.openstack.instance import OpenStackInstance, usage
+from nodepool.driver.openstack.leaks import Leaks, OpenStackResource
+from nodepool.driver.openstack.transport import Transport
+from nodepool.driver.openstack.views import limit
+from nodepool.driver.statemachine import Adapter
+from nodepool.exceptions import CloudUnavailableException, LaunchNodepoolException, RuntimeConfigurationException
+from nodepool.model.quota import QuotaInformation
+
+if TYPE_CHECKING:
+    from nodepool.driver.openstack.config import OpenStackProviderConfig
+    from nodepool.driver.statemachine import Resource
+    from nodepool.driver.statemachine.adapter import Log
+    from nodepool.model.request import NodeRequest
+
+log = logging.getLogger("nodepool.driver.openstack")
+
+
+class OpenStackAdapter(Adapter):
+    """One cloud. Making it reads clouds.yaml again if it could not be used before; the cloud is not asked.
+
+    :param transport: for tests.
+    :raises CloudProblem: clouds.yaml is missing or broken, or does not have the cloud.
+    """
+
+    def __init__(self, provider_config: OpenStackProviderConfig, transport: Transport | None = None) -> None:
+        super().__init__(provider_config)
+        self.config = provider_config
+        settings: Mapping[str, Any] = {}
+        if transport is None:
+            region = provider_config.clouds.region(provider_config.cloud, provider_config.region_name)
+            settings = region.config
+            transport = Transport(provider_config.name, region, provider_config.rate)
+        self.cloud = OpenStackCloud(provider_config, transport, settings)
+        self._leaks = Leaks(self.cloud)
+        self._images = ImageStore(provider_config.name, self.cloud.api, transport.stopped)
+        #: Guards the table of labels whose missing image was reported.
+        self._lock = threading.Lock()
+        self._missing: set[str] = set()
+
+    def stop(self) -> None:
+        self.cloud.stop()
+
+    # -- machines --
+
+    def getCreateStateMachine(
+        self,
+        hostname: str,
+        label: Any,
+        image_external_id: Any,
+        metadata: dict[str, str],
+        request: NodeRequest | None,
+        az: str | None,
+        log: Log,
+    ) -> CreateMachine:
+        return CreateMachine(self.cloud, hostname, label, image_external_id, metadata, request, az, log)
+
+    def getDeleteStateMachine(self, external_id: Any, log: Log) -> DeleteMachine:
+        return DeleteMachine(self.cloud, external_id, log)
+
+    # -- lists --
+
+    def listInstances(self) -> list[OpenStackInstance]:
+        return self.cloud.instances()
+
+    def listResources(self) -> Iterator[Resource]:
+        return self._leaks.resources()
+
+    def deleteResource(self, resource: Resource) -> None:
+        assert isinstance(resource, OpenStackResource)
+        self._leaks.delete(resource)
+
+    # -- quota --
+
+    def getQuotaLimits(self) -> QuotaInformation:
+        compute = self.cloud.api.compute_limits()
+        volumes = self.cloud.api.volume_limits() if self.config.uses_volumes else {}
+        return QuotaInformation(
+            cores=limit(compute.get("maxTotalCores")),
+            instances=limit(compute.get("maxTotalInstances")),
+            ram=limit(compute.get("maxTotalRAMSize")),
+            volumes=limit(volumes.get("maxTotalVolumes")),
+            default=math.inf,
+            **{"volume-gb": limit(volumes.get("maxTotalVolumeGigabytes"))},
+        )
+
+    def getQuotaForLabel(self, label: Any) -> QuotaInformation:
+        try:
+            flavor = self.cloud.facts.flavor_of(label)
+        except LaunchNodepoolException as error:
+            raise RuntimeConfigurationException(str(error)) from None
+        volumes = (1, label.volume_size) if label.boot_from_volume else (0, 0)
+        return usage(flavor.cores, flavor.ram, *volumes)
+
+    # -- labels --
+
+    def getAZs(self) -> Sequence[str | None]:
+        zones: list[str | None] = list(self.cloud.facts.zones.get())
+        return zones or [None]
+
+    def labelReady(self, label: Any) -> bool:
+        """Is the cloud image there (O-7)? While the cloud is away the answer is yes: the launch will show."""
+        if label.cloud_image is None:
+            return True
+        try:
+            found = self.cloud.facts.image_id(label.cloud_image)
+        except CloudUnavailableException as error:
+            log.warning("Label %s: %s", label.name, error)
+            return True
+        with self._lock:
+            if found is not None:
+                self._missing.discard(label.name)
+                return True
+            known = label.name in self._missing
+            self._missing.add(label.name)
+        if not known:
+            log.error("%s", missing_image(self.config.name, label))
+        return False
+
+    # -- images --
+
+    def uploadImage(
+        self,
+        provider_image: Any,
+        image_name: str,
+        filename: str,
+        image_format: str | None = None,
+        metadata: dict[str, str] | None = None,
+        md5: str | None = None,
+        sha256: str | None = None,
+    ) -> str:
+        given = metadata or {}
+        # U-4: what says whose it is wins over everything.
+        ours = {key: value for key, value in given.items() if key.startswith("nodepool_")}
+        properties = {**checksums(image_name, md5, sha256), **given, **provider_image.meta, **ours}
+        timeout = self.config.image_upload_timeout
+        return self._images.upload(image_name, filename, image_format or self.config.image_type, properties, timeout)
+
+    def deleteImage(self, external_id: str) -> None:
+        self._images.delete(external_id)
+
+    # -- trouble --
+
+    def getConsoleLog(self, label: Any, external_id: Any) -> str | None:
+        if not label.console_log:
+            return None
+        try:
+            return self.cloud.api.console(str(external_id))
+        except CloudNotFound:
+            return None

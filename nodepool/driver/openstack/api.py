@@ -1,0 +1,256 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The calls that the driver makes. All block; errors are those of `nodepool.driver.openstack.errors`."""
+
+from __future__ import annotations
+
+import urllib.parse
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final, TypeVar
+
+from nodepool.driver.openstack.errors import CloudAway, CloudNotFound, CloudRefused, ServiceAbsent
+from nodepool.driver.openstack.transport import Transport
+from nodepool.driver.openstack.views import Flavor, FloatingIp, Image, Network, Port, Server, Volume
+
+COMPUTE: Final = "compute"
+NETWORK: Final = "network"
+IMAGE: Final = "image"
+VOLUME: Final = "block-storage"
+#: More pages than any list can have: a cloud that links in circles must not keep us for ever.
+MAX_PAGES: Final = 1000
+
+T = TypeVar("T")
+
+
+class Api:
+    """Calls of one provider. Thread-safe."""
+
+    def __init__(self, transport: Transport) -> None:
+        self.transport = transport
+        self._call = transport.call
+
+    # -- servers --
+
+    def servers(self, changes_since: str | None = None) -> list[Server]:
+        """All servers of the project; with ``changes_since`` those that changed, deleted ones too."""
+        query = {"changes-since": changes_since} if changes_since else {}
+        return self._all(COMPUTE, "/servers/detail", "servers", Server.of, query)
+
+    def server(self, server_id: str) -> Server:
+        """One server. Raises CloudNotFound."""
+        return Server.of(self._object(self._get(COMPUTE, f"/servers/{_quoted(server_id)}", "server"), "server"))
+
+    def create_server(self, body: Mapping[str, Any]) -> str:
+        """Begin to make a server; returns its id.
+
+        :raises CloudQuota: over quota.
+        :raises CloudAway: it may have been made all the same, see ``maybe_done``.
+        """
+        answer = self._call(COMPUTE, "POST", "/servers", "creating a server", body={"server": dict(body)})
+        return str(self._object(answer.data, "server")["id"])
+
+    def delete_server(self, server_id: str) -> None:
+        """Begin to delete a server. Raises CloudNotFound."""
+        self._call(COMPUTE, "DELETE", f"/servers/{_quoted(server_id)}", "deleting a server")
+
+    def console(self, server_id: str) -> str | None:
+        """What a server wrote to its console; None = the cloud does not tell."""
+        body = {"os-getConsoleOutput": {"length": None}}
+        try:
+            answer = self._call(
+                COMPUTE, "POST", f"/servers/{_quoted(server_id)}/action", "reading a console", body=body
+            )
+        except CloudRefused:
+            return None
+        output = answer.data.get("output") if isinstance(answer.data, dict) else None
+        return output if isinstance(output, str) else None
+
+    def flavors(self) -> list[Flavor]:
+        """All flavors that the project can use."""
+        return self._all(COMPUTE, "/flavors/detail", "flavors", Flavor.of)
+
+    def flavor(self, flavor_id: str) -> Flavor:
+        """One flavor, also one that is not listed. Raises CloudNotFound."""
+        return Flavor.of(self._object(self._get(COMPUTE, f"/flavors/{_quoted(flavor_id)}", "flavor"), "flavor"))
+
+    def zones(self) -> list[str]:
+        """Names of the availability zones that take servers."""
+        try:
+            data = self._get(COMPUTE, "/os-availability-zone", "availability zones")
+        except CloudRefused:
+            return []
+        zones = data.get("availabilityZoneInfo") if isinstance(data, dict) else None
+        return [
+            str(zone["zoneName"])
+            for zone in zones or []
+            if isinstance(zone, dict) and (zone.get("zoneState") or {}).get("available") and zone.get("zoneName")
+        ]
+
+    def compute_limits(self) -> dict[str, Any]:
+        """``absolute`` limits of Nova."""
+        return self._limits(COMPUTE)
+
+    def volume_limits(self) -> dict[str, Any]:
+        """``absolute`` limits of Cinder; {} when there is none."""
+        return self._limits(VOLUME) if self.transport.has(VOLUME) else {}
+
+    def _limits(self, service: str) -> dict[str, Any]:
+        limits = self._object(self._get(service, "/limits", "limits"), "limits")
+        absolute = limits.get("absolute")
+        return absolute if isinstance(absolute, dict) else {}
+
+    # -- networks --
+
+    def networks(self) -> list[Network] | None:
+        """All visible networks; None when there is no network service."""
+        if not self.transport.has(NETWORK):
+            return None
+        return self._all(NETWORK, "/networks", "networks", Network.of)
+
+    def ports(self, device: str | None = None, status: str | None = None) -> list[Port]:
+        """Ports of the project, or those of one server; [] without a network service."""
+        if not self.transport.has(NETWORK):
+            return []
+        query: dict[str, str] = {}
+        if device:
+            query["device_id"] = device
+        if status:
+            query["status"] = status
+        return self._all(NETWORK, "/ports", "ports", Port.of, query)
+
+    def delete_port(self, port_id: str) -> None:
+        """Raises CloudNotFound."""
+        self._call(NETWORK, "DELETE", f"/ports/{_quoted(port_id)}", "deleting a port")
+
+    def floating_ips(self) -> list[FloatingIp]:
+        """All of the project; [] when the cloud has no floating IPs."""
+        try:
+            if not self.transport.has(NETWORK):
+                return []
+            return self._all(NETWORK, "/floatingips", "floatingips", FloatingIp.of)
+        except CloudNotFound:
+            return []
+
+    def create_floating_ip(self, network_id: str, port: Port, fixed_address: str, note: str) -> FloatingIp:
+        """Make one and attach it, in one call.
+
+        :raises CloudNotFound: that network cannot be reached from the port, or the cloud has no floating IPs.
+        """
+        body = {
+            "floating_network_id": network_id,
+            "port_id": port.id,
+            "fixed_ip_address": fixed_address,
+            "description": note,
+        }
+        answer = self._call(NETWORK, "POST", "/floatingips", "creating a floating IP", body={"floatingip": body})
+        return FloatingIp.of(self._object(answer.data, "floatingip"))
+
+    def delete_floating_ip(self, floating_ip_id: str) -> None:
+        """Raises CloudNotFound."""
+        self._call(NETWORK, "DELETE", f"/floatingips/{_quoted(floating_ip_id)}", "deleting a floating IP")
+
+    # -- volumes --
+
+    def volumes(self) -> list[Volume]:
+        """All of the project; [] when there is no block storage."""
+        if not self.transport.has(VOLUME):
+            return []
+        try:
+            return self._all(VOLUME, "/volumes/detail", "volumes", Volume.of)
+        except ServiceAbsent:
+            return []
+
+    def mark_volume(self, volume_id: str, metadata: Mapping[str, str]) -> None:
+        """Add metadata to a volume. Raises CloudNotFound."""
+        path = f"/volumes/{_quoted(volume_id)}/metadata"
+        self._call(VOLUME, "POST", path, "marking a volume", body={"metadata": dict(metadata)})
+
+    def delete_volume(self, volume_id: str) -> None:
+        """Raises CloudNotFound."""
+        self._call(VOLUME, "DELETE", f"/volumes/{_quoted(volume_id)}", "deleting a volume")
+
+    # -- images --
+
+    def images(self, **filters: str) -> list[Image]:
+        """Visible images, e.g. those of a ``name`` or a ``status``."""
+        return self._all(IMAGE, "/images", "images", Image.of, filters)
+
+    def image(self, image_id: str) -> Image:
+        """Raises CloudNotFound."""
+        return Image.of(self._get(IMAGE, f"/images/{_quoted(image_id)}", "image"))
+
+    def create_image(self, body: Mapping[str, Any]) -> Image:
+        """Make the record of an image, without its data."""
+        answer = self._call(IMAGE, "POST", "/images", "creating an image", body=dict(body))
+        return Image.of(answer.data)
+
+    def upload_image_data(self, image_id: str, data: Any, timeout: float) -> None:
+        """Send the content of an image.
+
+        :param data: open file, or what requests takes for a body.
+        :param timeout: seconds that a single read or write of the connection may take.
+        """
+        headers = {"Content-Type": "application/octet-stream"}
+        path = f"/images/{_quoted(image_id)}/file"
+        arguments = {"data": data, "headers": headers, "timeout": timeout}
+        self._call(IMAGE, "PUT", path, "uploading an image", arguments=arguments)
+
+    def delete_image(self, image_id: str) -> None:
+        """Raises CloudNotFound."""
+        self._call(IMAGE, "DELETE", f"/images/{_quoted(image_id)}", "deleting an image")
+
+    # -- inside --
+
+    def _get(self, service: str, path: str, what: str, query: Mapping[str, Any] | None = None) -> Any:
+        return self._call(service, "GET", path, f"reading {what}", query=query).data
+
+    def _object(self, data: Any, key: str) -> Mapping[str, Any]:
+        found = data.get(key) if isinstance(data, dict) else None
+        if not isinstance(found, dict):
+            raise CloudAway(f"Provider {self.transport.provider}: the answer of the cloud has no {key!r}")
+        return found
+
+    def _all(
+        self,
+        service: str,
+        path: str,
+        key: str,
+        parse: Callable[[Mapping[str, Any]], T],
+        query: Mapping[str, Any] | None = None,
+    ) -> list[T]:
+        """Every page of a list."""
+        found: list[T] = []
+        more = dict(query or {})
+        for _ in range(MAX_PAGES):
+            data = self._call(service, "GET", path, f"listing {key}", query=more).data
+            page = data.get(key) if isinstance(data, dict) else None
+            if not isinstance(page, list):
+                raise CloudAway(f"Provider {self.transport.provider}: the answer of the cloud has no list {key!r}")
+            found.extend(_parsed(page, parse))
+            marker = _next_marker(data, key, page)
+            if marker is None:
+                return found
+            more["marker"] = marker
+        raise CloudAway(f"Provider {self.transport.provider}: the list of {key} has no end")
+
+
+def _parsed(page: Sequence[Any], parse: Callable[[Mapping[str, Any]], T]) -> Iterator[T]:
+    for entry in page:
+        if isinstance(entry, dict) and entry.get("id"):
+            yield parse(entry)
+
+
+def _next_marker(data: Mapping[str, Any], key: str, page: Sequence[Any]) -> str | None:
+    """What the next page begins after: Nova, Neutron and Cinder have ``<key>_links``, Glance has ``next``."""
+    link = data.get("next")
+    links = data.get(f"{key}_links")
+    if isinstance(links, list):
+        link = next((item.get("href") for item in links if isinstance(item, dict) and item.get("rel") == "next"), None)
+    if not isinstance(link, str) or not page:
+        return None
+    marker = urllib.parse.parse_qs(urllib.parse.urlsplit(link).query).get("marker")
+    last = page[-1]
+    return marker[0] if marker else str(last["id"]) if isinstance(last, dict) and "id" in last else None
+
+
+def _quoted(value: str) -> str:
+    return urllib.parse.quote(str(value), safe="")

@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``clouds.yaml``, read with openstacksdk's own loader, so that all it knows works: regions, profiles, secure files.
+
+A file that is missing or broken, or a cloud that is not in it, concerns the providers that name it, and nobody else:
+`Clouds.settings` does not raise. The error comes when such a provider is started, and the start is tried again.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+import yaml
+
+from nodepool.driver.openstack.errors import one_line
+from nodepool.exceptions import ConfigError
+from nodepool.version import release_string
+
+if TYPE_CHECKING:
+    from openstack.config.cloud_region import CloudRegion
+    from openstack.config.loader import OpenStackConfig
+
+log = logging.getLogger("nodepool.driver.openstack.clouds")
+
+DEFAULT_IMAGE_FORMAT: Final = "qcow2"
+#: What makes no difference to what a provider does; loaders put it in.
+_IGNORED_SETTINGS: Final = frozenset({"statsd", "metrics", "cache"})
+
+
+class CloudProblem(ConfigError):
+    """A cloud cannot be used as clouds.yaml has it. The text says what to do about it."""
+
+
+class CloudSettings:
+    """What clouds.yaml says of a cloud, to be compared on a reload.
+
+    :param values: all settings, credentials too: not for the log.
+    :param problem: why the cloud cannot be used; "" = it can.
+    """
+
+    def __init__(self, values: Mapping[str, Any], problem: str = "") -> None:
+        self.values = values
+        self.problem = problem
+
+    @property
+    def image_format(self) -> str:
+        return str(self.values.get("image_format") or DEFAULT_IMAGE_FORMAT)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, CloudSettings) and (self.values, self.problem) == (other.values, other.problem)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"<CloudSettings {self.problem or 'fine'}>"
+
+
+class Clouds:
+    """The clouds that clouds.yaml knows; read once, until `forget`.
+
+    ``_lock`` guards what was read; it is held while the file is read, so that this happens once.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._loader: OpenStackConfig | None = None
+
+    def forget(self) -> None:
+        """Read the file again next time."""
+        with self._lock:
+            self._loader = None
+
+    def settings(self, cloud: str, region: str | None) -> CloudSettings:
+        """What the file says of a cloud. Reads files only; does not raise."""
+        try:
+            return CloudSettings(_comparable(self.region(cloud, region).config))
+        except CloudProblem as problem:
+            return CloudSettings({}, str(problem))
+
+    def region(self, cloud: str, region: str | None) -> CloudRegion:
+        """openstacksdk's object for a cloud. Does not contact it.
+
+        :raises CloudProblem: it cannot be used; the next call reads the file again.
+        """
+        try:
+            return self._find(cloud, region)
+        except CloudProblem:
+            self.forget()
+            raise
+
+    def _find(self, cloud: str, region: str | None) -> CloudRegion:
+        loader = self._load()
+        path = getattr(loader, "config_filename", None)
+        known = sorted(str(name) for name in loader.get_cloud_names())
+        if cloud not in known:
+            if path is None:
+                raise CloudProblem(_why_no_file(cloud, _search_path(loader)))
+            raise CloudProblem(f"{path} has no cloud {cloud!r} (it has: {', '.join(known) or 'none'}); add it there")
+        arguments: dict[str, Any] = {"region_name": region} if region else {}
+        try:
+            return loader.get_one(cloud=cloud, **arguments)
+        # The loader passes on whatever its plug-ins and odd values in the file make of them.
+        except Exception as error:
+            log.debug("cloud %s", cloud, exc_info=True)
+            raise CloudProblem(
+                f"cloud {cloud!r} in {path} cannot be used: {_reason(error)}; correct it there"
+            ) from None
+
+    def _load(self) -> OpenStackConfig:
+        with self._lock:
+            if self._loader is None:
+                try:
+                    from openstack.config.loader import OpenStackConfig
+                except ImportError as error:
+                    raise CloudProblem(f"{error}; to install it: pip install 'nodepool[openstack]'") from None
+                try:
+                    self._loader = OpenStackConfig(app_name="nodepool", app_version=release_string())
+                except Exception as error:
+                    log.debug("clouds.yaml", exc_info=True)
+                    raise CloudProblem(f"clouds.yaml cannot be read: {_reason(error)}; correct the file") from None
+            return self._loader
+
+
+def _search_path(loader: OpenStackConfig) -> list[str]:
+    files: list[str] = [str(name) for name in getattr(loader, "_config_files", ()) if str(name).endswith(".yaml")]
+    return files or ["clouds.yaml"]
+
+
+def _why_no_file(cloud: str, files: list[str]) -> str:
+    """The loader passes over files that it cannot read."""
+    for name in files:
+        try:
+            with open(name, encoding="utf-8") as file:
+                yaml.safe_load(file)
+        except FileNotFoundError:
+            continue
+        except (OSError, ValueError, yaml.YAMLError) as error:
+            return f"clouds.yaml cannot be read: {_reason(error)}; correct the file"
+    return (
+        f"there is no clouds.yaml with the cloud {cloud!r}: none of these files can be used: {', '.join(files)}; "
+        "write one, or set OS_CLIENT_CONFIG_FILE"
+    )
+
+
+def _reason(error: Exception) -> str:
+    mark = getattr(error, "problem_mark", None)
+    if mark is not None:
+        # The whole text of a YAML error quotes lines of the file, maybe the one with the password.
+        return f"{mark.name}, line {mark.line + 1}: {getattr(error, 'problem', None) or 'no YAML'}"
+    return one_line(str(error)) or type(error).__name__
+
+
+def _comparable(values: Mapping[str, Any]) -> dict[str, Any]:
+    """A copy without what is not plain data, which would never be equal."""
+    return {key: _plain(value) for key, value in values.items() if key not in _IGNORED_SETTINGS}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple, set)):
+        return [_plain(item) for item in value]
+    return value if isinstance(value, (str, int, float, bool, type(None))) else str(type(value))

@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What can go wrong in a call, in the words of `nodepool.exceptions` (driver-api.md 13)."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from typing import Any, Final
+
+from nodepool.exceptions import CloudUnavailableException, LaunchError, NotFound, QuotaException
+
+#: Longest text of a cloud that goes into an error or the log.
+MAX_TEXT: Final = 500
+#: Statuses with which services refuse something as over quota, if the text says so too.
+_QUOTA_STATUSES: Final = frozenset({400, 403, 409, 413})
+
+
+class CloudRefused(LaunchError):
+    """The cloud understood a call and refused it: doing the same again will not help.
+
+    :param status: of HTTP.
+    """
+
+    def __init__(self, text: str, status: int) -> None:
+        super().__init__(text)
+        self.status = status
+
+
+class CloudNotFound(CloudRefused, NotFound):
+    """404: what the call was about is not there."""
+
+
+class CloudQuota(CloudRefused, QuotaException):
+    """A quota of the cloud is used up (O-3)."""
+
+    statsd_key = QuotaException.statsd_key
+
+
+class CloudAway(CloudUnavailableException):
+    """No answer, or one that says nothing: timeouts, broken connections, 5xx, too many requests, HTML.
+
+    :param maybe_done: the cloud may have received the call and carried it out.
+    """
+
+    def __init__(self, text: str, maybe_done: bool = True) -> None:
+        super().__init__(text)
+        self.maybe_done = maybe_done
+
+
+class LoginRefused(CloudAway):
+    """The credentials are not (or no longer) valid."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text, maybe_done=False)
+
+
+class ServiceAbsent(CloudRefused):
+    """The catalog of the cloud has no such service."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text, 404)
+
+
+def is_quota_text(text: str) -> bool:
+    """Does an error or fault of the cloud say that a quota is used up? (O-3)"""
+    lower = text.lower()
+    return (
+        "quota exceeded" in lower
+        or ("exceed" in lower and "quota" in lower)
+        or "number of ports exceeded" in lower
+        or "maximum number of ports" in lower
+    )
+
+
+def refusal(text: str, status: int) -> CloudRefused:
+    """The exception for a 4xx answer."""
+    if status == 404:
+        return CloudNotFound(text, status)
+    if status in _QUOTA_STATUSES and is_quota_text(text):
+        return CloudQuota(text, status)
+    return CloudRefused(text, status)
+
+
+def message_of(body: bytes, content_type: str) -> str:
+    """What an error answer says, in one line; tolerates everything.
+
+    :param body: JSON in one of the forms of the services, HTML, or text.
+    """
+    text = body[: 64 * MAX_TEXT].decode("utf-8", "replace")
+    if "json" in content_type or text.lstrip().startswith("{"):
+        try:
+            found = _message(json.loads(text))
+        except (ValueError, RecursionError):
+            found = None
+        if found:
+            return one_line(found)
+    if "html" in content_type or text.lstrip()[:1] == "<":
+        title = re.search(r"<(title|h1)[^>]*>(.*?)</\1", text, re.IGNORECASE | re.DOTALL)
+        text = html.unescape(re.sub(r"<[^>]*>", " ", title.group(2) if title else text))
+    return one_line(text)
+
+
+def one_line(text: str) -> str:
+    """Without line breaks and not too long."""
+    line = " ".join(text.split())
+    return line if len(line) <= MAX_TEXT else line[: MAX_TEXT - 3] + "..."
+
+
+def _message(data: Any) -> str | None:
+    """Nova: ``{kind: {message}}``; Neutron: ``{NeutronError: {message}}`` or a text; Keystone: ``{error: ...}``."""
+    if isinstance(data, str):
+        return data
+    if not isinstance(data, dict):
+        return None
+    for key in ("message", "faultstring", "NeutronError", "error"):
+        found = _message(data.get(key))
+        if found:
+            return found
+    return next((text for text in map(_message, data.values()) if text), None)

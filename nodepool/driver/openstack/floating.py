@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Floating IPs of servers (O-5): made only when a server has no other way to be reached, removed before it is."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from typing import TYPE_CHECKING, Final
+
+from nodepool.driver.openstack.addresses import CloudNetworks, classify
+from nodepool.driver.openstack.errors import CloudNotFound, CloudRefused
+from nodepool.driver.openstack.facts import Fact
+from nodepool.driver.openstack.views import FloatingIp, Network, Port, Server
+
+if TYPE_CHECKING:
+    from nodepool.driver.openstack.api import Api
+    from nodepool.driver.openstack.facts import Facts
+
+log = logging.getLogger("nodepool.driver.openstack.floating")
+
+#: How old a list of floating IPs may be that serves several servers; and one that shows none at all.
+LIST_SECONDS: Final = 1.0
+NONE_SECONDS: Final = 60.0
+
+
+class FloatingIps:
+    """Floating IPs of one provider. Thread-safe.
+
+    ``_lock`` guards what was made and what cannot be routed; it is not held while the cloud is asked.
+    """
+
+    def __init__(self, provider: str, api: Api, facts: Facts, cloud: CloudNetworks) -> None:
+        self.provider = provider
+        self._api = api
+        self._facts = facts
+        self._cloud = cloud
+        self._lock = threading.Lock()
+        self._list: Fact[list[FloatingIp]] = Fact(api.floating_ips)
+        #: server id -> floating IP ids.
+        self._made: dict[str, list[str]] = {}
+        #: (external network, network of a port): there is no router between them.
+        self._unroutable: dict[tuple[str, str], float] = {}
+
+    # -- making --
+
+    def needed(self, server: Server) -> bool:
+        """Does a server need one to be reached? Does not ask the cloud."""
+        if not self._cloud.floating or self._cloud.private:
+            return False
+        found = classify(server, self._facts.networks.known() or [], self._cloud)
+        if found.public_v4 or any(address.floating for address in server.addresses):
+            return False
+        return found.private_v4 is not None and bool(self._sources())
+
+    def attach(self, server: Server, note: str) -> str | None:
+        """Make one for a server; blocks. None = no external network can be reached from the server.
+
+        :param note: description of the floating IP, for operators.
+        :raises CloudQuota: there are no more.
+        """
+        for port in self._api.ports(device=server.id):
+            fixed = next((address for address in port.addresses if ":" not in address), None)
+            if fixed is None:
+                continue
+            for source in self._sources():
+                made = self._create(source, port, fixed, note)
+                if made is not None:
+                    with self._lock:
+                        self._made.setdefault(server.id, []).append(made.id)
+                    return made.address
+        log.debug("Provider %s: no external network is routed to server %s", self.provider, server.id)
+        return None
+
+    def _create(self, source: Network, port: Port, fixed: str, note: str) -> FloatingIp | None:
+        route = (source.id, port.network)
+        with self._lock:
+            if time.monotonic() < self._unroutable.get(route, 0.0):
+                return None
+        try:
+            return self._api.create_floating_ip(source.id, port, fixed, note)
+        except CloudNotFound as error:
+            # "External network is not reachable from subnet", or no floating IPs at all.
+            log.info("Provider %s: no floating IP from network %s: %s", self.provider, source.name, error)
+            with self._lock:
+                self._unroutable[route] = time.monotonic() + 300.0
+            return None
+
+    def _sources(self) -> list[Network]:
+        networks = self._facts.networks.known() or []
+        if self._cloud.nat_source:
+            return [n for n in networks if self._cloud.nat_source in (n.name, n.id)]
+        return [network for network in networks if network.external]
+
+    # -- removing --
+
+    def may_have(self, server_id: str, server: Server | None) -> bool:
+        """Could there be one at a server? Does not ask the cloud."""
+        with self._lock:
+            if server_id in self._made:
+                return True
+        if server is not None and any(address.floating for address in server.addresses):
+            return True
+        if not self._cloud.floating:
+            return False
+        # An address that came late, or before our time, does not show at the server.
+        if self._facts.networks.known() is not None and not self._sources():
+            return False
+        return self._list.known(NONE_SECONDS) != []
+
+    def release(self, server_id: str, server: Server | None) -> int:
+        """Delete those of a server; blocks. Returns how many."""
+        with self._lock:
+            ids = set(self._made.get(server_id, ()))
+        present = self._list.get(LIST_SECONDS if self._list.known() else NONE_SECONDS)
+        if server is None or not server.addresses:
+            near = [floating for floating in present if floating.port]
+        else:
+            own = {address.ip for address in server.addresses}
+            near = [floating for floating in present if floating.fixed_address in own or floating.address in own]
+        if near and not ids.issuperset(floating.id for floating in near):
+            # Networks of others may have the same addresses: the port decides.
+            ports = {port.id for port in self._api.ports(device=server_id)}
+            ids.update(floating.id for floating in near if floating.port in ports)
+        for floating_id in ids:
+            self.delete(floating_id)
+        with self._lock:
+            self._made.pop(server_id, None)
+        return len(ids)
+
+    def delete(self, floating_id: str) -> None:
+        """Delete one; blocks. One that is gone is no error."""
+        try:
+            self._api.delete_floating_ip(floating_id)
+        except CloudNotFound:
+            log.debug("Floating IP %s is gone already", floating_id)
+
+    # -- leaks --
+
+    def unattached(self) -> list[FloatingIp]:
+        """Those that are attached to nothing; blocks."""
+        try:
+            self._list.clear()
+            return [floating for floating in self._list.get() if not floating.port]
+        except CloudRefused as error:
+            log.debug("Provider %s: floating IPs cannot be listed: %s", self.provider, error)
+            return []

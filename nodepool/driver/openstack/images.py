@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Upload and deletion of images (config.md 7, 9; behaviour.md U)."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from nodepool.driver.openstack.errors import CloudNotFound
+from nodepool.driver.openstack.views import Image
+from nodepool.exceptions import ImageCreateException, LaunchError
+
+if TYPE_CHECKING:
+    from nodepool.driver.openstack.api import Api
+
+log = logging.getLogger("nodepool.driver.openstack.images")
+
+CHUNK_BYTES: Final = 1024 * 1024
+#: Between two looks at an image that the cloud works on.
+FIRST_LOOK_SECONDS: Final = 0.5
+LONGEST_LOOK_SECONDS: Final = 10.0
+#: How long to wait for an image to be gone.
+DELETE_SECONDS: Final = 600.0
+#: States of an image that cannot become usable any more.
+_DEAD: Final = frozenset({"killed", "deleted", "pending_delete", "error", "deactivated"})
+#: Properties that are no texts in the API.
+_NUMBERS: Final = frozenset({"min_disk", "min_ram"})
+
+
+class ImageStore:
+    """Images of one provider. All methods block.
+
+    :param stopped: ends all waiting.
+    """
+
+    def __init__(
+        self, provider: str, api: Api, stopped: threading.Event, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.provider = provider
+        self._api = api
+        self._stopped = stopped
+        self._clock = clock
+
+    def upload(self, name: str, filename: str, image_format: str, properties: Mapping[str, Any], timeout: float) -> str:
+        """Upload a file; returns the id of the image. After an error the image is deleted.
+
+        :param properties: of the image; texts, but for ``min_disk`` and ``min_ram``.
+        :param timeout: seconds for everything.
+        :raises ImageCreateException: it took too long, or the cloud cannot use the image.
+        :raises LaunchError: the cloud refused it, or is away.
+        :raises OSError: the file cannot be read.
+        """
+        deadline = self._clock() + timeout
+        body = {
+            **{key: _property(key, value) for key, value in properties.items()},
+            "name": name,
+            "disk_format": image_format,
+            "container_format": "bare",
+            "visibility": "private",
+        }
+        with open(filename, "rb") as file:
+            image = self._api.create_image(body)
+            try:
+                self._api.upload_image_data(image.id, self._chunks(file, deadline, name), timeout)
+                self._wait_active(image.id, name, deadline)
+            except BaseException:
+                self._discard(image.id)
+                raise
+        return image.id
+
+    def delete(self, image_id: str) -> None:
+        """Delete an image and wait until it is gone; one that is gone already is no error."""
+        deadline = self._clock() + DELETE_SECONDS
+        try:
+            self._api.delete_image(image_id)
+            for _ in self._looks(deadline):
+                if self._api.image(image_id).status in ("deleted", "pending_delete"):
+                    return
+        except CloudNotFound:
+            return
+        raise ImageCreateException(f"Provider {self.provider}: image {image_id} is still there")
+
+    def _chunks(self, file: Any, deadline: float, name: str) -> Iterator[bytes]:
+        while chunk := file.read(CHUNK_BYTES):
+            if self._clock() >= deadline or self._stopped.is_set():
+                raise ImageCreateException(f"Provider {self.provider}: image {name} was not uploaded in time")
+            yield chunk
+
+    def _wait_active(self, image_id: str, name: str, deadline: float) -> Image:
+        for _ in self._looks(deadline):
+            image = self._api.image(image_id)
+            if image.status == "active":
+                return image
+            if image.status in _DEAD:
+                raise ImageCreateException(f"Provider {self.provider}: image {name} has become {image.status}")
+        raise ImageCreateException(f"Provider {self.provider}: image {name} was not usable in time")
+
+    def _looks(self, deadline: float) -> Iterator[None]:
+        """Times to look, until time is up."""
+        pause = FIRST_LOOK_SECONDS
+        while True:
+            yield
+            if self._clock() + pause >= deadline or self._stopped.wait(pause):
+                return
+            pause = min(LONGEST_LOOK_SECONDS, pause * 1.5)
+
+    def _discard(self, image_id: str) -> None:
+        try:
+            self._api.delete_image(image_id)
+        except CloudNotFound:
+            log.debug("Image %s is gone already", image_id)
+        except LaunchError as error:
+            # It is unfinished and has our metadata: the search for leaks comes by.
+            log.warning("Provider %s: image %s could not be deleted: %s", self.provider, image_id, error)
+
+
+def _property(key: str, value: Any) -> Any:
+    if key in _NUMBERS:
+        return int(value)
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value)
+
+
+def checksums(name: str, md5: str | None, sha256: str | None) -> dict[str, str]:
+    """Properties in which openstacksdk's users look for checksums (U-5)."""
+    known = {"md5": md5, "sha256": sha256, "object": f"images/{name}" if md5 or sha256 else None}
+    return {f"owner_specified.openstack.{key}": value for key, value in known.items() if value}

@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What can be left over in the cloud (behaviour.md D).
+
+Servers, volumes and unfinished images carry our metadata and are left to the framework. Ports and floating IPs
+carry none: those that nothing uses are deleted here, when they were seen so twice.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import TYPE_CHECKING, Final
+
+from nodepool.driver.openstack.errors import CloudNotFound, CloudRefused
+from nodepool.driver.openstack.views import Server
+from nodepool.driver.statemachine import Resource
+from nodepool.exceptions import LaunchError
+from nodepool.metrics import leaks
+
+if TYPE_CHECKING:
+    from nodepool.driver.openstack.cloud import OpenStackCloud
+
+log = logging.getLogger("nodepool.driver.openstack.leaks")
+
+INSTANCE: Final = "instance"
+VOLUME: Final = "volume"
+IMAGE: Final = "image"
+_OURS: Final = "nodepool_provider_name"
+
+
+class OpenStackResource(Resource):
+    """Something that says whose it is; ``id`` is that of the cloud."""
+
+    def __init__(self, metadata: Mapping[str, str], type: str, id: str) -> None:
+        super().__init__(dict(metadata), type)
+        self.id = id
+
+
+class Leaks:
+    """Called by one thread at a time."""
+
+    def __init__(self, cloud: OpenStackCloud, clock: Callable[[], float] = time.monotonic) -> None:
+        self._cloud = cloud
+        self._config = cloud.config
+        self._clock = clock
+        self._down_ports: set[str] = set()
+        self._ports_checked_at = float("-inf")
+        self._free_ips: set[str] = set()
+
+    def resources(self) -> Iterator[OpenStackResource]:
+        """All that says whose it is; also deletes ports and floating IPs that are left over. Blocks."""
+        servers = self._cloud.servers.all(max_age=0.0)
+        for server in servers:
+            yield OpenStackResource(server.metadata, INSTANCE, server.id)
+        if self._config.uses_volumes:
+            for volume in self._cloud.api.volumes():
+                if not volume.attached and _OURS in volume.metadata:
+                    yield OpenStackResource(volume.metadata, VOLUME, volume.id)
+        if self._config.diskimages:
+            yield from self._unfinished_images()
+        self._try("ports", lambda: self._clean_ports(servers))
+        self._try("floating IPs", self._clean_floating_ips)
+
+    def delete(self, resource: OpenStackResource) -> None:
+        """Delete a leaked thing. Blocks. Raises NotFound and other errors of the API."""
+        if resource.type == INSTANCE:
+            server = self._cloud.servers.get(resource.id)
+            if self._cloud.floating.may_have(resource.id, server):
+                self._cloud.floating.release(resource.id, server)
+            self._cloud.api.delete_server(resource.id)
+        elif resource.type == VOLUME:
+            self._cloud.api.delete_volume(resource.id)
+        else:
+            self._cloud.api.delete_image(resource.id)
+
+    def _unfinished_images(self) -> Iterator[OpenStackResource]:
+        """Uploads that a builder began and never ended. Images that can be used are the builder's business."""
+        for status in ("queued", "saving"):
+            for image in self._cloud.api.images(status=status, visibility="private"):
+                if _OURS in image.properties:
+                    properties = {key: str(value) for key, value in image.properties.items()}
+                    yield OpenStackResource(properties, IMAGE, image.id)
+
+    # -- what says nothing --
+
+    def _try(self, what: str, clean: Callable[[], None]) -> None:
+        """Trouble with one kind must not hide the others."""
+        try:
+            clean()
+        except LaunchError as error:
+            log.warning("Provider %s: %s are looked at again later: %s", self._config.name, what, error)
+
+    def _clean_ports(self, servers: Collection[Server]) -> None:
+        """D-6: DOWN, owned by nobody or by Nova, in two checks that are far enough apart."""
+        interval = self._config.port_cleanup_interval
+        now = self._clock()
+        if interval <= 0 or now - self._ports_checked_at < interval:
+            return
+        self._ports_checked_at = now
+        # A server that is being made has a port that is DOWN, too.
+        in_use = {server.id for server in servers}
+        down = {
+            port.id
+            for port in self._cloud.api.ports(status="DOWN")
+            if port.status == "DOWN"
+            and (not port.owner or port.owner.startswith("compute:"))
+            and port.device not in in_use
+        }
+        self._delete_each("port", down & self._down_ports, self._cloud.api.delete_port)
+        self._down_ports = down
+
+    def _clean_floating_ips(self) -> None:
+        """D-7: attached to nothing in two checks: one that is just being attached by somebody is spared."""
+        if not self._config.clean_floating_ips:
+            return
+        free = {floating.id for floating in self._cloud.floating.unattached()}
+        self._delete_each("floatingip", free & self._free_ips, self._cloud.api.delete_floating_ip)
+        self._free_ips = free
+
+    def _delete_each(self, kind: str, ids: Collection[str], delete: Callable[[str], None]) -> None:
+        """D-5."""
+        for leaked in sorted(ids):
+            log.warning("Provider %s: deleting leaked %s %s", self._config.name, kind, leaked)
+            try:
+                delete(leaked)
+            except CloudNotFound:
+                continue
+            except CloudRefused as error:
+                log.error("Provider %s: %s %s could not be deleted: %s", self._config.name, kind, leaked, error)
+                continue
+            leaks.report(self._config.name, f"{kind}s")

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""openstacksdk's session as a plain HTTP client: login, catalog, version discovery, TLS settings; nothing more."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from nodepool.driver.openstack.errors import ServiceAbsent
+from nodepool.metrics.statsd import shared_client
+
+if TYPE_CHECKING:
+    from openstack.config.cloud_region import CloudRegion
+
+#: Seconds for one call when clouds.yaml has no ``api_timeout``.
+DEFAULT_TIMEOUT_SECONDS: Final = 60.0
+#: Connections to one host that are kept.
+POOL_SIZE: Final = 32
+
+
+class HttpClient(Protocol):
+    """What is used of a keystoneauth adapter."""
+
+    def request(self, url: str, method: str, **arguments: Any) -> Any: ...
+
+
+def make_client(region: CloudRegion, service: str) -> HttpClient:
+    """A keystoneauth adapter as openstacksdk sets it up, without the SDK's own layer around each call.
+
+    Logs in. Raises ServiceAbsent, and what keystoneauth raises.
+    """
+    from keystoneauth1 import adapter
+
+    class Client(adapter.Adapter):
+        def __init__(self, session: Any, **given: Any) -> None:
+            kept = {
+                key: value for key, value in given.items() if not key.startswith(("statsd", "prometheus", "influx"))
+            }
+            super().__init__(session, **kept)
+
+    session = region.get_session()
+    if session.timeout is None:
+        session.timeout = DEFAULT_TIMEOUT_SECONDS
+    _widen(session.session)
+    if not region.get_endpoint(service):
+        found = session.get_endpoint(
+            service_type=region.get_service_type(service),
+            service_name=region.get_service_name(service),
+            interface=region.get_interface(service),
+            region_name=region.get_region_name(service),
+        )
+        if found is None:
+            raise ServiceAbsent(f"the cloud {region.name} has no {service} service in this region")
+    constructor: Any = Client
+    client: HttpClient = region.get_session_client(service, constructor=constructor)
+    return client
+
+
+def count(service: str, method: str, path: str, status: str, seconds: float) -> None:
+    """The metrics that openstacksdk sends of its own calls: ``openstack.api.<service>.<method>.<operation>``."""
+    client = shared_client()
+    if client is None:
+        return
+    parts = [part for part in path.split("?")[0].split("/") if part]
+    names = (
+        parts if parts[-1:] == ["detail"] else [p[:-1] if i + 1 < len(parts) else p for i, p in enumerate(parts)][::2]
+    )
+    key = f"openstack.api.{service}.{method}.{'_'.join(names)}".replace(":", "_")
+    with client.pipeline() as pipe:
+        pipe.incr(f"{key}.attempted")
+        pipe.incr(f"{key}.{status}")
+        if status != "failed":
+            pipe.timing(f"{key}.{status}", int(seconds * 1000))
+
+
+def close(client: HttpClient) -> None:
+    """Close the connections of a client that are not in use."""
+    requests_session = getattr(getattr(client, "session", None), "session", None)
+    if requests_session is not None:
+        requests_session.close()
+
+
+def _widen(requests_session: Any) -> None:
+    """Keep as many connections as there are threads; requests keeps 10. Once a session."""
+    for adapter in {id(mounted): mounted for mounted in requests_session.adapters.values()}.values():
+        if getattr(adapter, "_pool_maxsize", POOL_SIZE) != POOL_SIZE:
+            adapter.init_poolmanager(POOL_SIZE, POOL_SIZE)

@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a server is to be like: the body of its creation. Pure."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, Final
+
+from nodepool.driver.openstack.views import Flavor
+
+if TYPE_CHECKING:
+    from nodepool.driver.openstack.config import OpenStackLabel
+    from nodepool.driver.statemachine.adapter import Log
+    from nodepool.model.request import NodeRequest
+
+#: Request fields that dynamic values may use (config.md 5), and where they come from.
+_REQUEST_FIELDS: Final = {
+    "id": "id",
+    "labels": "node_types",
+    "requestor": "requestor",
+    "requestor_data": "requestor_data",
+    "relative_priority": "relative_priority",
+    "event_id": "event_id",
+    "created_time": "created_time",
+    "tenant_name": "tenant_name",
+}
+
+
+def server_body(
+    hostname: str,
+    label: OpenStackLabel,
+    flavor: Flavor,
+    image_id: str,
+    network_ids: list[str],
+    metadata: Mapping[str, str],
+    az: str | None,
+) -> dict[str, Any]:
+    """``server`` of ``POST /servers``; what is not configured is left to the cloud."""
+    body: dict[str, Any] = {"name": hostname, "flavorRef": flavor.id, "metadata": dict(metadata)}
+    if label.boot_from_volume:
+        body["block_device_mapping_v2"] = [
+            {
+                "boot_index": 0,
+                "uuid": image_id,
+                "source_type": "image",
+                "destination_type": "volume",
+                "volume_size": label.volume_size,
+                "delete_on_termination": True,
+            }
+        ]
+    else:
+        body["imageRef"] = image_id
+    if network_ids:
+        body["networks"] = [{"uuid": network_id} for network_id in network_ids]
+    if label.key_name:
+        body["key_name"] = label.key_name
+    if label.pool.security_groups:
+        body["security_groups"] = [{"name": name} for name in label.pool.security_groups]
+    if az:
+        body["availability_zone"] = az
+    if label.config_drive is not None:
+        body["config_drive"] = label.config_drive
+    if label.userdata:
+        body["user_data"] = base64.b64encode(label.userdata.encode()).decode("ascii")
+    return body
+
+
+def server_metadata(
+    provider: str, label: OpenStackLabel, ours: Mapping[str, str], request: NodeRequest | None, log: Log
+) -> dict[str, str]:
+    """Metadata of a server: what the user wants, and over it what says whose it is (D-1, O-11)."""
+    image = label.diskimage or label.cloud_image
+    values = {str(key): str(value) for key, value in label.instance_properties.items()}
+    for key, template in label.dynamic_instance_properties.items():
+        text = dynamic_value(template, request)
+        if text is None:
+            log.error(
+                "Provider %s, label %s: dynamic-instance-properties: %s cannot be formatted; it is left out",
+                provider,
+                label.name,
+                key,
+            )
+        else:
+            values[str(key)] = text
+    values["groups"] = ",".join([provider, image.name if image else "", label.name])
+    return {**values, **ours}
+
+
+def dynamic_value(template: Any, request: NodeRequest | None) -> str | None:
+    """Format a dynamic value from the request that causes a launch (L-15); None = it cannot be formatted."""
+    values = {name: getattr(request, source, None) for name, source in _REQUEST_FIELDS.items()}
+    try:
+        return str(template).format(request=SimpleNamespace(**values))
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError):
+        return None

@@ -1,0 +1,242 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One call to one service: pace, plain JSON, and errors that can be told apart.
+
+SDK objects are left out on purpose: to make one of each server in each list costs more than all the rest of a launch.
+"""
+
+from __future__ import annotations
+
+import email.utils
+import logging
+import random
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from nodepool.driver.openstack import errors, session
+from nodepool.driver.openstack.errors import CloudAway, LoginRefused, ServiceAbsent
+from nodepool.driver.rate import RateLimiter
+
+if TYPE_CHECKING:
+    from openstack.config.cloud_region import CloudRegion
+
+log = logging.getLogger("nodepool.driver.openstack.transport")
+
+#: Attempts of a call that the cloud puts off (429), and the longest pause between two of them.
+BUSY_ATTEMPTS: Final = 6
+LONGEST_PAUSE_SECONDS: Final = 60.0
+#: After how many seconds a service that was absent is looked for again.
+LOOK_AGAIN_SECONDS: Final = 300.0
+#: In what an exception of requests says when the call never left this machine.
+_NOT_SENT: Final = ("NewConnectionError", "NameResolutionError", "Connection refused", "Failed to establish")
+
+
+class Answer(NamedTuple):
+    """A successful answer; ``data`` is {} when there was no content."""
+
+    status: int
+    data: Any
+    headers: Mapping[str, str]
+
+
+class Transport:
+    """Calls of one provider. Thread-safe; all calls block.
+
+    ``_lock`` guards the clients and the time of the pause; it is not held during a call.
+
+    :param provider: name, for errors.
+    :param region: of `nodepool.driver.openstack.clouds.Clouds`.
+    :param interval: seconds between the beginnings of two calls; 0 = no limit.
+    :param make_client: for tests.
+    """
+
+    def __init__(
+        self,
+        provider: str,
+        region: CloudRegion | Any,
+        interval: float,
+        make_client: Callable[[Any, str], session.HttpClient] | None = None,
+    ) -> None:
+        self.provider = provider
+        self.region = region
+        self.stopped = threading.Event()
+        self._make_client = make_client or session.make_client
+        self._limiter = RateLimiter(provider, 1 / interval if interval > 0 else 0, sleep=self._sleep)
+        self._lock = threading.Lock()
+        self._clients: dict[str, session.HttpClient] = {}
+        self._absent_until: dict[str, float] = {}
+        self._pause_until = 0.0
+
+    def close(self) -> None:
+        """Calls that wait for their turn end; no new ones begin. Those under way may end."""
+        self.stopped.set()
+        with self._lock:
+            clients, self._clients = list(self._clients.values()), {}
+        for client in clients:
+            session.close(client)
+
+    # -- services --
+
+    def has(self, service: str) -> bool:
+        """Has the catalog this service? Asks the cloud the first time; an absent one is looked for again after a while.
+
+        :raises CloudAway: that cannot be found out.
+        """
+        with self._lock:
+            if time.monotonic() < self._absent_until.get(service, 0.0):
+                return False
+        try:
+            self._guarded(f"looking for the {service} service", lambda: self._client(service))
+        except ServiceAbsent:
+            with self._lock:
+                if service not in self._absent_until:
+                    log.info("Provider %s: the cloud has no %s service", self.provider, service)
+                self._absent_until[service] = time.monotonic() + LOOK_AGAIN_SECONDS
+            return False
+        return True
+
+    def _client(self, service: str) -> session.HttpClient:
+        with self._lock:
+            client = self._clients.get(service)
+        if client is None:
+            client = self._make_client(self.region, service)
+            with self._lock:
+                client = self._clients.setdefault(service, client)
+        return client
+
+    # -- calls --
+
+    def call(
+        self,
+        service: str,
+        method: str,
+        path: str,
+        what: str,
+        *,
+        body: Any = None,
+        query: Mapping[str, Any] | None = None,
+        arguments: Mapping[str, Any] | None = None,
+    ) -> Answer:
+        """Make one call. One that the cloud puts off is made again later.
+
+        :param service: official type, e.g. ``compute``.
+        :param path: below the endpoint, e.g. ``/servers/detail``.
+        :param what: for errors, e.g. ``listing servers``.
+        :param body: sent as JSON.
+        :param arguments: more for the session's ``request``.
+        :raises CloudRefused: 4xx.
+        :raises CloudAway: no answer, 5xx, or an answer that is not JSON.
+        :raises ServiceAbsent: there is no such service.
+        """
+        given = dict(arguments or {})
+        if body is not None:
+            given["json"] = body
+        if query:
+            given["params"] = dict(query)
+        for attempt in range(1, BUSY_ATTEMPTS + 1):
+            self._wait_turn(what)
+            response = self._guarded(what, lambda: self._request(service, method, path, given))
+            status: int = response.status_code
+            if status < 400:
+                return Answer(status, self._content(response, what), response.headers)
+            pause = self._told_to_wait(response)
+            if status != 429 and not (status == 413 and "Retry-After" in response.headers):
+                break
+            self._pause(pause if pause is not None else min(LONGEST_PAUSE_SECONDS, 2.0 ** (attempt - 1)), what)
+        raise self._error(response, what)
+
+    def _request(self, service: str, method: str, path: str, given: dict[str, Any]) -> Any:
+        started = time.monotonic()
+        status = "failed"
+        try:
+            response = self._client(service).request(path, method, raise_exc=False, **given)
+            status = str(response.status_code)
+            return response
+        finally:
+            session.count(service, method, path, status, time.monotonic() - started)
+
+    def _guarded(self, what: str, call: Callable[[], Any]) -> Any:
+        """Translate what keystoneauth raises."""
+        try:
+            return call()
+        except Exception as error:
+            raise self._translated(error, what) from error
+
+    def _translated(self, error: Exception, what: str) -> Exception:
+        kind = type(error).__name__
+        text = errors.one_line(str(error)) or kind
+        head = f"Provider {self.provider}: {what} failed"
+        if kind == "Unauthorized":
+            advice = "check the user name, the password (is it expired?) and the project of the cloud in clouds.yaml"
+            return LoginRefused(f"{head}: the cloud refuses the login: {text}; {advice}")
+        if kind in ("EndpointNotFound", "EmptyCatalog", "ServiceDisabledException"):
+            return ServiceAbsent(f"{head}: the cloud has no such service in this region: {text}")
+        if kind in ("ConnectFailure", "ConnectTimeout", "UnknownConnectionError", "SSLError", "ConnectionError"):
+            return CloudAway(f"{head}: {text}", maybe_done=not any(sign in text for sign in _NOT_SENT))
+        if kind in ("DiscoveryFailure", "InvalidResponse", "JSONDecodeError", "VersionNotAvailable"):
+            advice = "check auth_url and the endpoints: is it a web page or a proxy that answers there?"
+            return CloudAway(f"{head}: the answer makes no sense: {text}; {advice}", maybe_done=False)
+        status = getattr(error, "http_status", None)
+        if isinstance(status, int):
+            if 400 <= status < 500 and status != 429:
+                return errors.refusal(f"{head}: {status} {text}", status)
+            return CloudAway(f"{head}: {status} {text}")
+        if type(error).__module__.partition(".")[0] in ("keystoneauth1", "openstack", "requests", "urllib3"):
+            return CloudAway(f"{head}: {kind}: {text}")
+        return error
+
+    def _content(self, response: Any, what: str) -> Any:
+        if response.status_code == 204 or not response.content:
+            return {}
+        try:
+            return response.json()
+        except (ValueError, RecursionError):
+            said = errors.message_of(response.content, response.headers.get("Content-Type", ""))
+            raise CloudAway(
+                f"Provider {self.provider}: {what} failed: the answer is not JSON but {said[:120]!r}; "
+                "check the endpoints in clouds.yaml: is it a web page or a proxy that answers there?"
+            ) from None
+
+    def _error(self, response: Any, what: str) -> Exception:
+        status: int = response.status_code
+        said = errors.message_of(response.content or b"", response.headers.get("Content-Type", ""))
+        request_id = response.headers.get("x-openstack-request-id")
+        text = f"Provider {self.provider}: {what} failed: {status} {said}" + (f" ({request_id})" if request_id else "")
+        if status == 401:
+            return LoginRefused(f"{text}; check the credentials of the cloud in clouds.yaml")
+        if status >= 500 or status == 429:
+            return CloudAway(text, maybe_done=status != 429)
+        return errors.refusal(text, status)
+
+    # -- pace --
+
+    def _wait_turn(self, what: str) -> None:
+        if self.stopped.is_set():
+            raise CloudAway(f"Provider {self.provider}: {what} failed: the provider was stopped", maybe_done=False)
+        while (left := self._pause_until - time.monotonic()) > 0:
+            self._sleep(left)
+        self._limiter.wait()
+
+    def _sleep(self, seconds: float) -> None:
+        if self.stopped.wait(seconds):
+            raise CloudAway(f"Provider {self.provider}: the provider was stopped", maybe_done=False)
+
+    def _pause(self, seconds: float, what: str) -> None:
+        """No call of any thread begins for a while; a little longer than told, so that not all come at once."""
+        seconds = min(seconds, LONGEST_PAUSE_SECONDS) + random.uniform(0, 0.1)
+        log.info("Provider %s: %s is put off by the cloud, pausing for %.1f s", self.provider, what, seconds)
+        with self._lock:
+            self._pause_until = max(self._pause_until, time.monotonic() + seconds)
+
+    @staticmethod
+    def _told_to_wait(response: Any) -> float | None:
+        """Seconds of ``Retry-After``, which may be a number or a date."""
+        text = response.headers.get("Retry-After")
+        if not text:
+            return None
+        try:
+            return max(0.0, float(text))
+        except ValueError:
+            when = email.utils.parsedate_tz(text)
+            return None if when is None else max(0.0, email.utils.mktime_tz(when) - time.time())

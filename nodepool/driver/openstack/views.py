@@ -1,0 +1,232 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What services say, as small values: only what the driver uses, and whatever is odd about it made harmless."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+ACTIVE: Final = "ACTIVE"
+ERROR: Final = "ERROR"
+#: The second is kept for a while by clouds with deferred deletion; for its user it is gone.
+GONE: Final = frozenset({"DELETED", "SOFT_DELETED"})
+
+
+class Address(NamedTuple):
+    """One address of a server.
+
+    :param network: name of the network.
+    :param floating: a floating IP, not one of the server's own.
+    """
+
+    network: str
+    ip: str
+    version: int
+    floating: bool
+
+
+class Server(NamedTuple):
+    """A server as a list or ``GET`` shows it.
+
+    :param flavor_id: "" when the cloud writes the flavor out.
+    :param cores: 0 when only the id of the flavor is known; so is ``ram`` (MiB).
+    :param fault: of a server in ERROR, "" = none.
+    :param updated: as Nova writes it, e.g. ``2024-05-01T12:00:00Z``.
+    """
+
+    id: str
+    name: str
+    status: str
+    task_state: str
+    metadata: Mapping[str, str]
+    addresses: tuple[Address, ...]
+    access_ipv4: str
+    access_ipv6: str
+    az: str | None
+    host_id: str | None
+    flavor_id: str
+    cores: int
+    ram: int
+    volumes: tuple[str, ...]
+    fault: str
+    updated: str
+
+    @property
+    def gone(self) -> bool:
+        return self.status in GONE
+
+    @property
+    def deleting(self) -> bool:
+        """Has the cloud begun to delete it?"""
+        return self.task_state in ("deleting", "soft-deleting") or self.gone
+
+    @classmethod
+    def of(cls, data: Mapping[str, Any]) -> Server:
+        """Raises KeyError when not even an id is there."""
+        flavor = _mapping(data.get("flavor"))
+        fault = _mapping(data.get("fault"))
+        return cls(
+            id=str(data["id"]),
+            name=str(data.get("name") or ""),
+            status=str(data.get("status") or "UNKNOWN").upper(),
+            task_state=str(data.get("OS-EXT-STS:task_state") or ""),
+            metadata={str(key): str(value) for key, value in _mapping(data.get("metadata")).items()},
+            addresses=tuple(_addresses(_mapping(data.get("addresses")))),
+            access_ipv4=str(data.get("accessIPv4") or ""),
+            access_ipv6=str(data.get("accessIPv6") or ""),
+            az=data.get("OS-EXT-AZ:availability_zone") or None,
+            host_id=data.get("hostId") or None,
+            flavor_id=str(flavor.get("id") or ""),
+            cores=_whole(flavor.get("vcpus")),
+            ram=_whole(flavor.get("ram")),
+            volumes=tuple(
+                str(volume["id"])
+                for volume in _list(data.get("os-extended-volumes:volumes_attached"))
+                if isinstance(volume, dict) and volume.get("id")
+            ),
+            fault=" ".join(str(fault.get(key)) for key in ("message", "details") if fault.get(key)),
+            updated=str(data.get("updated") or ""),
+        )
+
+
+class Flavor(NamedTuple):
+    """A size of servers; ``ram`` in MiB."""
+
+    id: str
+    name: str
+    cores: int
+    ram: int
+
+    @classmethod
+    def of(cls, data: Mapping[str, Any]) -> Flavor:
+        return cls(str(data["id"]), str(data.get("name") or ""), _whole(data.get("vcpus")), _whole(data.get("ram")))
+
+
+class Network(NamedTuple):
+    """A network.
+
+    :param routable: its addresses can be reached from outside.
+    """
+
+    id: str
+    name: str
+    external: bool
+    routable: bool
+
+    @classmethod
+    def of(cls, data: Mapping[str, Any]) -> Network:
+        external = data.get("router:external") is True
+        return cls(
+            str(data["id"]),
+            str(data.get("name") or ""),
+            external,
+            external or bool(data.get("provider:physical_network")),
+        )
+
+
+class Image(NamedTuple):
+    """An image."""
+
+    id: str
+    name: str
+    status: str
+    properties: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, data: Mapping[str, Any]) -> Image:
+        return cls(str(data["id"]), str(data.get("name") or ""), str(data.get("status") or "").lower(), dict(data))
+
+
+class Port(NamedTuple):
+    """A network port; ``owner`` and ``device`` may be ""."""
+
+    id: str
+    network: str
+    status: str
+    owner: str
+    device: str
+    addresses: tuple[str, ...]
+
+    @classmethod
+    def of(cls, data: Mapping[str, Any]) -> Port:
+        return cls(
+            str(data["id"]),
+            str(data.get("network_id") or ""),
+            str(data.get("status") or "").upper(),
+            str(data.get("device_owner") or ""),
+            str(data.get("device_id") or ""),
+            tuple(
+                str(fixed["ip_address"])
+                for fixed in _list(data.get("fixed_ips"))
+                if isinstance(fixed, dict) and fixed.get("ip_address")
+            ),
+        )
+
+
+class FloatingIp(NamedTuple):
+    """A floating IP; ``port`` is "" while it is attached to nothing."""
+
+    id: str
+    address: str
+    port: str
+    fixed_address: str
+
+    @classmethod
+    def of(cls, data: Mapping[str, Any]) -> FloatingIp:
+        return cls(
+            str(data["id"]),
+            str(data.get("floating_ip_address") or ""),
+            str(data.get("port_id") or ""),
+            str(data.get("fixed_ip_address") or ""),
+        )
+
+
+class Volume(NamedTuple):
+    """A volume; ``size`` in GB."""
+
+    id: str
+    status: str
+    size: int
+    metadata: Mapping[str, str]
+    attached: bool
+
+    @classmethod
+    def of(cls, data: Mapping[str, Any]) -> Volume:
+        return cls(
+            str(data["id"]),
+            str(data.get("status") or "").lower(),
+            _whole(data.get("size")),
+            {str(key): str(value) for key, value in _mapping(data.get("metadata")).items()},
+            bool(data.get("attachments")),
+        )
+
+
+def limit(value: Any) -> float:
+    """A quota limit: a negative one means that there is none, and so does one that is missing."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or value < 0:
+        return math.inf
+    return value
+
+
+def _addresses(networks: Mapping[Any, Any]) -> list[Address]:
+    found = []
+    for network, entries in networks.items():
+        for entry in _list(entries):
+            if isinstance(entry, dict) and entry.get("addr"):
+                ip = str(entry["addr"])
+                version = 6 if entry.get("version") == 6 or ":" in ip else 4
+                found.append(Address(str(network), ip, version, entry.get("OS-EXT-IPS:type") == "floating"))
+    return found
+
+
+def _mapping(value: Any) -> Mapping[Any, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _whole(value: Any) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) else 0

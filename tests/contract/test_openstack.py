@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The OpenStack driver keeps the contract, in the simulated cloud."""
+
+from __future__ import annotations
+
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodepool.driver.openstack import OpenStackDriver
+from nodepool.testing.contract import DriverContract
+from nodepool.testing.openstack import OpenStackSimulator
+
+
+class TestOpenStack(DriverContract):
+    """Two zones, two pools, cloud images. Nothing scans the servers: no sshd answers there."""
+
+    label = "small"
+    unknown_external_id = "5dbb4d29-7ad5-4b70-a9a1-0d1a44a1e4f1"
+
+    def make_driver(self) -> OpenStackDriver:
+        return OpenStackDriver()
+
+    def provider_section(self) -> dict[str, Any]:
+        labels = [{"name": "small", "cloud-image": "debian", "min-ram": 512}]
+        others = [{"name": "large", "cloud-image": "debian", "min-ram": 2048}]
+        pool = {"networks": ["provider"], "host-key-checking": False}
+        return {
+            "name": "somewhere",
+            "driver": "openstack",
+            "cloud": "simulator",
+            "rate": 0,
+            "cloud-images": [{"name": "debian", "image-name": "cloud-image", "username": "debian"}],
+            "pools": [
+                {"name": "main", "availability-zones": ["az1", "az2"], "labels": labels, **pool},
+                {"name": "other", "max-servers": 5, "labels": others, **pool},
+            ],
+        }
+
+    @pytest.fixture(autouse=True)
+    def _cloud(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+        """A cloud of its own for each test, which must be empty at the end."""
+        simulator = OpenStackSimulator()
+        simulator.change(availability_zones=["az1", "az2"])
+        with simulator:
+            # Some tests end before the simulator's thread has begun.
+            urllib.request.urlopen(f"{simulator.url}/identity/v3", timeout=30).close()
+            file = simulator.write_clouds_yaml(tmp_path / "clouds.yaml")
+            monkeypatch.setenv("OS_CLIENT_CONFIG_FILE", str(file))
+            yield
+        with simulator.cloud() as cloud:
+            left = [server.name for server in cloud.compute.servers if not server.gone]
+        assert not left, f"servers left behind: {left}"

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests of `nodepool.driver.openstack.claims`: servers that show up late."""
+
+from __future__ import annotations
+
+import pytest
+
+from nodepool.driver.openstack.claims import LATE_SECONDS, Claims
+from tests.unit.driver.openstack.support import METADATA, Clock, view
+
+NODE = METADATA["nodepool_node_id"]
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def claims(clock: Clock) -> Claims:
+    return Claims("cloud-a", clock)
+
+
+def test_late_server(claims: Claims) -> None:
+    """DESIGN 5: the creation was given up, the server comes: it is a stray, once."""
+    claims.begin(NODE)
+    assert claims.strays([view()]) == []
+    claims.lost(NODE)
+    assert [server.id for server in claims.strays([view()])] == ["s1"]
+    assert claims.strays([view()]) == []
+
+
+def test_the_second_attempt_is_no_stray(claims: Claims) -> None:
+    claims.begin(NODE)
+    claims.lost(NODE)
+    claims.begin(NODE)
+    assert claims.strays([view("s2")]) == [], "its answer is under way"
+    claims.answered(NODE, "s2")
+    assert [server.id for server in claims.strays([view("s2"), view("s1")])] == ["s1"]
+
+
+def test_an_old_server_is_not_adopted(claims: Claims) -> None:
+    """The server of the first attempt, which is being deleted, is not what the second one made."""
+    claims.begin(NODE)
+    claims.answered(NODE, "s1")
+    claims.begin(NODE)
+    assert claims.found(NODE, [view("s1")]) is None
+    assert claims.found(NODE, [view("s1"), view("s2")]) == "s2"
+
+
+def test_others_are_left_alone(claims: Claims) -> None:
+    """D-4: servers of other providers, and servers that no call of ours can have made."""
+    claims.begin(NODE)
+    foreign = view(metadata={**METADATA, "nodepool_provider_name": "other"})
+    assert claims.found(NODE, [foreign]) is None
+    claims.lost(NODE)
+    assert claims.strays([foreign, view("x", metadata={}), view("y", metadata={"nodepool_node_id": "7"})]) == []
+
+
+def test_nothing_is_kept(claims: Claims, clock: Clock) -> None:
+    """Memory: a node that was made and deleted leaves no trace; a lost one not for ever."""
+    claims.begin(NODE)
+    claims.answered(NODE, "s1")
+    claims.deleted("s1")
+    claims.begin("2")
+    claims.refused("2")
+    assert (claims._claims, claims._nodes) == ({}, {})
+    claims.begin(NODE)
+    claims.lost(NODE)
+    clock.now += LATE_SECONDS + 1
+    assert claims.strays([view()]) == []
+    claims.begin(NODE)
+    claims.refused(NODE)
+    assert claims._claims == {}

@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests of `nodepool.driver.openstack.delete`, step by step (X-4, O-5, DESIGN 5)."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from nodepool.driver.openstack import delete
+from nodepool.driver.openstack.delete import DeleteMachine
+from nodepool.driver.openstack.errors import CloudAway, CloudRefused
+from tests.unit.driver.openstack.support import LOG, ManualExecutor, StubCloud, server
+
+
+def machine(cloud: StubCloud, server_id: str | None = "s1") -> DeleteMachine:
+    # So that there is no question for floating IPs in tests of something else.
+    cloud.floating._list.get()
+    return DeleteMachine(cloud, server_id, LOG, cloud.clock)
+
+
+def sent(cloud: StubCloud) -> int:
+    return cloud.stub.count("DELETE", "/servers/s1")
+
+
+def test_one_server(cloud: StubCloud) -> None:
+    """One call, and the shared list says when it is over."""
+    cloud.show(server(status="ACTIVE"))
+    deletion = machine(cloud)
+    deletion.advance()
+    assert (deletion.state, sent(cloud)) == ("waiting", 1)
+    cloud.show(server(status="ACTIVE", **{"OS-EXT-STS:task_state": "deleting"}))
+    deletion.advance()
+    assert deletion.state == "waiting"
+    cloud.show(server(status="DELETED"), complete=False)
+    deletion.advance()
+    assert deletion.state == "complete"
+    assert (sent(cloud), cloud.stub.count("GET", "/servers/s1")) == (1, 0)
+    assert cloud.servers._pause() == float("inf"), "nobody waits any more"
+
+
+@pytest.mark.parametrize("server_id", [None, "", "s9"])
+def test_nothing_to_delete(cloud: StubCloud, server_id: str | None) -> None:
+    """driver-api 9, X-4: an id that does not exist, or none at all."""
+    deletion = machine(cloud, server_id)
+    deletion.advance()
+    assert deletion.complete
+
+
+def test_does_not_block(cloud: StubCloud) -> None:
+    deletion = machine(cloud)
+    cloud.others = ManualExecutor(eager=False)  # type: ignore[assignment]
+    deletion.advance()
+    assert (deletion.state, sent(cloud)) == ("deleting", 0)
+
+
+def test_swallowed(cloud: StubCloud) -> None:
+    """A deletion that has no effect is sent again, later each time."""
+    cloud.show(server(status="ACTIVE"))
+    deletion = machine(cloud)
+    times = []
+    for _ in range(100):
+        before = sent(cloud)
+        deletion.advance()
+        if sent(cloud) > before:
+            times.append(cloud.clock.now)
+        cloud.show(server(status="ACTIVE"))
+    pauses = [later - earlier for earlier, later in itertools.pairwise(times)]
+    assert pauses[:3] == [pytest.approx(wanted, abs=1.1) for wanted in (2, 4, 8)]
+    assert pauses == sorted(pauses)
+    assert max(pauses) <= delete.LONGEST_RESEND_SECONDS + 1
+    assert not deletion.complete
+
+
+def test_under_way(cloud: StubCloud) -> None:
+    """One that the cloud works on is left in peace for a minute; in ERROR it is sent again soon."""
+    deletion = machine(cloud)
+    working = {"OS-EXT-STS:task_state": "deleting"}
+    for _ in range(50):
+        deletion.advance()
+        cloud.show(server(status="ACTIVE", **working))
+    assert sent(cloud) == 1
+    cloud.show(server(status="ERROR"))
+    deletion.advance()
+    assert sent(cloud) == 2
+
+
+def test_hidden(cloud: StubCloud) -> None:
+    """A server that lists do not show is asked for itself: only its own 404 proves that it is gone."""
+    cloud.stub.answers["GET", "/servers/s1"] = {"server": server(status="ACTIVE")}
+    deletion = machine(cloud)
+    for _ in range(6):
+        deletion.advance()
+        cloud.show()
+    assert not deletion.complete
+    assert sent(cloud) >= 2
+    del cloud.stub.answers["GET", "/servers/s1"]
+    for _ in range(6):
+        deletion.advance()
+        cloud.show()
+    assert deletion.complete
+
+
+def test_errors_are_tried_again(cloud: StubCloud) -> None:
+    """The cloud is away, or busy with another operation on the server."""
+    cloud.stub.answers["DELETE", "/servers/s1"] = [CloudAway("500"), CloudRefused("busy", 409), CloudAway("500"), {}]
+    deletion = machine(cloud)
+    pauses = []
+    while deletion.state != "waiting":
+        deletion.advance()
+        pauses.append(deletion.next_advance_seconds)
+        cloud.clock.now += pauses[-1] or 0
+    assert pauses[:3] == [pytest.approx(wanted) for wanted in (0.5, 1, 2)]
+    assert sent(cloud) == 4
+
+
+def test_refusal_is_an_error(cloud: StubCloud) -> None:
+    """What will never work is told to the framework."""
+    cloud.stub.answers["DELETE", "/servers/s1"] = CloudRefused("not yours", 403)
+    with pytest.raises(CloudRefused):
+        machine(cloud).advance()
+    assert cloud.servers._pause() == float("inf")
+
+
+class TestFloatingIp:
+    """O-5: it is deleted before the server."""
+
+    @pytest.fixture
+    def cloud(self, cloud: StubCloud) -> StubCloud:
+        floating = {"id": "fip1", "floating_ip_address": "8.8.8.8", "port_id": "p1", "fixed_ip_address": "10.0.0.5"}
+        other = {"id": "fip2", "floating_ip_address": "8.8.4.4", "port_id": "p2", "fixed_ip_address": "10.0.0.9"}
+        cloud.stub.answers["GET", "/floatingips"] = {"floatingips": [floating, other]}
+        cloud.stub.answers["GET", "/ports"] = {"ports": [{"id": "p1", "device_id": "s1"}]}
+        cloud.stub.answers["DELETE", "/floatingips/fip1"] = {}
+        return cloud
+
+    def order(self, cloud: StubCloud) -> list[str]:
+        return [path for method, path in cloud.stub.calls if method == "DELETE"]
+
+    def test_first(self, cloud: StubCloud) -> None:
+        cloud.show(server(status="ACTIVE"))
+        DeleteMachine(cloud, "s1", LOG, cloud.clock).advance()
+        assert self.order(cloud) == ["/floatingips/fip1", "/servers/s1"]
+
+    def test_after_a_restart(self, cloud: StubCloud) -> None:
+        """Nothing is known of the server yet."""
+        DeleteMachine(cloud, "s1", LOG, cloud.clock).advance()
+        assert self.order(cloud) == ["/floatingips/fip1", "/servers/s1"]
+
+    def test_same_address_in_another_network(self, cloud: StubCloud) -> None:
+        """Addresses of different networks may be equal: the port decides."""
+        cloud.stub.answers["GET", "/ports"] = {"ports": [{"id": "p7", "device_id": "s1"}]}
+        cloud.show(server(status="ACTIVE"))
+        DeleteMachine(cloud, "s1", LOG, cloud.clock).advance()
+        assert self.order(cloud) == ["/servers/s1"]
+
+    def test_trouble(self, cloud: StubCloud) -> None:
+        """While the cloud is away it is tried again; a refusal does not keep the server."""
+        cloud.stub.answers["DELETE", "/floatingips/fip1"] = [CloudAway("500"), CloudRefused("no", 403)]
+        deletion = DeleteMachine(cloud, "s1", LOG, cloud.clock)
+        deletion.advance()
+        assert deletion.next_advance_seconds == pytest.approx(0.5)
+        assert sent(cloud) == 0
+        cloud.clock.now += 1
+        deletion.advance()
+        assert sent(cloud) == 1
+
+
+def test_clouds_without_floating_ips_are_not_asked(cloud: StubCloud) -> None:
+    """One question in a while, not one a node."""
+    for _ in range(5):
+        DeleteMachine(cloud, "s1", LOG, cloud.clock).advance()
+    assert cloud.stub.count("GET", "/floatingips") == 1
+    assert cloud.stub.count("GET", "/ports") == 0

@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests of `nodepool.driver.openstack.images` (U-3 to U-6)."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodepool.driver.openstack.adapter import OpenStackAdapter
+from nodepool.driver.openstack.api import Api
+from nodepool.driver.openstack.errors import CloudAway, CloudQuota
+from nodepool.driver.openstack.images import ImageStore
+from nodepool.exceptions import ImageCreateException, QuotaException
+from tests.unit.driver.openstack.support import Clock, StubTransport, load, section
+
+
+class Stopped(threading.Event):
+    """Time passes at once."""
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__()
+        self.clock = clock
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self.clock.now += timeout or 0
+        return self.is_set()
+
+
+class Glance(StubTransport):
+    """Keeps what was uploaded."""
+
+    def __init__(self, *states: str) -> None:
+        super().__init__()
+        self.received = b""
+        self.made: dict[str, Any] = {}
+        self.answers["POST", "/images"] = self.make
+        self.answers["PUT", "/images/i9/file"] = self.take
+        self.answers["GET", "/images/i9"] = [{"id": "i9", "status": state} for state in states or ("active",)]
+        self.answers["DELETE", "/images/i9"] = {}
+
+    def make(self, body: Any, query: Any) -> dict[str, Any]:
+        self.made = body
+        return {"id": "i9", "status": "queued"}
+
+    def take(self, arguments: Any, query: Any) -> dict[str, Any]:
+        self.received = b"".join(arguments["data"])
+        return {}
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> str:
+    path = tmp_path / "image.qcow2"
+    path.write_bytes(b"x" * 3_000_000)
+    return str(path)
+
+
+def store(transport: StubTransport) -> ImageStore:
+    clock = Clock()
+    return ImageStore("cloud-a", Api(transport), Stopped(clock), clock)  # type: ignore[arg-type]
+
+
+def test_upload(file: str) -> None:
+    """The record, the data in pieces, and a wait until it can be used."""
+    glance = Glance("saving", "importing", "active")
+    properties = {"nodepool_upload_id": "7", "min_disk": "20", "hw_vif": True, "n": 3}
+    assert store(glance).upload("name-1", file, "raw", properties, 100) == "i9"
+    assert glance.received == b"x" * 3_000_000
+    assert glance.made == {
+        "name": "name-1",
+        "disk_format": "raw",
+        "container_format": "bare",
+        "visibility": "private",
+        "nodepool_upload_id": "7",
+        "min_disk": 20,
+        "hw_vif": "true",
+        "n": "3",
+    }
+    assert glance.count("DELETE", "/images/i9") == 0
+
+
+@pytest.mark.parametrize("states", [("saving",), ("killed",), ("deleted",)])
+def test_not_usable(file: str, states: tuple[str, ...]) -> None:
+    """U-6: an error, and nothing is left over."""
+    glance = Glance(*states)
+    with pytest.raises(ImageCreateException, match="Provider cloud-a: image name-1"):
+        store(glance).upload("name-1", file, "raw", {}, 100)
+    assert glance.count("DELETE", "/images/i9") == 1
+
+
+def test_error_while_uploading(file: str) -> None:
+    glance = Glance()
+    glance.answers["PUT", "/images/i9/file"] = CloudAway("broken pipe")
+    glance.answers["DELETE", "/images/i9"] = CloudAway("broken, too")
+    with pytest.raises(CloudAway, match="broken pipe"):
+        store(glance).upload("name-1", file, "raw", {}, 100)
+    assert glance.count("DELETE", "/images/i9") == 1
+
+
+def test_quota(file: str) -> None:
+    glance = Glance()
+    glance.answers["POST", "/images"] = CloudQuota("Quota exceeded", 413)
+    with pytest.raises(QuotaException):
+        store(glance).upload("name-1", file, "raw", {}, 100)
+
+
+def test_time_is_over_while_uploading(file: str) -> None:
+    glance = Glance()
+    with pytest.raises(ImageCreateException, match="not uploaded in time"):
+        store(glance).upload("name-1", file, "raw", {}, 0)
+    assert glance.count("DELETE", "/images/i9") == 1
+
+
+def test_no_file(tmp_path: Path) -> None:
+    glance = Glance()
+    with pytest.raises(FileNotFoundError):
+        store(glance).upload("name-1", str(tmp_path / "none"), "raw", {}, 100)
+    assert glance.calls == []
+
+
+def test_delete() -> None:
+    """It waits until the image is gone; one that is gone is no error."""
+    glance = Glance("active", "pending_delete")
+    store(glance).delete("i9")
+    store(glance).delete("unknown")
+    glance.answers["GET", "/images/i9"] = [{"id": "i9", "status": "active"}]
+    with pytest.raises(ImageCreateException, match="still there"):
+        store(glance).delete("i9")
+
+
+def test_adapter(file: str) -> None:
+    """driver-api 9; U-4: metadata, then the provider's ``meta``, then what says whose it is; U-5: checksums."""
+    config, _ = load(section(diskimages=[{"name": "fedora", "meta": {"a": "meta", "nodepool_build_id": "forged"}}]))
+    glance = Glance()
+    adapter = OpenStackAdapter(config, glance)  # type: ignore[arg-type]
+    metadata = {"a": "image", "b": "image", "nodepool_build_id": "1"}
+    found = adapter.uploadImage(config.diskimages["fedora"], "n", file, None, metadata, "m" * 32, "s" * 64)
+    assert found == "i9"
+    assert (glance.made["a"], glance.made["b"], glance.made["nodepool_build_id"]) == ("meta", "image", "1")
+    assert glance.made["disk_format"] == "qcow2"
+    assert glance.made["owner_specified.openstack.md5"] == "m" * 32
+    assert glance.made["owner_specified.openstack.sha256"] == "s" * 64
+    glance.answers["GET", "/images/i9"] = [{"id": "i9", "status": "deleted"}]
+    adapter.deleteImage("i9")
+    adapter.stop()

@@ -1,0 +1,195 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests of `nodepool.driver.openstack.transport` with a session of written answers."""
+
+from __future__ import annotations
+
+import json
+import time
+from email.utils import formatdate
+from typing import Any
+
+import pytest
+from keystoneauth1 import exceptions
+
+from nodepool.driver.openstack.errors import (
+    CloudAway,
+    CloudNotFound,
+    CloudQuota,
+    CloudRefused,
+    LoginRefused,
+    ServiceAbsent,
+)
+from nodepool.driver.openstack.transport import BUSY_ATTEMPTS, Transport
+from nodepool.exceptions import CloudUnavailableException, NotFound, QuotaException
+
+
+class Response:
+    def __init__(self, status: int, body: Any = b"", **headers: str) -> None:
+        self.status_code = status
+        self.content = body if isinstance(body, bytes) else json.dumps(body).encode()
+        kind = "text/html" if self.content.startswith(b"<") else "application/json"
+        self.headers = {"Content-Type": kind, **{key.replace("_", "-"): value for key, value in headers.items()}}
+
+    def json(self) -> Any:
+        return json.loads(self.content)
+
+
+class Client:
+    """Answers in turn; the last one again and again. Exceptions are raised."""
+
+    def __init__(self, answers: list[Any]) -> None:
+        self.answers = answers
+        self.asked: list[tuple[str, str, dict[str, Any]]] = []
+
+    def request(self, url: str, method: str, **arguments: Any) -> Any:
+        self.asked.append((method, url, arguments))
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+class FastTransport(Transport):
+    """Notes its pauses instead of sleeping."""
+
+    def __init__(self, *answers: Any, interval: float = 0) -> None:
+        self.client = Client(list(answers))
+        self.pauses: list[float] = []
+        super().__init__("cloud-a", object(), interval, make_client=lambda region, service: self.client)
+
+    def _sleep(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+        self._pause_until = 0.0
+        super()._sleep(0)
+
+    def get(self) -> Any:
+        return self.call("compute", "GET", "/servers", "listing servers").data
+
+
+def test_answer() -> None:
+    transport = FastTransport(Response(200, {"servers": []}))
+    assert transport.call("compute", "POST", "/x", "doing", body={"a": 1}, query={"q": "1"}).data == {"servers": []}
+    method, url, arguments = transport.client.asked[0]
+    assert (method, url, arguments["json"], arguments["params"]) == ("POST", "/x", {"a": 1}, {"q": "1"})
+    assert arguments["raise_exc"] is False
+    assert FastTransport(Response(204)).get() == {}
+
+
+@pytest.mark.parametrize(
+    ("response", "kind", "text"),
+    [
+        (Response(404, {"itemNotFound": {"message": "no such server"}}), CloudNotFound, "404 no such server"),
+        (Response(400, {"badRequest": {"message": "Invalid key_name provided."}}), CloudRefused, "Invalid key_name"),
+        (Response(403, {"forbidden": {"message": "Quota exceeded for cores"}}), CloudQuota, "Quota exceeded"),
+        (Response(403, {"forbidden": {"message": "Maximum number of ports exceeded"}}), CloudQuota, "ports"),
+        (Response(409, {"NeutronError": {"type": "OverQuota", "message": "Quota exceeded"}}), CloudQuota, "Quota"),
+        (Response(403, {"forbidden": {"message": "Policy does not allow"}}), CloudRefused, "Policy"),
+        (Response(409, {"NeutronError": "busy"}), CloudRefused, "409 busy"),
+        (Response(401, {"error": {"message": "nope"}}), LoginRefused, "clouds.yaml"),
+        (Response(500, {"computeFault": {"message": "Unexpected API Error"}}), CloudAway, "500 Unexpected"),
+        (Response(502, b"<html><head><title>502 Bad Gateway</title></head>x</html>"), CloudAway, "502 502 Bad Gateway"),
+        (Response(503, b"\xff\xfe garbage"), CloudAway, "503"),
+        (Response(200, b"<html><h1>Please log in</h1></html>"), CloudAway, "not JSON but 'Please log in'"),
+    ],
+)
+def test_errors(response: Response, kind: type[Exception], text: str) -> None:
+    """driver-api 13: each kind of trouble has its class; the text names the provider and says what was done."""
+    with pytest.raises(kind) as caught:
+        FastTransport(response).get()
+    assert type(caught.value) is kind
+    assert str(caught.value).startswith("Provider cloud-a: listing servers failed: ")
+    assert text in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_classes_are_understood_by_the_framework() -> None:
+    """driver-api 13: a quota error aborts, a missing thing is as good as deleted, a cloud that is away gets a rest."""
+    assert issubclass(CloudQuota, QuotaException)
+    assert CloudQuota.statsd_key == "error.quota"
+    assert issubclass(CloudNotFound, NotFound)
+    assert issubclass(CloudAway, CloudUnavailableException)
+    assert issubclass(LoginRefused, CloudUnavailableException)
+
+
+@pytest.mark.parametrize(
+    ("error", "maybe_done"),
+    [
+        (exceptions.ConnectTimeout("Request to http://x timed out"), True),
+        (exceptions.ConnectFailure("Unable: ('Connection aborted.', RemoteDisconnected())"), True),
+        (exceptions.ConnectFailure("Unable: NewConnectionError: [Errno 111] Connection refused"), False),
+        (exceptions.UnknownConnectionError("odd", Exception()), True),
+        (exceptions.DiscoveryFailure("no versions"), False),
+        (exceptions.GatewayTimeout("504"), True),
+    ],
+)
+def test_no_answer(error: Exception, maybe_done: bool) -> None:
+    """DESIGN 5: a call whose answer was lost may have had its effect; one that was never sent has none."""
+    with pytest.raises(CloudAway) as caught:
+        FastTransport(error).get()
+    assert caught.value.maybe_done is maybe_done
+
+
+def test_expired_password() -> None:
+    """Bad input: the remedy is told."""
+    with pytest.raises(LoginRefused, match=r"password \(is it expired\?\)"):
+        FastTransport(exceptions.Unauthorized("The request you have made requires authentication.")).get()
+
+
+def test_bugs_are_not_hidden() -> None:
+    with pytest.raises(ZeroDivisionError):
+        FastTransport(ZeroDivisionError()).get()
+
+
+@pytest.mark.parametrize(("header", "least"), [("7", 7), ("junk", 1), (None, 1), ("date", 3), ("100000", 60)])
+def test_retry_after(header: str | None, least: float) -> None:
+    """429: the call is made again, when the cloud wants it to."""
+    if header == "date":
+        header = formatdate(time.time() + 5, usegmt=True)
+    busy = Response(429, {}, **({"Retry_After": header} if header else {}))
+    transport = FastTransport(busy, Response(200, {"a": 1}))
+    assert transport.get() == {"a": 1}
+    assert len(transport.client.asked) == 2
+    assert least <= transport.pauses[0] <= max(least, 5) + 0.2
+
+
+def test_busy_for_ever() -> None:
+    """In the end it is an error, and the call did nothing."""
+    transport = FastTransport(Response(429, {}))
+    with pytest.raises(CloudAway) as caught:
+        transport.get()
+    assert caught.value.maybe_done is False
+    assert len(transport.client.asked) == BUSY_ATTEMPTS
+
+
+def test_rate() -> None:
+    """config.md 7: rate is the number of seconds between calls."""
+    transport = FastTransport(Response(200, {}), interval=2.5)
+    transport.get()
+    transport.get()
+    assert len(transport.pauses) == 1
+    assert 2 < transport.pauses[0] <= 2.5
+
+
+def test_absent_service() -> None:
+    """A service that is not in the catalog is looked for once in a while, not at each call."""
+    looked: list[str] = []
+
+    def make(region: Any, service: str) -> Any:
+        looked.append(service)
+        raise ServiceAbsent("the cloud has none")
+
+    transport = Transport("cloud-a", object(), 0, make_client=make)
+    assert not transport.has("block-storage")
+    assert not transport.has("block-storage")
+    assert looked == ["block-storage"]
+    with pytest.raises(ServiceAbsent, match="has none"):
+        transport.call("block-storage", "GET", "/volumes", "listing volumes")
+
+
+def test_stop() -> None:
+    """After close() no call begins, and those that wait for their turn end."""
+    transport = FastTransport(Response(429, {}))
+    transport.close()
+    with pytest.raises(CloudAway, match="stopped"):
+        transport.get()
+    assert transport.client.asked == []
