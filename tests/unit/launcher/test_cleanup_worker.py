@@ -1,0 +1,253 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The periodic sweeps by their single pass (behaviour.md C)."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from typing import Any
+
+import pytest
+from kazoo.recipe.lock import Lock
+
+from nodepool.driver.fake.cloud import FakeCloud
+from nodepool.driver.fake.provider import FakeProvider
+from nodepool.exceptions import ZKConnectionError
+from nodepool.launcher import cleanup_worker
+from nodepool.launcher.cleanup_worker import SOON_SECONDS, SWEEP_SECONDS, CleanupWorker
+from tests.support.local_launcher import fake_provider
+from tests.support.pool_znodes import PoolZnodes
+from tests.support.still_launcher import StillLauncher
+from tests.support.wait import wait_for
+from tests.unit.launcher.conftest import Still
+
+
+def stored(state: str, **fields: Any) -> bytes:
+    node = {"state": state, "state_time": time.time(), "type": ["small"], "provider": "one", "pool": "main"}
+    return json.dumps({**node, **fields}).encode()
+
+
+@pytest.fixture
+def launcher(still: Still, cloud_name: str, cloud: FakeCloud) -> StillLauncher:
+    return still([fake_provider("one", cloud=cloud_name)], labels={"small": {"max-ready-age": 500}}, max_hold_age=1000)
+
+
+@pytest.fixture
+def worker(launcher: StillLauncher) -> CleanupWorker:
+    return launcher.nodepool.cleanup
+
+
+def test_lost_request(launcher: StillLauncher, worker: CleanupWorker, znodes: PoolZnodes) -> None:
+    """C-4: ``requested`` again without nodes; its `init` nodes are deleted, others are free, locked ones stay."""
+    request_id = znodes.submit(["small"], state="pending", nodes=["x"], declined_by=["somebody"])
+    init, ready = (znodes.create_node(stored(state, allocated_to=request_id)) for state in ("init", "ready"))
+    locked = znodes.create_node(stored("building", allocated_to=request_id))
+    lock = Lock(znodes.kazoo, f"/nodepool/nodes/{locked}/lock")
+    assert lock.acquire(timeout=5)
+    launcher.settle()
+    worker.reset_lost_requests()
+    request = znodes.request(request_id)
+    assert request is not None
+    assert (request["state"], request["nodes"], request["declined_by"]) == ("requested", [], ["somebody"])
+    found = [znodes.node(node_id) or {} for node_id in (init, ready, locked)]
+    assert [(node["state"], node["allocated_to"]) for node in found] == [
+        ("deleting", None),
+        ("ready", None),
+        ("building", request_id),
+    ]
+    lock.release()
+
+
+def test_request_that_somebody_serves(launcher: StillLauncher, worker: CleanupWorker, znodes: PoolZnodes) -> None:
+    """C-4: not while its lock is held, by others or by us; other states never."""
+    pending = znodes.submit(["small"], state="pending")
+    lock = Lock(znodes.kazoo, f"/nodepool/requests-lock/{pending}")
+    assert lock.acquire(timeout=5)
+    others = [znodes.submit(["small"], state=state) for state in ("fulfilled", "failed")]
+    launcher.settle()
+    worker.reset_lost_requests()
+    assert [znodes.request_state(i) for i in (pending, *others)] == ["pending", "fulfilled", "failed"]
+    lock.release()
+
+
+def test_node_of_a_lost_request_is_deleted_meanwhile(
+    launcher: StillLauncher, worker: CleanupWorker, znodes: PoolZnodes
+) -> None:
+    """C-4: the request does not wait for the next minute because of that."""
+    request_id = znodes.submit(["small"], state="pending")
+    node_id = znodes.create_node(stored("building", allocated_to=request_id))
+    launcher.settle()
+    worker.run_once()
+    worker._due = time.monotonic() + SWEEP_SECONDS
+    request_id = znodes.submit(["small"], state="pending")
+    node_id = znodes.create_node(stored("building", allocated_to=request_id))
+    launcher.settle()
+    cached = launcher.nodepool.cache.nodes.get(node_id)
+    assert cached is not None
+    cached.version = 99
+    worker.reset_lost_requests()
+    assert znodes.request_state(request_id) == "pending"
+    assert worker._due <= time.monotonic() + SOON_SECONDS
+
+
+def test_sweep_is_made_up_for(
+    launcher: StillLauncher, worker: CleanupWorker, znodes: PoolZnodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """C-4: one that a lost connection interrupted comes again soon, not a minute later."""
+
+    def away() -> None:
+        raise ZKConnectionError("away")
+
+    monkeypatch.setattr(worker, "remove_empty_nodes", away)
+    with pytest.raises(ZKConnectionError):
+        worker.run_once()
+    wait = worker.run_once()
+    assert wait is not None
+    assert 0 < wait <= SOON_SECONDS
+
+
+def test_tasks_are_independent(
+    launcher: StillLauncher,
+    worker: CleanupWorker,
+    znodes: PoolZnodes,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """C-1"""
+    for name in ("reset_lost_requests", "remove_lock_dirs"):
+
+        def fail() -> None:
+            raise RuntimeError("no way")
+
+        fail.__name__ = name
+        monkeypatch.setattr(worker, name, fail)
+    empty, old = znodes.create_node(b""), znodes.create_node(stored("ready", state_time=1.0))
+    launcher.settle()
+    worker.sweep()
+    assert "cleanup task reset_lost_requests" in caplog.text
+    assert "cleanup task remove_lock_dirs" in caplog.text
+    assert not znodes.kazoo.exists(f"/nodepool/nodes/{empty}")
+    assert (znodes.node(old) or {})["state"] == "deleting"
+
+
+def test_empty_nodes(launcher: StillLauncher, worker: CleanupWorker, znodes: PoolZnodes) -> None:
+    """C-8: not while somebody holds their lock, and never one with data, however bad."""
+    empty, held, bad = (znodes.create_node(data) for data in (b"", b"", b"no json"))
+    lock = Lock(znodes.kazoo, f"/nodepool/nodes/{held}/lock")
+    assert lock.acquire(timeout=5)
+    launcher.settle()
+    worker.remove_empty_nodes()
+    assert znodes.children("/nodepool/nodes") == sorted([held, bad])
+    lock.release()
+    worker.remove_empty_nodes()
+    assert znodes.children("/nodepool/nodes") == [bad]
+    assert empty != bad
+
+
+def test_lock_directories(launcher: StillLauncher, worker: CleanupWorker, znodes: PoolZnodes) -> None:
+    """C-2: of a gone request at once if nobody is in it, after 8 h else; of a request that is there never."""
+    request_id = znodes.submit(["small"])
+    root = "/nodepool/requests-lock"
+    for name in (request_id, "200-0000000090"):
+        znodes.kazoo.create(f"{root}/{name}")
+    lock = Lock(znodes.kazoo, f"{root}/200-0000000091")
+    assert lock.acquire(timeout=5)
+    launcher.settle()
+    worker.remove_lock_dirs()
+    assert znodes.children(root) == sorted([request_id, "200-0000000091"])
+    store = launcher.nodepool.getZK().requests
+    store._clock = lambda: time.time() + cleanup_worker.LOCK_DIR_SECONDS + 60
+    worker.remove_lock_dirs()
+    assert znodes.children(root) == [request_id]
+
+
+@pytest.mark.parametrize(
+    ("fields", "goes"),
+    [
+        ({"state": "ready", "age": 501}, True),
+        ({"state": "ready", "age": 400}, False),
+        ({"state": "ready", "age": 501, "type": ["other"]}, False),
+        ({"state": "ready", "age": 501, "type": ["other", "small"]}, True),
+        ({"state": "ready", "age": 501, "provider": "elsewhere"}, False),
+        ({"state": "hold", "age": 1001}, True),
+        ({"state": "hold", "age": 900}, False),
+        ({"state": "hold", "age": 900, "hold_expiration": 100}, True),
+        ({"state": "hold", "age": 900, "hold_expiration": "100"}, True),
+        ({"state": "hold", "age": 900, "hold_expiration": "no number"}, False),
+        ({"state": "hold", "age": 1001, "provider": "elsewhere"}, False),
+        ({"state": "testing", "age": 10_000}, False),
+    ],
+)
+def test_ages(
+    launcher: StillLauncher, worker: CleanupWorker, znodes: PoolZnodes, fields: dict[str, Any], goes: bool
+) -> None:
+    """C-5, C-6, C-7"""
+    node = {**fields, "state_time": time.time() - fields["age"]}
+    node_id = znodes.create_node(stored(**node))
+    launcher.settle()
+    worker.expire_nodes()
+    assert ((znodes.node(node_id) or {})["state"] == "deleting") is goes
+
+
+@pytest.mark.parametrize("how", ["locked", "allocated"])
+def test_old_node_that_is_in_use(launcher: StillLauncher, worker: CleanupWorker, znodes: PoolZnodes, how: str) -> None:
+    """C-5: neither with a lock nor with a request."""
+    request_id = znodes.submit(["small"], state="fulfilled") if how == "allocated" else None
+    node_id = znodes.create_node(stored("ready", state_time=1.0, allocated_to=request_id))
+    launcher.settle()
+    lock = Lock(znodes.kazoo, f"/nodepool/nodes/{node_id}/lock")
+    if how == "locked":
+        assert lock.acquire(timeout=5)
+    worker.expire_nodes()
+    assert (znodes.node(node_id) or {})["state"] == "ready"
+    if how == "locked":
+        lock.release()
+
+
+def test_provider_that_hangs(
+    still: Still, cloud_name: str, cloud: FakeCloud, znodes: PoolZnodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """C-1, C-3: a cloud that does not answer holds up neither the other sweeps nor the other providers."""
+    launcher = still([fake_provider(name, cloud=cloud_name) for name in ("one", "two")])
+    called: list[str] = []
+    release = threading.Event()
+
+    def look(provider: FakeProvider) -> None:
+        called.append(provider.name)
+        if provider.name == "one":
+            release.wait(30)
+
+    monkeypatch.setattr(FakeProvider, "cleanupLeakedResources", look)
+    worker = launcher.nodepool.cleanup
+    worker.sweep()
+    wait_for("both are called", lambda: sorted(called) == ["one", "two"])
+    empty = znodes.create_node(b"")
+    launcher.settle()
+    worker.sweep()
+    wait_for("the other one is called again", lambda: sorted(called) == ["one", "two", "two"])
+    assert not znodes.kazoo.exists(f"/nodepool/nodes/{empty}")
+    release.set()
+    worker.on_stop()
+
+
+def test_error_of_a_provider(
+    still: Still,
+    cloud_name: str,
+    cloud: FakeCloud,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """C-3: logged, with the provider's name; the others are called."""
+    launcher = still([fake_provider(name, cloud=cloud_name) for name in ("one", "two")])
+    called: list[str] = []
+
+    def look(provider: FakeProvider) -> None:
+        called.append(provider.name)
+        raise RuntimeError("no way")
+
+    monkeypatch.setattr(FakeProvider, "cleanupLeakedResources", look)
+    launcher.nodepool.cleanup.clean_leaks()
+    launcher.nodepool.cleanup.on_stop()
+    assert sorted(called) == ["one", "two"]
+    assert "Provider one: error while looking for leaked resources" in caplog.text
