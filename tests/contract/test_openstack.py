@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -46,8 +45,6 @@ class TestOpenStack(DriverContract):
         simulator = OpenStackSimulator()
         simulator.change(availability_zones=["az1", "az2"])
         with simulator:
-            # Some tests end before the simulator's thread has begun.
-            urllib.request.urlopen(f"{simulator.url}/identity/v3", timeout=30).close()
             file = simulator.write_clouds_yaml(tmp_path / "clouds.yaml")
             monkeypatch.setenv("OS_CLIENT_CONFIG_FILE", str(file))
             yield

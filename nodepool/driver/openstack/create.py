@@ -41,6 +41,8 @@ GIVEN_UP_SECONDS: Final = 30.0
 #: How long, and in how many complete lists, to look for a server whose creation was not answered.
 SEARCH_SECONDS: Final = 6.0
 SEARCH_LISTS: Final = 3
+#: After so many lists in a row that failed the search is over.
+SEARCH_FAILURES: Final = 2
 #: How long a server may be absent from lists before it is asked for.
 ABSENT_SECONDS: Final = 15.0
 #: How long an active server may have no address.
@@ -163,8 +165,9 @@ class CreateMachine(StateMachine):
             self._last_list = servers.complete_at
             self._lists += 1
         waited = self._clock() - self._since
-        # While the cloud is away nothing can be found; but not for ever, the framework asks once more.
-        if waited < SEARCH_SECONDS or (self._lists < SEARCH_LISTS and waited < 10 * SEARCH_SECONDS):
+        searched = waited >= SEARCH_SECONDS and self._lists >= SEARCH_LISTS
+        # While the cloud is away nothing can be found, and the framework must know; it asks once more, too.
+        if not searched and servers.failures < SEARCH_FAILURES and waited < 10 * SEARCH_SECONDS:
             return False
         self._cloud.claims.lost(self._node_id)
         raise self._lost

@@ -32,10 +32,12 @@ BEGUN_RESEND_SECONDS: Final = 60.0
 #: Between two attempts after an error.
 FIRST_ERROR_SECONDS: Final = 0.5
 LONGEST_ERROR_SECONDS: Final = 30.0
+#: A cloud that does not answer so many times in a row is away: the framework must know.
+AWAY_ANSWERS: Final = 4
 
 
 class DeleteMachine(StateMachine):
-    """See the module. Errors of the cloud are tried again; the framework sets the limit.
+    """See the module. A moment's trouble of the cloud is sat out; then it is an error, and the framework tries again.
 
     :param external_id: of the server; None = there is nothing to delete.
     """
@@ -57,6 +59,7 @@ class DeleteMachine(StateMachine):
         self._watch: Any = None
         self._resend_seconds = FIRST_RESEND_SECONDS
         self._error_seconds = FIRST_ERROR_SECONDS
+        self._errors = 0
         #: When the last deletion was accepted, and when to send the next.
         self._accepted_at = float("-inf")
         self._resend_at = float("inf")
@@ -135,6 +138,7 @@ class DeleteMachine(StateMachine):
             return self._error(error)
         now = self._clock()
         self._error_seconds = FIRST_ERROR_SECONDS
+        self._errors = 0
         self._accepted_at = now
         self._resend_at = now + self._resend_seconds
         return self._go(self.WAITING)
@@ -198,6 +202,9 @@ class DeleteMachine(StateMachine):
     # -- helpers --
 
     def _error(self, error: Exception) -> bool:
+        self._errors += 1
+        if isinstance(error, CloudAway) and self._errors >= AWAY_ANSWERS:
+            raise error
         self._log.warning("Server %s: %s; tried again in %g s", self.external_id, error, self._error_seconds)
         self._not_before = self._clock() + self._error_seconds
         self._error_seconds = min(LONGEST_ERROR_SECONDS, 2 * self._error_seconds)

@@ -90,7 +90,8 @@ class ServerList:
         self._watches: weakref.WeakSet[Watch] = weakref.WeakSet()
         self._waits: dict[str, deque[float]] = {}
         self._next = float("-inf")
-        self._errors = 0
+        #: Lists in a row that failed.
+        self.failures = 0
         self._thread: threading.Thread | None = None
         self._stopped = False
         #: Told after each list, in the thread that listed: servers that are new or changed.
@@ -258,13 +259,13 @@ class ServerList:
         # Whatever it is: the thread goes on, and so do all who wait for it.
         except Exception as error:  # noqa: BLE001 - logged below
             with self._changed:
-                self._errors += 1
-                pause = min(LONGEST_ERROR_PAUSE_SECONDS, ERROR_PAUSE_SECONDS * 2.0 ** (self._errors - 1))
+                self.failures += 1
+                pause = min(LONGEST_ERROR_PAUSE_SECONDS, ERROR_PAUSE_SECONDS * 2.0 ** min(self.failures - 1, 10))
                 self._next = self._clock() + pause
             log.warning("%s; listed again in %g s", error, pause)
         else:
             with self._changed:
-                self._errors = 0
+                self.failures = 0
                 took = self._clock() - started
                 self._next = self._clock() + max(SHORTEST_PAUSE_SECONDS, 2 * took)
 

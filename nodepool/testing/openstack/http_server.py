@@ -44,6 +44,7 @@ class HttpServer:
         self._application = application
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
+        self._serving = threading.Event()
 
     def start(self) -> None:
         """Binds the port and starts the thread. Returns when the port answers.
@@ -55,6 +56,8 @@ class HttpServer:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, args=(self._loop, listener), name="openstack-simulator")
         self._thread.start()
+        # `stop` may come at once, and must not meet a loop that has not begun.
+        self._serving.wait()
 
     def stop(self) -> None:
         """Closes the port and all connections; blocks until the thread ended. Twice does nothing."""
@@ -63,12 +66,14 @@ class HttpServer:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop = self._thread = None
+        self._serving.clear()
 
     def _run(self, loop: asyncio.AbstractEventLoop, listener: socket.socket) -> None:
         connections: set[_Connection] = set()
         server = loop.run_until_complete(
             loop.create_server(lambda: _Connection(self._application, loop, connections), sock=listener, backlog=1024)
         )
+        loop.call_soon(self._serving.set)
         try:
             loop.run_forever()
         finally:

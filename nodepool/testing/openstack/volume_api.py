@@ -22,6 +22,7 @@ class VolumeApi(Service):
         self.route("POST", "v3/volumes", "create_volume", self._create)
         self.route("GET", "v3/volumes/{}", "get_volume", self._get)
         self.route("DELETE", "v3/volumes/{}", "delete_volume", self._delete)
+        self.route("POST", "v3/volumes/{}/metadata", "update_metadata", self._update_metadata)
         self.route("POST", "v3/volumes/{}/action", "volume_action", self._action)
         self.route("GET", "v3/limits", "limits", self._limits)
         self.route("GET", "v3/os-quota-sets/{}", "quota_set", self._quota_set)
@@ -64,6 +65,12 @@ class VolumeApi(Service):
     def _delete(self, _request: Request, values: list[str]) -> Answer:
         self.cloud.volumes.delete(values[0])
         return Answer(202)
+
+    def _update_metadata(self, request: Request, values: list[str]) -> Answer:
+        volume = self.cloud.volumes.volumes.get(values[0])
+        volume["metadata"] |= {str(key): str(value) for key, value in request.member("metadata").items()}
+        self.cloud.volumes.volumes.changed(volume)
+        return json_answer({"metadata": volume["metadata"]})
 
     def _action(self, request: Request, values: list[str]) -> Answer:
         volume = self.cloud.volumes.volumes.get(values[0])

@@ -270,7 +270,18 @@ class TestLostAnswer:
         assert again.external_id == "s2"
 
     def test_cloud_stays_away(self, cloud: StubCloud) -> None:
-        """The search does not last for ever if nothing can be listed."""
+        """When nothing can be listed the framework must know, so that the provider can be given a rest."""
+        cloud.stub.answers["GET", "/servers/detail"] = CloudAway("503")
+        launch = machine(cloud)
+        launch.advance()
+        cloud.servers.poll(complete=True)
+        launch.advance()
+        cloud.servers.poll(complete=True)
+        with pytest.raises(CloudAway, match="timed out"):
+            launch.advance()
+
+    def test_nothing_is_listed(self, cloud: StubCloud) -> None:
+        """The search does not last for ever."""
         launch = machine(cloud)
         launch.advance()
         cloud.clock.now += 10 * create.SEARCH_SECONDS

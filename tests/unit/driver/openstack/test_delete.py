@@ -114,6 +114,18 @@ def test_errors_are_tried_again(cloud: StubCloud) -> None:
     assert sent(cloud) == 4
 
 
+def test_cloud_is_away(cloud: StubCloud) -> None:
+    """After some attempts it is an error, so that the provider can be given a rest."""
+    cloud.stub.answers["DELETE", "/servers/s1"] = CloudAway("503")
+    deletion = machine(cloud)
+    for _ in range(delete.AWAY_ANSWERS - 1):
+        deletion.advance()
+        cloud.clock.now += 60
+    with pytest.raises(CloudAway):
+        deletion.advance()
+    assert sent(cloud) == delete.AWAY_ANSWERS
+
+
 def test_refusal_is_an_error(cloud: StubCloud) -> None:
     """What will never work is told to the framework."""
     cloud.stub.answers["DELETE", "/servers/s1"] = CloudRefused("not yours", 403)
