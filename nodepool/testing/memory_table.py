@@ -76,6 +76,8 @@ class Table(Generic[R]):
             raise ZKConflict(f"{self.kind} {record.id} is locked")
         if locked and (record.lock is None or row.lock != record.lock):
             raise ZKConflict(f"{self.kind} {record.id} is not locked by us")
+        # What cannot be stored must be found out before anything is written.
+        _encode(record)
         return row
 
     def put(self, record: R, row: Stored) -> None:

@@ -14,6 +14,7 @@ from nodepool.driver.quota import QuotaSupport
 from nodepool.exceptions import RuntimeConfigurationException
 from nodepool.model.node import Node
 from nodepool.model.quota import QuotaInformation
+from nodepool.testing.memory_zk import MemoryZooKeeper
 
 NEEDS = {
     "small": QuotaInformation(cores=2, instances=1, ram=2048),
@@ -276,3 +277,57 @@ def test_label_quota_is_never_negative() -> None:
     pool = make_pool(max_servers=1)
     manager = Manager(pool, nodes=tuple(make_node() for _ in range(3)))
     assert manager.getLabelQuota()["small"] == 0
+
+
+# -- a cloud that does not answer --
+
+
+def test_cloud_that_never_answered(now: list[float]) -> None:
+    """F-5, Q-1: no reason to refuse a request for ever; there is no room either, and it is not asked all the time."""
+    pool = make_pool()
+    manager = Manager(pool)
+    manager.error = OSError("cloud is down")
+    for _ in range(3):
+        assert manager.canEverFit(pool, ["small"])
+        assert not manager.roomForOne(pool, "small")
+    assert manager.asked == 1
+    assert not manager.canEverFit(make_pool(max_servers=0), ["small"]), "the limits of the configuration are known"
+    manager.error = None
+    now[0] += quota.ERROR_AGE_SECONDS
+    assert manager.roomForOne(pool, "small")
+
+
+def test_error_is_the_same_for_all(now: list[float]) -> None:
+    """Whoever asks soon after an error gets it too."""
+    manager = Manager()
+    manager.error = OSError("cloud is down")
+    for _ in range(2):
+        with pytest.raises(OSError, match="cloud is down"):
+            manager.estimatedNodepoolQuota()
+    assert manager.asked == 1
+
+
+# -- use, with a cache --
+
+
+def test_use_follows_the_cache() -> None:
+    """Q-2, Q-3: the same numbers with a cache, where only what changed is counted."""
+    first, second = make_pool("first"), make_pool("second")
+    manager = Manager(first, second)
+    zk = manager.zk = MemoryZooKeeper()
+    for provider, pool, resources in (
+        ("cloud", "first", {"cores": 4, "instances": 1}),
+        ("cloud", "second", {"cores": 2, "instances": 1}),
+        ("cloud", "second", None),
+        ("cloud", None, {"cores": 100, "instances": 1}),
+        ("other", "first", {"cores": 1000, "instances": 1}),
+    ):
+        node = make_node(provider=provider, pool=pool, resources=resources)
+        node.id = None
+        zk.storeNode(node)
+    assert compute(manager.estimatedNodepoolQuotaUsed(first)) == {"cores": 4, "instances": 1, "ram": 0}
+    assert compute(manager.estimatedNodepoolQuotaUsed(second)) == {"cores": 4, "instances": 2, "ram": 2048}
+    assert compute(manager.estimatedNodepoolQuotaUsed())["cores"] == 108
+    for node_id in zk.getNodes():
+        zk.deleteRawNode(node_id)
+    assert compute(manager.estimatedNodepoolQuotaUsed()) == {"cores": 0, "instances": 0, "ram": 0}

@@ -114,3 +114,14 @@ def test_stop(providers: Providers, driver: Driver) -> None:
     assert driver.calls[:2] == ["a.stop", "b.stop"]
     assert set(driver.calls[2:]) == {"a.join", "b.join"}
     assert dict(providers.running) == {}
+
+
+def test_start_that_fails_half_way(providers: Providers, driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+    """G-9: what it has started already is stopped, so that attempts do not pile up threads; then it is tried again."""
+    monkeypatch.setattr("nodepool.launcher.providers.FIRST_RETRY_SECONDS", 0.0)
+    section: dict[str, Any] = {"fails": "start"}
+    providers.apply(configs(a=section))
+    assert driver.calls == ["a.start", "a.stop"]
+    providers.retry_failed()
+    assert driver.calls == ["a.start", "a.stop"] * 2
+    assert dict(providers.running) == {}
