@@ -53,8 +53,11 @@ def test_documented_providers(tmp_path: Path) -> None:
     providers = [data["providers"] for block in blocks if "providers" in (data := yaml.safe_load(block))]
     assert providers
     for number, section in enumerate(providers):
-        hosts = [host for provider in section for pool in provider["pools"] for host in pool["nodes"]]
-        labels = sorted({label for host in hosts for label in host["labels"]})
+        pools = [pool for provider in section for pool in provider["pools"]]
+        labels = sorted(
+            {label for pool in pools for host in pool.get("nodes", []) for label in host["labels"]}
+            | {label["name"] for pool in pools for label in pool.get("labels", [])}
+        )
         whole = {
             "zookeeper-servers": [{"host": "localhost"}],
             "zookeeper-tls": {"cert": "c", "key": "k", "ca": "a"},
