@@ -93,3 +93,83 @@ def test_broken_provider(
     broken.clear()
     wait_for("it is there now", lambda: len(znodes.pools()) == 2)
     fulfilled(znodes, znodes.submit(["big"]))
+
+
+def test_provider_changes_during_a_launch(
+    launch: Launch, znodes: PoolZnodes, cloud_name: str, cloud: FakeCloud
+) -> None:
+    """L-17, G-5: the old provider object lets the launch finish; the new one serves what comes."""
+    launcher = launch([fake_provider("one", cloud=cloud_name)])
+    cloud.set(hang=True)
+    request_id = znodes.submit(["small"])
+    wait_for("it launches", lambda: znodes.nodes("building"))
+    old = launcher.nodepool.providers()["one"]
+    settings = launcher.settings
+    settings["providers"][0]["launch-retries"] = 1
+    launcher.write(settings)
+    wait_for("the provider is replaced", lambda: launcher.nodepool.providers()["one"] is not old)
+    assert znodes.request_state(request_id) == "pending"
+    cloud.set(hang=False)
+    assert fulfilled(znodes, request_id)["declined_by"] == []
+    fulfilled(znodes, znodes.submit(["small"]))
+
+
+def test_provider_goes_during_a_launch(launch: Launch, znodes: PoolZnodes, cloud_name: str, cloud: FakeCloud) -> None:
+    """G-6, L-17: its pool is not registered any more; a request in progress is not stuck, one that waits is free."""
+    launcher = launch([fake_provider("one", cloud=cloud_name), fake_provider("two", ("big",), cloud=cloud_name)])
+    cloud.set(hang=True)
+    request_id = znodes.submit(["big"])
+    wait_for("it launches", lambda: znodes.nodes("building"))
+    settings = launcher.settings
+    gone = settings["providers"].pop(1)
+    launcher.write(settings)
+    wait_for("one pool is left", lambda: [pool["provider_name"] for pool in znodes.pools()] == ["one"])
+    other = znodes.submit(["big"])
+    wait_for("nobody has that now", lambda: znodes.request_state(other) == "failed")
+    assert znodes.request_state(request_id) == "pending"
+    cloud.set(hang=False)
+    fulfilled(znodes, request_id)
+    wait_for("the pool has ended", lambda: not launcher.nodepool.workers_of("two"))
+    assert not znodes.request_lockers(request_id)
+    settings["providers"].append(gone)
+    launcher.write(settings)
+    wait_for("it is back", lambda: len(znodes.pools()) == 2)
+    fulfilled(znodes, znodes.submit(["big"]))
+
+
+def test_paused_request_becomes_impossible(
+    launch: Launch, znodes: PoolZnodes, cloud_name: str, cloud: FakeCloud
+) -> None:
+    """Q-11: it is declined after the reload, and the pool goes on."""
+    launcher = launch([fake_provider("one", cloud=cloud_name, pool_max_servers=2)])
+    first = znodes.submit(["small"])
+    fulfilled(znodes, first)
+    second = znodes.submit(["small", "small"])
+    wait_for("it waits", lambda: [pool["paused"] for pool in znodes.pools()] == [True])
+    settings = launcher.settings
+    settings["providers"][0]["pools"][0]["max-servers"] = 1
+    launcher.write(settings)
+    wait_for("it is declined", lambda: znodes.request_state(second) == "failed")
+    wait_for("the pool goes on", lambda: [pool["paused"] for pool in znodes.pools()] == [False])
+    wait_for("its node is free", lambda: len(znodes.free_nodes()) == 1)
+
+
+def test_no_provider_works(
+    launch: Launch, znodes: PoolZnodes, cloud_name: str, cloud: FakeCloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """G-11: nothing is handled: requests wait."""
+    from nodepool.driver.fake.provider import FakeProvider
+
+    def fail(provider: FakeProvider, zk_conn: object) -> None:
+        raise RuntimeError("no way")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(FakeProvider, "start", fail)
+        launcher = launch([fake_provider("one", cloud=cloud_name)])
+        request_id = znodes.submit(["small"])
+        unknown = znodes.submit(["unknown"])
+        wait_for("they are known", lambda: len(launcher.nodepool.cache.requests) == 2)
+        assert znodes.pools() == []
+    launcher.nodepool._providers._failed = dict.fromkeys(launcher.nodepool._providers._failed, (1, 0.0))
+    fulfilled(znodes, request_id)
+    wait_for("the other one fails now", lambda: znodes.request_state(unknown) == "failed")

@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Two launchers on one ZooKeeper (behaviour.md A-5, A-6, A-11, C-4, X-8)."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from nodepool.driver.fake.cloud import FakeCloud
+from nodepool.driver.fake.provider import FakeProvider
+from tests.scenario.conftest import Launch
+from tests.scenario.test_requests import fulfilled, use_and_return
+from tests.support.local_launcher import fake_provider
+from tests.support.pool_znodes import PoolZnodes
+from tests.support.wait import wait_for
+
+
+def test_labels_here_and_there(launch: Launch, znodes: PoolZnodes, cloud_name: str, cloud: FakeCloud) -> None:
+    """A-5, A-6: each serves its labels and leaves the others; what nobody has both refuse, and it fails."""
+    for name, label in (("one", "a"), ("two", "b")):
+        launch([fake_provider(name, (label,), cloud=cloud_name)], labels={"a": {}, "b": {}})
+    wait_for("both are there", lambda: len(znodes.pools()) == 2)
+    for label, provider in (("a", "one"), ("b", "two")):
+        request = fulfilled(znodes, znodes.submit([label]))
+        assert request["declined_by"] == []
+        assert (znodes.node(request["nodes"][0]) or {})["provider"] == provider
+    both = znodes.submit(["a", "b"])
+    wait_for("it fails", lambda: znodes.request_state(both) == "failed")
+    declined = (znodes.request(both) or {})["declined_by"]
+    assert sorted(declined) == sorted(pool["id"] for pool in znodes.pools())
+
+
+def test_requests_are_served_once(launch: Launch, znodes: PoolZnodes, cloud_name: str, cloud: FakeCloud) -> None:
+    """A-11: both want all of them; each is served by one, with a node of its own."""
+    for _ in range(2):
+        launch([fake_provider("one", cloud=cloud_name)])
+    wait_for("both are there", lambda: len(znodes.pools()) == 2)
+    requests = [znodes.submit(["small"]) for _ in range(40)]
+    nodes = [node_id for request_id in requests for node_id in fulfilled(znodes, request_id)["nodes"]]
+    assert len(nodes) == len(set(nodes)) == 40
+    assert cloud.calls["create"] == 40
+    for request_id in requests:
+        use_and_return(znodes, request_id)
+    wait_for("nothing is left", lambda: not znodes.nodes() and not cloud.instances())
+    wait_for("no lock directory is left", lambda: not znodes.children("/nodepool/requests-lock"))
+
+
+def test_nodes_are_deleted_once(
+    launch: Launch, znodes: PoolZnodes, cloud_name: str, cloud: FakeCloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """X-8: both could delete them; each is deleted by one."""
+    deleted: Counter[str] = Counter()
+    cleanup = FakeProvider.cleanupNode
+
+    def count(provider: FakeProvider, node_id: Any) -> None:
+        deleted[node_id] += 1
+        cleanup(provider, node_id)
+
+    monkeypatch.setattr(FakeProvider, "cleanupNode", count)
+    for _ in range(2):
+        launch([fake_provider("one", cloud=cloud_name)])
+    for number in range(30):
+        node = {"state": "used", "type": ["small"], "provider": "one", "pool": "main", "external_id": f"x{number}"}
+        znodes.create_node(json.dumps(node).encode())
+    wait_for("nothing is left", lambda: not znodes.nodes())
+    assert set(deleted.values()) == {1}
+    assert len(deleted) == 30
+
+
+def test_ready_nodes_are_taken_once(launch: Launch, znodes: PoolZnodes) -> None:
+    """A-11, N-2, S-10: the same static hosts in both: one node each, and each request its own."""
+    nodes = [{"name": f"127.2.0.{i}", "labels": ["small"], "host-key-checking": False} for i in range(1, 11)]
+    section = {"name": "one", "driver": "static", "pools": [{"name": "main", "nodes": nodes}]}
+    for _ in range(2):
+        launch([section])
+    wait_for("all hosts are there", lambda: len(znodes.free_nodes()) == 10)
+    requests = [znodes.submit(["small"]) for _ in range(10)]
+    taken = [node_id for request_id in requests for node_id in fulfilled(znodes, request_id)["nodes"]]
+    assert len(set(taken)) == 10
+    assert len(znodes.nodes()) == 10
+    waiting = znodes.submit(["small"])
+    use_and_return(znodes, requests[0])
+    fulfilled(znodes, waiting)
+
+
+def test_other_one_takes_over(launch: Launch, znodes: PoolZnodes, cloud_name: str, cloud: FakeCloud) -> None:
+    """G-14, C-4: what a launcher leaves when it stops in the middle the other one serves soon."""
+    cloud.set(hang=True)
+    first = launch([fake_provider("one", cloud=cloud_name)])
+    requests = [znodes.submit(["small"]) for _ in range(3)]
+    wait_for("it launches", lambda: len(znodes.nodes("building")) == 3)
+    launch([fake_provider("two", cloud=f"{cloud_name}-two")], labels={"small": {}})
+    first.stop()
+    for request_id in requests:
+        nodes = fulfilled(znodes, request_id)["nodes"]
+        assert (znodes.node(nodes[0]) or {})["provider"] == "two"
+    FakeCloud.forget(f"{cloud_name}-two")
+
+
+def test_restart_with_requests_waiting(launch: Launch, znodes: PoolZnodes, cloud_name: str, cloud: FakeCloud) -> None:
+    """A-15, A-17: while the pools of a launcher come up, none fails what another one will serve."""
+    names = ["one", "two", "three", "four"]
+    requests = [znodes.submit([name]) for name in names for _ in range(5)]
+    launch([fake_provider(name, (name,), cloud=cloud_name) for name in names])
+    for request_id in requests:
+        assert fulfilled(znodes, request_id)["declined_by"] == []
