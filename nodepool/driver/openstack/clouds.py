@@ -112,11 +112,17 @@ class Clouds:
         with self._lock:
             if self._loader is None:
                 try:
-                    from openstack.config.loader import OpenStackConfig
+                    from openstack.config.loader import CONFIG_FILES, SECURE_FILES, OpenStackConfig
                 except ImportError as error:
                     raise CloudProblem(f"{error}; to install it: pip install 'nodepool[openstack]'") from None
                 try:
-                    self._loader = OpenStackConfig(app_name="nodepool", app_version=release_string())
+                    # Copies: older releases put files of the environment into these lists, to stay there for ever.
+                    self._loader = OpenStackConfig(
+                        config_files=list(CONFIG_FILES),
+                        secure_files=list(SECURE_FILES),
+                        app_name="nodepool",
+                        app_version=release_string(),
+                    )
                 except Exception as error:
                     log.debug("clouds.yaml", exc_info=True)
                     raise CloudProblem(f"clouds.yaml cannot be read: {_reason(error)}; correct the file") from None

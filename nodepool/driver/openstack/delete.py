@@ -154,13 +154,10 @@ class DeleteMachine(StateMachine):
         server = servers.get(server_id)
         now = self._clock()
         if server is None:
-            if servers.complete_at > self._accepted_at:
+            if servers.absence_is_certain(self._accepted_at):
                 # Lists can overlook a server: only its own answer counts.
                 self._submit(lambda: self._cloud.api.server(server_id))
-                return False
-            self._watch.complete = True
             return False
-        self._watch.complete = False
         begun = server.deleting and server.status != ERROR
         due = max(self._resend_at, self._accepted_at + BEGUN_RESEND_SECONDS) if begun else self._resend_at
         if servers.listed_at > self._accepted_at and now >= due:

@@ -159,6 +159,14 @@ class ServerList:
         with self._changed:
             return server_id in self._gone
 
+    def absence_is_certain(self, since: float) -> bool:
+        """Would a server that was there at that time have been seen since?
+
+        After a complete list that lacks it there must have been one of changes, which may say that it is gone.
+        """
+        with self._changed:
+            return self.complete_at > since and (self.listed_at > self.complete_at or not self._by_changes)
+
     def set_gone(self, server_id: str) -> None:
         """The cloud said so elsewhere."""
         with self._changed:

@@ -23,6 +23,15 @@ def sent(cloud: StubCloud) -> int:
     return cloud.stub.count("DELETE", "/servers/s1")
 
 
+def show_other_servers(cloud: StubCloud, deletion: DeleteMachine, times: int) -> None:
+    """Lists, complete ones and changes, that do not show the server."""
+    for _ in range(times):
+        for complete in (True, False):
+            deletion.advance()
+            cloud.show(server("other"), complete=complete)
+    deletion.advance()
+
+
 def test_one_server(cloud: StubCloud) -> None:
     """One call, and the shared list says when it is over."""
     cloud.show(server(status="ACTIVE"))
@@ -88,16 +97,37 @@ def test_under_way(cloud: StubCloud) -> None:
 def test_hidden(cloud: StubCloud) -> None:
     """A server that lists do not show is asked for itself: only its own 404 proves that it is gone."""
     cloud.stub.answers["GET", "/servers/s1"] = {"server": server(status="ACTIVE")}
+    cloud.show(server("other"))
     deletion = machine(cloud)
-    for _ in range(6):
-        deletion.advance()
-        cloud.show()
+    show_other_servers(cloud, deletion, 6)
     assert not deletion.complete
     assert sent(cloud) >= 2
     del cloud.stub.answers["GET", "/servers/s1"]
-    for _ in range(6):
-        deletion.advance()
-        cloud.show()
+    show_other_servers(cloud, deletion, 2)
+    assert deletion.complete
+
+
+def test_absent_from_a_complete_list(cloud: StubCloud) -> None:
+    """The next list of changes usually says that it is gone: no call for each server."""
+    cloud.show(server(status="ACTIVE"))
+    deletion = machine(cloud)
+    deletion.advance()
+    cloud.show(server("other"))
+    deletion.advance()
+    cloud.show(server(status="DELETED"), complete=False)
+    deletion.advance()
+    assert deletion.complete
+    assert cloud.stub.count("GET", "/servers/s1") == 0
+
+
+def test_cloud_without_changes(cloud: StubCloud) -> None:
+    """Where changes cannot be listed a complete list has to do."""
+    cloud.servers._by_changes = False
+    deletion = machine(cloud)
+    deletion.advance()
+    cloud.show()
+    deletion.advance()
+    deletion.advance()
     assert deletion.complete
 
 
