@@ -101,7 +101,7 @@ class Intake:
         for request_id in [i for i, when in self._later.items() if when <= now]:
             del self._later[request_id]
             request = self._cached(request_id)
-            if request is not None and request.state == states.REQUESTED:
+            if request is not None and self._worker.is_open(request):
                 self._worker.queue.put(request)
 
     def _cached(self, request_id: str) -> NodeRequest | None:
@@ -127,7 +127,8 @@ class Intake:
         worker = self._worker
         request_id = bucket.head
         cached = self._cached(request_id)
-        if cached is None:
+        if cached is None or not worker.is_open(cached):
+            # Taken, finished or gone since this pass began; the record is newer than the queue.
             worker.queue.discard(request_id)
             return True
         request = cached.copy()

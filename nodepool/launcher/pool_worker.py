@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from nodepool.launcher.supervisor import NodePool
     from nodepool.model.node import Node
     from nodepool.model.quota import QuotaInformation
+    from nodepool.model.request import NodeRequest
     from nodepool.plan.assignment import PoolInfo
     from nodepool.zk.zookeeper import ZooKeeper
 
@@ -258,6 +259,10 @@ class PoolWorker(Worker):
             return
         self.registration.update(state=component.RUNNING, supported_labels=labels, priority=priority, paused=paused)
 
+    def is_open(self, request: NodeRequest) -> bool:
+        """May this pool still take or refuse a request? (A-2)"""
+        return request.state == states.REQUESTED and self.launcher_id not in request.declined_by
+
     def _take_changes(self) -> None:
         cache = self._nodepool.cache
         requests = _drain(self._changed_requests)
@@ -268,8 +273,7 @@ class PoolWorker(Worker):
             request = cache.requests.get(request_id)
             if (
                 request is None
-                or request.state != states.REQUESTED
-                or self.launcher_id in request.declined_by
+                or not self.is_open(request)
                 or self.instant.serves(request_id)
                 or self.intake.waits(request_id)
             ):

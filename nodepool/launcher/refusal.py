@@ -51,11 +51,10 @@ class Refusals:
             worker.queue.discard(request_id)
             cache = worker.getZK().cache
             cached = cache.requests.get(request_id) if cache is not None else None
-            if cached is None:
+            if cached is None or not worker.is_open(cached):
                 continue
             request = cached.copy()
-            if worker.launcher_id not in request.declined_by:
-                request.declined_by.append(worker.launcher_id)
+            request.declined_by.append(worker.launcher_id)
             request.state = declined_state(request.declined_by, registered)
             sent.append((request, requests.send_unlocked(request)))
         for request, reply in sent:

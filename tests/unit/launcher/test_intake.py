@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -28,6 +29,11 @@ def reasons(worker: PoolWorker) -> list[str]:
 
 def known(launcher: StillLauncher, count: int) -> None:
     wait_for("the requests are known", lambda: len(launcher.nodepool.cache.requests) == count)
+
+
+def in_state(launcher: StillLauncher, request_id: str, state: str) -> bool:
+    request = launcher.nodepool.cache.requests.get(request_id)
+    return request is not None and request.state == state
 
 
 def test_many_refusals(still: Still, znodes: PoolZnodes, cloud_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -137,6 +143,35 @@ def test_request_that_changed_before_it_was_taken(
     assert worker.handlers == []
     assert znodes.nodes() == {}
     assert znodes.children("/nodepool/requests-lock") == []
+
+
+@pytest.mark.parametrize("state", ["fulfilled", "failed", "pending"])
+@pytest.mark.parametrize("label", ["small", "unknown"])
+def test_request_that_others_finish_during_a_pass(
+    still: Still, znodes: PoolZnodes, cloud_name: str, monkeypatch: pytest.MonkeyPatch, state: str, label: str
+) -> None:
+    """A-2: a long pass neither takes nor refuses what somebody else has served since it began."""
+    launcher = still([fake_provider("one", cloud=cloud_name, pool_max_servers=5)])
+    worker = launcher.worker()
+    first, second = znodes.submit(["small"], priority="100"), znodes.submit([label])
+    known(launcher, 2)
+    registered = worker.registered_pools
+    done: list[str] = []
+
+    def finish_meanwhile() -> Any:
+        # Asked for after the queue is up to date, and before anything is taken or refused.
+        if not done and len(worker.queue) == 2:
+            done.append(second)
+            request = {**(znodes.request(second) or {}), "state": state, "nodes": ["theirs"]}
+            znodes.kazoo.set(f"/nodepool/requests/{second}", json.dumps(request).encode())
+            wait_for("the cache knows", lambda: in_state(launcher, second, state))
+        return registered()
+
+    monkeypatch.setattr(worker, "registered_pools", finish_meanwhile)
+    launcher.passes(worker, "the first is served", lambda: znodes.request_state(first) == "fulfilled")
+    assert done == [second]
+    request = znodes.request(second) or {}
+    assert (request["state"], request["nodes"], request.get("declined_by", [])) == (state, ["theirs"], [])
 
 
 def test_better_pool_comes_first(still: Still, znodes: PoolZnodes, cloud_name: str) -> None:
