@@ -177,9 +177,13 @@ class NodePool:
     def _guarded_loop(self) -> None:
         try:
             self.run_once()
-            self.ready.set()
+            if self.client.connected:
+                self.ready.set()
+            elif not self.ready.is_set():
+                self._stopping.wait(LOOP_SECONDS)
         except ZKConnectionError as error:
             self.log.warning("Main loop interrupted: %s", error)
+            self._stopping.wait(LOOP_SECONDS)
         except Exception:
             self.log.exception("Error in the main loop, going on")
             self._stopping.wait(LOOP_SECONDS)

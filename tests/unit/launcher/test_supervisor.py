@@ -14,7 +14,8 @@ import yaml
 from kazoo.exceptions import ConnectionLoss
 
 from nodepool.driver.fake.cloud import FakeCloud
-from nodepool.exceptions import ConfigError, ZKException
+from nodepool.exceptions import ConfigError, ZKConnectionError, ZKException
+from nodepool.launcher import supervisor
 from nodepool.launcher.pool_worker import PoolWorker
 from nodepool.launcher.supervisor import NodePool
 from nodepool.model import component
@@ -154,6 +155,31 @@ def test_no_action_without_a_connection(launcher: StillLauncher, monkeypatch: py
     before = launcher.nodepool.workers()
     launcher.nodepool.run_once()
     assert launcher.nodepool.workers() == before
+
+
+@pytest.mark.parametrize("error", [None, ZKConnectionError("away"), RuntimeError("no way")])
+def test_loop_before_the_launcher_serves(
+    launcher: StillLauncher, monkeypatch: pytest.MonkeyPatch, error: Exception | None
+) -> None:
+    """G-1, G-3: without a connection it is not ready, and trouble does not make a busy loop."""
+    nodepool = launcher.nodepool
+    waits: list[float | None] = []
+    monkeypatch.setattr(nodepool._stopping, "wait", waits.append)
+
+    def turn() -> None:
+        if error is not None:
+            raise error
+
+    monkeypatch.setattr(nodepool, "run_once", turn)
+    with monkeypatch.context() as patch:
+        patch.setattr(type(nodepool.client), "connected", property(lambda client: False))
+        nodepool._guarded_loop()
+    assert not nodepool.ready.is_set()
+    assert waits == [supervisor.LOOP_SECONDS]
+    if error is None:
+        nodepool._guarded_loop()
+        assert nodepool.ready.is_set()
+        assert waits == [supervisor.LOOP_SECONDS]
 
 
 def test_roots_are_there(launcher: StillLauncher, znodes: PoolZnodes) -> None:
