@@ -7,6 +7,7 @@ import json
 import time
 
 import pytest
+from kazoo.exceptions import NotEmptyError
 from kazoo.recipe.lock import Lock
 
 from nodepool.driver.fake.cloud import FakeCloud
@@ -165,7 +166,16 @@ def test_node_deleted_under_us(launch: Launch, znodes: PoolZnodes, cloud_name: s
     request_id = znodes.submit(["small"])
     node_id = wait_for("it launches", lambda: next(iter(znodes.nodes("building")), None))
     assert node_id is not None
-    znodes.kazoo.delete(f"/nodepool/nodes/{node_id}", recursive=True)
+
+    def removed() -> bool:
+        try:
+            znodes.kazoo.delete(f"/nodepool/nodes/{node_id}", recursive=True)
+        except NotEmptyError:
+            # Without its lock the node looks abandoned, and the launcher locks it to delete it.
+            return False
+        return True
+
+    wait_for("its znode is gone", removed)
     request = fulfilled(znodes, request_id)
     assert request["nodes"] != [node_id]
 
