@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fixtures for tests of the OpenStack driver: a cloud, and a launcher that uses it."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nodepool.testing.openstack import OpenStackSimulator
+from tests.support.local_launcher import LocalLauncher
+from tests.support.openstack_place import Place
+from tests.support.pool_znodes import PoolZnodes
+from tests.support.sshd import SshServer
+from tests.support.zookeeper import ZooKeeperServer
+
+
+@pytest.fixture
+def simulator() -> Iterator[OpenStackSimulator]:
+    """A cloud for each test; in the end no node may ever have had two servers."""
+    with OpenStackSimulator() as cloud:
+        yield cloud
+        assert cloud.state()["double_nodes"] == []
+        assert cloud.state()["bugs"] == []
+
+
+@pytest.fixture
+def place(
+    simulator: OpenStackSimulator,
+    tmp_path: Path,
+    zookeeper: ZooKeeperServer,
+    chroot: str,
+    znodes: PoolZnodes,
+    sshd: SshServer,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[Place]:
+    """Change ``section`` and call `Place.launch`."""
+    file = simulator.write_clouds_yaml(tmp_path / "clouds.yaml")
+    monkeypatch.setenv("OS_CLIENT_CONFIG_FILE", str(file))
+    image = {"name": "debian", "image-name": "cloud-image", "username": "debian", "connection-port": sshd.port}
+    section = {
+        "name": "cloud-a",
+        "driver": "openstack",
+        "cloud": "simulator",
+        "rate": 0,
+        "diskimages": [{"name": "built", "connection-port": sshd.port}],
+        "cloud-images": [image],
+        "pools": [
+            {
+                "name": "main",
+                "networks": ["provider"],
+                "labels": [{"name": "small", "cloud-image": "debian", "min-ram": 512}],
+            }
+        ],
+    }
+    made = Place(simulator, znodes, section)
+
+    def start() -> LocalLauncher:
+        labels = [{"name": label["name"]} for label in made.pool["labels"]]
+        settings = {"labels": labels, "diskimages": [{"name": "built"}], "providers": [made.section]}
+        launcher = LocalLauncher(tmp_path / "nodepool.yaml", zookeeper, chroot, copy.deepcopy(settings))
+        launcher.start()
+        return launcher
+
+    made.start = start
+    yield made
+    if made.launcher is not None:
+        made.launcher.stop()

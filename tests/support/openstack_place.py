@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A launcher with OpenStack providers, and the simulated cloud that they use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from nodepool.driver.openstack.adapter import OpenStackAdapter
+from nodepool.driver.statemachine import StateMachineProvider
+from nodepool.testing.openstack import OpenStackSimulator
+from tests.support.local_launcher import LocalLauncher
+from tests.support.pool_znodes import PoolZnodes
+from tests.support.wait import wait_for
+
+
+class Place:
+    """A launcher with one OpenStack provider, and its cloud."""
+
+    def __init__(self, simulator: OpenStackSimulator, znodes: PoolZnodes, section: dict[str, Any]) -> None:
+        self.simulator = simulator
+        self.znodes = znodes
+        self.section = section
+        self.start: Callable[[], LocalLauncher]
+        self.launcher: LocalLauncher | None = None
+
+    @property
+    def pool(self) -> dict[str, Any]:
+        found: dict[str, Any] = self.section["pools"][0]
+        return found
+
+    @property
+    def label(self) -> dict[str, Any]:
+        found: dict[str, Any] = self.pool["labels"][0]
+        return found
+
+    @property
+    def provider(self) -> StateMachineProvider:
+        assert self.launcher is not None
+        provider = self.launcher.nodepool.providers()["cloud-a"]
+        assert isinstance(provider, StateMachineProvider)
+        return provider
+
+    @property
+    def adapter(self) -> OpenStackAdapter:
+        adapter = self.provider.adapter
+        assert isinstance(adapter, OpenStackAdapter)
+        return adapter
+
+    def launch(self) -> None:
+        self.launcher = self.start()
+
+    def contents(self) -> dict[str, int]:
+        found: dict[str, int] = self.simulator.state()["contents"]
+        return found
+
+    def calls(self, operation: str) -> int:
+        return int(self.simulator.state()["calls"].get(operation, 0))
+
+    def fulfilled(self, request: str) -> list[dict[str, Any]]:
+        """Waits for a request; returns its nodes."""
+
+        def over() -> bool:
+            assert self.znodes.request_state(request) == "fulfilled", f"it is {self.znodes.request_state(request)}"
+            return True
+
+        wait_for(f"{request} is fulfilled", over)
+        found = self.znodes.request(request) or {}
+        return [node for node_id in found["nodes"] if (node := self.znodes.node(node_id))]
+
+    def failed(self, request: str) -> None:
+        wait_for(f"{request} fails", lambda: self.znodes.request_state(request) == "failed")
+
+    def give_back(self, request: str) -> None:
+        """What a client does when its job is over."""
+        for node_id in (self.znodes.request(request) or {})["nodes"]:
+            self.znodes.change_node(node_id, state="used")
+        self.znodes.delete_request(request)
+
+    def wait_empty(self) -> None:
+        """Nothing of ours is left anywhere."""
+
+        def empty() -> bool:
+            contents = {kind: self.contents()[kind] for kind in ("servers", "ports", "floating_ips", "volumes")}
+            assert not any(contents.values()), f"left in the cloud: {contents}"
+            assert not self.znodes.nodes(), f"left in ZooKeeper: {self.znodes.nodes()}"
+            return True
+
+        wait_for("nothing is left", empty)
