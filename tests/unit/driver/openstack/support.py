@@ -7,12 +7,14 @@ import logging
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, Future
+from types import SimpleNamespace
 from typing import Any
 
 from nodepool.config.objects import Config, DiskImage, Label
 from nodepool.driver.openstack.cloud import OpenStackCloud
 from nodepool.driver.openstack.clouds import Clouds, CloudSettings
 from nodepool.driver.openstack.config import OpenStackLabel, OpenStackProviderConfig
+from nodepool.driver.openstack.create import CreateMachine
 from nodepool.driver.openstack.errors import CloudNotFound
 from nodepool.driver.openstack.servers import ServerList
 from nodepool.driver.openstack.transport import Answer
@@ -21,6 +23,7 @@ from nodepool.driver.openstack.views import Server
 LOG = logging.LoggerAdapter(logging.getLogger("test"), {})
 
 METADATA = {"nodepool_node_id": "0000000042", "nodepool_pool_name": "main", "nodepool_provider_name": "cloud-a"}
+REQUEST: Any = SimpleNamespace(id="200-7", node_types=["small"], requestor="zuul", tenant_name="t", event_id="e")
 
 
 class StubClouds(Clouds):
@@ -203,3 +206,15 @@ def only_label(config: OpenStackProviderConfig) -> OpenStackLabel:
     (pool,) = config.pools.values()
     (label,) = pool.labels.values()
     return label
+
+
+def machine(cloud: StubCloud, *, image_id: str | None = None, az: str | None = "az1") -> CreateMachine:
+    """A launch of the only label."""
+    label = only_label(cloud.config)
+    return CreateMachine(cloud, "np0000000042", label, image_id, METADATA, REQUEST, az, LOG, cloud.clock)
+
+
+def body(cloud: StubCloud) -> dict[str, Any]:
+    """Of the creation."""
+    found: dict[str, Any] = cloud.stub.bodies[cloud.stub.calls.index(("POST", "/servers"))]["server"]
+    return found

@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of `nodepool.driver.openstack.create` and ``spec``, step by step."""
+"""Tests of `nodepool.driver.openstack.create`, step by step."""
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,7 +12,6 @@ from nodepool.driver.openstack import create
 from nodepool.driver.openstack.create import CreateMachine
 from nodepool.driver.openstack.errors import CloudAway, CloudQuota, CloudRefused
 from nodepool.driver.openstack.instance import OpenStackInstance
-from nodepool.driver.openstack.spec import dynamic_value
 from nodepool.exceptions import (
     CloudUnavailableException,
     LaunchNetworkException,
@@ -23,28 +20,16 @@ from nodepool.exceptions import (
     QuotaException,
 )
 from tests.unit.driver.openstack.support import (
-    LOG,
     METADATA,
     ManualExecutor,
     StubCloud,
+    body,
     label_section,
-    only_label,
+    machine,
     server,
 )
 
 MakeCloud = Callable[..., StubCloud]
-REQUEST: Any = SimpleNamespace(id="200-7", node_types=["small"], requestor="zuul", tenant_name="t", event_id="e")
-
-
-def machine(cloud: StubCloud, *, image_id: str | None = None, az: str | None = "az1") -> CreateMachine:
-    label = only_label(cloud.config)
-    return CreateMachine(cloud, "np0000000042", label, image_id, METADATA, REQUEST, az, LOG, cloud.clock)
-
-
-def body(cloud: StubCloud) -> dict[str, Any]:
-    """Of the creation."""
-    found: dict[str, Any] = cloud.stub.bodies[cloud.stub.calls.index(("POST", "/servers"))]["server"]
-    return found
 
 
 def list_and_advance(cloud: StubCloud, launch: CreateMachine, times: int, seconds: float = 0) -> None:
@@ -87,47 +72,6 @@ def test_does_not_block(cloud: StubCloud) -> None:
     assert woken == [1]
     launch.advance()
     assert launch.state == "building"
-
-
-def test_body(make_cloud: MakeCloud) -> None:
-    """config.md 7: every option of a label and its pool reaches the cloud."""
-    label = label_section(
-        **{
-            "key-name": "key",
-            "userdata": "#cloud-config",
-            "networks": ["internal"],
-            "instance-properties": {"a": 1, "nodepool_node_id": "forged", "groups": "forged"},
-            "dynamic-instance-properties": {"who": "{request.requestor} {request.labels}", "bad": "{request.nope.x}"},
-        }
-    )
-    images = [{"name": "debian", "config-drive": True}]
-    cloud = make_cloud(label, pool={"security-groups": ["sg"]}, **{"cloud-images": images})
-    machine(cloud).advance()
-    assert body(cloud) == {
-        "name": "np0000000042",
-        "flavorRef": "f1",
-        "imageRef": "i1",
-        "key_name": "key",
-        "availability_zone": "az1",
-        "config_drive": True,
-        "user_data": base64.b64encode(b"#cloud-config").decode(),
-        "networks": [{"uuid": "n1"}],
-        "security_groups": [{"name": "sg"}],
-        "metadata": {"a": "1", "who": "zuul ['small']", "groups": "cloud-a,debian,small", **METADATA},
-    }
-
-
-def test_what_is_not_configured_is_not_sent(cloud: StubCloud) -> None:
-    machine(cloud, image_id="upload-1", az=None).advance()
-    assert sorted(body(cloud)) == ["flavorRef", "imageRef", "metadata", "name"]
-    assert body(cloud)["imageRef"] == "upload-1"
-
-
-def test_default_network_of_clouds_yaml(make_cloud: MakeCloud) -> None:
-    """openstacksdk's rule: without networks the ``default_interface`` is used."""
-    cloud = make_cloud(settings={"networks": [{"name": "internal", "default_interface": True}]})
-    machine(cloud).advance()
-    assert body(cloud)["networks"] == [{"uuid": "n1"}]
 
 
 def test_boot_from_volume(make_cloud: MakeCloud) -> None:
@@ -330,80 +274,6 @@ def test_late_address(cloud: StubCloud) -> None:
     assert launch.advance() is not None
 
 
-class TestFloatingIp:
-    """O-5"""
-
-    @pytest.fixture
-    def cloud(self, make_cloud: MakeCloud) -> StubCloud:
-        return self.with_external_network(make_cloud())
-
-    @staticmethod
-    def with_external_network(cloud: StubCloud) -> StubCloud:
-        networks = [{"id": "n1", "name": "internal"}, {"id": "x1", "name": "ext", "router:external": True}]
-        cloud.stub.answers["GET", "/networks"] = {"networks": networks}
-        port = {"id": "p1", "network_id": "n1", "fixed_ips": [{"ip_address": "10.0.0.5"}], "device_id": "s1"}
-        cloud.stub.answers["GET", "/ports"] = {"ports": [port]}
-        made = {"id": "fip1", "floating_ip_address": "8.8.8.8", "port_id": "p1"}
-        cloud.stub.answers["POST", "/floatingips"] = {"floatingip": made}
-        return cloud
-
-    def test_made_and_attached(self, cloud: StubCloud) -> None:
-        launch = machine(cloud)
-        launch.advance()
-        cloud.show(server(status="ACTIVE"))
-        assert launch.advance() is None
-        instance = launch.advance()
-        assert instance is not None
-        assert (instance.interface_ip, instance.public_ipv4, instance.private_ipv4) == (
-            *("8.8.8.8", "8.8.8.8"),
-            "10.0.0.5",
-        )
-        (sent,) = [b["floatingip"] for b in cloud.stub.bodies if b and "floatingip" in b]
-        assert (sent["floating_network_id"], sent["port_id"], sent["fixed_ip_address"]) == ("x1", "p1", "10.0.0.5")
-        assert METADATA["nodepool_node_id"] in sent["description"]
-
-    def test_not_when_switched_off(self, make_cloud: MakeCloud) -> None:
-        cloud = self.with_external_network(make_cloud(pool={"auto-floating-ip": False}))
-        launch = machine(cloud)
-        launch.advance()
-        cloud.show(server(status="ACTIVE"))
-        instance = launch.advance()
-        assert instance is not None
-        assert instance.interface_ip == "10.0.0.5"
-
-    def test_not_when_reachable(self, cloud: StubCloud) -> None:
-        launch = machine(cloud)
-        launch.advance()
-        cloud.show(server(status="ACTIVE", accessIPv4="9.9.9.9"))
-        instance = launch.advance()
-        assert instance is not None
-        assert instance.public_ipv4 == "9.9.9.9"
-        assert cloud.stub.count("POST", "/floatingips") == 0
-
-    def test_no_route(self, cloud: StubCloud) -> None:
-        """A network without a router to the outside needs none; that is asked once."""
-        del cloud.stub.answers["POST", "/floatingips"]
-        for _ in range(2):
-            launch = machine(cloud)
-            launch.advance()
-            cloud.show(server(status="ACTIVE"))
-            instance = launch.advance() or launch.advance()
-            assert instance is not None
-            assert instance.interface_ip == "10.0.0.5"
-            cloud.show()
-        assert cloud.stub.count("POST", "/floatingips") == 1
-
-    def test_quota(self, cloud: StubCloud) -> None:
-        cloud.stub.answers["POST", "/floatingips"] = CloudQuota("Quota exceeded for floatingip", 409)
-        launch = machine(cloud)
-        launch.advance()
-        cloud.show(server(status="ACTIVE"))
-        launch.advance()
-        with pytest.raises(QuotaException):
-            launch.advance()
-        assert launch.external_id == "s1"
-
-
 def test_given_up_before_its_turn(cloud: StubCloud) -> None:
     """A creation that waited too long for its turn is not sent any more: nobody would know of the server."""
     cloud.creators = ManualExecutor(eager=False)  # type: ignore[assignment]
@@ -411,20 +281,3 @@ def test_given_up_before_its_turn(cloud: StubCloud) -> None:
     cloud.clock.now += create.GIVEN_UP_SECONDS + 1
     cloud.creators.run()  # type: ignore[attr-defined]
     assert cloud.stub.count("POST", "/servers") == 0
-
-
-@pytest.mark.parametrize(
-    ("template", "wanted"),
-    [
-        ("{request.id}-{request.tenant_name}", "200-7-t"),
-        ("{request.relative_priority}", "None"),
-        (7, "7"),
-        ("{request.nope}", None),
-        ("{other}", None),
-        ("{", None),
-        ("{request.zk}", None),
-    ],
-)
-def test_dynamic_value(template: Any, wanted: str | None) -> None:
-    """L-15: a bad format skips that value only; nothing but the documented fields can be reached."""
-    assert dynamic_value(template, REQUEST) == wanted
