@@ -168,7 +168,9 @@ def test_leaks(cloud: SimulatedCloud) -> None:
     port = connection.network.get_port(added["port"])
     assert (port.status, port.device_owner) == ("DOWN", "compute:nova")
     assert connection.compute.get_server(added["server"]).metadata == {"nodepool_provider_name": "other"}
+    assert [server["id"] for server in client.servers()] == [added["server"]]
     client.vanish(added["server"])
+    assert client.servers() == []
     assert cloud.contents() == {"servers": 0, "ports": 1, "floating_ips": 1, "volumes": 1, "images": 1}
     connection.delete_port(added["port"])
     connection.delete_floating_ip(added["floating_ip"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tests.support.process import ChildProcess
@@ -24,11 +24,22 @@ def launcher_command() -> list[str]:
 
 
 class LauncherProcess(ChildProcess):
-    """``<command> -c <config> -f --no-webapp`` with its log in ``log``."""
+    """``<command> -c <config> -f --no-webapp`` with its log in ``log``.
 
-    def __init__(self, config: Path, log: Path, command: Sequence[str] | None = None, *, debug: bool = False) -> None:
+    :param environment: what its environment has beside ours.
+    """
+
+    def __init__(
+        self,
+        config: Path,
+        log: Path,
+        command: Sequence[str] | None = None,
+        *,
+        debug: bool = False,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         command = list(command or launcher_command())
-        env = dict(os.environ)
+        env = {**os.environ, **(environment or {})}
         env.pop("PYTHONPATH", None)
         if command == list(OUR_COMMAND):
             env["PYTHONPATH"] = str(ROOT)

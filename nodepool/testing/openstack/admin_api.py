@@ -25,6 +25,7 @@ class AdminApi:
         self._bugs = bugs
         self._handlers = {
             ("GET", "/admin/state"): self._state,
+            ("GET", "/admin/servers"): self._servers,
             ("GET", "/admin/knobs"): self._knobs,
             ("POST", "/admin/knobs"): self._change,
             ("POST", "/admin/add"): self._add,
@@ -56,12 +57,23 @@ class AdminApi:
             "contents": self.cloud.contents(),
             "peak_servers": observer.peak_servers,
             "peak_by_provider": dict(observer.peak_by_provider),
+            "peak_cores": observer.peak_cores,
+            "peak_ram": observer.peak_ram,
             "double_nodes": list(observer.double_nodes),
             "bugs": list(self._bugs),
         }
 
     def _state(self, _body: Json) -> Json:
         return self.state()
+
+    def _servers(self, _body: Json) -> Json:
+        """Those that live, also where lists do not show them."""
+        return {
+            "servers": [
+                {"id": server.id, "status": server.status, "task_state": server.task_state, "metadata": server.metadata}
+                for server in self.cloud.compute.servers
+            ]
+        }
 
     def _knobs(self, _body: Json) -> Json:
         return self.cloud.core.knobs.as_json()
@@ -95,5 +107,5 @@ class AdminApi:
         before = self.state()
         self._calls.clear()
         self.cloud.core.events.clear()
-        self.cloud.compute.observer.reset(len(self.cloud.compute.servers))
+        self.cloud.compute.observer.reset(self.cloud.compute.use)
         return before

@@ -23,8 +23,13 @@ class SimulatorClient:
         self._opener = build_opener(ProxyHandler({}))
 
     def state(self) -> dict[str, Any]:
-        """Counters (``calls``, ``events``), ``contents``, ``peak_servers``, ``double_nodes``, ``bugs``."""
+        """Counters (``calls``, ``events``), ``contents``, ``peak_servers``, ``peak_cores``, ``peak_ram``, ``double_nodes``, ``bugs``."""
         return self._call("GET", "state")
+
+    def servers(self) -> list[dict[str, Any]]:
+        """``id``, ``status``, ``task_state`` and ``metadata`` of all that live, also where lists do not show them."""
+        servers: list[dict[str, Any]] = self._call("GET", "servers")["servers"]
+        return servers
 
     def knobs(self) -> dict[str, Any]:
         """All settings."""

@@ -12,7 +12,7 @@ from nodepool.testing.openstack.create_spec import CreateSpec
 from nodepool.testing.openstack.knobs import BootRule
 from nodepool.testing.openstack.messages import ApiError, new_id
 from nodepool.testing.openstack.network import UP, Network
-from nodepool.testing.openstack.observer import Observer
+from nodepool.testing.openstack.observer import Observer, Use
 from nodepool.testing.openstack.servers import ACTIVE, BUILD, DELETED, ERROR, Server, ServerTable
 from nodepool.testing.openstack.volumes import Volumes
 
@@ -35,6 +35,11 @@ class Compute:
         self.used_cores = 0
         self.used_ram = 0
         self._created = 0
+
+    @property
+    def use(self) -> Use:
+        """What lives now."""
+        return Use(len(self.servers), self.used_cores, self.used_ram)
 
     def create(self, spec: CreateSpec) -> Server:
         """Accepts a server and decides what will become of it.
@@ -64,7 +69,7 @@ class Compute:
         self.used_ram += spec.flavor["ram"]
         self.servers.add(server)
         self.core.events["servers created"] += 1
-        self.observer.created(server, len(self.servers))
+        self.observer.created(server, self.use)
         if self.core.happens(self.core.knobs.hidden_rate, "hidden"):
             server.listed = False
             self.core.after(self.core.knobs.hidden_seconds, "hidden seconds", lambda: self._show(server))

@@ -4,10 +4,19 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import NamedTuple
 
 from nodepool.testing.openstack.servers import Server
 
 NODE_KEY, PROVIDER_KEY = "nodepool_node_id", "nodepool_provider_name"
+
+
+class Use(NamedTuple):
+    """What lives in the cloud; ``ram`` in MiB."""
+
+    servers: int
+    cores: int
+    ram: int
 
 
 class Observer:
@@ -15,6 +24,8 @@ class Observer:
 
     def __init__(self) -> None:
         self.peak_servers = 0
+        self.peak_cores = 0
+        self.peak_ram = 0
         #: Most servers at once by the provider in their metadata.
         self.peak_by_provider: Counter[str] = Counter()
         #: Node ids that had two servers at once.
@@ -22,9 +33,11 @@ class Observer:
         self._live: Counter[str] = Counter()
         self._nodes: Counter[tuple[str, str]] = Counter()
 
-    def created(self, server: Server, live: int) -> None:
-        """A server was accepted; ``live`` counts it."""
-        self.peak_servers = max(self.peak_servers, live)
+    def created(self, server: Server, use: Use) -> None:
+        """A server was accepted; ``use`` counts it."""
+        self.peak_servers = max(self.peak_servers, use.servers)
+        self.peak_cores = max(self.peak_cores, use.cores)
+        self.peak_ram = max(self.peak_ram, use.ram)
         provider, node = _labels(server)
         self._live[provider] += 1
         self.peak_by_provider[provider] = max(self.peak_by_provider[provider], self._live[provider])
@@ -42,9 +55,9 @@ class Observer:
             if not self._nodes[provider, node]:
                 del self._nodes[provider, node]
 
-    def reset(self, live: int) -> None:
+    def reset(self, use: Use) -> None:
         """Begins anew from what lives now."""
-        self.peak_servers = live
+        self.peak_servers, self.peak_cores, self.peak_ram = use
         self.peak_by_provider = Counter(+self._live)
         self.double_nodes.clear()
 

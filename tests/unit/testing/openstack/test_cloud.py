@@ -58,6 +58,8 @@ def test_usage_returns_to_zero() -> None:
     with pytest.raises(ApiError) as caught:
         cloud.compute.delete(servers[0].id)
     assert caught.value.status == 404
+    observer = cloud.compute.observer
+    assert (observer.peak_servers, observer.peak_cores, observer.peak_ram) == (3, 3, 3 * 1024)
 
 
 def test_rules_apply_as_often_as_they_say() -> None:
