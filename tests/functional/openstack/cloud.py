@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A cloud of clouds.yaml, looked at with openstacksdk and never through the code under test."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import openstack
+from openstack.connection import Connection
+
+from tests.support.wait import wait_for
+
+#: How long deleted things may go on to be listed, in seconds.
+GONE_SECONDS = 90.0
+#: Kinds of things that a test may leave behind.
+KINDS = ("servers", "ports", "floating IPs", "volumes", "images", "key pairs")
+
+
+class RealCloud:
+    """One project of a cloud. All methods ask the cloud and block.
+
+    Nobody else may use the project meanwhile: what appears in it during a test counts as left by the test.
+
+    :param name: in clouds.yaml.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        #: Its type hints make of every answer a union that tests would have to take apart.
+        self.connection: Any = self._connect(name)
+
+    @staticmethod
+    def _connect(name: str) -> Connection:
+        return openstack.connect(cloud=name)
+
+    def close(self) -> None:
+        self.connection.close()
+        # keystoneauth leaves the sessions' sockets to the garbage collector.
+        self.connection.session.session.close()
+
+    # -- what the cloud offers --
+
+    @property
+    def has_volumes(self) -> bool:
+        """Is there a block storage service in the catalog?"""
+        return bool(self.connection.has_service("block-storage"))
+
+    def flavor(self) -> str:
+        """Name of the flavor for test nodes: what the environment says, else the smallest one."""
+        named = os.environ.get("NODEPOOL_TEST_OPENSTACK_FLAVOR")
+        if named:
+            return named
+        return str(min(self.connection.compute.flavors(), key=lambda flavor: (flavor.ram, flavor.disk)).name)
+
+    def image(self) -> str:
+        """Name of the image for test nodes: what the environment says, else the smallest one."""
+        named = os.environ.get("NODEPOOL_TEST_OPENSTACK_IMAGE")
+        if named:
+            return named
+        images = [image for image in self.connection.image.images() if image.status == "active"]
+        assert images, f"cloud {self.name} has no image; upload one, or name one in NODEPOOL_TEST_OPENSTACK_IMAGE"
+        return str(min(images, key=lambda image: image.size or 0).name)
+
+    def networks(self) -> list[str]:
+        """Networks for test nodes: what the environment says, else none: the driver or the cloud chooses."""
+        named = os.environ.get("NODEPOOL_TEST_OPENSTACK_NETWORK")
+        return [named] if named else []
+
+    # -- what is in it --
+
+    def servers(self) -> list[Any]:
+        """All servers of the project, with everything that is known of them."""
+        return list(self.connection.compute.servers())
+
+    def server_of(self, node_id: str) -> Any:
+        """The one server of a node. Fails if there is none or more than one."""
+        (server,) = [server for server in self.servers() if server.metadata.get("nodepool_node_id") == node_id]
+        return server
+
+    def contents(self) -> dict[str, set[str]]:
+        """Ids of all that the project owns, by kind."""
+        connection = self.connection
+        project = connection.current_project_id
+        ports = list(connection.network.ports(project_id=project))
+        return {
+            "servers": {server.id for server in connection.compute.servers(details=False)},
+            "ports": {port.id for port in ports if not (port.device_owner or "").startswith("network:")},
+            "floating IPs": {ip.id for ip in connection.network.ips(project_id=project)},
+            "volumes": {volume.id for volume in connection.block_storage.volumes()} if self.has_volumes else set(),
+            "images": {image.id for image in connection.image.images(owner=project)},
+            "key pairs": {pair.name for pair in connection.compute.keypairs()},
+        }
+
+    def wait_only(self, before: Mapping[str, set[str]]) -> None:
+        """Waits until the project holds nothing that it did not hold before."""
+
+        def nothing_new() -> bool:
+            now = self.contents()
+            left = {kind: sorted(now[kind] - before[kind]) for kind in KINDS if now[kind] - before[kind]}
+            assert not left, f"left in cloud {self.name}: {left}"
+            return True
+
+        wait_for(f"nothing is left in cloud {self.name}", nothing_new, GONE_SECONDS)

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the tests do again and again: get nodes, use them, give them back, see that nothing is left."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from tests.functional.openstack.cloud import RealCloud
+from tests.functional.openstack.provider import OpenStackProvider
+from tests.support.launcher import LauncherProcess
+from tests.support.pool_znodes import NODES, REQUEST_LOCKS, REQUESTS, PoolZnodes
+from tests.support.wait import wait_for
+from tests.support.workplace import Workplace
+
+if TYPE_CHECKING:
+    from tests.support.zuul_client import ZuulClient
+
+#: How long a request may take, in seconds: control planes are slow, and the rig's shares its processors with the test.
+SERVED_SECONDS = 150.0
+
+
+class Place:
+    """One cloud, one chroot, one Zuul, and launchers.
+
+    :param before: what the cloud held before the test.
+    """
+
+    def __init__(self, cloud: RealCloud, workplace: Workplace, zuul: ZuulClient) -> None:
+        self.cloud = cloud
+        self.workplace = workplace
+        self.zuul = zuul
+        self.before = cloud.contents()
+
+    @property
+    def znodes(self) -> PoolZnodes:
+        return self.workplace.znodes
+
+    def launch(self, provider: OpenStackProvider, **settings: Any) -> LauncherProcess:
+        """Starts a launcher and waits until it is registered."""
+        return self.workplace.launch([provider], **settings)
+
+    # -- what Zuul does --
+
+    def fulfilled(self, request: Any) -> Any:
+        """Waits for a request and returns it with its ``nodeset``; it must be fulfilled."""
+        completed = self.zuul.wait(request, SERVED_SECONDS)
+        assert completed.state == "fulfilled", f"request {request.id} is {completed.state}"
+        completed.nodeset = request.nodeset
+        return completed
+
+    def use(self, request: Any) -> list[Any]:
+        """Takes the nodes of a fulfilled request through a job. Returns them as Zuul saw them."""
+        nodeset = self.zuul.accept(request)
+        self.zuul.use(nodeset)
+        nodes = list(nodeset.getNodes())
+        self.zuul.give_back(nodeset)
+        return nodes
+
+    # -- what must hold --
+
+    def check_host_keys(self, node: Any) -> None:
+        """K: Zuul got the keys that a look with OpenSSH's own program finds at the node's address."""
+        command = ["ssh-keyscan", "-T", "20", "-p", str(node.connection_port), node.interface_ip]
+        scan = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+        keys = {" ".join(line.split()[1:3]) for line in scan.stdout.splitlines() if not line.startswith("#")}
+        assert keys
+        assert keys == set(node.host_keys)
+
+    def wait_empty(self) -> None:
+        """Waits until nothing is left in ZooKeeper or in the cloud."""
+
+        def empty() -> bool:
+            left = {path: self._children(path) for path in (NODES, REQUESTS, REQUEST_LOCKS)}
+            assert not any(left.values()), f"left in ZooKeeper: {left}, {self.znodes.nodes()}"
+            return True
+
+        wait_for("nothing is left in ZooKeeper", empty, SERVED_SECONDS)
+        self.cloud.wait_only(self.before)
+
+    def _children(self, path: str) -> Sequence[str]:
+        return [name for name in self.znodes.children(path) if name != "lock"]
