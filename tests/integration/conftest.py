@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -55,12 +54,10 @@ def place(
             }
         ],
     }
-    made = Place(simulator, znodes, section)
+    made = Place(simulator, znodes, section, file)
 
     def start() -> LocalLauncher:
-        labels = [{"name": label["name"]} for label in made.pool["labels"]]
-        settings = {"labels": labels, "diskimages": [{"name": "built"}], "providers": [made.section]}
-        launcher = LocalLauncher(tmp_path / "nodepool.yaml", zookeeper, chroot, copy.deepcopy(settings))
+        launcher = LocalLauncher(tmp_path / "nodepool.yaml", zookeeper, chroot, made.settings())
         launcher.start()
         return launcher
 

@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from nodepool.driver.openstack.adapter import OpenStackAdapter
@@ -15,12 +17,23 @@ from tests.support.wait import wait_for
 
 
 class Place:
-    """A launcher with one OpenStack provider, and its cloud."""
+    """A launcher with the OpenStack provider ``cloud-a``, and its cloud.
 
-    def __init__(self, simulator: OpenStackSimulator, znodes: PoolZnodes, section: dict[str, Any]) -> None:
+    :param section: of the provider; change it before `launch`, or before `rewrite`.
+    :param clouds_file: the clouds.yaml that the launcher reads.
+    """
+
+    def __init__(
+        self, simulator: OpenStackSimulator, znodes: PoolZnodes, section: dict[str, Any], clouds_file: Path
+    ) -> None:
         self.simulator = simulator
         self.znodes = znodes
         self.section = section
+        self.clouds_file = clouds_file
+        #: More providers.
+        self.others: list[dict[str, Any]] = []
+        #: Settings of labels at the top level.
+        self.label_settings: dict[str, dict[str, Any]] = {}
         self.start: Callable[[], LocalLauncher]
         self.launcher: LocalLauncher | None = None
 
@@ -47,8 +60,20 @@ class Place:
         assert isinstance(adapter, OpenStackAdapter)
         return adapter
 
+    def settings(self) -> dict[str, Any]:
+        """The configuration as the sections are now."""
+        providers = [self.section, *self.others]
+        names = {label["name"] for section in providers for pool in section["pools"] for label in pool["labels"]}
+        labels = [{"name": name, **self.label_settings.get(name, {})} for name in sorted(names)]
+        return copy.deepcopy({"labels": labels, "diskimages": [{"name": "built"}], "providers": providers})
+
     def launch(self) -> None:
         self.launcher = self.start()
+
+    def rewrite(self) -> None:
+        """Write the configuration as the sections are now; the launcher notices soon."""
+        assert self.launcher is not None
+        self.launcher.write(self.settings())
 
     def contents(self) -> dict[str, int]:
         found: dict[str, int] = self.simulator.state()["contents"]
