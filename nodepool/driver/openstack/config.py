@@ -29,6 +29,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from nodepool.driver.config import ConfigPool, ImageSettings, LabelSettings, ProviderConfig
+from nodepool.driver.images import DiskImageSettings
 from nodepool.driver.openstack import schema
 from nodepool.exceptions import ConfigError
 
@@ -37,21 +38,12 @@ if TYPE_CHECKING:
     from nodepool.driver.openstack.clouds import Clouds, CloudSettings
 
 
-class ProviderDiskImage(ImageSettings):
-    """An image that the builder uploads here.
-
-    :param image: the top-level image; says how to log in.
-    """
+class ProviderDiskImage(DiskImageSettings):
+    """An image that the builder uploads here."""
 
     def __init__(self, data: dict[str, Any], image: DiskImage) -> None:
-        super().__init__(data, username=image.username)
-        self.python_path = image.python_path
-        self.shell_type = image.shell_type
-        #: Do not upload.
-        self.pause: bool = data.get("pause", False)
+        super().__init__(data, image)
         self.config_drive: bool | None = data.get("config-drive")
-        #: Properties of the image in the cloud.
-        self.meta: dict[str, Any] = data.get("meta") or {}
 
 
 class CloudImage(ImageSettings):

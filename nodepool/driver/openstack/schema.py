@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 from nodepool.driver.config import ConfigPool, ProviderConfig, connection_schema, integer, nonempty, number, port
+from nodepool.driver.images import known_images, one_image
 
 
 def provider_schema() -> Any:
@@ -50,7 +50,7 @@ def provider_schema() -> Any:
         "cloud-images": [cloud_image],
         "pools": [_pool()],
     }
-    return v.Schema(v.All(section, _known_images))
+    return v.Schema(v.All(section, known_images))
 
 
 def _pool() -> dict[Any, Any]:
@@ -89,15 +89,7 @@ def _label() -> Any:
         "networks": [str],
         "host-key-checking": bool,
     }
-    return v.All(fields, _one_image, _a_flavor)
-
-
-def _one_image(label: dict[str, Any]) -> dict[str, Any]:
-    import voluptuous as v
-
-    if ("diskimage" in label) == ("cloud-image" in label):
-        raise v.Invalid("exactly one of diskimage and cloud-image is needed")
-    return label
+    return v.All(fields, one_image, _a_flavor)
 
 
 def _a_flavor(label: dict[str, Any]) -> dict[str, Any]:
@@ -114,24 +106,3 @@ def _one_image_key(image: dict[str, Any]) -> dict[str, Any]:
     if "image-id" in image and "image-name" in image:
         raise v.Invalid("only one of image-id and image-name can be given")
     return image
-
-
-def _known_images(provider: dict[str, Any]) -> dict[str, Any]:
-    import voluptuous as v
-
-    problems = [v.Invalid(text, path=path) for path, text in _unknown_images(provider)]
-    if problems:
-        raise v.MultipleInvalid(problems)
-    return provider
-
-
-def _unknown_images(provider: dict[str, Any]) -> Iterator[tuple[list[Any], str]]:
-    """Labels with an image that the provider does not have: path inside the section, and what is wrong."""
-    for key, section in (("diskimage", "diskimages"), ("cloud-image", "cloud-images")):
-        names = {image["name"] for image in provider.get(section) or []}
-        for pool_index, pool in enumerate(provider.get("pools") or []):
-            for index, label in enumerate(pool.get("labels") or []):
-                name = label.get(key)
-                if name is not None and name not in names:
-                    text = f"the provider has no {key} {name!r}; add it to its {section}"
-                    yield ["pools", pool_index, "labels", index, key], text
