@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A template: a complete driver for a cloud that does not exist. The driver guide walks through it.
+
+Copy this directory, give the copy and ``name`` the name of your cloud, and replace ``client.py``. Imports among these
+files are relative, so that a copy does not use the original.
+
+* ``config.py``: what stands in the configuration;
+* ``client.py``: the API of the cloud;
+* ``adapter.py``: what the framework wants to know and to have done.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nodepool.driver.statemachine import StateMachineDriver
+
+from .adapter import ExampleAdapter
+from .config import ExampleProviderConfig
+
+
+class ExampleDriver(StateMachineDriver):
+    """``driver: example``"""
+
+    name = "example"
+
+    def getProviderConfig(self, provider: dict[str, Any]) -> ExampleProviderConfig:
+        return ExampleProviderConfig(provider)
+
+    def getAdapter(self, provider_config: Any) -> ExampleAdapter:
+        return ExampleAdapter(provider_config)

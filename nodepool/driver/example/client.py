@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`Client`: the API of the cloud, and all that knows of it. Yours may wrap the SDK of your cloud.
+
+There is no such cloud, but ``python -m nodepool.testing.example_cloud`` plays one::
+
+    GET    /machines              {"machines": [{"id", "name", "status", "address", "zone", "cores", "ram", "tags"}]}
+    POST   /machines              {"name", "size", "image", "zone", "tags"} -> a machine, "building"
+    DELETE /machines/ID           it is "deleting" for a while, then gone
+    GET    /machines/ID/console   {"text"}
+    GET    /images                {"images": [{"id", "name", "tags"}]}
+    POST   /images                {"name", "format", "tags"} -> an image
+    PUT    /images/ID/data        the file; the answer comes when the image can be used
+    DELETE /images/ID
+    GET    /sizes                 {"sizes": {"small": {"cores": 2, "ram": 4096}}}
+    GET    /zones                 {"zones": ["north", "south"]}
+    GET    /limits                {"limits": {"instances": 20, "cores": 40}}
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import urllib.error
+import urllib.request
+from typing import Any, Final
+from urllib.parse import quote
+
+from nodepool.driver.utils import RateLimiter
+from nodepool.exceptions import (
+    CapacityException,
+    CloudUnavailableException,
+    LaunchNodepoolException,
+    NotFound,
+    QuotaException,
+)
+
+# A call without a limit would hold up a thread for ever.
+TIMEOUT_SECONDS: Final = 30
+
+# [errors]
+#: What an HTTP status means. The class of an exception decides what the framework does next.
+MEANING: Final[dict[int, type[Exception]]] = {
+    403: QuotaException,
+    404: NotFound,
+    409: CapacityException,
+    429: CloudUnavailableException,
+}
+
+
+def meaning(status: int) -> type[Exception]:
+    """The exception for an answer that is an error."""
+    return MEANING.get(status, CloudUnavailableException if status >= 500 else LaunchNodepoolException)
+
+
+# [client]
+class Client:
+    """One cloud. All methods block; any thread may call them.
+
+    :param name: of the provider, for the log.
+    :param rate: calls per second.
+    """
+
+    def __init__(self, name: str, url: str, rate: float) -> None:
+        self._url = url.rstrip("/")
+        self._rate = RateLimiter(name, rate)
+
+    def machines(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self._call("GET", "/machines")["machines"]
+        return found
+
+    def create_machine(self, order: dict[str, Any]) -> str:
+        return str(self._call("POST", "/machines", order)["id"])
+
+    def delete_machine(self, machine_id: str) -> None:
+        self._call("DELETE", f"/machines/{quote(machine_id)}")
+
+    def console(self, machine_id: str) -> str:
+        return str(self._call("GET", f"/machines/{quote(machine_id)}/console")["text"])
+
+    def images(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self._call("GET", "/images")["images"]
+        return found
+
+    def create_image(self, name: str, image_format: str | None, tags: dict[str, str]) -> str:
+        return str(self._call("POST", "/images", {"name": name, "format": image_format, "tags": tags})["id"])
+
+    def upload_image(self, image_id: str, filename: str) -> None:
+        with open(filename, "rb") as file:
+            self._call("PUT", f"/images/{quote(image_id)}/data", file, size=os.stat(filename).st_size)
+
+    def delete_image(self, image_id: str) -> None:
+        self._call("DELETE", f"/images/{quote(image_id)}")
+
+    def sizes(self) -> dict[str, dict[str, float]]:
+        sizes: dict[str, dict[str, float]] = self._call("GET", "/sizes")["sizes"]
+        return sizes
+
+    def zones(self) -> list[str]:
+        return list(self._call("GET", "/zones")["zones"])
+
+    def limits(self) -> dict[str, float]:
+        return dict(self._call("GET", "/limits")["limits"])
+
+    def _call(self, method: str, path: str, content: Any = None, size: int | None = None) -> Any:
+        """One call; returns what the cloud answers.
+
+        :param content: an object, or an open file of ``size`` bytes.
+        """
+        body = json.dumps(content).encode() if isinstance(content, dict) else content
+        request = urllib.request.Request(self._url + path, body, method=method)
+        if size is not None:
+            request.add_header("Content-Length", str(size))
+        try:
+            with self._rate, urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS) as answer:
+                return json.load(answer)
+        except urllib.error.HTTPError as error:
+            with error:
+                text = error.read(1000).decode(errors="replace")
+            raise meaning(error.code)(f"{method} {path}: {error.code} {text}") from None
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            # No answer, or none that can be read: whether the cloud did it, nobody knows.
+            raise CloudUnavailableException(f"{method} {path}: {type(error).__name__}: {error}") from error
