@@ -16,7 +16,7 @@ from pathlib import Path
 
 from benchmarks.support.candidates import FLOOR, OURS, Candidate, legacy
 from benchmarks.support.report import table, write_json
-from benchmarks.support.scenarios import LABEL, Bench, Result
+from benchmarks.support.scenarios import COLUMNS, LABEL, NOTE, Bench, Result
 from tests.support.launcher_config import StaticProvider, static_hosts
 from tests.support.pool_znodes import PoolZnodes
 from tests.support.sshd import SshServer
@@ -46,7 +46,7 @@ def main() -> None:
         finally:
             sshd.stop()
             zookeeper.stop()
-    print(table(results, "legacy"))
+    print(table(results, "legacy", COLUMNS, NOTE))
     write_json(arguments.json, results, {key: str(value) for key, value in vars(arguments).items() if key != "json"})
     print(f"\nwritten: {arguments.json}")
 

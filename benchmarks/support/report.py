@@ -7,43 +7,56 @@ import json
 import platform
 from collections.abc import Sequence
 from pathlib import Path
-
-from benchmarks.support.scenarios import Result
-
-#: Column title, field, and whether more is better (for the ratio).
-COLUMNS = (
-    ("p50 ms", "p50_ms", False),
-    ("p99 ms", "p99_ms", False),
-    ("req/s", "rate", True),
-    ("CPU ms", "cpu_ms", False),
-    ("load CPU", "client_cpu_ms", False),
-    ("in", "received", False),
-    ("out", "sent", False),
-    ("packets", "packets", False),
-    ("launcher in/out", None, False),
-    ("load in/out", None, False),
-)
-NOTE = """\
-Per request: CPU ms is the launcher's, load CPU the Zuul client's. Packets as ZooKeeper counts them, load and
-launcher together: "in" are requests to the server, "out" its answers and watch events, "packets" their sum."""
+from typing import Any, NamedTuple, Protocol
 
 
-def table(results: Sequence[Result], base: str) -> str:
+class Row(Protocol):
+    """A result: a dataclass with at least these fields."""
+
+    @property
+    def candidate(self) -> str: ...
+
+    @property
+    def scenario(self) -> str: ...
+
+    @property
+    def failed(self) -> int: ...
+
+    def as_dict(self) -> dict[str, Any]: ...
+
+
+class Column(NamedTuple):
+    """A column of the table.
+
+    :param fields: of the result, joined by "/".
+    :param more_is_better: for the ratio; None = there is no ratio.
+    """
+
+    title: str
+    fields: tuple[str, ...]
+    more_is_better: bool | None = False
+
+
+def table(results: Sequence[Row], base: str, columns: Sequence[Column], note: str) -> str:
     """A text table; candidates other than ``base`` get a line of ratios ("x times better than base")."""
-    rows = [["scenario", "candidate", "failed", *(title for title, _, _ in COLUMNS)]]
+    rows = [["scenario", "candidate", "failed", *(column.title for column in columns)]]
     for scenario in dict.fromkeys(result.scenario for result in results):
         mine = [result for result in results if result.scenario == scenario]
         reference = next((result for result in mine if result.candidate == base), None)
         for result in mine:
-            rows.append([scenario, result.candidate, str(result.failed), *_values(result)])
+            rows.append(
+                [scenario, result.candidate, str(result.failed), *(_value(result, column) for column in columns)]
+            )
             if reference and result is not reference:
-                rows.append(["", f"  better than {base}", "", *_ratios(result, reference)])
+                rows.append(
+                    ["", f"  better than {base}", "", *(_ratio(result, reference, column) for column in columns)]
+                )
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-    return "\n".join([lines[0], "-" * sum(widths), *lines[1:], "", NOTE])
+    return "\n".join([lines[0], "-" * sum(widths), *lines[1:], "", note])
 
 
-def write_json(path: Path, results: Sequence[Result], settings: dict[str, object]) -> None:
+def write_json(path: Path, results: Sequence[Row], settings: dict[str, object]) -> None:
     """Writes settings and results to ``path``."""
     path.parent.mkdir(parents=True, exist_ok=True)
     document = {
@@ -60,18 +73,14 @@ def _processors() -> int:
     return len(os.sched_getaffinity(0))
 
 
-def _values(result: Result) -> list[str]:
-    return [
-        *(f"{getattr(result, field):g}" for _, field, _ in COLUMNS if field),
-        f"{result.launcher_received:g}/{result.launcher_sent:g}",
-        f"{result.client_received:g}/{result.client_sent:g}",
-    ]
+def _value(result: Row, column: Column) -> str:
+    values = [getattr(result, field) for field in column.fields]
+    return "/".join("" if value is None else f"{value:g}" for value in values)
 
 
-def _ratios(result: Result, reference: Result) -> list[str]:
-    ratios = []
-    for _, field, more in COLUMNS:
-        mine, other = (getattr(result, field), getattr(reference, field)) if field else (0, 0)
-        better, worse = (mine, other) if more else (other, mine)
-        ratios.append(f"{better / worse:.1f}x" if worse else "")
-    return ratios
+def _ratio(result: Row, reference: Row, column: Column) -> str:
+    if column.more_is_better is None:
+        return ""
+    mine, other = (getattr(row, column.fields[0]) for row in (result, reference))
+    better, worse = (mine, other) if column.more_is_better else (other, mine)
+    return f"{better / worse:.1f}x" if better and worse else ""

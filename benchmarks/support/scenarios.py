@@ -10,6 +10,7 @@ from typing import Any
 
 from benchmarks.support.counters import Reading, percentile, read_counters
 from benchmarks.support.load import Load, Run
+from benchmarks.support.report import Column
 from tests.support.launcher import LauncherProcess
 from tests.support.launcher_config import StaticProvider
 from tests.support.wait import wait_for
@@ -19,6 +20,21 @@ from tests.support.zuul_client import ZuulClient
 LABEL = "small"
 BURST_ROUNDS = 5
 WARM_UP = 200
+COLUMNS = (
+    Column("p50 ms", ("p50_ms",)),
+    Column("p99 ms", ("p99_ms",)),
+    Column("req/s", ("rate",), True),
+    Column("CPU ms", ("cpu_ms",)),
+    Column("load CPU", ("client_cpu_ms",)),
+    Column("in", ("received",)),
+    Column("out", ("sent",)),
+    Column("packets", ("packets",)),
+    Column("launcher in/out", ("launcher_received", "launcher_sent"), None),
+    Column("load in/out", ("client_received", "client_sent"), None),
+)
+NOTE = """\
+Per request: CPU ms is the launcher's, load CPU the Zuul client's. Packets as ZooKeeper counts them, load and
+launcher together: "in" are requests to the server, "out" its answers and watch events, "packets" their sum."""
 
 
 @dataclass(frozen=True)
