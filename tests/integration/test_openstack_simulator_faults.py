@@ -9,7 +9,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from keystoneauth1.exceptions import ConnectFailure, ConnectTimeout, RetriableConnectionFailure, Unauthorized
+from keystoneauth1.exceptions import (
+    ConnectFailure,
+    ConnectTimeout,
+    RetriableConnectionFailure,
+    Unauthorized,
+    UnknownConnectionError,
+)
 from openstack.exceptions import ForbiddenException, HttpException
 
 from nodepool.testing.openstack import BootRule, ErrorRule, Knobs, OpenStackSimulator, SimulatorClient
@@ -47,6 +53,29 @@ def test_html_in_place_of_json(cloud: SimulatedCloud) -> None:
     answer = cloud.connection.compute.get("/servers/detail")
     assert answer.headers["Content-Type"] == "text/html"
     assert "Bad Gateway" in answer.text
+
+
+@pytest.mark.parametrize(
+    ("kind", "content_type", "body"),
+    [
+        ("portal", "text/html", "Sign in"),
+        ("garbage", "application/json", "{{"),
+        ("odd", "application/json", "[null, 7]"),
+        ("huge", "application/json", "x" * 100),
+    ],
+)
+def test_answers_that_make_no_sense(cloud: SimulatedCloud, kind: str, content_type: str, body: str) -> None:
+    cloud.simulator.change(errors=[{"operation": "compute.list_servers", "kind": kind, "size": 1000}])
+    answer = cloud.connection.compute.get("/servers/detail")
+    assert (answer.status_code, answer.headers["Content-Type"]) == (200, content_type)
+    assert body in answer.text
+
+
+def test_an_answer_that_ends_in_the_middle(cloud: SimulatedCloud) -> None:
+    cloud.connection.list_flavors()
+    cloud.simulator.change(errors=[{"operation": "compute.list_servers", "kind": "truncated"}])
+    with pytest.raises(UnknownConnectionError, match="IncompleteRead"):
+        cloud.connection.compute.get("/servers/detail")
 
 
 def test_no_answer_in_time(cloud: SimulatedCloud) -> None:

@@ -56,7 +56,9 @@ def read_create_spec(cloud: Cloud, body: Json, version: tuple[int, int]) -> Crea
         raise ApiError(400, "Invalid key_name provided.")
     user_data = body.get("user_data")
     if user_data and len(user_data) > MAX_USER_DATA_LENGTH:
-        raise ApiError(400, "Invalid input for field/attribute user_data. User data is too long.")
+        raise ApiError(
+            400, f"Invalid input for field/attribute user_data. Value: {user_data}. {user_data!r} is too long"
+        )
     return CreateSpec(
         name=name,
         flavor=_flavor(cloud, body),

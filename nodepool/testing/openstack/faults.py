@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from nodepool.testing.openstack.knobs import DROP, HANG, HTML, ErrorRule
+from nodepool.testing.openstack import knobs as kinds
+from nodepool.testing.openstack.knobs import ErrorRule
 from nodepool.testing.openstack.messages import Answer, ApiError
 from nodepool.testing.openstack.routing import Service
 
@@ -18,16 +19,32 @@ PROXY_PAGE = (
     "<html><head><title>502 Bad Gateway</title></head><body><h1>502 Bad Gateway</h1>"
     "The proxy server received an invalid response from an upstream server.</body></html>"
 )
+#: Body and content type of answers with status 200.
+BODIES = {
+    kinds.PORTAL: (
+        b"<!DOCTYPE html><html><head><title>Sign in</title></head><body>Hello</body></html>",
+        "text/html",
+    ),
+    kinds.GARBAGE: (b"\x00\xff{{", "application/json"),
+    kinds.ODD: (b"[null, 7]", "application/json"),
+    kinds.TRUNCATED: (b'{"servers": [{"id": "', "application/json"),
+}
 
 
 def fault_answer(service: Service, rule: ErrorRule) -> Answer:
     """What the client gets instead of the real answer."""
-    if rule.kind == HANG:
+    if rule.kind == kinds.HANG:
         return Answer(silence=rule.seconds)
-    if rule.kind == DROP:
+    if rule.kind == kinds.DROP:
         return Answer(silence=0.0)
-    if rule.kind == HTML:
+    if rule.kind == kinds.HTML:
         return Answer(502, (rule.message or PROXY_PAGE).encode(), content_type="text/html")
+    if rule.kind in BODIES:
+        body, content_type = BODIES[rule.kind]
+        body = body if rule.message is None else rule.message.encode()
+        return Answer(200, body, content_type=content_type, cut=rule.kind == kinds.TRUNCATED)
+    if rule.kind == kinds.HUGE:
+        return Answer(200, b'{"padding": "' + b"x" * rule.size + b'"}')
     status = int(rule.kind)
     headers = {"Retry-After": str(rule.retry_after)} if rule.retry_after is not None else {}
     return service.error(ApiError(status, rule.message or MESSAGES.get(status, "Simulated error."), headers=headers))

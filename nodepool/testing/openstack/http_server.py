@@ -145,7 +145,7 @@ class _Connection(asyncio.Protocol):
             return
         self._send(answer, without_body=request.method == "HEAD")
         self._busy = False
-        if request.headers.get("connection", "").lower() == "close":
+        if answer.cut or request.headers.get("connection", "").lower() == "close":
             self._close()
         elif self._transport is not None:
             # Soon, not now: a client that sends many requests at once must not fill the stack.
@@ -162,7 +162,8 @@ class _Connection(asyncio.Protocol):
         if answer.body:
             lines.append(f"Content-Type: {answer.content_type}")
         lines += [f"{name}: {value}" for name, value in answer.headers.items()]
-        lines.append(f"Content-Length: {len(answer.body)}\r\n\r\n" if answer.status != 204 else "\r\n")
+        length = len(answer.body) + (1000 if answer.cut else 0)
+        lines.append(f"Content-Length: {length}\r\n\r\n" if answer.status != 204 else "\r\n")
         head = "\r\n".join(lines).encode("latin-1")
         self._transport.write(head if without_body else head + answer.body)
 

@@ -72,7 +72,11 @@ class IdentityApi(Service):
             raise ApiError(401, "The request you have made requires authentication.")
         token = f"simulated-{new_id()}"
         self.tokens[token] = self.cloud.core.now() + knobs.token_seconds
-        return json_answer({"token": self._token(request, token)}, 201, X_Subject_Token=token)
+        content = self._token(request, token)
+        if "application_credential" not in identity and "project" not in _mapping(request.member("auth").get("scope")):
+            # Without a project a token is good for nothing: there is no catalogue.
+            del content["project"], content["catalog"], content["roles"]
+        return json_answer({"token": content}, 201, X_Subject_Token=token)
 
     def _get_token(self, request: Request, _values: list[str]) -> Answer:
         token = request.headers.get("x-subject-token", "")
@@ -125,3 +129,7 @@ class IdentityApi(Service):
             }
             for number, (kind, name, path) in enumerate(services)
         ]
+
+
+def _mapping(value: object) -> Json:
+    return value if isinstance(value, dict) else {}

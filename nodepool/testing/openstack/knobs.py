@@ -13,8 +13,10 @@ from typing import Any
 
 Range = tuple[float, float]
 
-#: Kinds of `ErrorRule`.
+#: Kinds of `ErrorRule` besides statuses.
 HANG, DROP, HTML = "hang", "drop", "html"
+PORTAL, GARBAGE, ODD, TRUNCATED, HUGE = "portal", "garbage", "odd", "truncated", "huge"
+ERROR_KINDS = (HANG, DROP, HTML, PORTAL, GARBAGE, ODD, TRUNCATED, HUGE)
 #: Kinds of `BootRule`.
 ERROR, NO_VALID_HOST, STUCK, NO_ADDRESS = "error", "no-valid-host", "stuck", "no-address"
 #: Kinds of `DeleteRule`.
@@ -39,11 +41,14 @@ class ErrorRule(_Rule):
 
     :param operation: shell pattern of operation names, for example ``compute.create_server``, ``compute.*``, ``*``.
     :param kind: an HTTP status ("500", "503", "429", "401", "403", "404", "409"), ``html`` (a proxy's page with status
-        502), ``hang`` (no answer for ``seconds``) or ``drop`` (the connection ends without an answer).
+        502), ``hang`` (no answer for ``seconds``), ``drop`` (the connection ends without an answer), or an answer with
+        status 200: ``portal`` (a web page), ``garbage`` (bytes that are no JSON), ``odd`` (JSON of another shape),
+        ``truncated`` (JSON that ends in the middle, and the connection with it) or ``huge`` (``size`` bytes of JSON).
     :param after: the call has its effect first; its answer is lost.
-    :param message: text of the error; None for a usual one.
+    :param message: text of the error, or the body of ``portal``, ``garbage`` and ``odd``; None for a usual one.
     :param retry_after: header of 429 and 503; None for none.
     :param seconds: how long ``hang`` hangs.
+    :param size: of ``huge``, in bytes.
     """
 
     operation: str = "*"
@@ -52,10 +57,11 @@ class ErrorRule(_Rule):
     message: str | None = None
     retry_after: int | None = None
     seconds: float = 3600.0
+    size: int = 100_000_000
 
     def __post_init__(self) -> None:
-        if self.kind not in (HANG, DROP, HTML) and not (self.kind.isdigit() and 400 <= int(self.kind) <= 599):
-            raise ValueError(f"kind {self.kind!r}: an HTTP status from 400 to 599, hang, drop or html")
+        if self.kind not in ERROR_KINDS and not (self.kind.isdigit() and 400 <= int(self.kind) <= 599):
+            raise ValueError(f"kind {self.kind!r}: an HTTP status from 400 to 599, {', '.join(ERROR_KINDS)}")
 
 
 @dataclass

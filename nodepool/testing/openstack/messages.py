@@ -63,6 +63,7 @@ class Answer:
     """One HTTP answer.
 
     :param silence: None: it is sent. Else the connection is held for that many seconds and closed without an answer.
+    :param cut: the headers promise more than ``body``, and the connection is closed after it.
     """
 
     status: int = 200
@@ -70,6 +71,7 @@ class Answer:
     headers: dict[str, str] = field(default_factory=dict)
     content_type: str = "application/json"
     silence: float | None = None
+    cut: bool = False
 
 
 def json_answer(content: Any, status: int = 200, **headers: str) -> Answer:
