@@ -23,7 +23,7 @@ class SimulatorClient:
         self._opener = build_opener(ProxyHandler({}))
 
     def state(self) -> dict[str, Any]:
-        """``calls``, ``events``, ``contents``, ``peak_servers``, ``peak_cores``, ``peak_ram``, ``double_nodes``, ``bugs``."""
+        """Counters (``calls``, ``events``), ``contents``, the ``peak_...`` values, ``double_nodes`` and ``bugs``."""
         return self._call("GET", "state")
 
     def servers(self) -> list[dict[str, Any]]:
