@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``python -m tests.chaos --seeds 1-5``: runs under faults; one JSON object a run, exit status 1 if any failed."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import sys
+import tempfile
+from pathlib import Path
+
+from tests.chaos.run import Settings, run
+from tests.chaos.schedule import KINDS, from_json, make_schedule
+
+
+def main() -> int:
+    """Parses the arguments, runs, prints."""
+    parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
+    parser.add_argument("--seeds", default="1", help="for example 7 or 1-20 (%(default)s)")
+    parser.add_argument("--seconds", type=float, default=60.0, help="time with faults (%(default)s)")
+    parser.add_argument("--launchers", type=int, default=3, help="(%(default)s)")
+    parser.add_argument("--jobs", type=int, default=20, help="jobs at once (%(default)s)")
+    parser.add_argument("--kinds", default="", metavar="KIND,...", help=f"only these faults: {', '.join(KINDS)}")
+    parser.add_argument("--replay", type=Path, metavar="FILE", help="the faults of a printed report")
+    parser.add_argument("--directory", type=Path, help="where logs are kept (default: a new one)")
+    options = parser.parse_args()
+    # What Kazoo and Zuul say of connections that are cut on purpose.
+    logging.basicConfig(level=logging.CRITICAL)
+    kinds = [kind for kind in options.kinds.split(",") if kind]
+    parent = options.directory or Path(tempfile.mkdtemp(prefix="chaos-"))
+    failed = False
+    first, _, last = options.seeds.partition("-")
+    for seed in range(int(first), int(last or first) + 1):
+        if options.replay:
+            faults = from_json(json.loads(options.replay.read_text(encoding="utf-8"))["faults"])
+        else:
+            faults = make_schedule(seed, options.seconds, options.launchers, kinds)
+        directory = parent / f"seed-{seed}"
+        directory.mkdir(parents=True)
+        report = run(Settings(seed, faults, options.launchers, options.jobs), directory)
+        (directory / "report.json").write_text(json.dumps(report, indent=1), encoding="utf-8")
+        short = {name: value for name, value in report.items() if name not in ("faults", "events")}
+        print(json.dumps({**short, "report": str(directory / "report.json")}, indent=1), flush=True)
+        failed = failed or bool(report["violations"])
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What must hold during a run and after it."""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from kazoo.exceptions import KazooException
+
+from tests.chaos.load import Load
+from tests.chaos.world import PROVIDER, TENANT, World, own_label
+from tests.support.pool_znodes import NODES, REQUEST_LOCKS, REQUESTS
+
+LOOK_SECONDS = 0.25
+#: After the end of all faults.
+RECOVERY_SECONDS = 60.0
+SERVE_SECONDS = 30.0
+
+
+class Violations:
+    """What must not be, each once, with the time."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._lock = threading.Lock()
+        self.found: list[str] = []
+        self._seen: set[str] = set()
+
+    def add(self, text: str) -> None:
+        """Any thread."""
+        with self._lock:
+            if text in self._seen:
+                return
+            self._seen.add(text)
+            self.found.append(f"{self._world.now():.1f} s: {text}")
+        self._world.note(f"VIOLATION: {text}")
+
+
+class Watcher:
+    """Looks while the faults happen; its own thread.
+
+    The simulator itself notes peaks and doubles with every creation; here is what takes both sides to see.
+    """
+
+    def __init__(self, world: World, load: Load, violations: Violations) -> None:
+        self._world = world
+        self._load = load
+        self._violations = violations
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="invariants")
+        self._allocated: dict[str, tuple[str, ...]] = {}
+        #: Servers without a node that we know of because a hand made them so: they may come on top of the limits.
+        self.orphaned = 0
+        self.peak_tenant = 0
+        #: The same server twice in a row without its job's node: a look at two places is not one moment.
+        self._missing: set[str] = set()
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._ended.wait(LOOK_SECONDS):
+            try:
+                self._look_at_requests()
+            except KazooException as error:
+                self._world.note(f"watcher: {error!r}")
+            try:
+                self._look_at_cloud()
+            except OSError as error:
+                self._world.note(f"watcher: {error!r}")
+
+    def _look_at_cloud(self) -> None:
+        held = dict(self._load.held)
+        servers = self._world.cloud.servers()
+        tenants = Counter(server["metadata"].get("tenant") for server in servers)
+        self.peak_tenant = max(self.peak_tenant, tenants[TENANT])
+        if tenants[TENANT] > self._world.limits.tenant + self.orphaned:
+            self._violations.add(f"tenant limit exceeded: {tenants[TENANT]} servers")
+        alive = {server["metadata"].get("nodepool_node_id") for server in servers}
+        missing = set(held) - alive - self._load.disturbed
+        for node_id in missing & self._missing & set(self._load.held):
+            self._violations.add(f"the server of node {node_id} is gone while its job {held[node_id]} runs")
+        self._missing = missing
+        self.look_at_counters()
+
+    def look_at_counters(self) -> None:
+        """What the simulator counts with every creation."""
+        state, limits = self._world.cloud.state(), self._world.limits
+        for node_id in state["double_nodes"]:
+            self._violations.add(f"two servers for node {node_id}")
+        for bug in state["bugs"]:
+            self._violations.add(f"bug in the simulator: {bug}")
+        more = self.orphaned
+        for name, peak, limit in (
+            ("max-servers", state["peak_by_provider"].get(PROVIDER, 0), limits.servers + more),
+            ("max-cores", state["peak_cores"], limits.cores + 2 * more),
+            ("max-ram", state["peak_ram"], limits.ram + 4096 * more),
+        ):
+            if peak > limit:
+                self._violations.add(f"{name} exceeded: {peak}, limit {limit}")
+
+    def _look_at_requests(self) -> None:
+        owners: dict[str, str] = {}
+        for request_id in self._world.znodes.children(REQUESTS):
+            request = self._world.znodes.request(request_id)
+            if not request or request.get("state") != "fulfilled":
+                continue
+            nodes = tuple(request.get("nodes") or ())
+            before = self._allocated.setdefault(request_id, nodes)
+            if before != nodes:
+                self._violations.add(f"request {request_id} was served twice: {before}, {nodes}")
+            for node_id in nodes:
+                if owners.setdefault(node_id, request_id) != request_id:
+                    self._violations.add(f"node {node_id} is in requests {owners[node_id]} and {request_id}")
+
+
+class Aftermath:
+    """What must hold when all faults are over."""
+
+    def __init__(self, world: World, load: Load, violations: Violations) -> None:
+        self._world = world
+        self._load = load
+        self._violations = violations
+
+    def wait_clean(self, seconds: float = RECOVERY_SECONDS) -> float | None:
+        """Blocks until nothing is left; returns how long it took, None = something is still there."""
+        begun = time.monotonic()
+        left = self.left_over()
+        while left and time.monotonic() - begun < seconds:
+            threading.Event().wait(LOOK_SECONDS)
+            left = self.left_over()
+        if not left:
+            return round(time.monotonic() - begun, 1)
+        for what, which in left.items():
+            self._violations.add(f"left after {seconds:g} s: {what}: {str(which)[:400]}")
+        return None
+
+    def left_over(self) -> dict[str, Any]:
+        """What is there and should not; empty when all is well. Ready nodes that nobody has are no left-overs."""
+        try:
+            znodes = self._world.znodes
+            free = set(znodes.free_nodes())
+            names = [name for name in znodes.children(NODES) if name not in free and name != "lock"]
+            servers = self._world.cloud.servers()
+            nodes = [server["metadata"].get("nodepool_node_id") for server in servers]
+            left: dict[str, Any] = {
+                "nodes": {name: (znodes.node(name) or {}).get("state", "unreadable") for name in names},
+                "requests": {name: znodes.request_state(name) for name in znodes.children(REQUESTS)},
+                "lock directories": znodes.children(REQUEST_LOCKS),
+                "servers of nodes": [node_id for node_id in nodes if node_id not in free],
+                "ready nodes without a server": sorted(free - set(nodes) - self._load.disturbed),
+                "two servers": [node_id for node_id in free if nodes.count(node_id) > 1],
+            }
+            contents = self._world.contents()
+            # One port each.
+            left["ports"] = contents["ports"] - contents["servers"]
+            left.update({kind: contents[kind] for kind in ("floating_ips", "volumes")})
+        except (KazooException, OSError) as error:
+            return {"error": repr(error)}
+        return {what: which for what, which in left.items() if which}
+
+    def check_serving(self) -> None:
+        """Every launcher serves what only it can serve."""
+        for number, launcher in enumerate(self._world.launchers):
+            if not launcher.running:
+                self._violations.add(f"launcher {number} does not run, exit status {launcher.returncode}")
+                continue
+            result = self._load.one(own_label(number), SERVE_SECONDS)
+            if result != "done":
+                self._violations.add(f"launcher {number} does not serve: {result}")
+
+    def check_failures(self) -> None:
+        """A request only fails after all attempts of a launch were used up."""
+        for request_id in self._load.failed:
+            if not any(_used_up(launcher.log_path, request_id) for launcher in self._world.launchers):
+                self._violations.add(f"request {request_id} failed although no launch used up its attempts")
+
+    def check_logs(self) -> None:
+        """No exception that nobody expected."""
+        for number, launcher in enumerate(self._world.launchers):
+            text = launcher.log_text()
+            for last in sorted(set(re.findall(r"^Traceback \(most.*?^(\w[^\n]*)$", text, re.DOTALL | re.MULTILINE))):
+                self._violations.add(f"traceback in the log of launcher {number}: {last}")
+
+
+def _used_up(log: Path, request_id: str) -> bool:
+    """Does the log say that a launch for the request had all its attempts?"""
+    pattern = re.compile(r"Attempt (\d+) of \1 failed")
+    with log.open(encoding="utf-8", errors="replace") as lines:
+        return any(request_id in line and pattern.search(line) for line in lines)

@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Zuul's client as the load: jobs that ask for nodes, use them and give them back, whatever happens meanwhile."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Container
+from random import Random
+from typing import Any, TypeVar
+
+from kazoo.exceptions import KazooException
+
+from tests.chaos.world import CHROOT, TENANT, World
+from tests.support.pool_znodes import REQUESTS
+from tests.support.zuul_client import ZuulClient
+
+T = TypeVar("T")
+
+#: A request that is older is stuck.
+STUCK_SECONDS = 120.0
+#: How long an operation is tried again while ZooKeeper is away.
+PATIENCE_SECONDS = 60.0
+PAUSE_SECONDS = 0.2
+#: Labels of a job, by how often.
+JOBS = ((["small"], 6), (["medium"], 2), (["small", "small"], 2), (["medium", "small", "small"], 1))
+
+
+class Load:
+    """Jobs in threads. Only looks and judges; faults are none of its business.
+
+    :param on_violation: called with what must not be; any thread.
+    """
+
+    def __init__(self, world: World, seed: int, threads: int, on_violation: Callable[[str], None]) -> None:
+        self._world = world
+        self._violation = on_violation
+        self._random = Random(f"load {seed}")
+        self._client = ZuulClient(world.zookeeper.tls_hosts(CHROOT), world.zookeeper.certificates, session_seconds=30)
+        self._stopped = threading.Event()
+        self._lock = threading.Lock()
+        self._threads = [threading.Thread(target=self._run, name=f"job-{number}") for number in range(threads)]
+        #: node id -> request id, of nodes that a job holds now.
+        self.held: dict[str, str] = {}
+        #: Node ids that a fault was done to on purpose: their jobs may suffer.
+        self.disturbed: set[str] = set()
+        #: Ids of requests that failed.
+        self.failed: list[str] = []
+        #: What became of the jobs.
+        self.results: Counter[str] = Counter()
+        #: Seconds from the submission to the nodes.
+        self.waits: list[float] = []
+
+    def start(self) -> None:
+        self._client.start()
+        for thread in self._threads:
+            thread.start()
+
+    def finish(self) -> None:
+        """No new jobs; blocks until those that run have ended."""
+        self._stopped.set()
+        for thread in self._threads:
+            thread.join()
+
+    def close(self) -> None:
+        """Ends the client's session."""
+        self.finish()
+        self._client.stop()
+
+    def one(self, label: str, seconds: float) -> str:
+        """One job with one node; returns how it ended, for example ``done``."""
+        return self._job([label], "tenant", 0.0, seconds)
+
+    def _run(self) -> None:
+        labels, weights = [labels for labels, _ in JOBS], [weight for _, weight in JOBS]
+        while not self._stopped.is_set():
+            with self._lock:
+                chosen = self._random.choices(labels, weights)[0]
+                tenant = TENANT if self._random.random() < 0.3 and len(chosen) < 3 else "tenant"
+                hold = self._random.uniform(0.1, 2.5)
+            try:
+                result = self._job(chosen, tenant, hold, STUCK_SECONDS)
+            except Exception as error:
+                self._violation(f"a job ended with {error!r}")
+                result = "error"
+            with self._lock:
+                self.results[result] += 1
+
+    def _job(self, labels: list[str], tenant: str, hold_seconds: float, seconds: float) -> str:
+        begun = time.monotonic()
+        request = self._persist(lambda: self._client.submit(labels, tenant=tenant))
+        try:
+            completed = self._client.wait(request, seconds)
+        except AssertionError as error:
+            self._violation(f"stuck: {error}")
+            self._persist(lambda: self._client.cancel(request))
+            return "stuck"
+        completed.nodeset = request.nodeset
+        if completed.state != "fulfilled":
+            with self._lock:
+                self.failed.append(request.id)
+            self._persist(lambda: self._client.cancel(completed))
+            return str(completed.state)
+        nodeset = self._accept(completed)
+        if nodeset is None:
+            return "not accepted"
+        with self._lock:
+            self.waits.append(time.monotonic() - begun)
+        return self._use(request.id, nodeset, hold_seconds)
+
+    def _accept(self, request: Any) -> Any:
+        try:
+            return self._client.accept(request)
+        except Exception as error:
+            # With ZooKeeper away in the middle of it Zuul gives up, too: it frees what it has, and asks anew.
+            self._world.note(f"client: request {request.id} not accepted: {error!r}")
+            nodes = set(request.nodes)
+            if not isinstance(error, KazooException) and not nodes & self.disturbed and not self._zookeeper_was_away():
+                self._violation(f"request {request.id} with nodes {sorted(nodes)} could not be accepted: {error!r}")
+            self._persist(lambda: self._client.cancel(request))
+            return None
+
+    def _zookeeper_was_away(self) -> bool:
+        return any("zookeeper" in text for when, text in self._world.events if when > self._world.now() - 30)
+
+    def _use(self, request_id: str, nodeset: Any, hold_seconds: float) -> str:
+        nodes = [node.id for node in nodeset.getNodes()]
+        with self._lock:
+            for node_id in nodes:
+                if node_id in self.held:
+                    self._violation(f"node {node_id} was given to {self.held[node_id]} and to {request_id}")
+                self.held[node_id] = request_id
+        try:
+            self._persist(lambda: self._client.use(nodeset))
+            self._stopped.wait(hold_seconds)
+            result = self._judge(nodes)
+        finally:
+            with self._lock:
+                for node_id in nodes:
+                    self.held.pop(node_id, None)
+        self._persist(lambda: self._client.give_back(nodeset))
+        return result
+
+    def _judge(self, nodes: list[str]) -> str:
+        """Were the nodes left alone while the job ran?"""
+        if set(nodes) & self.disturbed:
+            return "disturbed on purpose"
+        for node_id in nodes:
+            node = self._persist(lambda node_id=node_id: self._world.znodes.node(node_id))  # type: ignore[misc]
+            if node_id in self.disturbed:
+                return "disturbed on purpose"
+            if node is None or node["state"] != "in-use":
+                self._violation(f"node {node_id} was touched while its job ran: {node}")
+                return "touched"
+        return "done"
+
+    def _persist(self, operation: Callable[[], T]) -> T:
+        """Does it again while ZooKeeper is away, as the parts of Zuul do in one way or the other."""
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while True:
+            try:
+                return operation()
+            except KazooException as error:
+                if time.monotonic() > deadline:
+                    raise
+                self._world.note(f"client: {error!r}, trying again")
+            threading.Event().wait(PAUSE_SECONDS)
+
+    def forget(self, requestors: Container[str] | None = None) -> int:
+        """Deletes requests that nobody waits for, as a scheduler does after its restart.
+
+        :param requestors: whose; None = everybody's but ours that run.
+        :return: how many.
+        """
+        znodes = self._world.znodes
+        count = 0
+        for request_id in znodes.children(REQUESTS):
+            request = znodes.request(request_id) or {}
+            if requestors is None or request.get("requestor") in requestors:
+                znodes.delete_request(request_id)
+                count += 1
+        return count

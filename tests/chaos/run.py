@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One run: a world, a load, a schedule of faults, and what came of it."""
+
+from __future__ import annotations
+
+import statistics
+import threading
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.chaos.faults import Injector
+from tests.chaos.invariants import Aftermath, Violations, Watcher
+from tests.chaos.load import Load
+from tests.chaos.schedule import Fault
+from tests.chaos.world import Limits, World
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a run is made of; the same settings make the same faults at the same times."""
+
+    seed: int
+    faults: list[Fault]
+    launchers: int = 3
+    jobs: int = 20
+    limits: Limits = field(default_factory=Limits)
+
+
+def run(settings: Settings, directory: Path) -> dict[str, Any]:
+    """Blocks until it is over and returns the report; ``violations`` is empty when all is well.
+
+    :param directory: for logs and data; new.
+    """
+    world = World(directory, settings.seed, settings.launchers, settings.limits)
+    violations = Violations(world)
+    try:
+        world.start()
+        load = Load(world, settings.seed, settings.jobs, violations.add)
+        watcher = Watcher(world, load, violations)
+        aftermath = Aftermath(world, load, violations)
+        load.start()
+        watcher.start()
+        try:
+            Injector(world, load, watcher, settings.seed).run(settings.faults)
+            figures = _finish(world, load, aftermath)
+        finally:
+            watcher.stop()
+            load.close()
+        watcher.look_at_counters()
+        state = world.cloud.state()
+    finally:
+        world.stop()
+    aftermath.check_failures()
+    aftermath.check_logs()
+    peaks = {
+        "servers": state["peak_servers"],
+        "cores": state["peak_cores"],
+        "ram": state["peak_ram"],
+        "tenant": watcher.peak_tenant,
+        "orphaned by hand": watcher.orphaned,
+    }
+    return {
+        "seed": settings.seed,
+        "violations": violations.found,
+        "figures": {**figures, "peaks": peaks, "cloud": state["events"]},
+        "kinds": dict(Counter(fault.kind for fault in settings.faults)),
+        "faults": [fault.as_json() for fault in settings.faults],
+        "events": world.events,
+    }
+
+
+def _finish(world: World, load: Load, aftermath: Aftermath) -> dict[str, Any]:
+    """The faults are over: does everything come back to order?"""
+    world.note("all faults are over")
+    over = world.now()
+    threading.Event().wait(2.0)
+    load.finish()
+    if forgotten := load.forget():
+        world.note(f"client: {forgotten} requests were deleted that nobody waited for")
+    idle = world.now() - over
+    clean = aftermath.wait_clean(max(1.0, 60.0 - idle))
+    world.note(f"clean: {clean}")
+    aftermath.check_serving()
+    aftermath.wait_clean(20.0)
+    waits = sorted(load.waits)
+    return {
+        "jobs": dict(load.results),
+        "wait p50": round(statistics.median(waits), 2) if waits else None,
+        "wait p99": round(waits[int(len(waits) * 0.99)], 2) if waits else None,
+        "seconds until the jobs were done": round(idle, 1),
+        "seconds until all was clean": None if clean is None else round(idle + clean, 1),
+    }

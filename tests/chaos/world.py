@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The processes of a run: ZooKeeper, the simulated cloud, several launchers with one provider."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from nodepool.testing.openstack import SimulatorClient
+from tests.support.launcher import ROOT, LauncherProcess
+from tests.support.launcher_config import write_config
+from tests.support.pool_znodes import PoolZnodes
+from tests.support.process import ChildProcess
+from tests.support.wait import wait_for
+from tests.support.zookeeper import ZooKeeperServer
+
+PROVIDER = "cloud-one"
+CHROOT = "/chaos"
+TENANT = "limited"
+#: Session timeout of the launchers: a frozen one loses its session after it.
+SESSION_SECONDS = 4.0
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What must never be exceeded; ``ram`` in MiB. ``tenant`` is a limit on the servers of `TENANT`."""
+
+    servers: int = 14
+    cores: int = 18
+    ram: int = 30 * 1024
+    tenant: int = 5
+
+
+@dataclass
+class CloudProvider:
+    """The provider as one launcher has it: besides what all have, it offers a label of its own."""
+
+    number: int
+    limits: Limits = field(default_factory=Limits)
+    name: str = PROVIDER
+    slots: int = 0
+
+    @property
+    def labels(self) -> Sequence[str]:
+        return ["small", "medium", own_label(self.number)]
+
+    def as_config(self) -> dict[str, Any]:
+        tenant = {"tenant": "{request.tenant_name}"}
+        flavors = {"medium": "medium"}
+        labels = [
+            {
+                "name": label,
+                "cloud-image": "debian",
+                "flavor-name": flavors.get(label, "small"),
+                "dynamic-instance-properties": tenant,
+            }
+            for label in self.labels
+        ]
+        pool = {
+            "name": "main",
+            "networks": ["provider"],
+            "max-servers": self.limits.servers,
+            "max-cores": self.limits.cores,
+            "max-ram": self.limits.ram,
+            "labels": labels,
+            "host-key-checking": False,
+        }
+        return {
+            "name": self.name,
+            "driver": "openstack",
+            "cloud": "simulator",
+            "rate": 0,
+            "launch-timeout": 15,
+            "launch-retries": 3,
+            "port-cleanup-interval": 5,
+            "cloud-images": [{"name": "debian", "image-name": "cloud-image", "username": "debian"}],
+            "pools": [pool],
+        }
+
+
+def own_label(number: int) -> str:
+    """The label that only one launcher offers."""
+    return f"only-{number}"
+
+
+class World:
+    """Starts and ends the processes, keeps what happened when.
+
+    :param directory: logs, configurations and data go there.
+    """
+
+    def __init__(self, directory: Path, seed: int, launchers: int, limits: Limits) -> None:
+        self.directory = directory
+        self.limits = limits
+        self.zookeeper = ZooKeeperServer(directory / "zookeeper")
+        self._seed = seed
+        self._simulator = ChildProcess(self._simulator_command(), directory / "cloud.log", cwd=ROOT)
+        self.cloud: SimulatorClient
+        self.launchers = [self._make_launcher(number) for number in range(launchers)]
+        self.znodes: PoolZnodes
+        self._begun = time.monotonic()
+        #: Seconds since the start, and what happened.
+        self.events: list[tuple[float, str]] = []
+        self._lock = threading.Lock()
+
+    def _simulator_command(self) -> list[str]:
+        knobs = '{"boot_seconds": [0.3, 1.5], "delete_seconds": [0.1, 0.5], "latency_seconds": [0.0, 0.05]}'
+        file = str(self.directory / "clouds.yaml")
+        options = ["--clouds-yaml", file, "--seed", str(self._seed), "--knobs", knobs]
+        return [sys.executable, "-m", "nodepool.testing.openstack", *options]
+
+    def _make_launcher(self, number: int) -> LauncherProcess:
+        environment = {"OS_CLIENT_CONFIG_FILE": str(self.directory / "clouds.yaml")}
+        config, log = self.directory / f"nodepool{number}.yaml", self.directory / f"launcher{number}.log"
+        return LauncherProcess(config, log, debug=True, environment=environment)
+
+    def start(self) -> None:
+        """Blocks until everything serves. :raises AssertionError: something does not."""
+        self.zookeeper.start()
+        root = PoolZnodes(self.zookeeper.plain_hosts())
+        root.start()
+        root.kazoo.ensure_path(CHROOT)
+        root.stop()
+        self.znodes = PoolZnodes(self.zookeeper.plain_hosts(CHROOT))
+        self.znodes.start()
+        self._simulator.start()
+        url = wait_for("the cloud says where it is", lambda: self._simulator.log_text().rpartition("\n")[0])
+        self.cloud = SimulatorClient(url.splitlines()[-1])
+        for number, launcher in enumerate(self.launchers):
+            self.configure(number)
+            launcher.start()
+        self.wait_registered()
+        self._begun = time.monotonic()
+
+    def configure(self, number: int) -> None:
+        """Writes the configuration of a launcher (anew)."""
+        tenants = [{"tenant-name": TENANT, "max-servers": self.limits.tenant}]
+        write_config(
+            self.launchers[number].config_path,
+            self.zookeeper,
+            CHROOT,
+            [CloudProvider(number, self.limits)],
+            session_seconds=SESSION_SECONDS,
+            extra={"tenant-resource-limits": tenants},
+        )
+
+    def wait_registered(self, seconds: float = 60.0) -> None:
+        """Blocks until all launchers run and serve."""
+
+        def registered() -> bool:
+            for number, launcher in enumerate(self.launchers):
+                assert launcher.running, f"launcher {number} ended: {launcher.log_text()[-2000:]}"
+            running = [pool for pool in self.znodes.pools() if pool.get("state") == "running"]
+            assert len(running) == len(self.launchers), f"{len(running)} of {len(self.launchers)}"
+            return True
+
+        wait_for("all launchers are registered", registered, seconds)
+
+    def stop(self) -> None:
+        """Ends everything, in any state."""
+        self._simulator.send_signal(signal.SIGCONT)
+        for launcher in self.launchers:
+            if launcher.running:
+                launcher.stop(seconds=30)
+        self._simulator.stop()
+        if hasattr(self, "znodes"):
+            self.znodes.stop()
+        self.zookeeper.stop()
+
+    def signal_cloud(self, number: int) -> None:
+        """Sends a signal to the cloud's process."""
+        self._simulator.send_signal(number)
+
+    def now(self) -> float:
+        """Seconds since the start of the run."""
+        return time.monotonic() - self._begun
+
+    def note(self, text: str) -> None:
+        """Keeps what happened. Any thread."""
+        with self._lock:
+            self.events.append((round(self.now(), 2), text))
+
+    def contents(self) -> Mapping[str, int]:
+        """What is in the cloud and ought to go."""
+        contents = self.cloud.state()["contents"]
+        return {kind: contents[kind] for kind in ("servers", "ports", "floating_ips", "volumes")}

@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The schedule of faults: repeatable, in bounds, never two faults at once on one target."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.chaos.schedule import KINDS, LAUNCHER, Fault, from_json, make_schedule
+
+
+@given(seed=st.integers(0, 10**6), seconds=st.floats(2, 300), launchers=st.integers(1, 4))
+def test_faults_are_in_bounds(seed: int, seconds: float, launchers: int) -> None:
+    free: dict[str, float] = {}
+    faults = make_schedule(seed, seconds, launchers)
+    assert faults == sorted(faults, key=lambda fault: fault.at)
+    for fault in faults:
+        kind = KINDS[fault.kind]
+        assert 1.0 <= fault.at <= fault.end <= seconds
+        assert kind.seconds[0] <= fault.seconds <= kind.seconds[1]
+        assert kind.amount[0] <= fault.amount <= kind.amount[1]
+        assert (fault.launcher is not None) == (kind.target == LAUNCHER)
+        assert fault.launcher is None or fault.launcher < launchers
+        assert fault.at >= free.get(fault.target, 0.0)
+        free[fault.target] = fault.end
+
+
+def test_the_same_seed_gives_the_same_faults() -> None:
+    assert make_schedule(7, 60, 3) == make_schedule(7, 60, 3)
+    assert make_schedule(7, 60, 3) != make_schedule(8, 60, 3)
+
+
+def test_a_long_run_has_all_kinds() -> None:
+    assert {fault.kind for fault in make_schedule(1, 2000, 3)} == set(KINDS)
+
+
+def test_only_some_kinds() -> None:
+    kinds = ["kill", "cloud-errors"]
+    assert {fault.kind for fault in make_schedule(1, 100, 2, kinds)} == set(kinds)
+    with pytest.raises(ValueError, match=r"unknown kinds of faults: fire; there are: kill, "):
+        make_schedule(1, 100, 2, ["kill", "fire"])
+
+
+def test_replay() -> None:
+    faults = make_schedule(3, 60, 3)
+    assert from_json(json.loads(json.dumps([fault.as_json() for fault in reversed(faults)]))) == faults
+    with pytest.raises(ValueError, match="unknown kinds of faults: fire"):
+        from_json([{"at": 1.0, "kind": "fire"}])
+
+
+def test_targets() -> None:
+    assert Fault(1.0, "kill", launcher=2).target == "launcher-2"
+    assert Fault(1.0, "cloud-away").target == Fault(1.0, "cloud-errors").target == "cloud-api"
