@@ -47,13 +47,14 @@ class SimulatedCloud:
         return next((server for server in self.connection.compute.servers() if server.id == key), None)
 
     def reaches(self, key: str, status: str) -> Any:
-        """Waits until the server has this status and returns it."""
+        """Waits until the server has this status and returns it, with its fault."""
 
-        def look() -> Any:
+        def look() -> bool:
             server = self.server(key)
-            return server if server is not None and server.status == status else None
+            return server is not None and server.status == status
 
-        return wait_for(f"server {key} is {status}", look)
+        wait_for(f"server {key} is {status}", look)
+        return self.connection.compute.get_server(key)
 
     def active(self, name: str = "np1", network: str = "provider", **arguments: Any) -> Any:
         """Creates a server and waits until it is ACTIVE."""

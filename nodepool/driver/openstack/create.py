@@ -4,9 +4,10 @@
 ::
 
     start -> submitting -> building -> addressing -> complete
-                 |            ^
-                 v            |
-             searching -------+       (the answer to the creation was lost)
+                 |          ^    |
+                 v          |    v
+             searching -----+  broken
+     (the answer was lost)   (status ERROR: ask why)
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from nodepool.driver.openstack.instance import OpenStackInstance, usage
 from nodepool.driver.openstack.views import ACTIVE, ERROR, Flavor, Server
 from nodepool.driver.statemachine import StateMachine
 from nodepool.exceptions import (
+    LaunchError,
     LaunchNetworkException,
     LaunchNodepoolException,
     LaunchStatusException,
@@ -61,6 +63,7 @@ class CreateMachine(StateMachine):
     SEARCHING: ClassVar[str] = "searching"
     BUILDING: ClassVar[str] = "building"
     ADDRESSING: ClassVar[str] = "addressing"
+    BROKEN: ClassVar[str] = "broken"
     COMPLETE: ClassVar[str] = "complete"
 
     def __init__(
@@ -111,6 +114,7 @@ class CreateMachine(StateMachine):
             self.SEARCHING: self._searching,
             self.BUILDING: self._building,
             self.ADDRESSING: self._addressing,
+            self.BROKEN: self._ask_why,
         }
         try:
             while True:
@@ -181,8 +185,10 @@ class CreateMachine(StateMachine):
         server = self._cloud.servers.get(self.external_id)
         if server is None:
             return self._absent()
+        # Whoever asked for the server while it was absent has the answer.
+        self._job = None
         if server.status == ERROR:
-            raise self._broken(server)
+            return self._go(self.BROKEN)
         self._mark_volumes(server)
         if server.status != ACTIVE:
             return False
@@ -205,6 +211,29 @@ class CreateMachine(StateMachine):
             server_id = self.external_id
             self._submit(lambda: self._cloud.api.server(server_id), self._cloud.others)
         return False
+
+    def _ask_why(self) -> bool:
+        """Status ERROR: raise the reason.
+
+        Lists seldom have it: Nova looks for faults in one of its databases only, so those of servers that found no
+        host, or those of all others, are missing there. The server itself has it.
+        """
+        server_id = self.external_id
+        server = self._cloud.servers.get(server_id)
+        if server is None or server.status != ERROR:
+            self._job = None
+            return self._go(self.BUILDING)
+        if server.fault:
+            raise self._broken(server)
+        if self._job is None:
+            self._submit(lambda: self._cloud.api.server(server_id), self._cloud.others)
+        if not self._done():
+            return False
+        try:
+            server = self._result()
+        except LaunchError as error:
+            self._log.debug("Server %s: its fault is not known: %s", server_id, error)
+        raise self._broken(server)
 
     def _addressing(self) -> OpenStackInstance | bool:
         server = self._cloud.servers.get(self.external_id)

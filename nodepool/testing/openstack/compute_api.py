@@ -64,7 +64,7 @@ class ComputeApi(Service):
         key = (repr(request.query), embedded)
         if key not in self._lists:
             page, link = self._page(request)
-            self._lists[key] = list_body("servers", [server.text(embedded) for server in page], link)
+            self._lists[key] = list_body("servers", [server.text(embedded, in_list=True) for server in page], link)
         return Answer(body=self._lists[key])
 
     def _list_brief(self, request: Request, _values: list[str]) -> Answer:
@@ -106,7 +106,8 @@ class ComputeApi(Service):
 
     def _get(self, request: Request, values: list[str]) -> Answer:
         server = self.cloud.compute.servers.get(values[0])
-        return Answer(body=b'{"server": ' + server.text(microversion(request) >= EMBEDDED_FLAVOR) + b"}")
+        text = server.text(microversion(request) >= EMBEDDED_FLAVOR, in_list=False)
+        return Answer(body=b'{"server": ' + text + b"}")
 
     def _delete(self, _request: Request, values: list[str]) -> Answer:
         self.cloud.compute.delete(values[0])

@@ -44,18 +44,22 @@ class Server:
     addresses: dict[str, list[Json]] = field(default_factory=dict)
     volumes: list[str] = field(default_factory=list)
     user_data: str | None = None
-    #: By whether the flavor is embedded.
-    texts: dict[bool, bytes] = field(default_factory=dict)
+    #: By whether the flavor is embedded, and whether it is in a list.
+    texts: dict[tuple[bool, bool], bytes] = field(default_factory=dict)
 
     @property
     def gone(self) -> bool:
         return self.status == DELETED
 
-    def text(self, embedded_flavor: bool) -> bytes:
-        """The server as JSON, made once per change."""
-        if embedded_flavor not in self.texts:
-            self.texts[embedded_flavor] = json.dumps(self._document(embedded_flavor)).encode()
-        return self.texts[embedded_flavor]
+    def text(self, embedded_flavor: bool, in_list: bool) -> bytes:
+        """The server as JSON, made once per change. Lists lack the fault, as those of a Nova with cells often do."""
+        key = (embedded_flavor, in_list)
+        if key not in self.texts:
+            document = self._document(embedded_flavor)
+            if self.fault is not None and not in_list:
+                document["fault"] = self.fault
+            self.texts[key] = json.dumps(document).encode()
+        return self.texts[key]
 
     def _document(self, embedded_flavor: bool) -> Json:
         active = self.status == ACTIVE
@@ -90,8 +94,6 @@ class Server:
             ],
             "security_groups": [{"name": name} for name in self.security_groups],
         }
-        if self.fault is not None:
-            document["fault"] = self.fault
         if embedded_flavor:
             document |= {"description": None, "locked": False, "tags": [], "trusted_image_certificates": None}
         return document

@@ -105,15 +105,38 @@ def test_boot_from_volume(make_cloud: MakeCloud) -> None:
         ("Maximum number of ports exceeded", QuotaException),
     ],
 )
-def test_error_status(cloud: StubCloud, fault: str, kind: type[Exception]) -> None:
-    """O-3, O-4: the fault is told; the id is kept, so that the server is deleted."""
+@pytest.mark.parametrize("listed", [True, False])
+def test_error_status(cloud: StubCloud, fault: str, kind: type[Exception], listed: bool) -> None:
+    """O-3, O-4: the fault is told, also where lists lack it; the id is kept, so that the server is deleted."""
+    broken = server(status="ERROR", fault={"message": fault, "code": 500})
+    cloud.stub.answers["GET", "/servers/s1"] = {"server": broken}
     launch = machine(cloud)
     launch.advance()
-    cloud.show(server(status="ERROR", fault={"message": fault, "code": 500}))
+    cloud.show(broken if listed else server(status="ERROR"))
     with pytest.raises(kind, match=f"provider cloud-a, label small: server s1 went to ERROR: {fault or 'the cloud'}"):
         launch.advance()
     assert launch.external_id == "s1"
     assert cloud.servers._pause() == float("inf")
+
+
+def test_error_status_without_an_answer(cloud: StubCloud) -> None:
+    """O-4: that nobody says why does not make the launch any better."""
+    launch = machine(cloud)
+    launch.advance()
+    cloud.show(server(status="ERROR"))
+    with pytest.raises(LaunchStatusException, match="the cloud gives no reason"):
+        launch.advance()
+
+
+def test_error_status_that_passes(cloud: StubCloud) -> None:
+    """A server that recovers while it is asked why it failed is as good as any."""
+    launch = machine(cloud)
+    launch.advance()
+    cloud.others = ManualExecutor(eager=False)  # type: ignore[assignment]
+    cloud.show(server(status="ERROR"))
+    assert launch.advance() is None
+    cloud.show(server(status="ACTIVE"))
+    assert launch.advance() is not None
 
 
 def test_quota_answer(cloud: StubCloud) -> None:
@@ -252,6 +275,17 @@ class TestAbsent:
         del cloud.stub.answers["GET", "/servers/s1"]
         with pytest.raises(LaunchStatusException, match="is gone"):
             list_and_advance(cloud, launch, 3, create.ABSENT_SECONDS + 1)
+
+    def test_shows_up_while_it_is_asked_for(self, cloud: StubCloud) -> None:
+        """The answer that is not needed any more is not taken for a floating IP."""
+        launch = machine(cloud)
+        launch.advance()
+        cloud.others = ManualExecutor(eager=False)  # type: ignore[assignment]
+        list_and_advance(cloud, launch, 1, create.ABSENT_SECONDS + 1)
+        cloud.show(server(status="ACTIVE"))
+        instance = launch.advance()
+        assert instance is not None
+        assert instance.interface_ip == "10.0.0.5"
 
 
 def test_no_address(cloud: StubCloud) -> None:

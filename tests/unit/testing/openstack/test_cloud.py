@@ -75,11 +75,11 @@ def test_text_is_made_once_per_change() -> None:
     clock = ManualClock()
     cloud = Cloud(clock=clock)
     server = cloud.add_server()
-    assert server.text(True) is server.text(True)
-    before = server.text(True)
+    assert server.text(True, in_list=False) is server.text(True, in_list=False)
+    before = server.text(True, in_list=False)
     clock.pass_seconds(1)
     cloud.core.run_due()
-    assert server.text(True) != before
+    assert server.text(True, in_list=False) != before
 
 
 def test_an_address_is_used_again_as_late_as_possible() -> None:
