@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import openstack
+import pytest
 from openstack.connection import Connection
 
 from tests.support.wait import wait_for
@@ -67,6 +68,11 @@ class RealCloud:
         """Networks for test nodes: what the environment says, else none: the driver or the cloud chooses."""
         named = os.environ.get("NODEPOOL_TEST_OPENSTACK_NETWORK")
         return [named] if named else []
+
+    def need_flavor(self, name: str) -> None:
+        """Skips the test where there is no such flavor."""
+        if not any(flavor.name == name for flavor in self.connection.compute.flavors()):
+            pytest.skip(f"cloud {self.name} has no flavor {name!r}; the rig has")
 
     # -- what is in it --
 
