@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
-from nodepool.exceptions import ZKConflict, ZKConnectionError
+from nodepool.exceptions import LaunchError, ZKConflict, ZKConnectionError
 from nodepool.launcher.worker import Worker
 from nodepool.model import states
 from nodepool.plan.cleanup import Delete, judge_age, reset_lost_request
@@ -185,5 +185,8 @@ class LeakSweeps:
     def _clean(self, provider: Provider) -> None:
         try:
             provider.cleanupLeakedResources()
+        except LaunchError as error:
+            # What a cloud said, or did not say: no mistake of ours, and no traceback for it.
+            self.log.warning("Provider %s: leaked resources are looked for again later: %s", provider.name, error)
         except Exception:
             self.log.exception("Provider %s: error while looking for leaked resources", provider.name)

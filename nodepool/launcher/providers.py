@@ -13,6 +13,7 @@ from nodepool.driver.contract import check_instance
 from nodepool.driver.interface import Provider
 from nodepool.driver.registry import Drivers
 from nodepool.driver.unavailable import UnavailableProviderConfig
+from nodepool.exceptions import ConfigError
 from nodepool.plan.reconfigure import compare
 
 if TYPE_CHECKING:
@@ -71,11 +72,15 @@ class Providers:
             provider = check_instance(made, Provider, f"driver {config.driver.name!r}: getProvider()")
             provider.zk = self._zk
             provider.start(self._zk)
-        except Exception:
+        except Exception as error:
             attempts = self._failed.get(name, (0, 0.0))[0] + 1
             delay = min(LAST_RETRY_SECONDS, FIRST_RETRY_SECONDS * 2 ** (attempts - 1))
             self._failed[name] = (attempts, time.monotonic() + delay)
-            self.log.exception("Provider %s cannot be started, trying again in %g s", name, delay)
+            if isinstance(error, ConfigError):
+                # Its text says all that a user needs; a traceback would hide it.
+                self.log.error("Provider %s cannot be started, trying again in %g s: %s", name, delay, error)
+            else:
+                self.log.exception("Provider %s cannot be started, trying again in %g s", name, delay)
             self._replace(name, None)
             if provider is not None:
                 self._stop_half_started(name, provider)

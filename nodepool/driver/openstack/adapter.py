@@ -19,6 +19,7 @@ from nodepool.driver.openstack.instance import OpenStackInstance, usage
 from nodepool.driver.openstack.leaks import Leaks, OpenStackResource
 from nodepool.driver.openstack.transport import Transport
 from nodepool.driver.openstack.views import limit
+from nodepool.driver.repeats import Repeats
 from nodepool.driver.statemachine import Adapter
 from nodepool.exceptions import CloudUnavailableException, LaunchNodepoolException, RuntimeConfigurationException
 from nodepool.model.quota import QuotaInformation
@@ -53,6 +54,7 @@ class OpenStackAdapter(Adapter):
         #: Guards the table of labels whose missing image was reported.
         self._lock = threading.Lock()
         self._missing: set[str] = set()
+        self._repeats = Repeats()
 
     def stop(self) -> None:
         self.cloud.stop()
@@ -121,8 +123,10 @@ class OpenStackAdapter(Adapter):
         try:
             found = self.cloud.facts.image_id(label.cloud_image)
         except CloudUnavailableException as error:
-            log.warning("Label %s: %s", label.name, error)
+            if self._repeats.worth_saying(label.name):
+                log.warning("Label %s: is its image there? %s", label.name, error)
             return True
+        self._repeats.over(label.name)
         with self._lock:
             if found is not None:
                 self._missing.discard(label.name)

@@ -101,6 +101,14 @@ class CloudCalls:
         self.worked()
         return result
 
+    def _look_up(self, call: Callable[[], T]) -> T:
+        """Ask what may be known without the cloud: only that it does not answer says something about it."""
+        try:
+            return call()
+        except Exception as error:
+            self.judge(error)
+            raise
+
     # -- questions --
 
     def list_instances(self) -> list[Instance]:
@@ -118,14 +126,13 @@ class CloudCalls:
             return []
 
     def get_quota_limits(self) -> QuotaInformation:
-        # Says nothing about the cloud when the driver has no limits.
-        return self._adapter.getQuotaLimits()
+        return self._look_up(self._adapter.getQuotaLimits)
 
     def get_quota_for_label(self, label: LabelSettings) -> QuotaInformation:
-        return self._adapter.getQuotaForLabel(label)
+        return self._look_up(lambda: self._adapter.getQuotaForLabel(label))
 
     def get_azs(self) -> Sequence[str | None]:
-        return list(self._adapter.getAZs()) or [None]
+        return self._look_up(lambda: list(self._adapter.getAZs())) or [None]
 
     def label_ready(self, label: LabelSettings) -> bool:
-        return self._adapter.labelReady(label)
+        return self._look_up(lambda: self._adapter.labelReady(label))

@@ -11,6 +11,7 @@ from concurrent.futures import Executor
 from typing import TYPE_CHECKING, Final
 
 from nodepool.driver.quota import LIMITS_AGE_SECONDS, QuotaSupport
+from nodepool.driver.repeats import Repeats
 from nodepool.driver.statemachine import metadata
 from nodepool.driver.statemachine.known import Known, NotKnown
 from nodepool.driver.statemachine.record import resources_of
@@ -35,6 +36,7 @@ class StateMachineQuota(QuotaSupport):
 
     def prepare_quota(self, executor: Executor) -> None:
         """Before anything else is called."""
+        self._repeats = Repeats()
         self._executor = executor
         self._known_limits = Known(self._ask_limits, LIMITS_AGE_SECONDS, executor)
         self._known_needs: dict[tuple[str, str], Known[QuotaInformation]] = {}
@@ -66,10 +68,13 @@ class StateMachineQuota(QuotaSupport):
             limits = self.getProviderLimits()
             limits.subtract(self.unmanagedQuotaUsed())
         except Exception as error:
-            self._quota_log.error(
-                "Provider %s: limits unknown: %s: %s", self.provider.name, type(error).__name__, error
-            )
+            if self._repeats.worth_saying("limits"):
+                self._quota_log.error(
+                    "Provider %s: limits unknown: %s: %s", self.provider.name, type(error).__name__, error
+                )
             raise
+        if self._repeats.over("limits"):
+            self._quota_log.info("Provider %s: limits are known again", self.provider.name)
         return limits
 
     def invalidateQuotaCache(self) -> None:
@@ -118,10 +123,13 @@ class StateMachineQuota(QuotaSupport):
     def roomForOne(self, pool: ConfigPool, label: str) -> bool:
         """Is there room for one more node of a label now (Q-2)? As long as nobody knows, the answer is no."""
         try:
-            return super().roomForOne(pool, label)
+            room = super().roomForOne(pool, label)
         except NotKnown as reason:
-            self._quota_log.info("Provider %s: waiting, because quota is not known: %s", self.provider.name, reason)
+            if self._repeats.worth_saying(label):
+                self._quota_log.info("Provider %s: waiting, because quota is not known: %s", self.provider.name, reason)
             return False
+        self._repeats.over(label)
+        return room
 
     def hasPlace(self, pool: ConfigPool, node: Node) -> bool:
         """Is there room for a node that is stored already, counting all that were stored before it?

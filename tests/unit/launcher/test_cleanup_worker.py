@@ -13,7 +13,7 @@ from kazoo.recipe.lock import Lock
 
 from nodepool.driver.fake.cloud import FakeCloud
 from nodepool.driver.fake.provider import FakeProvider
-from nodepool.exceptions import ZKConnectionError
+from nodepool.exceptions import CloudUnavailableException, ZKConnectionError
 from nodepool.launcher import cleanup_worker
 from nodepool.launcher.cleanup_worker import SOON_SECONDS, SWEEP_SECONDS, CleanupWorker
 from tests.support.local_launcher import fake_provider
@@ -238,16 +238,18 @@ def test_error_of_a_provider(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """C-3: logged, with the provider's name; the others are called."""
+    """C-3: logged, with the provider's name; the others are called. What a cloud says needs no traceback."""
     launcher = still([fake_provider(name, cloud=cloud_name) for name in ("one", "two")])
     called: list[str] = []
 
     def look(provider: FakeProvider) -> None:
         called.append(provider.name)
-        raise RuntimeError("no way")
+        raise RuntimeError("no way") if provider.name == "one" else CloudUnavailableException("it is away")
 
     monkeypatch.setattr(FakeProvider, "cleanupLeakedResources", look)
     launcher.nodepool.cleanup.clean_leaks()
     launcher.nodepool.cleanup.on_stop()
     assert sorted(called) == ["one", "two"]
     assert "Provider one: error while looking for leaked resources" in caplog.text
+    assert "Provider two: leaked resources are looked for again later: it is away" in caplog.text
+    assert sum(record.exc_info is not None for record in caplog.records) == 1

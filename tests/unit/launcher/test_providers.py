@@ -13,6 +13,7 @@ from nodepool.driver.interface import Provider
 from nodepool.driver.registry import Drivers
 from nodepool.driver.static.config import StaticProviderConfig
 from nodepool.driver.unavailable import UnavailableProviderConfig
+from nodepool.exceptions import ConfigError
 from nodepool.launcher.providers import Providers
 
 
@@ -76,6 +77,21 @@ def test_broken_one_stops_nothing_else(providers: Providers, driver: Driver) -> 
     assert set(providers.running) == {"b", "c"}
     providers.apply(configs(b={}))
     assert driver.calls[-2:] == ["c.idle", "c.stop"]
+
+
+def test_configuration_that_cannot_work(
+    providers: Providers, driver: Driver, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """G-9: what a user can mend is told in one line, with the name of the provider and no traceback."""
+
+    def refuse(config: Any) -> Any:
+        raise ConfigError("there is no clouds.yaml; write one")
+
+    monkeypatch.setattr(driver, "getProvider", refuse)
+    providers.apply(configs(one={}))
+    (record,) = [record for record in caplog.records if record.levelno == logging.ERROR]
+    text = "Provider one cannot be started, trying again in 5 s: there is no clouds.yaml; write one"
+    assert (record.getMessage(), record.exc_info) == (text, None)
 
 
 def test_wrong_object(providers: Providers, driver: Driver, caplog: pytest.LogCaptureFixture) -> None:

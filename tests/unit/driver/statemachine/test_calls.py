@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests of `nodepool.driver.statemachine.calls`: which answers decide whether a provider is given a rest."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from nodepool.driver.statemachine.calls import CloudCalls
+from nodepool.exceptions import CloudUnavailableException, QuotaException, RuntimeConfigurationException
+from nodepool.plan.rest import TRIP_FAILURES, TRIP_SECONDS
+
+LOG: Any = logging.LoggerAdapter(logging.getLogger("test"), {})
+LABEL: Any = object()
+
+
+class Cloud:
+    """An adapter; ``error`` is raised by everything."""
+
+    def __init__(self) -> None:
+        self.error: Exception | None = None
+
+    def __getattr__(self, name: str) -> Callable[..., list[Any]]:
+        def call(*_: object) -> list[Any]:
+            if self.error is not None:
+                raise self.error
+            return []
+
+        return call
+
+
+class Calls(CloudCalls):
+    """Time passes with each call."""
+
+    def __init__(self) -> None:
+        self.cloud = Cloud()
+        self.now = 0.0
+        self.changes: list[bool] = []
+        cloud: Any = self.cloud
+        super().__init__("cloud-a", cloud, LOG, self.changes.append, lambda: self.now)
+
+    def ask(self, question: str, error: Exception | None) -> None:
+        self.cloud.error = error
+        self.now += TRIP_SECONDS
+        asks: dict[str, Callable[[], object]] = {
+            "instances": self.list_instances,
+            "resources": self.list_resources,
+            "limits": self.get_quota_limits,
+            "need": lambda: self.get_quota_for_label(LABEL),
+            "zones": self.get_azs,
+            "ready": lambda: self.label_ready(LABEL),
+        }
+        if error is None:
+            asks[question]()
+        else:
+            with pytest.raises(type(error)):
+                asks[question]()
+
+
+@pytest.fixture
+def calls() -> Calls:
+    return Calls()
+
+
+@pytest.mark.parametrize("question", ["instances", "resources", "limits", "need", "zones", "ready"])
+def test_every_question_can_begin_a_rest(calls: Calls, question: str, caplog: pytest.LogCaptureFixture) -> None:
+    """DESIGN 5: a cloud that does not answer from the beginning is never listed; other questions show it, too."""
+    for _ in range(TRIP_FAILURES):
+        calls.ask(question, CloudUnavailableException("the cloud refuses the login"))
+    assert calls.resting
+    assert calls.changes == [True]
+    assert "Provider cloud-a keeps failing" in caplog.text
+    assert "refuses the login" in calls.rest_reason
+
+
+@pytest.mark.parametrize("question", ["limits", "need", "zones", "ready"])
+def test_what_is_remembered_proves_nothing(calls: Calls, question: str) -> None:
+    """Only a call that was made now shows that the cloud is back."""
+    for _ in range(TRIP_FAILURES):
+        calls.ask("limits", CloudUnavailableException("away"))
+        calls.ask(question, None)
+    assert calls.changes == [True]
+    calls.ask("instances", None)
+    assert calls.changes == [True, False]
+
+
+@pytest.mark.parametrize(
+    "error", [RuntimeConfigurationException("no such flavor"), QuotaException("full"), KeyError("a mistake")], ids=repr
+)
+def test_a_label_does_not_stop_the_others(calls: Calls, error: Exception) -> None:
+    """Bad input: what is wrong with a label is no reason to leave the whole cloud alone."""
+    for _ in range(2 * TRIP_FAILURES):
+        calls.ask("need", error)
+    assert not calls.resting
