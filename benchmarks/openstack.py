@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks.suite.model import RELEASED
 from benchmarks.support.candidates import OURS, Candidate, legacy
 from benchmarks.support.cloud_scenarios import COLUMNS, NOTE, CloudBench, CloudResult
 from benchmarks.support.report import table, write_json
@@ -77,7 +78,7 @@ def main() -> None:
         finally:
             sshd.stop()
             zookeeper.stop()
-    print(table(results, "legacy", COLUMNS, NOTE))
+    print(table(results, RELEASED, COLUMNS, NOTE))
     write_json(arguments.json, results, {key: str(value) for key, value in vars(arguments).items() if key != "json"})
     print(f"\nwritten: {arguments.json}")
 

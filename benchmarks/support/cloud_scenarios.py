@@ -10,8 +10,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks.suite.statistics import percentile
 from benchmarks.support.backlog import Backlog
-from benchmarks.support.counters import Reading, percentile, read_counters
+from benchmarks.support.counters import Reading, read_counters
 from benchmarks.support.load import SUBMITTERS, Load
 from benchmarks.support.report import Column
 from benchmarks.support.simulated_cloud import LABEL

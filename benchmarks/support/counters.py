@@ -83,9 +83,3 @@ def read_counters(
     client = sessions[client_session % 2**64]
     launcher = everybody - client - sessions[observer_session % 2**64]
     return Reading(launcher, client, cpu_seconds, time.process_time())
-
-
-def percentile(values: list[float], part: float) -> float:
-    """The value below which ``part`` (0 to 1) of ``values`` lie; nearest rank."""
-    ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, max(0, round(part * len(ordered) + 0.5) - 1))]

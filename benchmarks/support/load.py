@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
+from benchmarks.suite.progress import Progress
 from tests.support.zuul_client import ZuulClient
 
 #: Enough to keep one connection busy, few enough not to fight for the interpreter.
@@ -44,10 +45,14 @@ class Run:
 
 
 class Load:
-    """Submits requests for one node each and works off what is fulfilled."""
+    """Submits requests for one node each and works off what is fulfilled.
 
-    def __init__(self, client: ZuulClient) -> None:
+    :param progress: is told how many requests were completed.
+    """
+
+    def __init__(self, client: ZuulClient, progress: Progress | None = None) -> None:
         self.client = client
+        self._progress = progress
         self._completed: queue.SimpleQueue[tuple[Any, float]] = queue.SimpleQueue()
         self._requests: dict[str, Any] = {}
         self._submitted = threading.Condition()
@@ -61,9 +66,11 @@ class Load:
         run = Run()
         with ThreadPoolExecutor(SUBMITTERS) as submitters, ThreadPoolExecutor(EXECUTORS) as executors:
             pending = [submitters.submit(self._submit, label, run) for _ in range(count)]
-            for _ in range(count):
+            for number in range(count):
                 request, moment = self._completed.get(timeout=DEADLINE_SECONDS)
                 run.fulfilled[request.id] = moment
+                if self._progress is not None:
+                    self._progress.count(number + 1, count, "requests")
                 if request.state == "fulfilled":
                     pending.append(executors.submit(self._work, request, work))
                 else:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
-# Sourced by tools/demo and tools/test: Debian packages and virtualenvs, installed only when something is missing.
+# Sourced by tools/bench, tools/demo and tools/test: Debian packages and virtualenvs, installed only when something is missing.
 
 missing_packages=()
 
@@ -78,7 +78,7 @@ apt_install() (
 make_virtualenv() {
     local directory=$1 what=$2 stamp log
     shift 2
-    stamp=$(printf '%s\n' "$(python3 --version)" "$@" | cat - requirements.txt setup.cfg | cksum)
+    stamp=$(printf '%s\n' "$(python3 --version)" "$@" | cat - requirements.txt benchmarks/requirements.txt setup.cfg | cksum)
     if [ "$(cat "$directory/.stamp" 2>/dev/null)" = "$stamp" ] && "$directory/bin/python" -c '' 2>/dev/null; then
         return 0
     fi

@@ -1,0 +1,14 @@
+# SPDX-License-Identifier: Apache-2.0
+"""All scenarios, in the order in which they are run and shown."""
+
+from __future__ import annotations
+
+from benchmarks.scenarios import burst, single, steady
+from benchmarks.suite.model import Scenario
+
+SCENARIOS: tuple[Scenario, ...] = (
+    single.SCENARIO,
+    burst.SCENARIO,
+    steady.SCENARIO,
+)
+BY_NAME = {scenario.name: scenario for scenario in SCENARIOS}
