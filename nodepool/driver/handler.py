@@ -162,7 +162,8 @@ class NodeRequestHandler(NodeRequestHandlerNotifications, abc.ABC):
         if not reasons and not self.imagesAvailable():
             reasons = ["images are not available"]
         if not reasons and not self.hasProviderQuota(self.request.node_types):
-            reasons = ["it would exceed quota"]
+            # The question may have shown that a label can never work.
+            reasons = self.basic_decline_reasons() or ["it would exceed quota"]
         return reasons
 
     def basic_decline_reasons(self) -> list[str]:

@@ -134,11 +134,6 @@ class StateMachineProvider(StateMachineQuota, Provider):
         """Why nothing new is begun now; None = all is well."""
         return f"the cloud does not answer: {self.calls.rest_reason}" if self.calls.resting else None
 
-    def label_is_broken(self, label: str, error: Exception) -> None:
-        """A launch showed that a label can never work (Q-14)."""
-        self.log.error("Provider %s: label %s can never work: %s", self.name, label, error)
-        self._error_labels.add(label)
-
     # -- requests --
 
     def getRequestHandler(self, poolworker: Any, request: NodeRequest) -> StateMachineHandler:

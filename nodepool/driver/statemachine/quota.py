@@ -6,6 +6,7 @@ Nothing here waits for the cloud but for its very first answers.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from concurrent.futures import Executor
 from typing import TYPE_CHECKING, Final
@@ -40,6 +41,8 @@ class StateMachineQuota(QuotaSupport):
         self._executor = executor
         self._known_limits = Known(self._ask_limits, LIMITS_AGE_SECONDS, executor)
         self._known_needs: dict[tuple[str, str], Known[QuotaInformation]] = {}
+        #: Labels that a launch failed with for good, and until when they are not tried again.
+        self._broken_until: dict[str, float] = {}
 
     # -- limits --
 
@@ -110,6 +113,25 @@ class StateMachineQuota(QuotaSupport):
             known = self._known_needs.setdefault(key, known)
         return known.get()
 
+    def label_is_broken(self, label: str, error: Exception) -> None:
+        """A launch showed that a label can never work (Q-14). It gets another chance after a while."""
+        if label not in self.errorLabels():
+            self._quota_log.error("Provider %s: label %s can never work: %s", self.provider.name, label, error)
+        self._broken_until[label] = time.monotonic() + NEED_AGE_SECONDS
+
+    def errorLabels(self) -> list[str]:
+        """Labels that can never work (Q-14), as far as is known: the cloud may get what one of them needs."""
+        now = time.monotonic()
+        broken = {label for label, until in list(self._broken_until.items()) if now < until}
+        for label in super().errorLabels():
+            needs = [known for (_, name), known in list(self._known_needs.items()) if name == label]
+            if any(_is_refused(known) for known in needs):
+                broken.add(label)
+            else:
+                self._error_labels.discard(label)
+                self._quota_log.info("Provider %s: label %s can be served now", self.provider.name, label)
+        return sorted(broken)
+
     # -- room --
 
     def canEverFit(self, pool: ConfigPool, labels: Iterable[str]) -> bool:
@@ -169,3 +191,11 @@ class StateMachineQuota(QuotaSupport):
             if node.pool == pool.name:
                 in_pool.add(used)
         return in_pool, in_provider
+
+
+def _is_refused(known: Known[QuotaInformation]) -> bool:
+    try:
+        known.get()
+    except (RuntimeConfigurationException, NotKnown):
+        return True
+    return False

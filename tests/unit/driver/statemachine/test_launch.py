@@ -10,7 +10,7 @@ import pytest
 
 from nodepool.driver.fake.cloud import BUILDING
 from nodepool.driver.statemachine import Instance, StateMachine
-from nodepool.exceptions import CapacityException, CloudUnavailableException, RuntimeConfigurationException
+from nodepool.exceptions import CapacityException, CloudUnavailableException
 from nodepool.metrics import launches
 from nodepool.model import states
 from nodepool.model.image import ImageUpload
@@ -210,38 +210,6 @@ def test_kinds_of_errors(make_site: MakeSite, results: list[str], error: Excepti
     site.adapter.hooks.append(fail_once)
     site.serve("small")
     assert results == [key, "ready"]
-
-
-def test_label_that_can_never_work(make_site: MakeSite) -> None:
-    """Q-14: found out while launching: no further attempt, an error label, requests for it are declined."""
-    site = make_site({"launch-retries": 5})
-
-    def refuse(machine: StateMachine) -> None:
-        raise RuntimeConfigurationException("no such flavor: huge")
-
-    site.adapter.hooks.append(refuse)
-    site.fail("small")
-    assert site.provider.errorLabels() == ["small"]
-    site.adapter.hooks.clear()
-    site.fail("small")
-    site.serve("large")
-    assert site.cloud.calls["create"] == 1
-
-
-def test_need_that_cannot_be_determined(make_site: MakeSite, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Q-14: the quota of the label."""
-    site = make_site()
-    plain = site.adapter.getQuotaForLabel
-
-    def need(label: Any) -> Any:
-        if label.name == "small":
-            raise RuntimeConfigurationException("no such flavor: huge")
-        return plain(label)
-
-    monkeypatch.setattr(site.adapter, "getQuotaForLabel", need)
-    site.fail("small")
-    assert site.provider.errorLabels() == ["small"]
-    site.serve("large")
 
 
 def test_no_address(make_site: MakeSite, results: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
