@@ -20,7 +20,7 @@ _DIGITS = 6
 _MANY = 10_000
 
 
-class _Changes:
+class Changes:
     """Ids of nodes that changed, '' = any may have. Operations on a set are atomic."""
 
     def __init__(self) -> None:
@@ -57,7 +57,7 @@ class NodeTally:
         self._nodes = nodes
         self._groups = groups
         self._lock = threading.Lock()
-        self._changes = _Changes()
+        self._changes = Changes()
         self._shares: dict[str, tuple[tuple[Hashable, ...], dict[str, float]]] = {}
         self._sums: dict[Hashable, dict[str, float]] = {}
         #: Nodes without ``resources``.

@@ -227,7 +227,7 @@ class DriverContract(ConfigurationRules):
         worker.drive(handler, self.node_seconds)
         nodes = [node for node in zk.nodeIterator() if node.allocated_to == request.id]
         assert not nodes, f"nodes of a request that is gone: {nodes}"
-        for node in [node for node in zk.nodeIterator() if provider.LAUNCHES]:
+        for node in [n for n in zk.nodeIterator() if provider.LAUNCHES and n.provider == provider.name]:
             assert not zk.isNodeLocked(node), f"node {node.id} is still locked"
             self.release(worker, provider, node)
 

@@ -24,6 +24,8 @@ class Stored:
     data: bytes
     version: int = 0
     lock: ZkLock | None = None
+    #: Of the holder of the lock.
+    identifier: str = ""
 
 
 class Table(Generic[R]):
@@ -86,7 +88,9 @@ class Table(Generic[R]):
         self._rows[record.id or ""] = replace(row, data=_encode(record), version=record.version)
         self.changed.notify_all()
 
-    def take_lock(self, record: R, *, blocking: bool = True, timeout: float | None = None) -> None:
+    def take_lock(
+        self, record: R, *, blocking: bool = True, timeout: float | None = None, identifier: str = ""
+    ) -> None:
         deadline = None if timeout is None else time.monotonic() + timeout
         with self.changed:
             while self.row(record).lock is not None:
@@ -94,14 +98,21 @@ class Table(Generic[R]):
                 if not blocking or (left is not None and left <= 0):
                     raise ZKLockException(f"{self.kind} {record.id} is locked by somebody else")
                 self.changed.wait(left)
-            self.set_lock(record)
+            self.set_lock(record, identifier)
         self.tell(record.id or "")
 
-    def set_lock(self, record: R) -> None:
+    def set_lock(self, record: R, identifier: str = "") -> ZkLock:
         """Call with ``changed`` held."""
         directory = f"/{self.kind}/{record.id}/lock"
         record.lock = lock = ZkLock(directory, f"{directory}/{next(self._contenders)}")
-        self._rows[record.id or ""] = replace(self.row(record), lock=lock)
+        self._rows[record.id or ""] = replace(self.row(record), lock=lock, identifier=identifier)
+        return lock
+
+    def lock_holder(self, record_id: str) -> tuple[str, str] | None:
+        """Path and identifier of who holds a lock; None = nobody."""
+        with self.changed:
+            row = self._rows.get(record_id)
+            return None if row is None or row.lock is None else (row.lock.contender, row.identifier)
 
     def release(self, record: R) -> None:
         """Give a lock back; one that is gone with its record is fine. Raises ZKLockException if none is held."""
@@ -121,10 +132,14 @@ class Table(Generic[R]):
 
     def force_release(self, record: R) -> None:
         with self.changed:
-            self._rows[record.id or ""] = replace(self.row(record), lock=None)
-            record.lock = None
-            self.changed.notify_all()
+            self.drop_lock(record)
         self.tell(record.id or "")
+
+    def drop_lock(self, record: R) -> None:
+        """Release the lock, whoever holds it. Call with ``changed`` held."""
+        self._rows[record.id or ""] = replace(self.row(record), lock=None)
+        record.lock = None
+        self.changed.notify_all()
 
     def is_locked(self, record_id: str) -> bool:
         with self.changed:

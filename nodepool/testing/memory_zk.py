@@ -11,7 +11,7 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterable, Iterator
 
-from nodepool.exceptions import ZKLockException
+from nodepool.exceptions import ZKConflict, ZKLockException
 from nodepool.model.component import PoolComponent
 from nodepool.model.image import ImageUpload
 from nodepool.model.node import Node
@@ -35,6 +35,9 @@ class MemoryNodeStore(NodeStore):
 
     def get(self, node_id: str) -> Node | None:
         return self.table.get(node_id)
+
+    def exists(self, node_id: str) -> bool:
+        return node_id in self.table.ids()
 
     def iterate(self) -> Iterator[Node]:
         for node_id in self.ids():
@@ -70,13 +73,35 @@ class MemoryNodeStore(NodeStore):
         ephemeral: bool = True,
         identifier: str | None = None,
     ) -> None:
-        self.table.take_lock(node, blocking=blocking, timeout=timeout)
+        self.table.take_lock(node, blocking=blocking, timeout=timeout, identifier=identifier or "")
 
     def unlock(self, node: Node) -> None:
         self.table.release(node)
 
     def contenders(self, node_id: str) -> list[str]:
-        return [""] if self.is_locked(node_id) else []
+        holder = self.lock_holder(node_id)
+        return [] if holder is None else [holder[1]]
+
+    def lock_holder(self, node_id: str) -> tuple[str, str] | None:
+        return self.table.lock_holder(node_id)
+
+    def lock_for_good(self, node: Node, identifier: str) -> str:
+        with self.table.changed:
+            self.table.put(node, self.table.check(node, unlocked=True))
+            contender = self.table.set_lock(node, identifier).contender
+        node.lock = None
+        self.table.tell(node.id or "")
+        return contender
+
+    def save_and_release(self, node: Node, contender: str) -> None:
+        with self.table.changed:
+            row = self.table.check(node)
+            holder = self.lock_holder(node.id or "")
+            if holder is None or holder[0] != contender:
+                raise ZKConflict(f"{contender} is gone")
+            self.table.put(node, row)
+            self.table.drop_lock(node)
+        self.table.tell(node.id or "")
 
     def force_unlock(self, node: Node) -> None:
         self.table.force_release(node)
@@ -222,7 +247,8 @@ class _TableCache(LockedRecordCache[R]):
         return self._table.is_locked(record_id)
 
     def contenders(self, record_id: str) -> list[str]:
-        return ["holder"] if self.is_locked(record_id) else []
+        holder = self._table.lock_holder(record_id)
+        return [] if holder is None else [holder[0].rpartition("/")[2]]
 
 
 class MemoryCache(NodepoolCache):

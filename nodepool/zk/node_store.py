@@ -18,7 +18,7 @@ from nodepool.zk.client import ZooKeeperClient
 from nodepool.zk.locks import ZkLock
 from nodepool.zk.nodepool_cache import NodepoolCache
 from nodepool.zk.protocol import Reply
-from nodepool.zk.transactions import Transaction, TransactionFailed, ensure_path, translate, was_written
+from nodepool.zk.transactions import SEQUENCE, Transaction, TransactionFailed, ensure_path, translate, was_written
 
 
 class NodeStore:
@@ -57,6 +57,13 @@ class NodeStore:
         except KazooException as error:
             raise translate(error) from None
         return self._decode(node_id, data, stat)
+
+    def exists(self, node_id: str) -> bool:
+        """Is there such a znode, whatever its data?"""
+        try:
+            return self._client.kazoo.retry(self._client.kazoo.exists, paths.node(node_id)) is not None
+        except KazooException as error:
+            raise translate(error) from None
 
     def refresh(self, node: Node) -> None:
         """Read a node again into the same object. Raises ZKConflict if it is gone or unreadable."""
@@ -229,6 +236,40 @@ class NodeStore:
                 raise translate(error) from None
             found.append((f"{lock_dir}/{name}", data.decode("utf-8", "replace")))
         return found
+
+    def lock_holder(self, node_id: str) -> tuple[str, str] | None:
+        """Who holds the lock: path of the contender and its identifier; None = nobody."""
+        return next(iter(self._contender_data(node_id)), None)
+
+    def lock_for_good(self, node: Node, identifier: str) -> str:
+        """Overwrite a node and take its free lock with a contender that outlives the session, in one write.
+
+        :return: path of the contender, for `save_and_release`.
+        :raises ZKConflict: somebody else holds the lock, or the node is not as we read it.
+        """
+        lock_dir = paths.node_lock(node.id or "")
+
+        def attempt(exists: bool) -> Any:
+            tx = self.transaction()
+            # First: caches read at once what was written to a node that is not known to be locked.
+            tx.set_record(paths.node(node.id or ""), node, self.encode(node))
+            tx.fence_lock(lock_dir, exists=exists, keep=True)
+            index = tx.create(locks.contender_prefix(lock_dir), identifier.encode(), flags=SEQUENCE)
+            return tx.commit()[index]
+
+        contender: str = self._with_lock_dir(node.id or "", attempt)
+        return contender
+
+    def save_and_release(self, node: Node, contender: str) -> None:
+        """Overwrite a node and release a lock on it, whoever took it, in one write.
+
+        :param contender: path of the contender that holds the lock.
+        :raises ZKConflict: it does not, or the node is not as we read it.
+        """
+        tx = self.transaction()
+        tx.set_record(paths.node(node.id or ""), node, self.encode(node))
+        tx.delete(contender)
+        tx.commit()
 
     def force_unlock(self, node: Node) -> None:
         """Delete the contender that holds the lock, whoever made it (persistent locks of metastatic)."""

@@ -1,0 +1,291 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`Keeper`: gives slots of backing nodes to nodes, asks for backing nodes and releases them (behaviour.md T).
+
+One task of the provider's scheduler. A pass takes in what has changed, decides with `nodepool.plan.backing`, and
+writes. Every write is fenced by the version of the backing node, so launchers that share a provider may all do this
+at the same time: of two that give away the same slot, one is told to look again.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Final
+
+from nodepool.driver.metastatic.claims import Claims
+from nodepool.driver.metastatic.demand import BackingRequests
+from nodepool.driver.metastatic.records import owner_of
+from nodepool.driver.metastatic.tickets import Ticket, Tickets
+from nodepool.driver.metastatic.view import BackingView, Entry
+from nodepool.driver.statemachine.scheduler import WHEN_WOKEN_SECONDS
+from nodepool.exceptions import LaunchStatusException, ZKConflict, ZKException
+from nodepool.model import states
+from nodepool.plan import backing as plan
+from nodepool.plan.backing import Backing, Kind, Release, Rules
+
+if TYPE_CHECKING:
+    from nodepool.driver.statemachine.adapter import Log
+    from nodepool.driver.statemachine.scheduler import Scheduler
+    from nodepool.zk.zookeeper import ZooKeeper
+
+#: Next pass after ZooKeeper did not do what we wanted.
+ZK_RETRY_SECONDS: Final = 2.0
+#: A pass without any event, the safety net.
+LONGEST_PASS_PAUSE_SECONDS: Final = 60.0
+
+
+class Keeper:
+    """Keeps the slots of one provider.
+
+    A pass owns everything but the tickets, which are guarded by a lock of their own.
+
+    :param rules: what is configured.
+    :param is_launching: is the launch of a node still under way here?
+    """
+
+    def __init__(
+        self,
+        zk: ZooKeeper,
+        provider_name: str,
+        rules: Mapping[Kind, Rules],
+        scheduler: Scheduler,
+        is_launching: Callable[[str], bool],
+        log: Log,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._zk = zk
+        self._rules = rules
+        self._scheduler = scheduler
+        self._clock = clock
+        self.log = log
+        self.tickets = Tickets(is_launching)
+        self._lock = threading.Lock()
+        self._running = False
+        self._idle = threading.Event()
+        self._draining = threading.Event()
+        self._sweep_wanted = threading.Event()
+        owner = owner_of(provider_name)
+        self.view = BackingView(zk, provider_name, rules.keys(), self.wake, log)
+        self.requests = BackingRequests(zk, owner, log, self.wake)
+        self._claims = Claims(zk, owner, self.view, self.requests, self.tickets, rules.get, log, clock)
+
+    # -- other threads --
+
+    def start(self) -> None:
+        """Begin to work in the scheduler's threads; again is fine. Does not block."""
+        with self._lock:
+            if not self._running and self._scheduler.add(self):
+                self._running = True
+
+    def wake(self) -> None:
+        """Ask for a pass now. Does not block."""
+        self._scheduler.wake(self)
+
+    def idle(self) -> None:
+        """Release nothing any more: a successor does. Who waits for a slot still gets one."""
+        self._idle.set()
+
+    def drain(self) -> None:
+        """End when nobody waits for a slot any more."""
+        self._idle.set()
+        self._draining.set()
+        self.wake()
+
+    def close(self) -> None:
+        """The scheduler has ended: take back what was requested. May block."""
+        self.view.close()
+        self.requests.close()
+
+    def sweep_soon(self) -> None:
+        """Look for locks that were left behind, with the next pass."""
+        self._sweep_wanted.set()
+        self.wake()
+
+    def wait_for_slot(self, ticket: Ticket) -> None:
+        """A node needs a slot; ``ticket.wake`` is called when it has one, or will not get one."""
+        self.tickets.add(ticket)
+        self.start()
+        self.wake()
+
+    def give_back(self, node_id: str, wake: Callable[[], None]) -> None:
+        """A node needs its slot no more, although its znode stays.
+
+        :param wake: called when `Tickets.is_given_back` is true.
+        """
+        self.tickets.give_back(node_id, wake)
+        self.start()
+        self.wake()
+
+    def scan_failed(self, node_id: str) -> None:
+        """T-11: nobody answers on the backing node where this node has its slot."""
+        self.tickets.note_failed_scan(node_id)
+        self.wake()
+
+    # -- the task --
+
+    def step(self) -> float | None:
+        """See `nodepool.driver.statemachine.scheduler.Task`."""
+        try:
+            wait = self.run_once()
+        except ZKException as error:
+            self.log.warning("ZooKeeper: %s. Trying again in %g s", error, ZK_RETRY_SECONDS)
+            return ZK_RETRY_SECONDS
+        except Exception:
+            self.log.exception("Error while looking after backing nodes; trying again in %g s", WHEN_WOKEN_SECONDS)
+            return WHEN_WOKEN_SECONDS
+        with self._lock:
+            if self._draining.is_set() and not self.tickets.busy and not self.requests.busy:
+                self._running = False
+                return None
+        return wait
+
+    def run_once(self) -> float:
+        """One pass.
+
+        :return: seconds until the next is due without an event.
+        :raises ZKException: it is not complete.
+        """
+        cache = self._zk.cache
+        if cache is None or not cache.ready:
+            return WHEN_WOKEN_SECONDS
+        self.view.update()
+        self.requests.find_unanswered()
+        waits = [LONGEST_PASS_PAUSE_SECONDS]
+        complete = self._mark_failed() and self._take_back()
+        waits.append(self._claims.follow())
+        complete = self._assign() and complete
+        self._request()
+        if not self._idle.is_set():
+            waits.append(self._release())
+            if self._sweep_wanted.is_set():
+                self._sweep_wanted.clear()
+                self._claims.sweep()
+                self.view.check_hidden()
+        waits.append(self.requests.delete_ended() or LONGEST_PASS_PAUSE_SECONDS)
+        return min(waits) if complete else 0.0
+
+    # -- slots --
+
+    def _mark_failed(self) -> bool:
+        """T-11; False = somebody else wrote first, once more."""
+        for node_id in self.tickets.failed_scans():
+            place = self.view.backing_of(node_id)
+            if place is not None and not place[0].data.failed:
+                entry = place[0]
+                self.log.warning("Backing node %s failed: nobody answers there (node %s)", entry.id, node_id)
+                if not self.view.write(entry, entry.data.as_failed()):
+                    return False
+            self.tickets.failed_scan_noted(node_id)
+        return True
+
+    def _take_back(self) -> bool:
+        """Free the slots of nodes whose launch begins anew; False = somebody else wrote first, once more."""
+        for node_id in self.tickets.given_back():
+            place = self.view.backing_of(node_id)
+            if place is not None and not self.view.write(place[0], place[0].data.with_node(place[1], None)):
+                return False
+            self.tickets.taken_back(node_id)
+        return True
+
+    def _assign(self) -> bool:
+        """T-1, T-7; False = the world has changed meanwhile, once more."""
+        complete = True
+        for kind, tickets in self.tickets.waiting().items():
+            rules = self._rules.get(kind)
+            if rules is None:
+                continue
+            self._place_again(tickets)
+            backings = [backing for backing in self._backings() if backing.kind == kind]
+            assigned: dict[str, dict[int, Ticket]] = {}
+            for found in plan.assign(tickets, backings, rules):
+                assigned.setdefault(found.backing_id, {})[found.slot] = tickets[found.node_id]
+            for backing_id, slots in assigned.items():
+                complete = self._put(self.view.entries[backing_id], slots) and complete
+        return complete
+
+    def _place_again(self, tickets: dict[str, Ticket]) -> None:
+        """Take out those who have a slot already, e.g. because the answer to the write was lost."""
+        for node_id, ticket in list(tickets.items()):
+            place = self.view.backing_of(node_id)
+            if place is not None and place[0].kind == ticket.kind and not place[0].data.failed:
+                self.tickets.place(ticket, place[0].node, place[1])
+                del tickets[node_id]
+
+    def _put(self, entry: Entry, slots: Mapping[int, Ticket]) -> bool:
+        """Write who gets which slots of one backing node."""
+        if not self.view.is_free(entry, slots):
+            return False
+        data = entry.data
+        for slot, ticket in slots.items():
+            data = data.with_node(slot, ticket.node_id)
+        if not self.view.write(entry, data):
+            return False
+        for slot, ticket in slots.items():
+            self.tickets.place(ticket, entry.node, slot)
+        return True
+
+    # -- backing nodes --
+
+    def _request(self) -> None:
+        """T-1, T-2: as many backing requests as the waiting nodes need, and no more."""
+        waiting = self.tickets.waiting()
+        for kind, tickets in waiting.items():
+            rules = self._rules.get(kind)
+            if rules is None:
+                for ticket in tickets.values():
+                    self.tickets.fail(ticket, LaunchStatusException(f"label {kind.label} is not configured any more"))
+                continue
+            current = {node_id: ticket.request_id for node_id, ticket in tickets.items()}
+            shares, left = plan.share(current, self.requests.of(kind), rules.slots)
+            for node_id, request_id in shares.items():
+                tickets[node_id].request_id = request_id
+            for first in range(0, len(left), rules.slots):
+                group = left[first : first + rules.slots]
+                request_id = self.requests.submit(kind, len(group))
+                for node_id in group:
+                    tickets[node_id].request_id = request_id
+        self._cancel({ticket.request_id for tickets in waiting.values() for ticket in tickets.values()}, waiting)
+
+    def _cancel(self, wanted: set[str | None], waiting: Mapping[Kind, object]) -> None:
+        """Take back requests that nobody waits for.
+
+        While others wait for the same kind, only those that no pool works on yet: a node that is nearly there is
+        of use to them sooner than they think.
+        """
+        for request in [request for request in self.requests.open.values() if request.id not in wanted]:
+            current = self.requests.look(request.id)
+            if current is None or current.state == states.FULFILLED:
+                continue
+            if request.kind not in waiting or current.state == states.REQUESTED:
+                self.requests.cancel(request.id)
+
+    def _backings(self) -> list[Backing]:
+        return self.view.backings(self._clock())
+
+    def _release(self) -> float:
+        """T-8 to T-11; seconds until one may be due."""
+        waits = [plan.NEVER_SECONDS]
+        for backing in self._backings():
+            rules = None if backing.kind is None else self._rules.get(backing.kind)
+            decision = plan.fate(backing, rules)
+            if not isinstance(decision, Release):
+                waits.append(decision.seconds)
+            elif not self._release_one(self.view.entries[backing.id], decision.reason):
+                waits.append(0.0)
+        return min(waits)
+
+    def _release_one(self, entry: Entry, reason: str) -> bool:
+        if not self.view.is_free(entry, range(len(entry.data.nodes))):
+            return False
+        node = entry.node.copy()
+        node.state = states.USED
+        try:
+            self._zk.nodes.save_and_release(node, entry.contender)
+        except ZKConflict as conflict:
+            self.log.info("Backing node %s is not released: %s", entry.id, conflict)
+            self.view.refresh(entry)
+            return False
+        self.view.drop(entry)
+        self.log.info("Released backing node %s of label %s: %s", entry.id, entry.data.label, reason)
+        return True

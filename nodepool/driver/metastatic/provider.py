@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`MetastaticProvider`: a `StateMachineProvider` that gives ZooKeeper to its adapter."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from nodepool.driver.metastatic.adapter import MetastaticAdapter
+from nodepool.driver.metastatic.keeper import Keeper
+from nodepool.driver.statemachine import StateMachineProvider
+
+if TYPE_CHECKING:
+    from nodepool.driver.metastatic.config import MetastaticProviderConfig
+    from nodepool.driver.statemachine.launch import Launch
+    from nodepool.zk.zookeeper import ZooKeeper
+
+
+class MetastaticProvider(StateMachineProvider):
+    """Nodes on slots of nodes that other providers have made."""
+
+    adapter: MetastaticAdapter
+    provider: MetastaticProviderConfig
+
+    def __init__(self, adapter: MetastaticAdapter, provider_config: MetastaticProviderConfig) -> None:
+        super().__init__(adapter, provider_config)
+        self._keeper: Keeper | None = None
+
+    def start(self, zk_conn: ZooKeeper) -> None:
+        """Begin to look after backing nodes; does not block.
+
+        Without a cache, in a command, nothing is looked after: the provider is there to delete one node.
+        """
+        super().start(zk_conn)
+        if zk_conn.cache is not None:
+            rules = self.provider.rules()
+            self._keeper = Keeper(zk_conn, self.name, rules, self.scheduler, self._is_launching, self.log)
+        self.adapter.begin(zk_conn, self._keeper)
+        if self._keeper is not None:
+            self._keeper.start()
+
+    def idle(self) -> None:
+        super().idle()
+        if self._keeper is not None:
+            self._keeper.idle()
+
+    def stop(self) -> None:
+        if self._keeper is not None:
+            self._keeper.drain()
+        super().stop()
+
+    def launch_ended(self, launch: Launch) -> None:
+        super().launch_ended(launch)
+        if self._keeper is not None:
+            # Nobody may be left to wait for a backing request.
+            self._keeper.wake()
+
+    def _is_launching(self, node_id: str) -> bool:
+        return self.launch_of(node_id) is not None

@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the driver writes into nodes (zookeeper.md 5.6): ``user_data`` of backing nodes, ``driver_data`` of others."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import TYPE_CHECKING, Any, Final, TypeGuard
+
+from nodepool.model.record import is_finite
+
+if TYPE_CHECKING:
+    from nodepool.model.node import Node
+
+#: More would not be one machine.
+MAX_SLOTS: Final = 10_000
+
+
+def owner_of(provider_name: str) -> str:
+    """The name under which a provider locks backing nodes and requests them."""
+    return f"NodePool:metastatic:{provider_name}"
+
+
+@dataclasses.dataclass(frozen=True)
+class BackingData:
+    """``user_data`` of a backing node, a JSON text.
+
+    :param launched: seconds since the epoch.
+    :param nodes: by slot: the node that has it, or had it until its znode went; None = free. Older launchers do not
+        have this key: what they know is in the ``driver_data`` of the nodes.
+    :param extra: keys that we do not know.
+    """
+
+    owner: str
+    label: str
+    slots: int
+    failed: bool
+    launched: float
+    nodes: tuple[str | None, ...]
+    extra: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+    def encode(self) -> str:
+        known = {name: getattr(self, name) for name in _KEYS}
+        return json.dumps({**self.extra, **known, "nodes": list(self.nodes)})
+
+    def with_node(self, slot: int, node_id: str | None) -> BackingData:
+        """The same with another holder of a slot."""
+        nodes = (*self.nodes[:slot], node_id, *self.nodes[slot + 1 :])
+        return dataclasses.replace(self, nodes=nodes)
+
+    def as_failed(self) -> BackingData:
+        """The same, but no new nodes may be put on it."""
+        return dataclasses.replace(self, failed=True)
+
+    @classmethod
+    def decode(cls, value: Any) -> BackingData | None:
+        """Read it; None = no data of a backing node. Bad values become harmless ones: such a node only empties."""
+        if not isinstance(value, str):
+            return None
+        try:
+            data = json.loads(value)
+        except (ValueError, RecursionError):
+            return None
+        if not isinstance(data, dict) or not isinstance(data.get("owner"), str):
+            return None
+        label, slots, launched = data.get("label"), data.get("slots"), data.get("launched")
+        fine = isinstance(label, str)
+        if not _is_int(slots) or not 1 <= slots <= MAX_SLOTS:
+            fine, slots = False, 1
+        return cls(
+            owner=data["owner"],
+            label=label if isinstance(label, str) else "",
+            slots=slots,
+            failed=not fine or data.get("failed") is True,
+            launched=float(launched) if _is_number(launched) and is_finite(launched) else 0.0,
+            nodes=_by_slot(data.get("nodes"), slots),
+            extra={key: item for key, item in data.items() if key not in (*_KEYS, "nodes")},
+        )
+
+
+_KEYS: Final = ("owner", "label", "slots", "failed", "launched")
+
+
+def driver_data(metadata: dict[str, str], backing_id: str, slot: int, node_id: str) -> dict[str, Any]:
+    """What a requested node remembers."""
+    return {"metadata": metadata, "backing_node": backing_id, "slot": slot, "node": node_id}
+
+
+def place_of(node: Node) -> tuple[str, int] | None:
+    """Backing node and slot that a requested node says it has."""
+    data = node.driver_data
+    if not isinstance(data, dict):
+        return None
+    backing, slot = data.get("backing_node"), data.get("slot")
+    if isinstance(backing, str) and _is_int(slot):
+        return backing, slot
+    return None
+
+
+def _by_slot(value: Any, slots: int) -> tuple[str | None, ...]:
+    found = [item if isinstance(item, str) and item else None for item in value] if isinstance(value, list) else []
+    return tuple((found + [None] * slots)[:slots])
+
+
+def _is_int(value: Any) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_number(value: Any) -> TypeGuard[int | float]:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)

@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`Tickets`: what launches want of the `Keeper`, and its answers."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from nodepool.driver.statemachine.adapter import Log
+    from nodepool.model.node import Node
+    from nodepool.plan.backing import Kind
+
+
+class Ticket:
+    """One node that waits for a slot.
+
+    :param wake: makes its launch look at ``place`` and ``error``; any thread, does not block.
+    """
+
+    def __init__(self, node_id: str, kind: Kind, wake: Callable[[], None], log: Log) -> None:
+        self.node_id = node_id
+        self.kind = kind
+        self.wake = wake
+        self.log = log
+        #: The backing request that it waits for.
+        self.request_id: str | None = None
+        #: Backing node and slot.
+        self.place: tuple[Node, int] | None = None
+        self.error: Exception | None = None
+
+
+class Tickets:
+    """Any thread; ``_lock`` guards everything and is not held across calls to others.
+
+    :param is_launching: is the launch of a node still under way here?
+    """
+
+    def __init__(self, is_launching: Callable[[str], bool]) -> None:
+        self._is_launching = is_launching
+        self._lock = threading.Lock()
+        self._waiting: dict[str, Ticket] = {}
+        self._given_back: dict[str, Callable[[], None]] = {}
+        self._failed_scans: dict[str, None] = {}
+
+    @property
+    def busy(self) -> bool:
+        """Does anybody want anything?"""
+        with self._lock:
+            return bool(self._waiting or self._given_back or self._failed_scans)
+
+    # -- waiting for a slot --
+
+    def add(self, ticket: Ticket) -> None:
+        """A node waits; what it waited for before is forgotten."""
+        with self._lock:
+            self._waiting[ticket.node_id] = ticket
+
+    def waiting(self) -> dict[Kind, dict[str, Ticket]]:
+        """Those who wait, by kind and node, in the order in which they came; others are dropped."""
+        with self._lock:
+            tickets = list(self._waiting.values())
+        found: dict[Kind, dict[str, Ticket]] = {}
+        for ticket in tickets:
+            if self._is_launching(ticket.node_id):
+                found.setdefault(ticket.kind, {})[ticket.node_id] = ticket
+            else:
+                self._remove(ticket)
+        return found
+
+    def place(self, ticket: Ticket, backing: Node, slot: int) -> None:
+        """A ticket's node has a slot."""
+        ticket.log.info("Slot %d of backing node %s", slot, backing.id)
+        ticket.place = (backing, slot)
+        self._answer(ticket)
+
+    def fail(self, ticket: Ticket, error: Exception) -> None:
+        """A ticket's node will not get a slot now."""
+        ticket.error = error
+        self._answer(ticket)
+
+    def fail_request(self, request_id: str, make_error: Callable[[], Exception]) -> None:
+        """T-4: those who wait for a backing request will not get a slot now."""
+        with self._lock:
+            tickets = [ticket for ticket in self._waiting.values() if ticket.request_id == request_id]
+        for ticket in tickets:
+            self.fail(ticket, make_error())
+
+    def _answer(self, ticket: Ticket) -> None:
+        self._remove(ticket)
+        ticket.wake()
+
+    def _remove(self, ticket: Ticket) -> None:
+        with self._lock:
+            if self._waiting.get(ticket.node_id) is ticket:
+                del self._waiting[ticket.node_id]
+
+    def drop(self, node_id: str) -> None:
+        """A node does not wait any more."""
+        with self._lock:
+            self._waiting.pop(node_id, None)
+
+    # -- giving a slot back --
+
+    def give_back(self, node_id: str, wake: Callable[[], None]) -> None:
+        """A node gives its slot back, wherever it is."""
+        with self._lock:
+            self._waiting.pop(node_id, None)
+            self._given_back[node_id] = wake
+
+    def given_back(self) -> list[str]:
+        with self._lock:
+            return list(self._given_back)
+
+    def is_given_back(self, node_id: str) -> bool:
+        """Is nothing left to be done after `give_back`?"""
+        with self._lock:
+            return node_id not in self._given_back
+
+    def taken_back(self, node_id: str) -> None:
+        """The slot is free, if there was one."""
+        with self._lock:
+            wake = self._given_back.pop(node_id, None)
+        if wake is not None:
+            wake()
+
+    # -- failed scans --
+
+    def note_failed_scan(self, node_id: str) -> None:
+        with self._lock:
+            self._failed_scans[node_id] = None
+
+    def failed_scans(self) -> list[str]:
+        with self._lock:
+            return list(self._failed_scans)
+
+    def failed_scan_noted(self, node_id: str) -> None:
+        with self._lock:
+            self._failed_scans.pop(node_id, None)

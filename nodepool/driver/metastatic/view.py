@@ -1,0 +1,314 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`BackingView`: the backing nodes of one provider and who is on them, as ZooKeeper has it (zookeeper.md 5.6).
+
+Nothing is remembered that is not in ZooKeeper, so a launcher that starts, and one that shares the provider with
+others, sees the same. A slot belongs to the node that ``user_data`` of the backing node names, as long as that node's
+znode exists; or to the node whose ``driver_data`` says so, which is all that older launchers write.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterable
+from typing import TYPE_CHECKING
+
+from nodepool.driver.metastatic.records import BackingData, owner_of, place_of
+from nodepool.driver.tally import Changes
+from nodepool.exceptions import ZKConflict
+from nodepool.model import states
+from nodepool.plan.backing import Backing, Kind
+
+if TYPE_CHECKING:
+    from nodepool.driver.statemachine.adapter import Log
+    from nodepool.model.node import Node
+    from nodepool.zk.zookeeper import ZooKeeper
+
+#: Nodes in these states have not stored yet where they are.
+NOT_PLACED = (states.INIT, states.BUILDING)
+
+
+class Entry:
+    """One backing node that is ours.
+
+    :param contender: path of the contender by which the provider holds the lock.
+    """
+
+    def __init__(self, node: Node, data: BackingData, contender: str) -> None:
+        self.id = node.id or ""
+        self.node = node
+        self.data = data
+        self.contender = contender
+        self.kind: Kind | None = None
+        #: By slot; as long as their znodes exist.
+        self.holders: list[str | None] = []
+        #: Monotonic seconds; None = somebody is on it.
+        self.idle_since: float | None = None
+        #: Everybody who is on it, or was when it was counted last.
+        self.users: set[str] = set()
+
+
+class BackingView:
+    """Used by one thread, except for the cache's listener. `update` costs what has changed, not what there is.
+
+    :param kinds: the kinds that are configured.
+    :param on_change: called in the cache thread when `update` will find something of interest; must not block.
+    """
+
+    def __init__(
+        self,
+        zk: ZooKeeper,
+        provider_name: str,
+        kinds: Collection[Kind],
+        on_change: Callable[[], None],
+        log: Log,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._zk = zk
+        self._nodes = zk.cache.nodes if zk.cache is not None else None
+        self._provider_name = provider_name
+        self._owner = owner_of(provider_name)
+        self._kinds = kinds
+        self._on_change = on_change
+        self.log = log
+        self._clock = clock
+        self._changes = Changes()
+        self.entries: dict[str, Entry] = {}
+        #: node -> backing nodes on which it may have a slot.
+        self._backings_of: dict[str, set[str]] = {}
+        #: node -> (backing node, slot), as its ``driver_data`` says.
+        self._places: dict[str, tuple[str, int]] = {}
+        #: backing node -> nodes that say that they are on it.
+        self._guests: dict[str, set[str]] = {}
+        #: Nodes that the cache does not show although their znodes exist: unreadable, or very new.
+        self._hidden: set[str] = set()
+        #: Contenders that are known to be ours.
+        self._ours: dict[str, str] = {}
+        if self._nodes is not None:
+            self._nodes.add_listener(self._note)
+
+    def close(self) -> None:
+        """Follow the cache no more."""
+        if self._nodes is not None:
+            self._nodes.remove_listener(self._note)
+
+    # -- cache thread --
+
+    def _note(self, node_id: str) -> None:
+        node = self._nodes.get(node_id) if self._nodes is not None else None
+        if node is None:
+            if node_id and not any(node_id in known for known in (self._backings_of, self.entries, self._places)):
+                return
+        elif not self._may_be_backing(node):
+            if node.provider == self._provider_name:
+                # Where it is will be read when there is another reason to look.
+                self._changes.note(node_id)
+            return
+        self._changes.note(node_id)
+        self._on_change()
+
+    def _may_be_backing(self, node: Node) -> bool:
+        data = node.user_data
+        return node.requestor == self._owner or (isinstance(data, str) and self._owner in data)
+
+    # -- following --
+
+    def update(self) -> None:
+        """Take in what has changed. Blocks for a look at the lock of each backing node that is new."""
+        if self._nodes is None:
+            return
+        changed = self._changes.take()
+        if "" in changed:
+            changed = {*self._nodes.ids(), *self.entries, *self._places, *self._backings_of}
+        dirty: set[str] = set()
+        try:
+            for node_id in changed:
+                node = self._nodes.get(node_id)
+                self._hidden.discard(node_id)
+                self._place(node_id, node, dirty)
+                self._follow(node_id, node)
+                dirty |= {node_id, *self._backings_of.get(node_id, ())}
+            self._recount(dirty)
+        except Exception:
+            # The connection broke: all of it once more.
+            for node_id in changed | dirty:
+                self._changes.note(node_id)
+            raise
+
+    def _place(self, node_id: str, node: Node | None, dirty: set[str]) -> None:
+        """Note where a requested node says it is."""
+        place = None
+        if node is not None and node.provider == self._provider_name and node.state not in NOT_PLACED:
+            place = place_of(node)
+        old = self._places.pop(node_id, None)
+        if old is not None:
+            self._guests[old[0]].discard(node_id)
+            dirty.add(old[0])
+        if place is not None:
+            self._places[node_id] = place
+            self._guests.setdefault(place[0], set()).add(node_id)
+            dirty.add(place[0])
+
+    def _follow(self, node_id: str, node: Node | None) -> None:
+        """Is this a backing node of ours, or is it none any more?"""
+        data = None if node is None or node.state != states.IN_USE else BackingData.decode(node.user_data)
+        contender = None
+        if node is not None and data is not None and data.owner == self._owner:
+            contender = self._our_contender(node_id)
+        entry = self.entries.get(node_id)
+        if node is None or data is None or contender is None:
+            if entry is not None:
+                self._forget(entry)
+        elif entry is None:
+            self._add(node, data, contender)
+        else:
+            entry.contender = contender
+            if (node.version or 0) > (entry.node.version or 0):
+                entry.node, entry.data = node, data
+
+    def _our_contender(self, node_id: str) -> str | None:
+        """Path of the contender that holds a node's lock, if that is this provider."""
+        names = self._nodes.contenders(node_id) if self._nodes is not None else []
+        if not names:
+            return None
+        if names[0] not in self._ours:
+            holder = self._zk.nodes.lock_holder(node_id)
+            if holder is None or holder[1] != self._owner:
+                return None
+            self.trust(holder[0])
+            return holder[0]
+        return self._ours[names[0]]
+
+    def trust(self, contender: str) -> None:
+        """This contender is ours: it need not be read."""
+        self._ours[contender.rpartition("/")[2]] = contender
+
+    def _add(self, node: Node, data: BackingData, contender: str) -> None:
+        entry = self.entries[node.id or ""] = Entry(node, data, contender)
+        kinds = (kind for kind in self._kinds if kind.label == data.label and kind.backing_label in node.type)
+        entry.kind = next(kinds, None)
+
+    def _forget(self, entry: Entry) -> None:
+        """T-12."""
+        if entry.idle_since is None:
+            self.log.warning("Backing node %s is gone although nodes are on it: %s", entry.id, sorted(entry.users))
+        self.drop(entry)
+
+    def drop(self, entry: Entry) -> None:
+        """It is not ours any more."""
+        self.entries.pop(entry.id, None)
+        self._ours.pop(entry.contender.rpartition("/")[2], None)
+        self._unlink(entry)
+
+    # -- who is where --
+
+    def _unlink(self, entry: Entry) -> None:
+        for node_id in entry.users:
+            backings = self._backings_of.get(node_id, set())
+            backings.discard(entry.id)
+            if not backings:
+                self._backings_of.pop(node_id, None)
+        entry.users = set()
+
+    def _recount(self, backing_ids: Iterable[str]) -> None:
+        for backing_id in backing_ids:
+            entry = self.entries.get(backing_id)
+            if entry is not None:
+                self.count(entry)
+            elif not self._guests.get(backing_id, True):
+                del self._guests[backing_id]
+
+    def count(self, entry: Entry) -> None:
+        """See anew who is on a backing node."""
+        guests = self._guests.get(entry.id, set())
+        entry.holders = [node_id if self._is_on(node_id, entry) else None for node_id in entry.data.nodes]
+        for node_id in sorted(guests):
+            slot = self._places[node_id][1]
+            if 0 <= slot < len(entry.holders) and entry.holders[slot] is None:
+                entry.holders[slot] = node_id
+        living = {node_id for node_id in entry.holders if node_id is not None} | guests
+        if living:
+            entry.idle_since = None
+        elif entry.idle_since is None:
+            entry.idle_since = self._clock()
+        self._unlink(entry)
+        # Those who are gone, too: should they come back, e.g. because they are readable again, they count.
+        entry.users = living | {node_id for node_id in entry.data.nodes if node_id is not None}
+        for node_id in entry.users:
+            self._backings_of.setdefault(node_id, set()).add(entry.id)
+
+    def _is_on(self, node_id: str | None, entry: Entry) -> bool:
+        if node_id is None or self._nodes is None:
+            return False
+        place = self._places.get(node_id)
+        if place is not None and place[0] != entry.id:
+            return False
+        return node_id in self._hidden or self._nodes.get(node_id) is not None
+
+    def is_free(self, entry: Entry, slots: Iterable[int]) -> bool:
+        """Is it sure that nobody has these slots? Blocks for a look at each znode that the cache says is gone."""
+        for slot in slots:
+            node_id = entry.data.nodes[slot]
+            if entry.holders[slot] is not None:
+                return False
+            if node_id is not None and node_id not in self._places and self._zk.nodes.exists(node_id):
+                self._hidden.add(node_id)
+                self.count(entry)
+                return False
+        return True
+
+    def check_hidden(self) -> None:
+        """Look again for nodes that the cache does not show. Blocks."""
+        for node_id in list(self._hidden):
+            if not self._zk.nodes.exists(node_id):
+                self._changes.note(node_id)
+
+    def backing_of(self, node_id: str) -> tuple[Entry, int] | None:
+        """Where a node has a slot."""
+        for backing_id in self._backings_of.get(node_id, ()):
+            entry = self.entries.get(backing_id)
+            if entry is not None and node_id in entry.holders:
+                return entry, entry.holders.index(node_id)
+        return None
+
+    def guests_of(self, backing_id: str) -> set[str]:
+        """Nodes that say that they are on a backing node, whether that is ours or not."""
+        return set(self._guests.get(backing_id, ()))
+
+    # -- writing --
+
+    def write(self, entry: Entry, data: BackingData) -> bool:
+        """Store ``user_data``; False = somebody else wrote first, look again."""
+        node = entry.node.copy()
+        node.user_data = data.encode()
+        try:
+            self._zk.nodes.save(node)
+        except ZKConflict as conflict:
+            self.log.info("Backing node %s: %s", entry.id, conflict)
+            self.refresh(entry)
+            return False
+        entry.node, entry.data = node, data
+        self.count(entry)
+        return True
+
+    def refresh(self, entry: Entry) -> None:
+        """Read a backing node now: a cache may be a second behind with a node that is locked."""
+        self._follow(entry.id, self._zk.getNode(entry.id))
+        if entry.id in self.entries:
+            self.count(entry)
+
+    def backings(self, now: float) -> list[Backing]:
+        """All of them, for a decision.
+
+        :param now: seconds since the epoch.
+        """
+        return [
+            Backing(
+                entry.id,
+                entry.kind,
+                tuple(entry.holders),
+                entry.data.failed,
+                now - entry.data.launched,
+                None if entry.idle_since is None else self._clock() - entry.idle_since,
+            )
+            for entry in self.entries.values()
+        ]

@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Backing nodes and their slots: who gets which, what must be requested, what is released (behaviour.md T)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+#: What a `Keep` says when only an event can change it.
+NEVER_SECONDS: Final = float("inf")
+
+
+class Kind(NamedTuple):
+    """What backing nodes of one kind are for: nodes of a label, on nodes of a backing label."""
+
+    label: str
+    backing_label: str
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What the configuration says about one kind; times in seconds."""
+
+    slots: int
+    grace_seconds: float
+    min_retention_seconds: float
+    max_age_seconds: float | None
+
+
+@dataclass(frozen=True)
+class Backing:
+    """One backing node, as it is now.
+
+    :param kind: None = its label is not configured any more.
+    :param holders: by slot: the id of the node that has it, None = free.
+    :param idle_seconds: how long nobody has been on it; None = somebody is.
+    """
+
+    id: str
+    kind: Kind | None
+    holders: tuple[str | None, ...]
+    failed: bool
+    age_seconds: float
+    idle_seconds: float | None
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """A node gets a slot."""
+
+    node_id: str
+    backing_id: str
+    slot: int
+
+
+@dataclass(frozen=True)
+class Keep:
+    """Look again after this time."""
+
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Release:
+    """Give the backing node back."""
+
+    reason: str
+
+
+def accepts(backing: Backing, rules: Rules | None) -> bool:
+    """May new nodes be put on it? (T-9, T-10, T-11)"""
+    if backing.failed or rules is None:
+        return False
+    return rules.max_age_seconds is None or backing.age_seconds < rules.max_age_seconds
+
+
+def assign(waiting: Iterable[str], backings: Iterable[Backing], rules: Rules) -> list[Assignment]:
+    """Give free slots to waiting nodes of one kind, first come, first served (T-1).
+
+    The fullest backing node is used first, so that the others become empty and can go; of equals the oldest. On each
+    the lowest free slot is used first (T-7).
+
+    :param waiting: ids of nodes, in the order in which they came.
+    :param backings: of the same kind.
+    """
+    usable = [backing for backing in backings if accepts(backing, rules)]
+    usable.sort(key=lambda backing: (backing.holders.count(None), backing.id))
+    free = ((backing.id, slot) for backing in usable for slot in free_slots(backing.holders))
+    return [Assignment(node_id, *place) for node_id, place in zip(waiting, free, strict=False)]
+
+
+def free_slots(holders: Sequence[str | None]) -> list[int]:
+    """Lowest first."""
+    return [slot for slot, holder in enumerate(holders) if holder is None]
+
+
+def share(waiting: Mapping[str, str | None], requests: Iterable[str], slots: int) -> tuple[dict[str, str], list[str]]:
+    """Which backing request does each waiting node wait for? (T-2)
+
+    A node stays with its request; others fill the requests that have places left, in their order.
+
+    :param waiting: node id -> the request that it waits for already, if any; in the order in which they came.
+    :param requests: ids of open requests for backing nodes of this kind, oldest first.
+    :param slots: of one backing node.
+    :return: node id -> request for those that can share one, and the ids of those for whom one more is needed.
+    """
+    requests = list(requests)
+    shares = {node_id: request for node_id, request in waiting.items() if request in requests}
+    taken = Counter(shares.values())
+    places = (request for request in requests for _ in range(slots - taken[request]))
+    without = [node_id for node_id in waiting if node_id not in shares]
+    shares.update(zip(without, places, strict=False))
+    return shares, [node_id for node_id in without if node_id not in shares]
+
+
+def fate(backing: Backing, rules: Rules | None) -> Keep | Release:
+    """Is an empty backing node to be released? (T-8 to T-11)"""
+    if backing.idle_seconds is None:
+        return Keep(NEVER_SECONDS)
+    if backing.failed:
+        return Release("it failed")
+    if rules is None:
+        return Release("its label is not configured any more")
+    idle, age = backing.idle_seconds, backing.age_seconds
+    waits = [max(rules.grace_seconds - idle, rules.min_retention_seconds - age)]
+    if rules.max_age_seconds is not None:
+        if age >= rules.max_age_seconds:
+            return Release(f"it is {age:.0f} s old, max-age is {rules.max_age_seconds:g} s")
+        waits.append(rules.max_age_seconds - age)
+    if waits[0] <= 0:
+        return Release(f"nobody has used it for {idle:.0f} s, grace-time is {rules.grace_seconds:g} s")
+    return Keep(min(waits))
