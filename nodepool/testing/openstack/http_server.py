@@ -77,6 +77,9 @@ class HttpServer:
         try:
             loop.run_forever()
         finally:
+            # Connections that were accepted just now are not made yet. A closed server would forget them, open.
+            loop.remove_reader(listener)
+            loop.run_until_complete(_settled(loop))
             server.close()
             for connection in list(connections):
                 connection.abort()
@@ -84,6 +87,13 @@ class HttpServer:
             # One more round: the transports close their sockets in it.
             loop.run_until_complete(asyncio.sleep(0))
             loop.close()
+
+
+async def _settled(loop: asyncio.AbstractEventLoop) -> None:
+    """Waits for what the loop has begun."""
+    begun = asyncio.all_tasks(loop) - {asyncio.current_task(loop)}
+    if begun:
+        await asyncio.wait(begun)
 
 
 class _Connection(asyncio.Protocol):
