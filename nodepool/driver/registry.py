@@ -7,6 +7,7 @@ import importlib
 import importlib.util
 import inspect
 import logging
+import os
 import sys
 import threading
 from collections.abc import Sequence
@@ -18,6 +19,8 @@ from nodepool.driver import contract
 from nodepool.driver.interface import Driver
 
 BUILTIN: Final = Path(__file__).parent
+#: Environment variable with directories of further drivers, separated by ``:``.
+PATH_VARIABLE: Final = "NODEPOOL_DRIVER_PATH"
 #: Packages of shared code among the built-in drivers.
 NOT_DRIVERS: Final = frozenset({"statemachine"})
 #: Drivers of the released Nodepool that may not be here yet: sections that name them are kept, not refused.
@@ -47,7 +50,8 @@ class Drivers:
     def load(cls, paths: Sequence[str] = ()) -> None:
         """Look for drivers: in extra directories first, then in the built-in one; the first of a name wins.
 
-        Only lists directories; nothing is imported. The same paths again do nothing.
+        Only lists directories; nothing is imported. The same paths again do nothing. Who does not call it, as the
+        commands, gets the directories of `PATH_VARIABLE`.
         """
         wanted = list(paths)
         with cls._lock:
@@ -69,8 +73,7 @@ class Drivers:
     def names(cls) -> list[str]:
         """Names of the drivers that are there, sorted; which of them work shows in `get`."""
         with cls._lock:
-            if cls._paths is None:
-                cls.load()
+            cls._load_on_demand()
             return sorted(cls._found)
 
     @classmethod
@@ -80,8 +83,7 @@ class Drivers:
         :raises DriverUnavailable: (a RuntimeError) there is none, or it cannot be used.
         """
         with cls._lock:
-            if cls._paths is None:
-                cls.load()
+            cls._load_on_demand()
             driver = cls._drivers.get(name)
             if driver is None:
                 path = cls._found.get(name)
@@ -89,6 +91,12 @@ class Drivers:
                     raise DriverUnavailable(f"there is no driver {name!r} here, only: {', '.join(cls.names())}")
                 driver = cls._drivers[name] = _make(name, path)
             return driver
+
+    @classmethod
+    def _load_on_demand(cls) -> None:
+        if cls._paths is None:
+            # Absolute: a daemon changes its directory before it imports a driver.
+            cls.load([os.path.abspath(path) for path in os.environ.get(PATH_VARIABLE, "").split(os.pathsep) if path])
 
     @classmethod
     def reset(cls) -> None:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from nodepool.driver import contract
-from nodepool.driver.registry import KNOWN, Drivers, DriverUnavailable
+from nodepool.driver.registry import KNOWN, PATH_VARIABLE, Drivers, DriverUnavailable
 
 GOOD = """
 from nodepool.driver import Driver
@@ -68,6 +69,20 @@ class TestFinding:
         assert "mine" in Drivers.names()
         assert "not_a_package" not in Drivers.names()
         assert Drivers.get("mine").name == "mine"
+
+    def test_directories_of_the_environment(self, tmp_path: Path) -> None:
+        """What the commands use; found although the process changes its directory, as a daemon does."""
+        write(tmp_path / "one", "mine", good("mine"))
+        write(tmp_path / "two", "yours", good("yours"))
+        code = (
+            "import os; from nodepool.driver.registry import Drivers; Drivers.names(); os.chdir('/');"
+            "print(Drivers.get('mine').name, Drivers.get('yours').name, Drivers.get('static').name)"
+        )
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), PATH_VARIABLE: "one:two"}
+        done = subprocess.run(
+            [sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True, check=True
+        )
+        assert done.stdout.split() == ["mine", "yours", "static"]
 
     def test_first_wins(self, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
         """Extra directories come before the built-in one; what is hidden is logged."""
