@@ -30,6 +30,7 @@ from nodepool.driver.config import (
     nonempty,
     number,
 )
+from nodepool.driver.metastatic.records import MAX_SLOTS
 from nodepool.exceptions import ConfigError
 from nodepool.plan.backing import Kind, Rules
 
@@ -121,7 +122,7 @@ class MetastaticProviderConfig(ProviderConfig):
         label = {
             v.Required("name"): nonempty(),
             v.Required("backing-label"): nonempty(),
-            "max-parallel-jobs": integer(1),
+            "max-parallel-jobs": integer(1, MAX_SLOTS),
             "grace-time": integer(0),
             "min-retention-time": integer(0),
             "max-age": v.Any(integer(0), None),

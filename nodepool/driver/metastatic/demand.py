@@ -66,7 +66,7 @@ class BackingRequests:
             zk.cache.requests.add_listener(self._note)
 
     def _note(self, request_id: str) -> None:
-        if request_id in self.open or (not request_id and self.busy):
+        if not request_id or request_id in self.open:
             self._on_change()
 
     @property

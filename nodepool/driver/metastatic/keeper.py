@@ -35,6 +35,13 @@ ZK_RETRY_SECONDS: Final = 2.0
 LONGEST_PASS_PAUSE_SECONDS: Final = 60.0
 
 
+class _Passes:
+    """The keeper as a task: a new one for each time it begins to work, so that the end of one ends no other."""
+
+    def __init__(self, step: Callable[[], float | None]) -> None:
+        self.step = step
+
+
 class Keeper:
     """Keeps the slots of one provider.
 
@@ -61,7 +68,7 @@ class Keeper:
         self.log = log
         self.tickets = Tickets(is_launching)
         self._lock = threading.Lock()
-        self._running = False
+        self._task: _Passes | None = None
         self._idle = threading.Event()
         self._draining = threading.Event()
         self._sweep_wanted = threading.Event()
@@ -75,12 +82,16 @@ class Keeper:
     def start(self) -> None:
         """Begin to work in the scheduler's threads; again is fine. Does not block."""
         with self._lock:
-            if not self._running and self._scheduler.add(self):
-                self._running = True
+            if self._task is None:
+                task = _Passes(self.step)
+                if self._scheduler.add(task):
+                    self._task = task
 
     def wake(self) -> None:
         """Ask for a pass now. Does not block."""
-        self._scheduler.wake(self)
+        task = self._task
+        if task is not None:
+            self._scheduler.wake(task)
 
     def idle(self) -> None:
         """Release nothing any more: a successor does. Who waits for a slot still gets one."""
@@ -136,7 +147,7 @@ class Keeper:
             return WHEN_WOKEN_SECONDS
         with self._lock:
             if self._draining.is_set() and not self.tickets.busy and not self.requests.busy:
-                self._running = False
+                self._task = None
                 return None
         return wait
 
@@ -147,7 +158,7 @@ class Keeper:
         :raises ZKException: it is not complete.
         """
         cache = self._zk.cache
-        if cache is None or not cache.ready:
+        if cache is None or not (cache.nodes.ready.is_set() and cache.requests.ready.is_set()):
             return WHEN_WOKEN_SECONDS
         self.view.update()
         self.requests.find_unanswered()
