@@ -3,12 +3,15 @@
 
 from __future__ import annotations
 
-from benchmarks.scenarios import burst, single, steady
+from benchmarks.scenarios import burst, commands, configuration, idle, single, steady
 from benchmarks.suite.model import Scenario
 
 SCENARIOS: tuple[Scenario, ...] = (
     single.SCENARIO,
     burst.SCENARIO,
     steady.SCENARIO,
+    configuration.SCENARIO,
+    idle.SCENARIO,
+    commands.SCENARIO,
 )
 BY_NAME = {scenario.name: scenario for scenario in SCENARIOS}

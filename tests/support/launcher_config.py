@@ -126,4 +126,6 @@ def write_config(
         "providers": [provider.as_config() for provider in providers],
         **(extra or {}),
     }
-    path.write_text(yaml.safe_dump(config, sort_keys=False), encoding="utf-8")
+    # The one in C is ten times faster, which counts for thousands of labels.
+    dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+    path.write_text(yaml.dump(config, Dumper=dumper, sort_keys=False), encoding="utf-8")
