@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from nodepool.driver.nodeset import NodeSet
+from nodepool.driver.nodeset import NodeSet, NoPlace
 from nodepool.exceptions import ZKConflict, ZKConnectionError
 from nodepool.logconfig import get_annotated_logger
 from nodepool.model import states
@@ -60,6 +60,13 @@ class PoolWorkerView(Protocol):
 
     def provider_replaced(self) -> bool:
         """Was the provider stopped after this pass began? Then it launches nothing any more."""
+        ...
+
+    def tenant_has_place(self, node: Node) -> bool:
+        """Is there room in the limits of its tenant for a node that is stored, counting all that were stored before?
+
+        Blocks until what ZooKeeper announced has been read, if there are limits.
+        """
         ...
 
     def set_aside(self, node: Node) -> None:
@@ -200,6 +207,9 @@ class NodeRequestHandler(NodeRequestHandlerNotifications, abc.ABC):
             # A new node was taken from us before its launch; the request itself is written below only.
             self.log.warning("Giving the request back: %s", conflict)
             self.give_back_when_launched()
+        except NoPlace as reason:
+            self.log.info("Giving the request back: %s", reason)
+            self.give_back_when_launched()
         except Exception:
             self.log.exception("Declining the request because of an error")
             self.decline_reasons = ["an error while serving it"]
@@ -335,7 +345,7 @@ class NodeRequestHandler(NodeRequestHandlerNotifications, abc.ABC):
 
     def _let_go(self) -> None:
         for node in self.nodeset:
-            node.allocated_to = None
+            node.free()
         try:
             self.zk.requests.finish(self.request, self.nodeset, nodes_too=True)
         except (ZKConflict, TypeError, ValueError) as problem:
@@ -370,7 +380,7 @@ class NodeRequestHandler(NodeRequestHandlerNotifications, abc.ABC):
         for node in self.nodeset:
             try:
                 if clear_allocation:
-                    node.allocated_to = None
+                    node.free()
                     self.zk.storeNode(node)
             except Exception as error:  # noqa: BLE001 - whatever it is, the lock must go
                 self.log.warning("Node %s: %r", node.id, error)

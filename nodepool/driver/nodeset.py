@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from nodepool.driver.handler import NodeRequestHandler
 
 
+class NoPlace(Exception):
+    """Other launchers took the room at the same time; what is there would be in their way. The text says why."""
+
+
 class NodeSet:
     """The positions of ``request.node_types`` and the locked node of each, if there is one yet."""
 
@@ -31,7 +35,10 @@ class NodeSet:
         return [position for position, node in enumerate(self._nodes) if node is None]
 
     def gather(self) -> bool:
-        """Fill what is missing; False = no room for the rest now. Blocks for a few round trips a node."""
+        """Fill what is missing; False = no room for the rest now. Blocks for a few round trips a node.
+
+        :raises NoPlace: the request is to be given back.
+        """
         if self._handler.request.reuse:
             self._reuse()
         for position in self._missing():
@@ -87,6 +94,10 @@ class NodeSet:
         handler.zk.nodes.lock_and_save(node)
         # Whatever happens now, the set knows what it holds locked.
         self._nodes[position] = node
+        if not handler.pw.tenant_has_place(node):
+            self._nodes[position] = None
+            handler.zk.deleteNode(node)
+            raise NoPlace(f"others took the room that was left to tenant {node.tenant_name}")
         handler.log.info("Launching node %s for %s", node.id, label)
         try:
             handler.launch(node)

@@ -148,7 +148,7 @@ class DeletedNodeWorker(Worker):
         return self._nodepool.cache.requests.get(request_id) or self._nodepool.getZK().requests.get(request_id)
 
     def _deallocate(self, node: Node, reason: str, log: logging.LoggerAdapter[logging.Logger]) -> None:
-        node.allocated_to = None
+        node.free()
         self._nodepool.getZK().nodes.save_unlocked(node)
         log.info("Unallocated ready node: %s", reason)
 

@@ -166,7 +166,7 @@ class MinReadyWorker(Worker):
             if cached is None or cached.allocated_to != request.id:
                 continue
             node = cached.copy()
-            node.allocated_to = None
+            node.free()
             try:
                 zk.nodes.save_unlocked(node)
             except ZKConnectionError:

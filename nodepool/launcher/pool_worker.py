@@ -17,6 +17,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from nodepool.exceptions import ZKConflict, ZKConnectionError
+from nodepool.launcher import tenants
 from nodepool.launcher.free_nodes import FreeNodes
 from nodepool.launcher.instant import InstantService
 from nodepool.launcher.intake import GIVEN_BACK_SECONDS, Intake
@@ -163,6 +164,9 @@ class PoolWorker(Worker):
     def tenant_use(self, tenant_name: str) -> QuotaInformation:
         """What all nodes of a tenant use, of all providers."""
         return self._nodepool.tenant_use(tenant_name)
+
+    def tenant_has_place(self, node: Node) -> bool:
+        return tenants.has_place(node, self.tenant_limits(), self._nodepool.cache)
 
     def launches_running(self) -> int:
         """Launches in progress in the provider, over all its pools (A-10)."""

@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
 
 from nodepool.driver.quota import QuotaSupport
 from nodepool.model.quota import QuotaInformation
@@ -12,6 +13,11 @@ from nodepool.plan.queue import Kind
 
 if TYPE_CHECKING:
     from nodepool.launcher.pool_worker import PoolWorker
+    from nodepool.model.node import Node
+    from nodepool.zk.nodepool_cache import NodepoolCache
+
+#: Longest wait for the cache to have read what it was told of.
+SETTLE_SECONDS: Final = 5.0
 
 
 class TenantCheck:
@@ -59,6 +65,25 @@ class TenantCheck:
                 if label in supported:
                     need.add(manager.quotaNeededByLabel(label, pool))
         return need
+
+
+def has_place(node: Node, limits: Mapping[str, dict[str, float]], cache: NodepoolCache) -> bool:
+    """Is there room for a node that is stored already, counting those of its tenant that were stored before it?
+
+    Several launchers may see the same room and fill it. Ids of nodes grow, so of those who did the first has its place.
+    Blocks until what ZooKeeper announced has been read.
+    """
+    name = node.tenant_name
+    if not name or name not in limits:
+        return True
+    if not cache.wait_settled(SETTLE_SECONDS):
+        return False
+    left = _limit(limits[name])
+    for other in cache.nodes.values():
+        if other.tenant_name == name and other.id != node.id and (other.id or "") < (node.id or ""):
+            left.subtract(QuotaInformation.from_resources(other.resources or {}))
+    left.subtract(QuotaInformation.from_resources(node.resources or {}))
+    return left.non_negative()
 
 
 def _limit(configured: dict[str, float]) -> QuotaInformation:

@@ -101,6 +101,12 @@ class Node(Record):
     def __repr__(self) -> str:
         return f"<Node {self.id} {self.state} {','.join(self.type)} {self.provider}/{self.pool}>"
 
+    def free(self) -> None:
+        """Nobody has it any more. A ready node counts for no tenant then; what is still to be deleted does (Q-15)."""
+        self.allocated_to = None
+        if self.state == states.READY:
+            self.tenant_name = None
+
     def to_dict(self, now: float) -> dict[str, Any]:
         """The JSON object to store; gives a changed state its time.
 

@@ -77,6 +77,6 @@ def reset_lost_request(request: NodeRequest, nodes: list[Node]) -> None:
     for node in nodes:
         if node.state == states.INIT:
             node.state = states.DELETING
-        node.allocated_to = None
+        node.free()
     request.state = states.REQUESTED
     request.nodes = []

@@ -69,6 +69,9 @@ class PoolWorkerStandIn:
     def provider_replaced(self) -> bool:
         return False
 
+    def tenant_has_place(self, _node: Node) -> bool:
+        return True
+
     def set_aside(self, node: Node) -> None:
         self.ready_nodes.discard(node.id or "")
 

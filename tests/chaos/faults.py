@@ -10,8 +10,10 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
+from kazoo.exceptions import KazooException
+
 from tests.chaos.doomed_client import DoomedClient
-from tests.chaos.invariants import Watcher
+from tests.chaos.invariants import Violations, Watcher
 from tests.chaos.load import Load
 from tests.chaos.schedule import Fault
 from tests.chaos.world import World
@@ -26,8 +28,9 @@ SUCCESSOR_SECONDS = 3.0
 class Injector:
     """Does the faults of a schedule, each in its time; `run` blocks until all have ended."""
 
-    def __init__(self, world: World, load: Load, watcher: Watcher, seed: int) -> None:
+    def __init__(self, world: World, load: Load, watcher: Watcher, violations: Violations, seed: int) -> None:
         self._world = world
+        self._violations = violations
         self._load = load
         self._watcher = watcher
         self._random = Random(f"victims {seed}")
@@ -53,8 +56,11 @@ class Injector:
         self._world.note(f"fault {fault.kind}{target}{amount} for {fault.seconds:g} s")
         try:
             what = method(fault)
-        except Exception as error:
+        except (OSError, KazooException) as error:
+            # ZooKeeper or the cloud is away just now.
             self._world.note(f"fault {fault.kind} was not possible: {error!r}")
+        except Exception as error:
+            self._violations.add(f"fault {fault.kind} is wrong: {error!r}")
         else:
             self._world.note(f"end of {fault.kind}{target}{f': {what}' if what else ''}")
 
@@ -134,6 +140,7 @@ class Injector:
             "boots": [],
             "deletes": [],
             "hidden_rate": 0.0,
+            "hidden_seconds": [0.3, 3.0],
             "port_leak_rate": 0.0,
             "quota": {"instances": 10000},
         }
@@ -178,7 +185,7 @@ class Injector:
         self._change(fault, deletes=[{"kind": "swallowed", "rate": half}, {"kind": "error", "rate": half}])
 
     def _hidden_servers(self, fault: Fault) -> None:
-        self._change(fault, hidden_rate=fault.amount, hidden_seconds=[0.3, 3.0])
+        self._change(fault, hidden_rate=fault.amount)
 
     def _leaked_ports(self, fault: Fault) -> None:
         self._change(fault, port_leak_rate=fault.amount)

@@ -69,23 +69,21 @@ class Watcher:
 
     def _run(self) -> None:
         while not self._ended.wait(LOOK_SECONDS):
-            try:
-                self._look_at_requests()
-            except KazooException as error:
-                self._world.note(f"watcher: {error!r}")
-            try:
-                self._look_at_cloud()
-            except OSError as error:
-                self._world.note(f"watcher: {error!r}")
+            for look in (self._look_at_requests, self._look_at_cloud):
+                try:
+                    look()
+                except (KazooException, OSError) as error:
+                    self._world.note(f"watcher: {error!r}")
 
     def _look_at_cloud(self) -> None:
         held = dict(self._load.held)
         servers = self._world.cloud.servers()
-        tenants = Counter(server["metadata"].get("tenant") for server in servers)
+        alive = {server["metadata"].get("nodepool_node_id") for server in servers}
+        nodes = self._world.znodes.nodes()
+        tenants = Counter(node.get("tenant_name") for name, node in nodes.items() if name in alive)
         self.peak_tenant = max(self.peak_tenant, tenants[TENANT])
         if tenants[TENANT] > self._world.limits.tenant + self.orphaned:
             self._violations.add(f"tenant limit exceeded: {tenants[TENANT]} servers")
-        alive = {server["metadata"].get("nodepool_node_id") for server in servers}
         missing = set(held) - alive - self._load.disturbed
         for node_id in missing & self._missing & set(self._load.held):
             self._violations.add(f"the server of node {node_id} is gone while its job {held[node_id]} runs")

@@ -43,7 +43,7 @@ def run(settings: Settings, directory: Path) -> dict[str, Any]:
         load.start()
         watcher.start()
         try:
-            Injector(world, load, watcher, settings.seed).run(settings.faults)
+            Injector(world, load, watcher, violations, settings.seed).run(settings.faults)
             figures = _finish(world, load, aftermath)
         finally:
             watcher.stop()

@@ -359,3 +359,19 @@ def test_unlock_logs_and_goes_on(stage: Stage, caplog: pytest.LogCaptureFixture)
     handler.unlockNodeSet(clear_allocation=True)
     assert stage.nodes() == [(states.BUILDING, None, False)]
     assert "is gone" in caplog.text
+
+
+def test_no_place_for_the_tenant(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A-8, Q-15: others were faster; what is there is freed for them, when its launch has ended, and counts no more."""
+    places = iter([True, False])
+    monkeypatch.setattr(stage, "tenant_has_place", lambda node: next(places))
+    handler = stage.begin("small", "small", tenant_name="poor")
+    assert len(handler.launched) == 1
+    assert [state for state, _, _ in stage.nodes()] == [states.BUILDING], "the second one is gone"
+    assert not handler.poll(), "the launch still runs"
+    handler.end(0, states.READY)
+    assert handler.poll()
+    assert stage.request(handler).state == states.REQUESTED
+    assert stage.nodes() == [(states.READY, None, False)]
+    (node,) = stage.zk.nodeIterator()
+    assert node.tenant_name is None

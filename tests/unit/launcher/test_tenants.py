@@ -11,7 +11,8 @@ import pytest
 
 from nodepool.driver.quota import QuotaSupport
 from nodepool.exceptions import RuntimeConfigurationException
-from nodepool.launcher.tenants import TenantCheck
+from nodepool.launcher.tenants import SETTLE_SECONDS, TenantCheck, has_place
+from nodepool.model.node import Node
 from nodepool.model.quota import QuotaInformation
 from nodepool.model.request import NodeRequest
 from nodepool.plan.queue import Kind
@@ -129,3 +130,36 @@ def test_driver_without_quota(pool: Pool, check: TenantCheck) -> None:
     """Static hosts count with what others use only."""
     pool.manager = object()
     assert check.allows(kind(*["small"] * 10))
+
+
+class Cache:
+    """Nodes of several tenants."""
+
+    def __init__(self, *nodes: tuple[str, str, float]) -> None:
+        self.settled = True
+        self.nodes = SimpleNamespace(values=lambda: [stored(*node) for node in nodes])
+
+    def wait_settled(self, seconds: float) -> bool:
+        assert seconds == SETTLE_SECONDS
+        return self.settled
+
+
+def stored(node_id: str, tenant: str, cores: float) -> Node:
+    node = Node("small", node_id)
+    node.tenant_name, node.resources = tenant, {"cores": cores, "instances": 1}
+    return node
+
+
+def test_place_of_a_stored_node() -> None:
+    """Q-15: of several launchers that fill the same room the first has its place, by the ids of the nodes."""
+    limits: dict[str, dict[str, float]] = {"poor": {"instances": 2, "cores": 6}}
+    cache: Any = Cache(("01", "poor", 1), ("02", "rich", 9), ("03", "poor", 1), ("04", "poor", 1))
+    assert has_place(stored("01", "poor", 1), limits, cache)
+    assert has_place(stored("03", "poor", 1), limits, cache), "it is in the cache already, but counts once"
+    assert not has_place(stored("04", "poor", 1), limits, cache)
+    assert not has_place(stored("05", "poor", 1), limits, cache), "its own record may not be in the cache yet"
+    assert not has_place(stored("03", "poor", 6), limits, cache)
+    assert has_place(stored("05", "rich", 100), limits, cache), "Q-16: no limits"
+    cache.settled = False
+    assert not has_place(stored("01", "poor", 1), limits, cache), "nobody knows"
+    assert has_place(stored("05", "rich", 1), limits, cache)

@@ -167,3 +167,14 @@ def test_reserved_names_are_not_written() -> None:
     """zookeeper.md 5.1: Zuul sets every key as an attribute of its node object."""
     reserved = {"name", "aliases", "label", "lock", "stat", "uuid", "reuse", "kubernetes_connection"}
     assert not reserved & Node("a").to_dict(1.0).keys()
+
+
+def test_free() -> None:
+    """Q-15: a free ready node counts for no tenant; one that is still to be deleted does."""
+    tenants = {}
+    for state in (states.READY, states.FAILED):
+        node = Node.from_dict({"state": state, "type": ["small"], "allocated_to": "200-1", "tenant_name": "tenant"})
+        node.free()
+        assert node.allocated_to is None
+        tenants[state] = node.tenant_name
+    assert tenants == {states.READY: None, states.FAILED: "tenant"}
