@@ -45,16 +45,16 @@ class Backlog:
         list(self._submitters.map(lambda _: self._submit(), range(self._waiting)))
 
     def stop(self) -> None:
-        """Cancels what waits, and blocks until all jobs have ended."""
-        self._stopping = True
-        self._submitters.shutdown(wait=True)
+        """Cancels what waits, and blocks until all jobs have ended. Nodes that were ready just then stay ready."""
         with self._changed:
-            requests = list(self._requests.values())
-        for request in requests:
-            self._client.cancel(request)
+            self._stopping = True
+        self._submitters.shutdown(wait=True)
         self._completed.put(None)
         self._thread.join()
         self._pool.shutdown(wait=True)
+        # Those whose jobs have begun are not here any more.
+        for request in self._requests.values():
+            self._client.cancel(request)
 
     def _submit(self) -> None:
         request = self._client.submit([self._label])
@@ -64,10 +64,11 @@ class Backlog:
 
     def _run(self) -> None:
         while (completed := self._completed.get()) is not None:
-            if self._stopping:
-                continue
-            self._submitters.submit(self._submit)
-            self._pool.submit(self._job, *completed)
+            with self._changed:
+                if self._stopping:
+                    continue
+                self._submitters.submit(self._submit)
+                self._pool.submit(self._job, *completed)
 
     def _job(self, request: Any, moment: float) -> None:
         # The event can be here before the call that submitted the request has returned.

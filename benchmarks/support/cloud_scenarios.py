@@ -159,11 +159,12 @@ class CloudBench:
         time.sleep(window_seconds)
         cost, end = self._read() - before, time.monotonic()
         backlog.stop()
-        ended = sum(start <= moment < end for moment in backlog.ended)
-        rate = ended / (end - start)
+        ended = sorted(moment for moment in backlog.ended if start <= moment < end)
+        rate = rate_of(ended, servers, end - start)
         share = 100 * rate / (servers / cycle)
         name = f"at quota, {waiting} waiting"
-        result = self._result(name, ended, backlog.failed, cost=cost, rate=rate, share=share)
+        result = self._result(name, len(ended), backlog.failed, cost=cost, rate=rate, share=share)
+        self._use_up_ready()
         self._wait_empty()
         return result
 
@@ -201,6 +202,12 @@ class CloudBench:
         cpu = self._launcher.cpu_seconds()
         reading = read_counters(self._workplace.zookeeper, self._client.session[0], observer, cpu)
         return Cost(reading, sum(self._cloud.state()["calls"].values()))
+
+    def _use_up_ready(self) -> None:
+        """Nodes whose requests were cancelled are ready for others, and would stay."""
+        load = Load(self._client)
+        wait_for("no launch runs", lambda: not self._workplace.znodes.nodes("building"), 600)
+        load.run(len(self._workplace.znodes.nodes("ready")), LABEL, load.use_and_return)
 
     def _wait_empty(self) -> None:
         """Blocks until no server and no node is left. The observer's packets and calls are not counted."""
@@ -255,3 +262,19 @@ class CloudBench:
             double_nodes=len(state["double_nodes"]),
             memory_mib=round(self._memory_mib(), 1),
         )
+
+
+def rate_of(ended: list[float], servers: int, seconds: float) -> float:
+    """Jobs a second, from the middle of the first round of all servers to the middle of the last.
+
+    All servers begin at once, so that many jobs end at about the same time: a window of any length would hold a
+    wave too many or too few.
+
+    :param ended: when jobs ended, in order.
+    :param seconds: length of the window, for when there were no two whole rounds.
+    """
+    jobs = (len(ended) // servers - 1) * servers
+    if jobs <= 0:
+        return len(ended) / seconds
+    first, last = ended[:servers], ended[jobs : jobs + servers]
+    return jobs / (sum(last) / servers - sum(first) / servers)
