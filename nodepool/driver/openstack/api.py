@@ -9,7 +9,16 @@ from typing import Any, Final, TypeVar
 
 from nodepool.driver.openstack.errors import CloudAway, CloudNotFound, CloudRefused, ServiceAbsent
 from nodepool.driver.openstack.transport import Transport
-from nodepool.driver.openstack.views import Flavor, FloatingIp, Image, Network, Port, Server, Volume
+from nodepool.driver.openstack.views import (
+    Flavor,
+    FloatingIp,
+    Image,
+    Network,
+    Port,
+    Server,
+    Volume,
+    available_zones,
+)
 
 COMPUTE: Final = "compute"
 NETWORK: Final = "network"
@@ -37,7 +46,7 @@ class Api:
 
     def server(self, server_id: str) -> Server:
         """One server. Raises CloudNotFound."""
-        return Server.of(self._object(self._get(COMPUTE, f"/servers/{_quoted(server_id)}", "server"), "server"))
+        return Server.of(self._thing(self._get(COMPUTE, f"/servers/{_quoted(server_id)}", "server"), "server"))
 
     def create_server(self, body: Mapping[str, Any]) -> str:
         """Begin to make a server; returns its id.
@@ -46,7 +55,7 @@ class Api:
         :raises CloudAway: it may have been made all the same, see ``maybe_done``.
         """
         answer = self._call(COMPUTE, "POST", "/servers", "creating a server", body={"server": dict(body)})
-        return str(self._object(answer.data, "server")["id"])
+        return str(self._thing(answer.data, "server")["id"])
 
     def delete_server(self, server_id: str) -> None:
         """Begin to delete a server. Raises CloudNotFound."""
@@ -70,7 +79,7 @@ class Api:
 
     def flavor(self, flavor_id: str) -> Flavor:
         """One flavor, also one that is not listed. Raises CloudNotFound."""
-        return Flavor.of(self._object(self._get(COMPUTE, f"/flavors/{_quoted(flavor_id)}", "flavor"), "flavor"))
+        return Flavor.of(self._thing(self._get(COMPUTE, f"/flavors/{_quoted(flavor_id)}", "flavor"), "flavor"))
 
     def zones(self) -> list[str]:
         """Names of the availability zones that take servers."""
@@ -78,12 +87,7 @@ class Api:
             data = self._get(COMPUTE, "/os-availability-zone", "availability zones")
         except CloudRefused:
             return []
-        zones = data.get("availabilityZoneInfo") if isinstance(data, dict) else None
-        return [
-            str(zone["zoneName"])
-            for zone in zones or []
-            if isinstance(zone, dict) and (zone.get("zoneState") or {}).get("available") and zone.get("zoneName")
-        ]
+        return available_zones(data)
 
     def compute_limits(self) -> dict[str, Any]:
         """``absolute`` limits of Nova."""
@@ -142,7 +146,7 @@ class Api:
             "description": note,
         }
         answer = self._call(NETWORK, "POST", "/floatingips", "creating a floating IP", body={"floatingip": body})
-        return FloatingIp.of(self._object(answer.data, "floatingip"))
+        return FloatingIp.of(self._thing(answer.data, "floatingip"))
 
     def delete_floating_ip(self, floating_ip_id: str) -> None:
         """Raises CloudNotFound."""
@@ -176,12 +180,12 @@ class Api:
 
     def image(self, image_id: str) -> Image:
         """Raises CloudNotFound."""
-        return Image.of(self._get(IMAGE, f"/images/{_quoted(image_id)}", "image"))
+        return Image.of(self._thing({"image": self._get(IMAGE, f"/images/{_quoted(image_id)}", "image")}, "image"))
 
     def create_image(self, body: Mapping[str, Any]) -> Image:
         """Make the record of an image, without its data."""
         answer = self._call(IMAGE, "POST", "/images", "creating an image", body=dict(body))
-        return Image.of(answer.data)
+        return Image.of(self._thing({"image": answer.data}, "image"))
 
     def upload_image_data(self, image_id: str, data: Any, timeout: float) -> None:
         """Send the content of an image.
@@ -207,6 +211,13 @@ class Api:
         found = data.get(key) if isinstance(data, dict) else None
         if not isinstance(found, dict):
             raise CloudAway(f"Provider {self.transport.provider}: the answer of the cloud has no {key!r}")
+        return found
+
+    def _thing(self, data: Any, key: str) -> Mapping[str, Any]:
+        """An object with an id."""
+        found = self._object(data, key)
+        if not _has_id(found):
+            raise CloudAway(f"Provider {self.transport.provider}: the {key} in the answer of the cloud has no id")
         return found
 
     def _all(
@@ -235,8 +246,13 @@ class Api:
 
 def _parsed(page: Sequence[Any], parse: Callable[[Mapping[str, Any]], T]) -> Iterator[T]:
     for entry in page:
-        if isinstance(entry, dict) and entry.get("id"):
+        if isinstance(entry, dict) and _has_id(entry):
             yield parse(entry)
+
+
+def _has_id(entry: Mapping[str, Any]) -> bool:
+    found = entry.get("id")
+    return bool(found) and isinstance(found, (str, int))
 
 
 def _next_marker(data: Mapping[str, Any], key: str, page: Sequence[Any]) -> str | None:

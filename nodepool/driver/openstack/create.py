@@ -17,17 +17,15 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from nodepool.driver.openstack import spec
-from nodepool.driver.openstack.errors import CloudAway, CloudNotFound, CloudRefused, is_quota_text, one_line
+from nodepool.driver.openstack import spec, verdicts
+from nodepool.driver.openstack.errors import CloudAway, CloudNotFound, CloudRefused
 from nodepool.driver.openstack.instance import OpenStackInstance, usage
 from nodepool.driver.openstack.views import ACTIVE, ERROR, Flavor, Server
 from nodepool.driver.statemachine import StateMachine
 from nodepool.exceptions import (
     LaunchError,
     LaunchNetworkException,
-    LaunchNodepoolException,
     LaunchStatusException,
-    QuotaException,
 )
 
 if TYPE_CHECKING:
@@ -224,7 +222,7 @@ class CreateMachine(StateMachine):
             self._job = None
             return self._go(self.BUILDING)
         if server.fault:
-            raise self._broken(server)
+            raise verdicts.error_status(self._where, server)
         if self._job is None:
             self._submit(lambda: self._cloud.api.server(server_id), self._cloud.others)
         if not self._done():
@@ -233,7 +231,7 @@ class CreateMachine(StateMachine):
             server = self._result()
         except LaunchError as error:
             self._log.debug("Server %s: its fault is not known: %s", server_id, error)
-        raise self._broken(server)
+        raise verdicts.error_status(self._where, server)
 
     def _addressing(self) -> OpenStackInstance | bool:
         server = self._cloud.servers.get(self.external_id)
@@ -301,20 +299,11 @@ class CreateMachine(StateMachine):
 
     def _refused(self, error: Exception) -> Exception:
         """What a refused creation means (O-2, O-3)."""
-        if isinstance(error, QuotaException) or not isinstance(error, CloudRefused):
+        if not isinstance(error, CloudRefused):
             return error
         if error.status in (400, 404):
             self._cloud.facts.clear()
-        return LaunchNodepoolException(
-            f"{self._where}: {error}; check flavor, image, networks, security groups, key-name "
-            f"and availability zone ({self._az or 'any'}) of the label"
-        )
-
-    def _broken(self, server: Server) -> Exception:
-        """Status ERROR (O-3, O-4)."""
-        fault = one_line(server.fault) or "the cloud gives no reason"
-        text = f"{self._where}: server {server.id} went to ERROR: {fault}"
-        return QuotaException(text) if is_quota_text(server.fault) else LaunchStatusException(text)
+        return verdicts.refusal_of(self._where, self._label, self._az, error)
 
     def _mark_volumes(self, server: Server) -> None:
         """A volume that Nova made for us must say whose it is, or nobody could tell when it is left over."""

@@ -20,11 +20,13 @@ class CloudRefused(LaunchError):
     """The cloud understood a call and refused it: doing the same again will not help.
 
     :param status: of HTTP.
+    :param said: the cloud's own words, without provider and call; "" = they are the whole text.
     """
 
-    def __init__(self, text: str, status: int) -> None:
+    def __init__(self, text: str, status: int, said: str = "") -> None:
         super().__init__(text)
         self.status = status
+        self.said = said or text
 
 
 class CloudNotFound(CloudRefused, NotFound):
@@ -73,13 +75,18 @@ def is_quota_text(text: str) -> bool:
     )
 
 
-def refusal(text: str, status: int) -> CloudRefused:
-    """The exception for a 4xx answer."""
+def refusal(head: str, said: str, status: int) -> CloudRefused:
+    """The exception for a 4xx answer.
+
+    :param head: whose call it was, and which.
+    :param said: the cloud's own words.
+    """
+    kind = CloudRefused
     if status == 404:
-        return CloudNotFound(text, status)
-    if status in _QUOTA_STATUSES and is_quota_text(text):
-        return CloudQuota(text, status)
-    return CloudRefused(text, status)
+        kind = CloudNotFound
+    elif status in _QUOTA_STATUSES and is_quota_text(said):
+        kind = CloudQuota
+    return kind(f"{head}: {status} {said}", status, f"{status} {said}")
 
 
 def message_of(body: bytes, content_type: str) -> str:

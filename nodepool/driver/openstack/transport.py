@@ -28,6 +28,13 @@ BUSY_ATTEMPTS: Final = 6
 LONGEST_PAUSE_SECONDS: Final = 60.0
 #: After how many seconds a service that was absent is looked for again.
 LOOK_AGAIN_SECONDS: Final = 300.0
+#: Without this one nothing works at all.
+NEEDED_SERVICE: Final = "compute"
+#: Longest answer that is read, in bytes: a page of 1000 servers has about 3 MB.
+MAX_ANSWER_BYTES: Final = 64 * 1024 * 1024
+_CHUNK_BYTES: Final = 256 * 1024
+#: Whose exceptions come from the network.
+_LIBRARIES: Final = ("keystoneauth1", "openstack", "requests", "urllib3")
 #: In what an exception of requests says when the call never left this machine.
 _NOT_SENT: Final = ("NewConnectionError", "NameResolutionError", "Connection refused", "Failed to establish")
 
@@ -87,7 +94,7 @@ class Transport:
             if time.monotonic() < self._absent_until.get(service, 0.0):
                 return False
         try:
-            self._guarded(f"looking for the {service} service", lambda: self._client(service))
+            self._guarded(f"looking for the {service} service", service, lambda: self._client(service))
         except ServiceAbsent:
             with self._lock:
                 if service not in self._absent_until:
@@ -127,7 +134,7 @@ class Transport:
         :param arguments: more for the session's ``request``.
         :raises CloudRefused: 4xx.
         :raises CloudAway: no answer, 5xx, or an answer that is not JSON.
-        :raises ServiceAbsent: there is no such service.
+        :raises ServiceAbsent: there is no such service. One without `NEEDED_SERVICE` is no cloud: CloudAway.
         """
         given = dict(arguments or {})
         if body is not None:
@@ -136,7 +143,7 @@ class Transport:
             given["params"] = dict(query)
         for attempt in range(1, BUSY_ATTEMPTS + 1):
             self._wait_turn(what)
-            response = self._guarded(what, lambda: self._request(service, method, path, given))
+            response = self._guarded(what, service, lambda: self._request(service, method, path, given))
             status: int = response.status_code
             if status < 400:
                 return Answer(status, self._content(response, what), response.headers)
@@ -150,39 +157,48 @@ class Transport:
         started = time.monotonic()
         status = "failed"
         try:
-            response = self._client(service).request(path, method, raise_exc=False, **given)
+            response = self._client(service).request(path, method, raise_exc=False, stream=True, **given)
             status = str(response.status_code)
+            _read(response)
             return response
         finally:
             session.count(service, method, path, status, time.monotonic() - started)
 
-    def _guarded(self, what: str, call: Callable[[], Any]) -> Any:
+    def _guarded(self, what: str, service: str, call: Callable[[], Any]) -> Any:
         """Translate what keystoneauth raises."""
         try:
             return call()
+        except ServiceAbsent as error:
+            raise self._absent(service, what, str(error)) from error
         except Exception as error:
-            raise self._translated(error, what) from error
+            raise self._translated(error, what, service) from error
 
-    def _translated(self, error: Exception, what: str) -> Exception:
+    def _absent(self, service: str, what: str, text: str) -> Exception:
+        head = f"Provider {self.provider}: {what} failed: the cloud has no {service} service for us: {text}"
+        if service != NEEDED_SERVICE:
+            return ServiceAbsent(head)
+        advice = "check region-name, and auth_url, project, region_name and interface of the cloud in clouds.yaml"
+        return CloudAway(f"{head}; {advice}", maybe_done=False)
+
+    def _translated(self, error: Exception, what: str, service: str) -> Exception:
         kind = type(error).__name__
         text = errors.one_line(str(error)) or kind
         head = f"Provider {self.provider}: {what} failed"
-        if kind == "Unauthorized":
-            advice = "check the user name, the password (is it expired?) and the project of the cloud in clouds.yaml"
+        status = getattr(error, "http_status", None)
+        if isinstance(status, int) and 400 <= status < 500 and status != 429:
+            # Services do not make exceptions, see `_request`: this is about the token.
+            advice = "check auth_url, user, password (is it expired?) and project of the cloud in clouds.yaml"
             return LoginRefused(f"{head}: the cloud refuses the login: {text}; {advice}")
         if kind in ("EndpointNotFound", "EmptyCatalog", "ServiceDisabledException"):
-            return ServiceAbsent(f"{head}: the cloud has no such service in this region: {text}")
+            return self._absent(service, what, text)
         if kind in ("ConnectFailure", "ConnectTimeout", "UnknownConnectionError", "SSLError", "ConnectionError"):
             return CloudAway(f"{head}: {text}", maybe_done=not any(sign in text for sign in _NOT_SENT))
         if kind in ("DiscoveryFailure", "InvalidResponse", "JSONDecodeError", "VersionNotAvailable"):
             advice = "check auth_url and the endpoints: is it a web page or a proxy that answers there?"
             return CloudAway(f"{head}: the answer makes no sense: {text}; {advice}", maybe_done=False)
-        status = getattr(error, "http_status", None)
         if isinstance(status, int):
-            if 400 <= status < 500 and status != 429:
-                return errors.refusal(f"{head}: {status} {text}", status)
             return CloudAway(f"{head}: {status} {text}")
-        if type(error).__module__.partition(".")[0] in ("keystoneauth1", "openstack", "requests", "urllib3"):
+        if isinstance(error, AnswerTooLong) or type(error).__module__.partition(".")[0] in _LIBRARIES:
             return CloudAway(f"{head}: {kind}: {text}")
         return error
 
@@ -202,12 +218,13 @@ class Transport:
         status: int = response.status_code
         said = errors.message_of(response.content or b"", response.headers.get("Content-Type", ""))
         request_id = response.headers.get("x-openstack-request-id")
-        text = f"Provider {self.provider}: {what} failed: {status} {said}" + (f" ({request_id})" if request_id else "")
+        said += f" ({request_id})" if request_id else ""
+        head = f"Provider {self.provider}: {what} failed"
         if status == 401:
-            return LoginRefused(f"{text}; check the credentials of the cloud in clouds.yaml")
+            return LoginRefused(f"{head}: {status} {said}; check the credentials of the cloud in clouds.yaml")
         if status >= 500 or status == 429:
-            return CloudAway(text, maybe_done=status != 429)
-        return errors.refusal(text, status)
+            return CloudAway(f"{head}: {status} {said}", maybe_done=status != 429)
+        return errors.refusal(head, said, status)
 
     # -- pace --
 
@@ -240,3 +257,21 @@ class Transport:
         except ValueError:
             when = email.utils.parsedate_tz(text)
             return None if when is None else max(0.0, email.utils.mktime_tz(when) - time.time())
+
+
+class AnswerTooLong(Exception):
+    """More than any list can have."""
+
+
+def _read(response: Any) -> None:
+    """Read the body, up to a limit: whatever answers there must not fill our memory."""
+    chunks: list[bytes] = []
+    size = 0
+    for chunk in response.iter_content(_CHUNK_BYTES):
+        chunks.append(chunk)
+        size += len(chunk)
+        if size > MAX_ANSWER_BYTES:
+            response.close()
+            raise AnswerTooLong(f"the answer has more than {MAX_ANSWER_BYTES >> 20} MiB")
+    # Where requests keeps what was read; `content` and `json` look there.
+    response._content = b"".join(chunks)

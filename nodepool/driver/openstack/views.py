@@ -204,9 +204,16 @@ class Volume(NamedTuple):
 
 def limit(value: Any) -> float:
     """A quota limit: a negative one means that there is none, and so does one that is missing."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or value < 0:
+    # Not "value < 0": there is NaN in JSON, too.
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0:
         return math.inf
     return value
+
+
+def available_zones(data: Any) -> list[str]:
+    """Names of the zones in an answer that take servers."""
+    zones = [_mapping(zone) for zone in _list(_mapping(data).get("availabilityZoneInfo"))]
+    return [str(z["zoneName"]) for z in zones if z.get("zoneName") and _mapping(z.get("zoneState")).get("available")]
 
 
 def _addresses(networks: Mapping[Any, Any]) -> list[Address]:

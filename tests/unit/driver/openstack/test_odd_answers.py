@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whatever a cloud answers, the driver's calls return something usable or raise an error of their own (bad input)."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nodepool.driver.openstack.api import Api
+from nodepool.driver.openstack.errors import CloudAway
+from nodepool.driver.openstack.transport import Answer
+from nodepool.driver.openstack.views import Port, limit
+from nodepool.exceptions import LaunchError
+
+PORT = Port("p1", "n1", "ACTIVE", "", "s1", ())
+#: Each call, and the key of the answer that it reads; "" = the answer itself.
+CALLS: dict[str, tuple[str, Callable[[Api], Any]]] = {
+    "servers": ("servers", Api.servers),
+    "server": ("server", lambda api: api.server("s1")),
+    "create_server": ("server", lambda api: api.create_server({})),
+    "console": ("output", lambda api: api.console("s1")),
+    "flavors": ("flavors", Api.flavors),
+    "flavor": ("flavor", lambda api: api.flavor("f1")),
+    "zones": ("availabilityZoneInfo", Api.zones),
+    "compute_limits": ("limits", Api.compute_limits),
+    "networks": ("networks", Api.networks),
+    "ports": ("ports", Api.ports),
+    "floating_ips": ("floatingips", Api.floating_ips),
+    "create_floating_ip": ("floatingip", lambda api: api.create_floating_ip("n1", PORT, "10.0.0.1", "note")),
+    "volumes": ("volumes", Api.volumes),
+    "images": ("images", Api.images),
+    "image": ("", lambda api: api.image("i1")),
+    "create_image": ("", lambda api: api.create_image({})),
+}
+#: Keys of things, so that odd values get where they hurt.
+KEYS = st.sampled_from(
+    [
+        *(
+            "id",
+            "name",
+            "status",
+            "addresses",
+            "addr",
+            "metadata",
+            "fault",
+            "updated",
+            "fixed_ips",
+            "flavor",
+            "absolute",
+        ),
+        *("zoneName", "zoneState", "next", "servers_links", "href", "rel", "os-extended-volumes:volumes_attached"),
+    ]
+)
+LEAVES = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5)
+ODD = st.recursive(
+    LEAVES, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=4), max_leaves=12
+)
+
+
+class OddTransport:
+    """Answers everything with the same thing."""
+
+    provider = "cloud-a"
+
+    def __init__(self, answer: Any) -> None:
+        self.answer = answer
+
+    def has(self, service: str) -> bool:
+        return True
+
+    def call(self, *_: object, **__: object) -> Answer:
+        return Answer(200, self.answer, {})
+
+
+@pytest.mark.parametrize("name", list(CALLS))
+@settings(max_examples=200, deadline=None)
+@given(value=ODD, where=st.sampled_from(["alone", "inside", "listed"]))
+def test_any_answer(name: str, value: Any, where: str) -> None:
+    """No KeyError, no TypeError, no endless loop."""
+    key, call = CALLS[name]
+    inside = {"alone": value, "inside": {key: value}, "listed": {key: [value]}}[where]
+    transport: Any = OddTransport(inside)
+    with contextlib.suppress(LaunchError):
+        call(Api(transport))
+
+
+@pytest.mark.parametrize("answer", [{}, {"server": {}}, {"server": {"id": None}}, {"server": {"id": {}}}, [], None, 7])
+def test_creation_without_an_id(answer: Any) -> None:
+    """DESIGN 5: there may be a server all the same, and it must be looked for."""
+    transport: Any = OddTransport(answer)
+    with pytest.raises(CloudAway) as caught:
+        Api(transport).create_server({})
+    assert caught.value.maybe_done
+
+
+@pytest.mark.parametrize(
+    ("value", "wanted"),
+    [(5, 5), (0, 0), (-1, math.inf), (None, math.inf), ("10", math.inf), (True, math.inf), (math.nan, math.inf)],
+)
+def test_limit(value: Any, wanted: float) -> None:
+    """A limit that makes no sense is none: a quota error of the cloud will show it."""
+    assert limit(value) == wanted
