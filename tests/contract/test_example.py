@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The example driver keeps the contract. The driver guide shows this file: it is a template, too."""
 
+# [suite]
 from __future__ import annotations
 
 from collections.abc import Iterator

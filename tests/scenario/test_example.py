@@ -150,9 +150,26 @@ def copy_of_the_example(directory: Path, name: str) -> None:
     (copy / "__init__.py").write_text(text.replace('name = "example"', f'name = "{name}"'), encoding="utf-8")
 
 
-def test_copy_under_another_name(cloud: ExampleCloud, launch: Launch, znodes: PoolZnodes, tmp_path: Path) -> None:
-    """driver-api.md 0: a copy in an extra directory serves requests, and uses nothing of the original."""
+def shorten_signature(driver: Path) -> None:
+    """Without ``request`` and ``az``, as the guide of earlier releases had it."""
+    text = (driver / "adapter.py").read_text(encoding="utf-8")
+    for old, new in (
+        ("        request: NodeRequest,\n        az: str | None,\n", ""),
+        ('"zone": az', '"zone": None'),
+    ):
+        assert text.count(old) == 1
+        text = text.replace(old, new)
+    (driver / "adapter.py").write_text(text, encoding="utf-8")
+
+
+@pytest.mark.parametrize("short", [False, True], ids=["long signature", "short signature"])
+def test_copy_under_another_name(
+    short: bool, cloud: ExampleCloud, launch: Launch, znodes: PoolZnodes, tmp_path: Path
+) -> None:
+    """driver-api.md 0, 14: a copy in an extra directory serves requests, and uses nothing of the original."""
     copy_of_the_example(tmp_path / "drivers", "mycloud")
+    if short:
+        shorten_signature(tmp_path / "drivers" / "mycloud")
     Drivers.load([str(tmp_path / "drivers")])
     try:
         launcher = launch([section(cloud, driver="mycloud")])

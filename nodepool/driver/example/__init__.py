@@ -7,6 +7,8 @@ files are relative, so that a copy does not use the original.
 * ``config.py``: what stands in the configuration;
 * ``client.py``: the API of the cloud;
 * ``adapter.py``: what the framework wants to know and to have done.
+
+Comments in brackets are where the guide begins and ends its quotations.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from .adapter import ExampleAdapter
 from .config import ExampleProviderConfig
 
 
+# [driver]
 class ExampleDriver(StateMachineDriver):
     """``driver: example``"""
 
