@@ -16,7 +16,7 @@ from nodepool.testing.memory_zk import MemoryZooKeeper
 class BackingPool:
     """A thread that fulfils requests of ``NodePool:metastatic:*`` and removes nodes that are released.
 
-    ``hold`` and ``fail`` may be set by the test; `look` after that.
+    The knobs may be turned by the test; `look` after that.
 
     :ivar served: ids of the requests that were fulfilled.
     """
@@ -26,8 +26,14 @@ class BackingPool:
         self.served: list[str] = []
         #: Leave requests as they are.
         self.hold = False
-        #: Fail requests.
+        #: Fail requests: all, or so many.
         self.fail = False
+        self.fail_next = 0
+        #: Somebody else locks so many new nodes; they are kept in ``locked``.
+        self.lock_nodes = 0
+        self.locked: list[Node] = []
+        #: So many nodes vanish before anybody knows of them.
+        self.lose_nodes = 0
         self._numbers = itertools.count(1)
         self._changed = threading.Event()
         self._ended = threading.Event()
@@ -67,7 +73,8 @@ class BackingPool:
     def _serve(self, request: NodeRequest) -> None:
         if self.hold or request.state != states.REQUESTED:
             return
-        if self.fail:
+        if self.fail or self.fail_next > 0:
+            self.fail_next -= 1
             request.state = states.FAILED
             self.zk.storeNodeRequest(request)
             return
@@ -83,6 +90,13 @@ class BackingPool:
         node.host_keys = ["ssh-ed25519 AAAA"]
         node.attributes = {"backing": "yes", "both": "backing"}
         self.zk.storeNode(node)
+        if self.lock_nodes > 0:
+            self.lock_nodes -= 1
+            self.zk.lockNode(node)
+            self.locked.append(node)
+        if self.lose_nodes > 0:
+            self.lose_nodes -= 1
+            self.zk.deleteRawNode(node.id or "")
         request.nodes = [node.id or ""]
         request.state = states.FULFILLED
         self.zk.storeNodeRequest(request)

@@ -72,6 +72,8 @@ class Keeper:
         self._idle = threading.Event()
         self._draining = threading.Event()
         self._sweep_wanted = threading.Event()
+        #: Passes that have ended. For tests.
+        self.passes = 0
         owner = owner_of(provider_name)
         self.view = BackingView(zk, provider_name, rules.keys(), self.wake, log)
         self.requests = BackingRequests(zk, owner, log, self.wake)
@@ -145,6 +147,8 @@ class Keeper:
         except Exception:
             self.log.exception("Error while looking after backing nodes; trying again in %g s", WHEN_WOKEN_SECONDS)
             return WHEN_WOKEN_SECONDS
+        finally:
+            self.passes += 1
         with self._lock:
             if self._draining.is_set() and not self.tickets.busy and not self.requests.busy:
                 self._task = None
@@ -163,9 +167,10 @@ class Keeper:
         self.view.update()
         self.requests.find_unanswered()
         waits = [LONGEST_PASS_PAUSE_SECONDS]
-        complete = self._mark_failed() and self._take_back()
         waits.append(self._claims.follow())
-        complete = self._assign() and complete
+        if not (self._mark_failed() and self._take_back() and self._assign()):
+            # Somebody else wrote first. What is decided next must rest on what he wrote.
+            return 0.0
         self._request()
         if not self._idle.is_set():
             waits.append(self._release())
@@ -174,7 +179,7 @@ class Keeper:
                 self._claims.sweep()
                 self.view.check_hidden()
         waits.append(self.requests.delete_ended() or LONGEST_PASS_PAUSE_SECONDS)
-        return min(waits) if complete else 0.0
+        return min(waits)
 
     # -- slots --
 

@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Metastatic providers, with backing nodes and a ZooKeeper in memory."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from nodepool.config.objects import Config, Label
+from nodepool.driver.handler import NodeRequestHandler
+from nodepool.driver.metastatic import MetastaticDriver, demand, keeper
+from nodepool.driver.metastatic.keeper import Keeper
+from nodepool.driver.metastatic.provider import MetastaticProvider
+from nodepool.model import states
+from nodepool.model.node import Node
+from nodepool.plan import launch as plan
+from nodepool.testing.memory_zk import MemoryZooKeeper
+from nodepool.testing.pool_worker import PoolWorkerStandIn
+from tests.support.backing_pool import BackingPool
+from tests.support.wait import DEADLINE_SECONDS, wait_for
+
+OWNER = "NodePool:metastatic:shared"
+#: Longer than any test.
+NEVER = 10_000
+
+
+class Site:
+    """A started provider with one pool; label ``small`` is on two slots of label ``big``.
+
+    :param label: settings of the label; the grace time is longer than the test unless it says otherwise.
+    """
+
+    def __init__(self, zk: MemoryZooKeeper, label: dict[str, Any], labels: list[dict[str, Any]]) -> None:
+        first = {"name": "small", "backing-label": "big", "max-parallel-jobs": 2, "grace-time": NEVER, **label}
+        section = {
+            "name": "shared",
+            "driver": "metastatic",
+            "launch-retries": 2,
+            "pools": [{"name": "main", "node-attributes": {"both": "pool"}, "labels": [first, *labels]}],
+        }
+        config = Config()
+        config.labels = {entry["name"]: Label(entry["name"]) for entry in (first, *labels)}
+        driver = MetastaticDriver()
+        provider_config = driver.getProviderConfig(section)
+        provider_config.load(config)
+        self.zk = zk
+        self.provider: MetastaticProvider = driver.getProvider(provider_config)
+        self.provider.zk = zk
+        self.provider.start(zk)
+        self.worker = PoolWorkerStandIn(zk, self.provider, "main", launcher_id=f"stand-in-{id(self)}")
+
+    @property
+    def keeper(self) -> Keeper:
+        assert self.provider.adapter.keeper is not None
+        return self.provider.adapter.keeper
+
+    def begin(self, *labels: str) -> NodeRequestHandler:
+        return self.worker.accept(self.worker.submit(*(labels or ("small",))))
+
+    def finish(self, handler: NodeRequestHandler) -> list[Node]:
+        request = self.worker.finish(handler, DEADLINE_SECONDS)
+        assert request.state == states.FULFILLED
+        return [node for node in map(self.zk.getNode, request.nodes) if node is not None]
+
+    def serve(self, *labels: str) -> list[Node]:
+        return self.finish(self.begin(*labels))
+
+    def fail(self, *labels: str) -> None:
+        request = self.worker.finish(self.begin(*labels), DEADLINE_SECONDS)
+        assert request.state == states.FAILED
+
+    def delete(self, *nodes: Node) -> None:
+        """As the launcher's deletion worker does; waits for the end."""
+        for node in nodes:
+            found = self.zk.getNode(node.id or "")
+            assert found is not None
+            found.state = states.DELETING
+            self.zk.nodes.lock_and_save(found)
+            self.provider.startNodeCleanup(found).join(DEADLINE_SECONDS)
+
+    def backing(self) -> dict[str, dict[str, Any]]:
+        """What is in ``user_data`` of the backing nodes, by id."""
+        nodes = [node for node in self.zk.nodeIterator() if node.provider == "backing" and node.state == states.IN_USE]
+        return {node.id or "": json.loads(node.user_data) for node in nodes if isinstance(node.user_data, str)}
+
+    def wait_backing(self, count: int) -> list[str]:
+        """Ids of the backing nodes, when there are so many."""
+        wait_for(f"{count} backing node(s)", lambda: len(self.backing()) == count)
+        return sorted(self.backing())
+
+    def requests(self) -> list[str]:
+        """Ids of the backing requests."""
+        return [request.id or "" for request in self.zk.nodeRequestIterator() if request.requestor == OWNER]
+
+    def pass_now(self) -> None:
+        """Wait until the keeper has made a whole pass that began after this call."""
+        begun = self.keeper.passes
+
+        def two_more() -> bool:
+            self.keeper.wake()
+            return self.keeper.passes >= begun + 2
+
+        wait_for("two more passes", two_more)
+
+    def end(self) -> None:
+        self.provider.stop()
+        self.provider.join()
+
+
+MakeSite = Callable[..., Site]
+
+
+def place(node: Node) -> tuple[str, int]:
+    """Backing node and slot."""
+    assert node.slot == node.driver_data["slot"]
+    return node.driver_data["backing_node"], node.driver_data["slot"]
+
+
+@pytest.fixture(autouse=True)
+def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plan, "RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(demand, "LINGER_SECONDS", 0.05)
+    monkeypatch.setattr(keeper, "ZK_RETRY_SECONDS", 0.01)
+
+
+@pytest.fixture
+def zk() -> MemoryZooKeeper:
+    return MemoryZooKeeper()
+
+
+@pytest.fixture
+def pool(zk: MemoryZooKeeper) -> Iterator[BackingPool]:
+    """Serves backing requests."""
+    pool = BackingPool(zk)
+    pool.start()
+    yield pool
+    pool.stop()
+
+
+@pytest.fixture
+def make_site(zk: MemoryZooKeeper, pool: BackingPool) -> Iterator[MakeSite]:
+    """Makes started providers: ``make_site({"max-age": 3}, {"name": "tiny", ...})``."""
+    sites: list[Site] = []
+
+    def make(label: dict[str, Any] | None = None, *labels: dict[str, Any]) -> Site:
+        sites.append(Site(zk, label or {}, list(labels)))
+        return sites[-1]
+
+    yield make
+    for site in sites:
+        site.end()
