@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
-from benchmarks.scenarios import burst, commands, configuration, idle, single, steady
+from benchmarks.scenarios import backlog, burst, commands, configuration, idle, single, steady
 from benchmarks.suite.model import Scenario
 
 SCENARIOS: tuple[Scenario, ...] = (
     single.SCENARIO,
     burst.SCENARIO,
     steady.SCENARIO,
+    backlog.SCENARIO,
     configuration.SCENARIO,
     idle.SCENARIO,
     commands.SCENARIO,

@@ -42,7 +42,16 @@ class Backlog:
         """Submits; does not wait for nodes."""
         self._client.on_completed = lambda request: self._completed.put((request, time.monotonic()))
         self._thread.start()
-        list(self._submitters.map(lambda _: self._submit(), range(self._waiting)))
+        self.grow(self._waiting)
+
+    def grow(self, count: int) -> None:
+        """Makes the queue longer; blocks until that is submitted."""
+        list(self._submitters.map(lambda _: self._submit(), range(count)))
+
+    @property
+    def waiting(self) -> int:
+        """Requests that were submitted and whose jobs have not begun."""
+        return len(self._requests)
 
     def stop(self) -> None:
         """Cancels what waits, and blocks until all jobs have ended. Nodes that were ready just then stay ready."""

@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A busy label: few hosts, short jobs, and a queue of requests that never gets shorter."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from benchmarks.suite.goals import Growth
+from benchmarks.suite.model import LIMIT, Row, Scenario
+from benchmarks.suite.statistics import rounded
+from benchmarks.support.backlog import Backlog
+from benchmarks.support.candidates import Candidate
+from benchmarks.support.costs import Costs
+from benchmarks.support.place import Place, Stage, per_request
+from benchmarks.support.static_hosts import COSTS, LABEL, RATE, ready_hosts
+from tests.support.wait import wait_for
+
+NAME = "backlog"
+
+
+def run(stage: Stage, candidate: Candidate, size: Mapping[str, Any]) -> list[Row]:
+    rows = []
+    with stage.place(candidate) as place, ready_hosts(place, size["hosts"], size["warm_up"]):
+        queue = Backlog(place.client, LABEL, 0, size["hold_seconds"])
+        queue.start()
+        try:
+            waiting = 0
+            for length in size["lengths"]:
+                place.progress.step(f"  {length} waiting")
+                queue.grow(length - waiting)
+                waiting = length
+                rows.append(_measure(place, queue, length, size))
+        finally:
+            queue.stop()
+    return rows
+
+
+def _measure(place: Place, queue: Backlog, length: int, size: Mapping[str, Any]) -> Row:
+    """Until so many jobs have ended, but not for ever: the released launcher may stand still."""
+    # What was served while the queue grew is replaced after it grew.
+    wait_for(f"{length} wait", lambda: queue.waiting >= length - size["hosts"], size["grow_seconds"])
+    time.sleep(size["settle"])
+    deadline = time.monotonic() + size["seconds"]
+    wanted = size["served"]
+    before, start, first = place.read(), time.monotonic(), len(queue.ended)
+
+    def over() -> bool:
+        done = len(queue.ended) - first
+        place.progress.count(min(done, wanted), wanted, "jobs")
+        return done >= wanted or time.monotonic() > deadline
+
+    wait_for("jobs end", over, size["seconds"] + 60)
+    cost, passed, served = place.read() - before, time.monotonic() - start, len(queue.ended) - first
+    values: dict[str, float | None] = {"rate": served / passed, "failed": queue.failed}
+    if served:
+        values |= per_request(cost, served)
+    return Row(NAME, str(length), place.candidate.name, rounded(values))
+
+
+def limit(_costs: Costs, rows: Sequence[Row]) -> list[Row]:
+    hosts, hold = SCENARIO.sizes["hosts"], SCENARIO.sizes["hold_seconds"]
+    return [Row(NAME, case, LIMIT, {"rate": hosts / hold}) for case in dict.fromkeys(row.case for row in rows)]
+
+
+SCENARIO = Scenario(
+    name=NAME,
+    title="Backlog of waiting requests for a busy label: 20 static hosts, jobs of 0.2 s",
+    metrics=(RATE, *COSTS),
+    goals=(Growth("cpu_ms", "100", "10000", 1.3),),
+    run=run,
+    sizes={
+        "hosts": 20,
+        "hold_seconds": 0.2,
+        "warm_up": 100,
+        "lengths": (100, 1000, 10_000),
+        "grow_seconds": 300,
+        "settle": 5,
+        "served": 1000,
+        "seconds": 60,
+    },
+    quick={"warm_up": 10, "lengths": (20, 100), "settle": 1, "served": 50, "seconds": 20},
+    limit=limit,
+    limit_note="hosts that are never free",
+    series=True,
+)
