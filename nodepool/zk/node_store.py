@@ -342,12 +342,19 @@ class NodeStore:
 
     def remove_empty(self, node_id: str) -> bool:
         """Remove a znode without data unless somebody holds its lock (behaviour.md C-8); was it removed?"""
+        try:
+            data, stat = self._client.kazoo.retry(self._client.kazoo.get, paths.node(node_id))
+        except NoNodeError:
+            return False
+        except KazooException as error:
+            raise translate(error) from None
+        if data:
+            return False
         for exists in (True, False):
             tx = self.transaction()
             if exists:
                 tx.delete(paths.node_lock(node_id))
-            # Data version 0: never written since it was made without data.
-            tx.delete(paths.node(node_id), 0)
+            tx.delete(paths.node(node_id), stat.version)
             try:
                 tx.commit()
                 return True

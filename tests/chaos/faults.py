@@ -37,6 +37,8 @@ class Injector:
         #: Settings of the cloud that faults have changed, by kind of fault.
         self._rules: dict[str, dict[str, Any]] = {}
         self._knobs_lock = threading.Lock()
+        #: A launcher reports a record that it cannot read, and leaves it to the operator.
+        self._corrupted: list[str] = []
 
     def run(self, faults: list[Fault]) -> None:
         threads = []
@@ -48,6 +50,8 @@ class Injector:
         for thread in threads:
             thread.join()
         self._world.cloud.release_stuck()
+        for node_id in self._corrupted:
+            self._world.znodes.kazoo.delete(f"{NODES}/{node_id}", recursive=True)
 
     def _do(self, fault: Fault) -> None:
         method: Callable[[Fault], str | None] = getattr(self, "_" + fault.kind.replace("-", "_"))
@@ -222,6 +226,7 @@ class Injector:
         node_id = self._victim()
         if node_id is not None:
             self._world.znodes.kazoo.set(f"{NODES}/{node_id}", b'{"state": "rea')
+            self._corrupted.append(node_id)
         return f"node {node_id}"
 
     def _node_emptied(self, _fault: Fault) -> str:

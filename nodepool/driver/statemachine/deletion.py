@@ -94,6 +94,8 @@ class NodeDeletion(Done):
         self._targets = self._search.found
         if self._targets:
             self.log.warning("Found instance(s) %s of the node", self._targets)
+        # One whose creation was on its way when its launcher died may still come.
+        self._provider.look_for_leaks_soon()
         self._phase = self._remove
         return self._remove()
 

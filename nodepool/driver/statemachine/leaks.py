@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Hashable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from nodepool.driver.statemachine import metadata
 from nodepool.exceptions import NotFound
@@ -16,17 +17,34 @@ if TYPE_CHECKING:
     from nodepool.driver.statemachine.provider import StateMachineProvider
 
 
+#: Seconds until another look where something seems to be left over, or may be soon.
+LOOK_AGAIN_SECONDS: Final = 10.0
+
+
 class LeakSweep:
-    """What seems to be left over in two sweeps, one after the other, is. Used by one thread at a time."""
+    """What seems to be left over in two sweeps, one after the other, is. ``_busy`` is held during a sweep."""
 
     def __init__(self, provider: StateMachineProvider, log: Log) -> None:
         self._provider = provider
         self.log = log
         self._suspects: set[Hashable] = set()
         self._extra: set[Hashable] = set()
+        self._busy = threading.Lock()
 
-    def sweep(self) -> None:
-        """One sweep. Blocks; raises what the driver raises when it cannot list."""
+    def sweep(self) -> bool:
+        """One sweep, unless one runs. Blocks; raises what the driver raises when it cannot list.
+
+        :return: something seems to be left over: another sweep, soon, will tell.
+        """
+        if not self._busy.acquire(blocking=False):
+            return False
+        try:
+            self._sweep()
+            return bool(self._suspects or self._extra)
+        finally:
+            self._busy.release()
+
+    def _sweep(self) -> None:
         # First the cloud, then ZooKeeper: a node or upload is stored before anything is made for it.
         resources = self._provider.calls.list_resources()
         leaked = self._unknown(resources)
@@ -94,3 +112,31 @@ class LeakSweep:
                 self._provider.delete_orphan(external_id, self._provider.log)
                 leaks.report(self._provider.name, "instances")
         self._extra = set(extra)
+
+
+class LeakLook:
+    """A task of the scheduler: looks for leaks soon, and soon again if something seems to be left over.
+
+    :param looks: how often at most.
+    """
+
+    def __init__(self, provider: StateMachineProvider, looks: int) -> None:
+        self._provider = provider
+        self._looks = looks
+        self._begun = False
+
+    def step(self) -> float | None:
+        """See `nodepool.driver.statemachine.scheduler.Task`."""
+        if not self._begun:
+            self._begun = True
+            return LOOK_AGAIN_SECONDS
+        self._looks -= 1
+        try:
+            again = self._provider.sweep_leaks()
+        except Exception as error:  # noqa: BLE001 - the regular sweep comes, too
+            self._provider.log.warning("Leaked resources cannot be looked for: %s: %s", type(error).__name__, error)
+            again = True
+        if again and self._looks:
+            return LOOK_AGAIN_SECONDS
+        self._provider.leak_look_ended()
+        return None

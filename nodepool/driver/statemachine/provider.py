@@ -15,7 +15,7 @@ from nodepool.driver.statemachine.calls import CloudCalls
 from nodepool.driver.statemachine.deletion import InstanceDeletion, NodeDeletion
 from nodepool.driver.statemachine.finder import InstanceFinder
 from nodepool.driver.statemachine.known import Known, NotKnown
-from nodepool.driver.statemachine.leaks import LeakSweep
+from nodepool.driver.statemachine.leaks import LeakLook, LeakSweep
 from nodepool.driver.statemachine.quota import StateMachineQuota
 from nodepool.driver.statemachine.removal import Removal
 from nodepool.driver.statemachine.scans import Scans
@@ -80,6 +80,7 @@ class StateMachineProvider(StateMachineQuota, Provider):
         self.prepare_quota(self._asks)
         self._azs: Known[Sequence[str | None]] = Known(self.calls.get_azs, AZ_AGE_SECONDS, self._asks)
         self._leaks = LeakSweep(self, self.log)
+        self._leak_look = False
 
     # -- life --
 
@@ -278,10 +279,27 @@ class StateMachineProvider(StateMachineQuota, Provider):
         return self.calls.list_instances()
 
     def cleanupLeakedResources(self) -> None:
+        if self.sweep_leaks():
+            self.look_for_leaks_soon(1)
+
+    def sweep_leaks(self) -> bool:
+        """Look for leaks now; blocks. Does something seem to be left over?"""
         if self.calls.resting or self.idle_now:
             self.log.debug("Not looking for leaks: %s", self.calls.rest_reason or "the provider was replaced")
-            return
-        self._leaks.sweep()
+            return False
+        return self._leaks.sweep()
+
+    def look_for_leaks_soon(self, looks: int = 2) -> None:
+        """Something may be left over: do not wait for the regular sweep. Any thread; does not block."""
+        with self._lock:
+            begin = not self._leak_look and not self.idle_now
+            self._leak_look = self._leak_look or begin
+        if begin:
+            self.scheduler.add(LeakLook(self, looks))
+
+    def leak_look_ended(self) -> None:
+        with self._lock:
+            self._leak_look = False
 
     def node_ids(self) -> set[str]:
         """Ids of all nodes in ZooKeeper, readable or not. Blocks."""

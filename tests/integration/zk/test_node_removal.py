@@ -135,10 +135,13 @@ def test_remove_raw(store: NodeStore, node: Node, znodes: PoolZnodes, competitor
     store.remove_raw(node_id(node))
 
 
+@pytest.mark.parametrize("emptied", [True, False])
 @pytest.mark.parametrize("lock_dir", [True, False])
-def test_remove_empty(store: NodeStore, znodes: PoolZnodes, lock_dir: bool) -> None:
-    """C-8"""
-    empty = znodes.create_node(b"")
+def test_remove_empty(store: NodeStore, znodes: PoolZnodes, lock_dir: bool, emptied: bool) -> None:
+    """C-8: made without data, or emptied by a hand."""
+    empty = znodes.create_node(READY if emptied else b"")
+    if emptied:
+        znodes.kazoo.set(paths.node(empty), b"")
     if lock_dir:
         znodes.kazoo.create(paths.node_lock(empty))
     assert store.remove_empty(empty)

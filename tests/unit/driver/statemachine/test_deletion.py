@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from nodepool.driver.statemachine import StateMachine, deletion, removal
+from nodepool.driver.statemachine import StateMachine, deletion, leaks, removal
 from nodepool.exceptions import NotFound
 from nodepool.model import states
 from nodepool.model.node import Node
@@ -127,6 +127,22 @@ def test_node_without_external_id(make_site: MakeSite, zk: MemoryZooKeeper, inst
     site.delete(node)
     assert zk.getNodes() == []
     assert [instance.name for instance in site.cloud.instances()] == ["other"]
+
+
+def test_instance_of_a_dead_launcher_that_comes_late(
+    make_site: MakeSite, zk: MemoryZooKeeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """DESIGN 5: the launcher died in the middle of the creation; the instance shows when its node is gone."""
+    monkeypatch.setattr(leaks, "LOOK_AGAIN_SECONDS", 0.05)
+    site = make_site()
+    node = Node("small")
+    node.provider, node.pool, node.state = "nowhere", "main", states.BUILDING
+    zk.storeNode(node)
+    site.delete(node)
+    assert zk.getNodes() == []
+    metadata = {"nodepool_node_id": node.id or "", "nodepool_provider_name": "nowhere", "nodepool_pool_name": "main"}
+    site.cloud.create(f"np{node.id}", metadata=metadata, resources={})
+    wait_for("the late instance is gone", lambda: not site.cloud.instances())
 
 
 def test_node_without_external_id_waits_for_the_cloud(make_site: MakeSite, zk: MemoryZooKeeper) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from nodepool.driver.fake.cloud import CloudError
 from nodepool.driver.statemachine import Resource
+from nodepool.driver.statemachine import leaks as sweeps
 from nodepool.exceptions import NotFound
 from nodepool.metrics import leaks
 from nodepool.model.image import ImageUpload
@@ -51,6 +52,55 @@ def test_two_sweeps(make_site: MakeSite, zk: MemoryZooKeeper, counted: list[tupl
     site.provider.cleanupLeakedResources()
     assert [instance.id for instance in site.cloud.instances()] == [kept.external_id]
     assert counted == [("nowhere", "instances")]
+
+
+def test_another_look_comes_by_itself(
+    make_site: MakeSite, zk: MemoryZooKeeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """DESIGN 5, D-2: what one sweep suspects is not left to the regular one."""
+    monkeypatch.setattr(sweeps, "LOOK_AGAIN_SECONDS", 0.01)
+    site = make_site()
+    (node,) = site.serve("small")
+    zk.deleteRawNode(node.id or "")
+    site.provider.cleanupLeakedResources()
+    wait_for("the leaked instance is gone", lambda: not site.cloud.instances())
+
+
+def test_looks_that_fail(
+    make_site: MakeSite, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Two looks, whatever becomes of them; then the next can be asked for."""
+    monkeypatch.setattr(sweeps, "LOOK_AGAIN_SECONDS", 0.01)
+    site = make_site()
+    looks: list[int] = []
+
+    def fail() -> list[Resource]:
+        looks.append(1)
+        raise CloudError("away")
+
+    monkeypatch.setattr(site.adapter, "listResources", fail)
+    site.provider.look_for_leaks_soon()
+    site.provider.look_for_leaks_soon()
+    wait_for("the looks are over", lambda: not len(site.provider.scheduler))
+    assert len(looks) == 2
+    assert caplog.text.count("Leaked resources cannot be looked for") == 2
+    site.provider.look_for_leaks_soon()
+    wait_for("the looks are over", lambda: not len(site.provider.scheduler))
+    assert len(looks) == 4
+
+
+def test_one_sweep_at_a_time(make_site: MakeSite, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The regular sweep and a look that was asked for do not disturb each other's suspicions."""
+    site = make_site()
+    inner: list[bool] = []
+
+    def look_inside() -> list[Resource]:
+        inner.append(site.provider.sweep_leaks())
+        return []
+
+    monkeypatch.setattr(site.adapter, "listResources", look_inside)
+    assert not site.provider.sweep_leaks()
+    assert inner == [False]
 
 
 def test_unreadable_nodes_are_known(make_site: MakeSite, zk: MemoryZooKeeper, monkeypatch: pytest.MonkeyPatch) -> None:
