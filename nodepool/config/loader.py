@@ -97,7 +97,7 @@ def _document(path: str, problems: Problems, sleep: Sleep, may_be_empty: bool) -
 
 
 class ConfigSource:
-    """A configuration file and its secure file; parsed only when one of them changed.
+    """A configuration file, its secure file and what drivers read beside; parsed only when one of them changed.
 
     :param sleep: see `load_config`.
     """
@@ -107,6 +107,8 @@ class ConfigSource:
         self._path = path
         self._secure_path = secure_path
         self._sleep = sleep
+        #: Files that drivers read, see `Config.watched_files`.
+        self._watched: list[str] = []
         self._loaded: tuple[int | None, ...] | None = None
         self._unreadable = False
 
@@ -126,13 +128,18 @@ class ConfigSource:
         self._loaded = self._times()
         self._unreadable = False
         try:
-            return load_config(self._path, self._secure_path, sleep=self._sleep)
+            config = load_config(self._path, self._secure_path, sleep=self._sleep)
         except UnreadableError:
             self._unreadable = True
             raise
+        watched = sorted(config.watched_files)
+        if watched != self._watched:
+            self._watched = watched
+            self._loaded = (*self._loaded[: len(self._paths)], *map(_modified, watched))
+        return config
 
     def _times(self) -> tuple[int | None, ...]:
-        return tuple(_modified(path) for path in self._paths)
+        return tuple(_modified(path) for path in (*self._paths, *self._watched))
 
 
 def _modified(path: str) -> int | None:

@@ -69,5 +69,7 @@ class Config(ZooKeeperSettings):
         self.labels: dict[str, Label] = {}
         self.diskimages: dict[str, DiskImage] = {}
         self.providers: dict[str, ProviderConfig] = {}
+        #: Files beside the configuration that drivers read; a change of one is a change of the configuration.
+        self.watched_files: set[str] = set()
         #: tenant -> quota name (``instances``, ``cores``, ``ram``, ...) -> limit.
         self.tenant_resource_limits: dict[str, dict[str, float]] = {}

@@ -2,12 +2,15 @@
 """``clouds.yaml``, read with openstacksdk's own loader, so that all it knows works: regions, profiles, secure files.
 
 A file that is missing or broken, or a cloud that is not in it, concerns the providers that name it, and nobody else:
-`Clouds.settings` does not raise. The error comes when such a provider is started, and the start is tried again.
+`Clouds.settings` does not raise. The error comes when such a provider is started, and the start is tried again. One
+that runs already goes on with what the file said before.
 """
 
 from __future__ import annotations
 
 import logging
+import os
+import re
 import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
@@ -25,6 +28,9 @@ if TYPE_CHECKING:
 log = logging.getLogger("nodepool.driver.openstack.clouds")
 
 DEFAULT_IMAGE_FORMAT: Final = "qcow2"
+#: Kinds of login with a name and a password.
+_PASSWORD_TYPES: Final = frozenset({"password", "v3password", "v2password"})
+_PROJECT_KEYS: Final = ("project_name", "project_id", "tenant_name", "tenant_id", "trust_id", "system_scope")
 #: What makes no difference to what a provider does; loaders put it in.
 _IGNORED_SETTINGS: Final = frozenset({"statsd", "metrics", "cache"})
 
@@ -38,17 +44,25 @@ class CloudSettings:
 
     :param values: all settings, credentials too: not for the log.
     :param problem: why the cloud cannot be used; "" = it can.
+    :param outdated: why these are the settings of an earlier file; "" = they are not.
     """
 
-    def __init__(self, values: Mapping[str, Any], problem: str = "") -> None:
+    def __init__(self, values: Mapping[str, Any], problem: str = "", outdated: str = "") -> None:
         self.values = values
         self.problem = problem
+        self.outdated = outdated
 
     @property
     def image_format(self) -> str:
         return str(self.values.get("image_format") or DEFAULT_IMAGE_FORMAT)
 
+    @property
+    def image_api_use_tasks(self) -> bool:
+        """Are images imported by tasks of Glance, from its object storage?"""
+        return self.values.get("image_api_use_tasks") is True
+
     def __eq__(self, other: object) -> bool:
+        # Settings that are outdated are still the same settings.
         return isinstance(other, CloudSettings) and (self.values, self.problem) == (other.values, other.problem)
 
     __hash__ = None  # type: ignore[assignment]
@@ -66,6 +80,8 @@ class Clouds:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._loader: OpenStackConfig | None = None
+        #: Cloud and region -> the last one that could be used.
+        self._usable: dict[tuple[str, str | None], CloudRegion] = {}
 
     def forget(self) -> None:
         """Read the file again next time."""
@@ -73,22 +89,47 @@ class Clouds:
             self._loader = None
 
     def settings(self, cloud: str, region: str | None) -> CloudSettings:
-        """What the file says of a cloud. Reads files only; does not raise."""
+        """What the file says of a cloud, or what it said before if that cannot be used. Does not raise.
+
+        Reads files only.
+        """
         try:
-            return CloudSettings(_comparable(self.region(cloud, region).config))
+            return CloudSettings(_comparable(self._current(cloud, region).config))
         except CloudProblem as problem:
-            return CloudSettings({}, str(problem))
+            known = self._usable.get((cloud, region))
+            if known is None:
+                return CloudSettings({}, str(problem))
+            return CloudSettings(_comparable(known.config), outdated=str(problem))
 
     def region(self, cloud: str, region: str | None) -> CloudRegion:
-        """openstacksdk's object for a cloud. Does not contact it.
+        """openstacksdk's object for a cloud, maybe of an earlier file, see `settings`. Does not contact the cloud.
 
         :raises CloudProblem: it cannot be used; the next call reads the file again.
         """
         try:
-            return self._find(cloud, region)
+            return self._current(cloud, region)
+        except CloudProblem:
+            known = self._usable.get((cloud, region))
+            if known is None:
+                raise
+            return known
+
+    def files(self) -> list[str]:
+        """The files that a cloud may stand in, those that do not exist included. Does not raise."""
+        try:
+            loader = self._load()
+        except CloudProblem:
+            return [name for name in [os.environ.get("OS_CLIENT_CONFIG_FILE")] if name]
+        return [*_search_path(loader), *(str(name) for name in getattr(loader, "_secure_files", ()))]
+
+    def _current(self, cloud: str, region: str | None) -> CloudRegion:
+        try:
+            found = self._find(cloud, region)
         except CloudProblem:
             self.forget()
             raise
+        self._usable[cloud, region] = found
+        return found
 
     def _find(self, cloud: str, region: str | None) -> CloudRegion:
         loader = self._load()
@@ -99,14 +140,23 @@ class Clouds:
                 raise CloudProblem(_why_no_file(cloud, _search_path(loader)))
             raise CloudProblem(f"{path} has no cloud {cloud!r} (it has: {', '.join(known) or 'none'}); add it there")
         arguments: dict[str, Any] = {"region_name": region} if region else {}
+        entry = loader.cloud_config["clouds"][cloud]
+        if not isinstance(entry, Mapping) or not isinstance(entry.get("auth", {}), Mapping):
+            raise CloudProblem(
+                f"cloud {cloud!r} in {path}: it must be a mapping, and so must its auth; correct it there"
+            )
         try:
-            return loader.get_one(cloud=cloud, **arguments)
+            found = loader.get_one(cloud=cloud, **arguments)
+            problem = problem_of(found)
         # The loader passes on whatever its plug-ins and odd values in the file make of them.
         except Exception as error:
             log.debug("cloud %s", cloud, exc_info=True)
             raise CloudProblem(
                 f"cloud {cloud!r} in {path} cannot be used: {_reason(error)}; correct it there"
             ) from None
+        if problem:
+            raise CloudProblem(f"cloud {cloud!r} in {path} cannot be used: {problem}")
+        return found
 
     def _load(self) -> OpenStackConfig:
         with self._lock:
@@ -127,6 +177,36 @@ class Clouds:
                     log.debug("clouds.yaml", exc_info=True)
                     raise CloudProblem(f"clouds.yaml cannot be read: {_reason(error)}; correct the file") from None
             return self._loader
+
+
+def problem_of(region: CloudRegion) -> str:
+    """What is missing or impossible in the settings of a cloud, and the remedy; "" = nothing. Pure, but for files."""
+    config = region.config
+    auth = config.get("auth") or {}
+    url = auth.get("auth_url")
+    if url and not re.match(r"https?://[^/\s]", str(url)):
+        return f"auth_url must begin with http:// or https://, not {str(url)[:100]!r}"
+    if str(config.get("auth_type") or "password") in _PASSWORD_TYPES:
+        for keys in (("auth_url",), ("username", "user_id"), ("password",), _PROJECT_KEYS):
+            if not any(auth.get(key) for key in keys):
+                return f"auth has no {keys[0]}; add it (or in secure.yaml)"
+    timeout = config.get("api_timeout")
+    if timeout is not None:
+        try:
+            usable = float(timeout) > 0
+        except (TypeError, ValueError):
+            usable = False
+        if not usable:
+            return f"api_timeout must be a number of seconds, not {timeout!r}"
+    verify, cert = region.get_requests_verify_args()
+    for key, name in (("cacert", verify), *(("cert or key", part) for part in _files_of(cert))):
+        if isinstance(name, str) and not os.path.exists(name):
+            return f"{key}: there is no file {name}"
+    return ""
+
+
+def _files_of(cert: Any) -> tuple[Any, ...]:
+    return cert if isinstance(cert, tuple) else (cert,)
 
 
 def _search_path(loader: OpenStackConfig) -> list[str]:

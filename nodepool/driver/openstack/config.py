@@ -26,6 +26,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from nodepool.driver.config import ConfigPool, ImageSettings, LabelSettings, ProviderConfig
@@ -36,6 +37,8 @@ from nodepool.exceptions import ConfigError
 if TYPE_CHECKING:
     from nodepool.config.objects import Config, DiskImage
     from nodepool.driver.openstack.clouds import Clouds, CloudSettings
+
+log = logging.getLogger("nodepool.driver.openstack.config")
 
 
 class ProviderDiskImage(DiskImageSettings):
@@ -186,6 +189,9 @@ class OpenStackProviderConfig(ProviderConfig):
         self.cloud = data["cloud"]
         self.region_name = data.get("region-name")
         self.cloud_settings = self.clouds.settings(self.cloud, self.region_name)
+        newconfig.watched_files.update(self.clouds.files())
+        if self.cloud_settings.outdated:
+            log.error("Provider %s goes on with earlier settings: %s", self.name, self.cloud_settings.outdated)
         self.rate = float(data.get("rate", self.rate))
         self.boot_timeout = float(data.get("boot-timeout", self.boot_timeout))
         self.launch_timeout = float(data.get("launch-timeout", self.launch_timeout))

@@ -197,6 +197,26 @@ class TestConfigSource:
         source.load()
         assert not source.changed()
 
+    def test_files_that_drivers_read(self, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A change of clouds.yaml is a change of the configuration; so is that it comes, or goes."""
+        clouds = tmp_path / "clouds.yaml"
+        monkeypatch.setattr(
+            "nodepool.config.assembly.ProviderReader.read",
+            lambda reader: reader._config.watched_files.add(str(clouds)),
+        )
+        source = ConfigSource(str(file))
+        source.load()
+        assert not source.changed()
+        clouds.write_text("clouds: {}", encoding="utf-8")
+        assert source.changed()
+        source.load()
+        assert not source.changed()
+        os.utime(clouds, ns=(1, 1))
+        assert source.changed()
+        source.load()
+        clouds.unlink()
+        assert source.changed()
+
     def test_change_while_loading(self, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """An edit that comes while the file is read is not lost."""
         source = ConfigSource(str(file))

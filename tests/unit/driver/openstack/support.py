@@ -36,6 +36,9 @@ class StubClouds(Clouds):
     def settings(self, cloud: str, region: str | None) -> CloudSettings:
         return CloudSettings(dict(self.values))
 
+    def files(self) -> list[str]:
+        return []
+
 
 def label_section(**more: Any) -> dict[str, Any]:
     return {"name": "small", "cloud-image": "debian", "flavor-name": "m1", **more}

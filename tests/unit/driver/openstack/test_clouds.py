@@ -4,15 +4,18 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 # The loader looks into what was the working directory when it was imported: that of pytest, for all tests.
 import openstack.config.loader  # noqa: F401
 import pytest
+import yaml
 
 from nodepool.config.loader import load_config
 from nodepool.driver.openstack import OpenStackDriver
 from nodepool.driver.openstack.clouds import CloudProblem, Clouds
 from nodepool.driver.openstack.config import OpenStackProviderConfig
+from tests.unit.driver.openstack.support import load, section
 
 ENTRY = (
     "  {name}:\n    auth: {{auth_url: 'http://127.0.0.1:1/v3', username: u, password: {password}, project_name: p}}\n"
@@ -62,7 +65,9 @@ def test_read_again_after_reset(file: Path) -> None:
         ("clouds: [", ["cannot be read", "correct the file"]),
         ("clouds:\n  other: {}\n", ["no cloud 'one'", "other", "add it"]),
         ("clouds:\n  one:\n    auth: {}\n", ["cannot be used", "correct it"]),
-        ("clouds:\n  one: 7\n", ["one"]),
+        ("clouds:\n  one: 7\n", ["cloud 'one' in", "must be a mapping"]),
+        ("clouds:\n  one: {auth: [7]}\n", ["cloud 'one' in", "so must its auth"]),
+        ("clouds:\n  one: {auth: }\n", ["cloud 'one' in"]),
         ("7", ["cannot be read", "correct the file"]),
         ("", ["one"]),
         ("clouds:\n  one:\n    auth_type: nosuch\n    auth: {}\n", ["cannot be used"]),
@@ -112,3 +117,71 @@ def test_only_that_provider_is_affected(file: Path, tmp_path: Path) -> None:
     made = driver.getProvider(provider)
     made.stop()
     made.join()
+
+
+def test_a_file_that_breaks_changes_nothing(file: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """G-8, of clouds.yaml: a provider that runs goes on with what the file said before, and that is told."""
+    write(file, "one")
+    driver = OpenStackDriver()
+    before = load(section(cloud="one"), driver._clouds)[0]
+    for broken in ("clouds: [", "clouds:\n  other: {}\n", "clouds:\n  one: {auth: {}}\n"):
+        file.write_text(broken, encoding="utf-8")
+        driver.reset()
+        again, config = load(section(cloud="one", rate=7), driver._clouds)
+        assert again.cloud_settings == before.cloud_settings
+        assert str(file) in config.watched_files
+        assert driver._clouds.region("one", None).config["auth"]["password"] == "secret"
+    assert caplog.text.count("Provider cloud-a goes on with earlier settings: ") == 3
+    assert "secret" not in caplog.text
+    write(file, "one", password="new")
+    driver.reset()
+    assert load(section(cloud="one"), driver._clouds)[0] != before
+
+
+@pytest.mark.parametrize(
+    ("change", "wanted"),
+    [
+        ({"password": None}, "auth has no password; add it"),
+        ({"username": None}, "auth has no username; add it"),
+        ({"auth_url": None}, "auth"),
+        ({"auth_url": "hello"}, "auth_url must begin with http:// or https://, not 'hello'"),
+        ({"project_name": None}, "auth has no project_name; add it"),
+        ({"api_timeout": "soon"}, "api_timeout must be a number of seconds, not 'soon'"),
+        ({"cacert": "/no/such/file"}, "cacert: there is no file /no/such/file"),
+        ({"cert": "/no/cert", "key": "/no/key"}, "cert or key: there is no file /no/cert"),
+    ],
+)
+def test_settings_that_cannot_work(file: Path, change: dict[str, Any], wanted: str) -> None:
+    """Bad input: what is missing is named when the provider is started, not an hour later by each call."""
+    auth = {"auth_url": "https://127.0.0.1:1/v3", "username": "u", "password": "secret", "project_name": "p"}
+    entry: dict[str, Any] = {"auth": auth}
+    for key, value in change.items():
+        target = auth if key in auth else entry
+        target[key] = value
+        if value is None:
+            del target[key]
+    file.write_text(yaml.safe_dump({"clouds": {"one": entry}}), encoding="utf-8")
+    with pytest.raises(CloudProblem) as caught:
+        Clouds().region("one", None)
+    assert str(caught.value).startswith(f"cloud 'one' in {file} cannot be used: ")
+    assert wanted in str(caught.value)
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {
+            "auth_type": "v3applicationcredential",
+            "auth": {"application_credential_id": "i", "application_credential_secret": "s"},
+        },
+        {"auth_type": "v3token", "auth": {"token": "t", "project_id": "p"}},
+        {"auth": {"user_id": "u", "password": "p", "project_id": "p"}},
+        {"auth": {"username": "u", "password": "p", "system_scope": "all"}, "api_timeout": "30", "verify": False},
+    ],
+)
+def test_other_ways_to_log_in(file: Path, entry: dict[str, Any]) -> None:
+    """What openstacksdk can use is not refused."""
+    entry["auth"]["auth_url"] = "http://127.0.0.1:1/v3"
+    file.write_text(yaml.safe_dump({"clouds": {"one": entry}}), encoding="utf-8")
+    assert Clouds().settings("one", None).problem == ""
