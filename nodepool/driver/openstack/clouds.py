@@ -140,7 +140,7 @@ class Clouds:
                 raise CloudProblem(_why_no_file(cloud, _search_path(loader)))
             raise CloudProblem(f"{path} has no cloud {cloud!r} (it has: {', '.join(known) or 'none'}); add it there")
         arguments: dict[str, Any] = {"region_name": region} if region else {}
-        entry = loader.cloud_config["clouds"][cloud]
+        entry = loader.cloud_config["clouds"].get(cloud, {})
         if not isinstance(entry, Mapping) or not isinstance(entry.get("auth", {}), Mapping):
             raise CloudProblem(
                 f"cloud {cloud!r} in {path}: it must be a mapping, and so must its auth; correct it there"
