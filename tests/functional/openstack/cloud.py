@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import openstack
@@ -15,8 +15,6 @@ from tests.support.wait import wait_for
 
 #: How long deleted things may go on to be listed, in seconds.
 GONE_SECONDS = 90.0
-#: Kinds of things that a test may leave behind.
-KINDS = ("servers", "ports", "floating IPs", "volumes", "images", "key pairs")
 
 
 class RealCloud:
@@ -74,6 +72,27 @@ class RealCloud:
         if not any(flavor.name == name for flavor in self.connection.compute.flavors()):
             pytest.skip(f"cloud {self.name} has no flavor {name!r}; the rig has")
 
+    # -- what others do in it --
+
+    def create_server(self, name: str, network: str | None = None, **metadata: str) -> str:
+        """Makes a server that the launcher knows nothing of; returns its id when it is ACTIVE."""
+        connection = self.connection
+        wanted = network or next(iter(self.networks()), None)
+        found = connection.network.find_network(wanted) if wanted else None
+        server = connection.compute.create_server(
+            name=name,
+            image_id=connection.image.find_image(self.image()).id,
+            flavor_id=connection.compute.find_flavor(self.flavor()).id,
+            networks=[{"uuid": found.id}] if found else "auto",
+            metadata=metadata,
+        )
+        connection.compute.wait_for_server(server, interval=0.5, wait=GONE_SECONDS)
+        return str(server.id)
+
+    def delete_server(self, server_id: str) -> None:
+        """Deletes a server; does not wait for the end."""
+        self.connection.compute.delete_server(server_id)
+
     # -- what is in it --
 
     def servers(self) -> list[Any]:
@@ -104,8 +123,26 @@ class RealCloud:
 
         def nothing_new() -> bool:
             now = self.contents()
-            left = {kind: sorted(now[kind] - before[kind]) for kind in KINDS if now[kind] - before[kind]}
+            left = {kind: sorted(ids - before[kind]) for kind, ids in now.items() if ids - before[kind]}
             assert not left, f"left in cloud {self.name}: {left}"
             return True
 
         wait_for(f"nothing is left in cloud {self.name}", nothing_new, GONE_SECONDS)
+
+    def remove_all_but(self, before: Mapping[str, set[str]]) -> None:
+        """Deletes what the project did not hold before, and waits until it is gone."""
+        connection = self.connection
+        delete: dict[str, Callable[[str], Any]] = {
+            "servers": connection.compute.delete_server,
+            "floating IPs": connection.network.delete_ip,
+            "ports": connection.network.delete_port,
+            "volumes": connection.block_storage.delete_volume,
+            "images": connection.image.delete_image,
+            "key pairs": connection.compute.delete_keypair,
+        }
+        now = self.contents()
+        left = {kind: now[kind] - before[kind] for kind in delete if now[kind] - before[kind]}
+        for kind, ids in left.items():
+            for key in ids:
+                delete[kind](key)
+            self.wait_only({**self.contents(), kind: before[kind]})

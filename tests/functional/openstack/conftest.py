@@ -52,6 +52,12 @@ def provider(cloud: RealCloud) -> OpenStackProvider:
 
 
 @pytest.fixture
-def place(cloud: RealCloud, workplace: Workplace, zuul: ZuulClient) -> Place:
-    """Where a test works. It must have emptied it in the end: `Place.wait_empty`."""
-    return Place(cloud, workplace, zuul)
+def place(cloud: RealCloud, workplace: Workplace, zuul: ZuulClient) -> Iterator[Place]:
+    """Where a test works. It must have emptied it in the end: `Place.wait_empty`.
+
+    What a test that failed left behind is removed, so that the next one can work.
+    """
+    made = Place(cloud, workplace, zuul)
+    yield made
+    workplace.stop()
+    cloud.remove_all_but(made.before)

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tests.functional.openstack.cloud import RealCloud
@@ -22,15 +22,13 @@ SERVED_SECONDS = 150.0
 
 
 class Place:
-    """One cloud, one chroot, one Zuul, and launchers.
-
-    :param before: what the cloud held before the test.
-    """
+    """One cloud, one chroot, one Zuul, and launchers."""
 
     def __init__(self, cloud: RealCloud, workplace: Workplace, zuul: ZuulClient) -> None:
         self.cloud = cloud
         self.workplace = workplace
         self.zuul = zuul
+        #: What the cloud held before the test.
         self.before = cloud.contents()
 
     @property
@@ -58,6 +56,20 @@ class Place:
         self.zuul.give_back(nodeset)
         return nodes
 
+    def serve(self, provider: OpenStackProvider, count: int, holds: Callable[[], bool]) -> None:
+        """Asks for ``count`` nodes at once, and uses and returns each as it comes; ``holds`` must hold meanwhile."""
+        (label,) = provider.labels
+        waiting = {request.id: request for request in [self.zuul.submit([label]) for _ in range(count)]}
+
+        def completed() -> list[str]:
+            if not holds():
+                raise RuntimeError("what must hold while requests are served does not hold")
+            return [key for key in waiting if key in self.zuul.completed]
+
+        while waiting:
+            for request_id in wait_for("a completed request", completed, SERVED_SECONDS):
+                self.use(self.fulfilled(waiting.pop(request_id)))
+
     # -- what must hold --
 
     def check_host_keys(self, node: Any) -> None:
@@ -69,7 +81,12 @@ class Place:
         assert keys == set(node.host_keys)
 
     def wait_empty(self) -> None:
-        """Waits until nothing is left in ZooKeeper or in the cloud."""
+        """Waits until nothing is left in ZooKeeper or in the cloud. The end of every test."""
+        self.wait_no_nodes()
+        self.cloud.wait_only(self.before)
+
+    def wait_no_nodes(self) -> None:
+        """Waits until there is neither node nor request nor lock in ZooKeeper."""
 
         def empty() -> bool:
             left = {path: self._children(path) for path in (NODES, REQUESTS, REQUEST_LOCKS)}
@@ -77,7 +94,6 @@ class Place:
             return True
 
         wait_for("nothing is left in ZooKeeper", empty, SERVED_SECONDS)
-        self.cloud.wait_only(self.before)
 
     def _children(self, path: str) -> Sequence[str]:
         return [name for name in self.znodes.children(path) if name != "lock"]
