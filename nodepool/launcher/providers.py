@@ -9,23 +9,32 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from nodepool.driver.contract import check_instance
-from nodepool.driver.interface import Provider
-from nodepool.driver.registry import Drivers
 from nodepool.driver.unavailable import UnavailableProviderConfig
 from nodepool.exceptions import ConfigError
+from nodepool.launcher.provider_start import ProviderStart
 from nodepool.plan.reconfigure import compare
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from nodepool.driver.config import ProviderConfig
+    from nodepool.driver.interface import Provider
     from nodepool.zk.zookeeper import ZooKeeper
 
 FIRST_RETRY_SECONDS: Final = 5.0
 LAST_RETRY_SECONDS: Final = 60.0
+#: How long the main thread waits for what a driver should do soon: all starts of one turn together, then each call.
+PATIENCE_SECONDS: Final = 10.0
+#: The least for one of many starts, when those before it hang.
+LEAST_START_SECONDS: Final = 0.5
 
 
 class Providers:
-    """Started providers, by name. Changed by the main thread only; others read `running`."""
+    """Started providers, by name. Changed by the main thread only; others read `running`.
+
+    A driver that hangs in a call is left alone with it: its provider is absent until the call returns, the others
+    are served.
+    """
 
     log = logging.getLogger("nodepool.NodePool")
 
@@ -36,6 +45,8 @@ class Providers:
         self.running: Mapping[str, Provider] = {}
         #: name -> (failed attempts, when to try again)
         self._failed: dict[str, tuple[int, float]] = {}
+        #: Starts that take their time.
+        self._starting: dict[str, ProviderStart] = {}
         self._ending: list[threading.Thread] = []
 
     def apply(self, configs: Mapping[str, ProviderConfig]) -> None:
@@ -44,20 +55,34 @@ class Providers:
         self._configs = {name: self._configs[name] if name in change.kept else configs[name] for name in configs}
         for name in change.removed:
             self.log.info("Removing provider %s", name)
+            self._forget_start(name)
             self._replace(name, None)
+        deadline = time.monotonic() + PATIENCE_SECONDS
         for name in (*change.added, *change.changed):
             self._failed.pop(name, None)
-            self._start(name)
+            self._start(name, deadline)
 
     def retry_failed(self) -> None:
-        """Start those that could not be started and whose time has come (G-9)."""
+        """Start those that could not be started and whose time has come (G-9); take those that took their time."""
+        for name in [name for name, start in self._starting.items() if start.wait(0)]:
+            self._started(name)
         now = time.monotonic()
-        for name in [name for name, (_, when) in self._failed.items() if when <= now]:
-            self._start(name)
+        due = [name for name, (_, when) in self._failed.items() if when <= now]
+        for name in [name for name in due if name not in self._starting]:
+            self._start(name, now + PATIENCE_SECONDS)
 
-    def _start(self, name: str) -> None:
-        """Start a provider in place of the one that runs under its name (G-5)."""
+    def _forget_start(self, name: str) -> None:
+        start = self._starting.pop(name, None)
+        if start is not None:
+            start.forget()
+
+    def _start(self, name: str, deadline: float) -> None:
+        """Start a provider in place of the one that runs under its name (G-5).
+
+        :param deadline: monotonic time until which it is waited for.
+        """
         config = self._configs[name]
+        self._forget_start(name)
         if isinstance(config, UnavailableProviderConfig):
             # Only another configuration can change that: no retries.
             self.log.error("Provider %s is not served: %s", name, config.reason)
@@ -66,12 +91,18 @@ class Providers:
         old = self.running.get(name)
         if old is not None:
             self._guard(name, "idle", old.idle)
-        provider: Provider | None = None
+        start = self._starting[name] = ProviderStart(config, self._zk)
+        if start.wait(max(LEAST_START_SECONDS, deadline - time.monotonic())):
+            self._started(name)
+            return
+        self.log.error("Provider %s: start() has not returned yet. Going on without it until it does", name)
+        self._replace(name, None)
+
+    def _started(self, name: str) -> None:
+        """A start has ended, in one way or another."""
+        config = self._configs[name]
         try:
-            made = Drivers.get(config.driver.name).getProvider(config)
-            provider = check_instance(made, Provider, f"driver {config.driver.name!r}: getProvider()")
-            provider.zk = self._zk
-            provider.start(self._zk)
+            provider = self._starting.pop(name).result()
         except Exception as error:
             attempts = self._failed.get(name, (0, 0.0))[0] + 1
             delay = min(LAST_RETRY_SECONDS, FIRST_RETRY_SECONDS * 2 ** (attempts - 1))
@@ -82,19 +113,10 @@ class Providers:
             else:
                 self.log.exception("Provider %s cannot be started, trying again in %g s", name, delay)
             self._replace(name, None)
-            if provider is not None:
-                self._stop_half_started(name, provider)
             return
         self._failed.pop(name, None)
         self.log.info("Started provider %s (driver %s)", name, config.driver.name)
         self._replace(name, provider)
-
-    def _stop_half_started(self, name: str, provider: Provider) -> None:
-        """What it has started already must not stay: there will be another attempt, and another."""
-        try:
-            provider.stop()
-        except Exception as error:  # noqa: BLE001 - it was not complete, so this may well fail
-            self.log.debug("Provider %s: stop() after a failed start: %r", name, error)
 
     def _replace(self, name: str, new: Provider | None) -> None:
         running = dict(self.running)
@@ -110,23 +132,34 @@ class Providers:
     def stop(self, timeout: float) -> None:
         """Stop all and wait for them, together at most ``timeout`` seconds."""
         deadline = time.monotonic() + timeout
+        for name in list(self._starting):
+            self._forget_start(name)
         running, self.running = self.running, {}
         for name, provider in running.items():
-            self._guard(name, "stop", provider.stop)
+            self._guard(name, "stop", provider.stop, max(LEAST_START_SECONDS, deadline - time.monotonic()))
         for name, provider in running.items():
             # join() has no timeout of its own.
-            thread = threading.Thread(
-                target=self._guard, args=(name, "join", provider.join), name=f"Join-{name}", daemon=True
-            )
-            thread.start()
-            self._ending.append(thread)
+            self._ending.append(self._call_in_thread(name, "join", provider.join))
         for thread in self._ending:
             thread.join(max(0.0, deadline - time.monotonic()))
             if thread.is_alive():
                 self.log.warning("%s: the provider still works, not waiting for it", thread.name)
 
-    def _guard(self, name: str, what: str, call: object) -> None:
-        try:
-            call()  # type: ignore[operator]
-        except Exception:
-            self.log.exception("Provider %s: error in %s()", name, what)
+    def _guard(self, name: str, what: str, call: Callable[[], None], seconds: float | None = None) -> None:
+        """Call something that returns soon, or should."""
+        seconds = PATIENCE_SECONDS if seconds is None else seconds
+        thread = self._call_in_thread(name, what, call)
+        thread.join(seconds)
+        if thread.is_alive():
+            self.log.error("Provider %s: %s() has not returned after %.0f s. Going on without it", name, what, seconds)
+
+    def _call_in_thread(self, name: str, what: str, call: Callable[[], None]) -> threading.Thread:
+        def run() -> None:
+            try:
+                call()
+            except Exception:
+                self.log.exception("Provider %s: error in %s()", name, what)
+
+        thread = threading.Thread(target=run, name=f"{what.capitalize()}-{name}", daemon=True)
+        thread.start()
+        return thread

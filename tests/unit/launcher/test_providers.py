@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import logging
+import threading
+from collections.abc import Iterator
 from typing import Any
 from unittest.mock import create_autospec
 
@@ -15,6 +17,7 @@ from nodepool.driver.static.config import StaticProviderConfig
 from nodepool.driver.unavailable import UnavailableProviderConfig
 from nodepool.exceptions import ConfigError
 from nodepool.launcher.providers import Providers
+from tests.support.wait import DEADLINE_SECONDS, wait_for
 
 
 class Driver:
@@ -22,6 +25,8 @@ class Driver:
 
     def __init__(self) -> None:
         self.calls: list[str] = []
+        #: What hangs does so until this is set.
+        self.released = threading.Event()
 
     def getProvider(self, config: Any) -> Any:
         if config.provider.get("wrong"):
@@ -35,6 +40,8 @@ class Driver:
     def _note(self, config: Any, name: str) -> Any:
         def call(*_: object) -> None:
             self.calls.append(f"{config.name}{config.priority or ''}.{name}")
+            if config.provider.get("hangs") == name:
+                self.released.wait(DEADLINE_SECONDS)
             if config.provider.get("fails") == name:
                 raise RuntimeError(f"{name} fails")
 
@@ -42,10 +49,11 @@ class Driver:
 
 
 @pytest.fixture
-def driver(monkeypatch: pytest.MonkeyPatch) -> Driver:
+def driver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Driver]:
     made = Driver()
     monkeypatch.setattr(Drivers, "get", lambda name: made)
-    return made
+    yield made
+    made.released.set()
 
 
 @pytest.fixture
@@ -141,3 +149,82 @@ def test_start_that_fails_half_way(providers: Providers, driver: Driver, monkeyp
     providers.retry_failed()
     assert driver.calls == ["a.start", "a.stop"] * 2
     assert dict(providers.running) == {}
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who hangs is not waited for."""
+    monkeypatch.setattr("nodepool.launcher.providers.PATIENCE_SECONDS", 0.2)
+    monkeypatch.setattr("nodepool.launcher.providers.LEAST_START_SECONDS", 0.2)
+    monkeypatch.setattr("nodepool.launcher.providers.FIRST_RETRY_SECONDS", 0.0)
+
+
+def take_starts(providers: Providers, *names: str) -> None:
+    """Turns of the main loop until these providers run."""
+
+    def run() -> bool:
+        providers.retry_failed()
+        return set(providers.running) == set(names)
+
+    wait_for(f"{names} run", run)
+
+
+@pytest.mark.usefixtures("impatient")
+def test_start_that_hangs(providers: Providers, driver: Driver, caplog: pytest.LogCaptureFixture) -> None:
+    """G-9: it is absent and not begun again; the others are served; it is there when it has started at last."""
+    providers.apply(configs(a={"hangs": "start"}, b={}))
+    take_starts(providers, "b")
+    assert "Provider a: start() has not returned yet" in caplog.text
+    providers.retry_failed()
+    driver.released.set()
+    take_starts(providers, "a", "b")
+    assert driver.calls.count("a.start") == 1
+    assert "a.stop" not in driver.calls
+
+
+@pytest.mark.usefixtures("impatient")
+def test_start_that_hangs_and_fails(providers: Providers, driver: Driver) -> None:
+    """G-9: it is tried again."""
+    section = {"hangs": "start", "fails": "start"}
+    providers.apply(configs(a=section))
+    assert driver.calls == ["a.start"]
+    driver.released.set()
+
+    def tried_again() -> bool:
+        providers.retry_failed()
+        return driver.calls[:4] == ["a.start", "a.stop"] * 2
+
+    wait_for("it is tried again", tried_again)
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize("what", ["changed", "removed", "stopped"])
+def test_start_that_nobody_waits_for(providers: Providers, driver: Driver, what: str) -> None:
+    """G-5: when it has started at last, it is stopped."""
+    providers.apply(configs(a={"priority": 1}))
+    providers.apply(configs(a={"priority": 2, "hangs": "start"}))
+    assert driver.calls[-1] == "a1.stop"
+    if what == "changed":
+        providers.apply(configs(a={"priority": 3}))
+        take_starts(providers, "a")
+    elif what == "removed":
+        providers.apply({})
+    else:
+        providers.stop(1)
+    driver.released.set()
+    wait_for("the one that hung is stopped", lambda: "a2.stop" in driver.calls)
+    providers.retry_failed()
+    assert set(providers.running) == ({"a"} if what == "changed" else set())
+    assert "a3.stop" not in driver.calls
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize("what", ["idle", "stop"])
+def test_end_that_hangs(providers: Providers, driver: Driver, what: str) -> None:
+    """G-5: the successor serves all the same."""
+    providers.apply(configs(a={"hangs": what}, b={}))
+    take_starts(providers, "a", "b")
+    old = providers.running["a"]
+    providers.apply(configs(a={"priority": 1}, b={}))
+    take_starts(providers, "a", "b")
+    assert providers.running["a"] is not old
