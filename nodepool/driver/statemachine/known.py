@@ -21,16 +21,44 @@ class NotKnown(Exception):
     """There is no answer yet. The text says why."""
 
 
+class Patience:
+    """How long first answers of one cloud are waited for, all together. An answer, whichever, gives all of it back.
+
+    ``_lock`` guards what is left.
+    """
+
+    def __init__(self, seconds: float = FIRST_ANSWER_SECONDS, clock: Callable[[], float] = time.monotonic) -> None:
+        self._seconds = seconds
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._left = seconds
+
+    def wait(self, condition: threading.Condition, until: Callable[[], bool]) -> None:
+        """Wait until something is true, or patience is at its end. ``condition`` is held."""
+        with self._lock:
+            left = self._left
+        begun = self._clock()
+        condition.wait_for(until, left)
+        with self._lock:
+            self._left = max(0.0, self._left - (self._clock() - begun))
+
+    def restore(self) -> None:
+        """The cloud has answered something."""
+        with self._lock:
+            self._left = self._seconds
+
+
 class Known(Generic[T]):
     """An answer of a cloud that may be a little old.
 
     `get` returns what is known and, when that is too old, has it asked for again in the background. Only the first
-    answer is waited for, and not for long. After an error the old answer stays. ``_condition`` guards everything; it is
-    not held while the cloud is asked.
+    answer is waited for, by whoever asks first, and not for long: a pool that waits serves nobody. After an error the
+    old answer stays. ``_condition`` guards everything; it is not held while the cloud is asked.
 
     :param ask: asks the cloud; may block and raise.
     :param seconds: how old an answer may be.
     :param permanent: errors that are an answer, too: they are raised by `get` until it is time to ask again.
+    :param patience: shared by all that is asked of one cloud.
     """
 
     def __init__(
@@ -41,33 +69,36 @@ class Known(Generic[T]):
         *,
         permanent: tuple[type[Exception], ...] = (),
         clock: Callable[[], float] = time.monotonic,
-        first_answer_seconds: float = FIRST_ANSWER_SECONDS,
+        patience: Patience | None = None,
     ) -> None:
         self._ask = ask
         self._seconds = seconds
         self._executor = executor
         self._permanent = permanent
         self._clock = clock
-        self._first_answer_seconds = first_answer_seconds
+        self._patience = patience or Patience()
         self._condition = threading.Condition()
         self._value: T | None = None
         self._error: Exception | None = None
         self._known = False
         self._asking = False
         self._tried = False
+        #: Somebody has waited for the first answer.
+        self._waited = False
         self._stale = False
         self._due = float("-inf")
 
     def get(self) -> T:
-        """The answer; blocks at most a few seconds, and only until there was a first one.
+        """The answer; blocks at most a few seconds, and only for the first one.
 
         :raises NotKnown: the cloud has not answered yet.
         :raises Exception: one of ``permanent``.
         """
         self.refresh()
         with self._condition:
-            if not self._tried:
-                self._condition.wait_for(lambda: self._tried, self._first_answer_seconds)
+            if not self._tried and not self._waited:
+                self._patience.wait(self._condition, lambda: self._tried)
+                self._waited = True
             if self._known:
                 if self._error is not None:
                     raise self._error.with_traceback(None)
@@ -101,10 +132,12 @@ class Known(Generic[T]):
             value = self._ask()
         except Exception as problem:  # noqa: BLE001 - raised or told by `get`
             error = problem
+        answered = error is None or isinstance(error, self._permanent)
+        if answered:
+            self._patience.restore()
         with self._condition:
             self._asking = False
             self._tried = True
-            answered = error is None or isinstance(error, self._permanent)
             if answered:
                 self._known, self._value, self._error = True, value, error
             elif not self._known:

@@ -14,7 +14,7 @@ from nodepool.driver.statemachine import signature
 from nodepool.driver.statemachine.calls import CloudCalls
 from nodepool.driver.statemachine.deletion import InstanceDeletion, NodeDeletion
 from nodepool.driver.statemachine.finder import InstanceFinder
-from nodepool.driver.statemachine.known import Known, NotKnown
+from nodepool.driver.statemachine.known import Known, NotKnown, Patience
 from nodepool.driver.statemachine.leaks import LeakLook, LeakSweep
 from nodepool.driver.statemachine.quota import StateMachineQuota
 from nodepool.driver.statemachine.removal import Removal
@@ -72,13 +72,16 @@ class StateMachineProvider(StateMachineQuota, Provider):
         self._idle = threading.Event()
         # Threads begin with the first piece of work.
         self._asks = ThreadPoolExecutor(ASK_THREADS, thread_name_prefix=f"{self.name}-ask")
+        self.patience = Patience()
         self.calls = CloudCalls(self.name, adapter, self.log, self._rest_changed)
         self.finder = InstanceFinder(self.name, self.calls.list_instances, self._asks)
         self.scans = Scans(self.name)
         threads = getattr(adapter, "advance_threads", 8)
         self.scheduler = Scheduler(f"StateMachines-{self.name}", threads, on_end=self._ended)
         self.prepare_quota(self._asks)
-        self._azs: Known[Sequence[str | None]] = Known(self.calls.get_azs, AZ_AGE_SECONDS, self._asks)
+        self._azs: Known[Sequence[str | None]] = Known(
+            self.calls.get_azs, AZ_AGE_SECONDS, self._asks, patience=self.patience
+        )
         self._leaks = LeakSweep(self, self.log)
         self._leak_look = False
 
@@ -159,8 +162,9 @@ class StateMachineProvider(StateMachineQuota, Provider):
         with self._lock:
             known = self._labels_ready.get(key)
             if known is None:
-                known = Known(lambda: self.calls.label_ready(label), LABEL_READY_AGE_SECONDS, self._asks)
-                self._labels_ready[key] = known
+                known = self._labels_ready[key] = Known(
+                    lambda: self.calls.label_ready(label), LABEL_READY_AGE_SECONDS, self._asks, patience=self.patience
+                )
         try:
             return known.get()
         except NotKnown as reason:

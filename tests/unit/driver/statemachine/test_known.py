@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from nodepool.driver.statemachine.known import ERROR_SECONDS, Known, NotKnown
+from nodepool.driver.statemachine.known import ERROR_SECONDS, Known, NotKnown, Patience
 from nodepool.exceptions import RuntimeConfigurationException
 
 
@@ -59,7 +59,7 @@ def later() -> Later:
 
 
 def known_of(cloud: Cloud, later: Later, now: list[float], **settings: Any) -> Known[Any]:
-    return Known(cloud.ask, 300.0, later, clock=lambda: now[0], first_answer_seconds=0.0, **settings)
+    return Known(cloud.ask, 300.0, later, clock=lambda: now[0], patience=Patience(0.0), **settings)
 
 
 def test_old_answers_are_refreshed_in_the_background(cloud: Cloud, later: Later, now: list[float]) -> None:
@@ -130,7 +130,7 @@ def test_permanent_errors(cloud: Cloud, later: Later, now: list[float]) -> None:
 
 def test_the_first_answer_is_waited_for(cloud: Cloud) -> None:
     later = Later()
-    known = Known(cloud.ask, 300.0, later, first_answer_seconds=60.0)
+    known = Known(cloud.ask, 300.0, later, patience=Patience(60.0))
     cloud.answers = [1]
     found: list[int] = []
     thread = threading.Thread(target=lambda: found.append(known.get()))
@@ -142,6 +142,42 @@ def test_the_first_answer_is_waited_for(cloud: Cloud) -> None:
     assert found == [1]
 
 
+def test_a_cloud_that_hangs_is_waited_for_once() -> None:
+    """F-5: a pool that asks many questions is not held up by each; when the cloud answers there is new patience."""
+    time = [0.0]
+    waits: list[float | None] = []
+
+    class Clock(threading.Condition):
+        """Nothing ever happens but that time passes."""
+
+        def wait_for(self, predicate: Callable[[], Any], timeout: float | None = None) -> Any:
+            waits.append(timeout)
+            time[0] += timeout or 0.0
+            return predicate()
+
+    patience = Patience(5.0, clock=lambda: time[0])
+    condition = Clock()
+    with condition:
+        for _ in range(3):
+            patience.wait(condition, lambda: False)
+        patience.restore()
+        patience.wait(condition, lambda: False)
+    assert waits == [5.0, 0.0, 0.0, 5.0]
+
+
+def test_who_comes_later_does_not_wait(cloud: Cloud, later: Later) -> None:
+    """One question is waited for once, whatever else the cloud answers."""
+    known = Known(cloud.ask, 300.0, later, patience=Patience(0.01))
+    with pytest.raises(NotKnown):
+        known.get()
+    known._patience = Patience(1000.0)
+    with pytest.raises(NotKnown, match="not answered yet"):
+        known.get()
+    cloud.answers = [1]
+    later.run()
+    assert known.get() == 1
+
+
 def test_stopped(cloud: Cloud) -> None:
     """After the executor was shut down nothing is asked, and nobody waits."""
 
@@ -149,6 +185,6 @@ def test_stopped(cloud: Cloud) -> None:
         def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
             raise RuntimeError("cannot schedule new futures after shutdown")
 
-    known = Known(cloud.ask, 300.0, Closed(), first_answer_seconds=60.0)
+    known = Known(cloud.ask, 300.0, Closed(), patience=Patience(60.0))
     with pytest.raises(NotKnown):
         known.get()
