@@ -24,12 +24,14 @@ if TYPE_CHECKING:
 LIMITS_AGE_SECONDS: Final = 300.0
 #: The same after an error: a cloud that does not answer must not hold up the pool at every node.
 ERROR_AGE_SECONDS: Final = 10.0
+#: Longest wait for the limits. A pool that waits serves nobody.
+ANSWER_SECONDS: Final = 5.0
 
 
 class QuotaSupport(abc.ABC):
     """Mix-in for providers that have quota. Needs ``provider`` (configuration) and ``zk``.
 
-    ``_quota_lock`` guards the cached limits; it is not held while the cloud is asked.
+    ``_quota_lock`` guards the cached limits; it is not held while the cloud is asked, which a thread of its own does.
     """
 
     provider: ProviderConfig
@@ -41,6 +43,7 @@ class QuotaSupport(abc.ABC):
         self._limits: QuotaInformation | None = None
         self._limits_until = 0.0
         self._limits_error: Exception | None = None
+        self._limits_asked = False
         self._tally: NodeTally | None = None
         self._error_labels: set[str] = set()
 
@@ -62,31 +65,47 @@ class QuotaSupport(abc.ABC):
             self._limits_until = 0.0
 
     def estimatedNodepoolQuota(self) -> QuotaInformation:
-        """Limits minus unmanaged use, cached for 300 s; an old value serves when the cloud gives an error."""
+        """Limits minus unmanaged use, cached for 300 s. Blocks for a few seconds at most.
+
+        An old value serves when the cloud gives an error or takes long. Raises what it said if there is none.
+        """
+        answered = None
         with self._quota_lock:
-            if time.monotonic() < self._limits_until:
-                return self._last_limits()
+            if time.monotonic() >= self._limits_until and not self._limits_asked:
+                self._limits_asked = True
+                self._limits_until = math.inf
+                answered = threading.Event()
+        if answered is not None:
+            name = f"Quota-{self.provider.name}"
+            threading.Thread(target=self._fetch_limits, args=(answered,), name=name, daemon=True).start()
+            answered.wait(ANSWER_SECONDS)
+        with self._quota_lock:
+            return self._last_limits()
+
+    def _fetch_limits(self, answered: threading.Event) -> None:
         limits: QuotaInformation | None = None
         problem: Exception | None = None
         try:
             limits = self.getProviderLimits()
             limits.subtract(self.unmanagedQuotaUsed())
-        except Exception as error:  # noqa: BLE001 - raised again unless there is an old value
+        except Exception as error:  # noqa: BLE001 - raised to who asks, unless there is an old value
             problem = error
+            self._quota_log.exception("Provider %s: limits unknown", self.provider.name)
         with self._quota_lock:
+            self._limits_asked = False
             self._limits_error = problem
             if problem is None:
                 self._limits = limits
-                self._limits_until = time.monotonic() + LIMITS_AGE_SECONDS
-            else:
-                self._quota_log.error("Provider %s: limits unknown", self.provider.name, exc_info=problem)
-                self._limits_until = time.monotonic() + ERROR_AGE_SECONDS
-            return self._last_limits()
+            # Else they were invalidated meanwhile.
+            if self._limits_until == math.inf:
+                age = LIMITS_AGE_SECONDS if problem is None else ERROR_AGE_SECONDS
+                self._limits_until = time.monotonic() + age
+        answered.set()
 
     def _last_limits(self) -> QuotaInformation:
         """Call with ``_quota_lock`` held. Raises what the cloud said when it never gave limits."""
         if self._limits is None:
-            error = self._limits_error or RuntimeError("limits were never asked for")
+            error = self._limits_error or RuntimeError("the cloud has not told its limits yet")
             raise error.with_traceback(None)
         return self._limits.copy()
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+import threading
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -15,6 +16,7 @@ from nodepool.exceptions import RuntimeConfigurationException
 from nodepool.model.node import Node
 from nodepool.model.quota import QuotaInformation
 from nodepool.testing.memory_zk import MemoryZooKeeper
+from tests.support.wait import DEADLINE_SECONDS, wait_for
 
 NEEDS = {
     "small": QuotaInformation(cores=2, instances=1, ram=2048),
@@ -44,6 +46,9 @@ class Manager(QuotaSupport):
         self.unmanaged = QuotaInformation()
         self.error: Exception | None = None
         self.asked = 0
+        #: The cloud answers while this is set.
+        self.answers = threading.Event()
+        self.answers.set()
 
     def quotaNeededByLabel(self, label: str, pool: Any) -> QuotaInformation:
         if label not in NEEDS:
@@ -55,6 +60,7 @@ class Manager(QuotaSupport):
 
     def getProviderLimits(self) -> QuotaInformation:
         self.asked += 1
+        self.answers.wait(DEADLINE_SECONDS)
         if self.error is not None:
             raise self.error
         return self.limits.copy()
@@ -305,6 +311,47 @@ def test_error_is_the_same_for_all(now: list[float]) -> None:
         with pytest.raises(OSError, match="cloud is down"):
             manager.estimatedNodepoolQuota()
     assert manager.asked == 1
+
+
+def test_cloud_that_hangs(monkeypatch: pytest.MonkeyPatch, now: list[float]) -> None:
+    """F-5: it is asked once, and waited for only a while; the old limits serve until it answers."""
+    monkeypatch.setattr(quota, "ANSWER_SECONDS", 0.01)
+    pool = make_pool()
+    manager = Manager(pool)
+    manager.answers.clear()
+    for _ in range(3):
+        assert manager.canEverFit(pool, ["small"])
+        assert not manager.roomForOne(pool, "small")
+    manager.answers.set()
+    wait_for("there is an answer", lambda: manager.roomForOne(pool, "small"))
+    manager.answers.clear()
+    now[0] += 300
+    manager.limits = QuotaInformation(cores=1, default=math.inf)
+    for _ in range(3):
+        assert manager.roomForOne(pool, "small")
+    manager.answers.set()
+    wait_for("the new limits count", lambda: not manager.roomForOne(pool, "small"))
+    assert manager.asked == 2
+
+
+def test_quota_error_while_the_cloud_is_asked(monkeypatch: pytest.MonkeyPatch, now: list[float]) -> None:
+    """Q-5: the answer that was under way may be too old."""
+    monkeypatch.setattr(quota, "ANSWER_SECONDS", 0.01)
+    manager = Manager()
+    manager.answers.clear()
+    with pytest.raises(RuntimeError, match="not told its limits yet"):
+        manager.estimatedNodepoolQuota()
+    manager.invalidateQuotaCache()
+    manager.answers.set()
+
+    def asked_again() -> bool:
+        try:
+            manager.estimatedNodepoolQuota()
+        except RuntimeError:
+            return False
+        return manager.asked == 2
+
+    wait_for("it is asked again", asked_again)
 
 
 # -- use, with a cache --
