@@ -104,7 +104,7 @@ class Table(Generic[R]):
     def set_lock(self, record: R, identifier: str = "") -> ZkLock:
         """Call with ``changed`` held."""
         directory = f"/{self.kind}/{record.id}/lock"
-        record.lock = lock = ZkLock(directory, f"{directory}/{next(self._contenders)}")
+        record.lock = lock = ZkLock(directory, f"{directory}/{next(self._contenders)}", 0)
         self._rows[record.id or ""] = replace(self.row(record), lock=lock, identifier=identifier)
         return lock
 

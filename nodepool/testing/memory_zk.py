@@ -58,6 +58,11 @@ class MemoryNodeStore(NodeStore):
             self.table.put(node, self.table.check(node, unlocked=True))
         self.table.tell(node.id or "")
 
+    def surely_locked(self, node: Node) -> bool:
+        if node.lock is None:
+            raise ZKConflict(f"the lock of node {node.id} is lost")
+        return True
+
     def lock_and_save(self, node: Node, identifier: str = "") -> None:
         with self.table.changed:
             self.table.put(node, self.table.check(node, unlocked=True))

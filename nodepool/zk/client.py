@@ -106,6 +106,14 @@ class ZooKeeperClient:
         client = self._client
         return client is None or client.state == protocol.LOST
 
+    def session_is_certain(self, epoch: int) -> bool:
+        """Does the session of this `session_epoch` live beyond doubt, so that nobody else can have its locks?
+
+        Does not block. With a connection in order the answer is yes nearly always.
+        """
+        client = self._client
+        return client is not None and epoch == self.session_epoch and time.monotonic() < client.lease_until
+
     def add_session_listener(self, listener: SessionListener) -> None:
         self._listeners.append(listener)
 

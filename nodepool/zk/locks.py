@@ -20,10 +20,12 @@ class ZkLock:
 
     :param path: lock directory.
     :param contender: path of our contender znode; the lock is held as long as it exists.
+    :param epoch: `ZooKeeperClient.session_epoch` of the session that it lives with.
     """
 
     path: str
     contender: str
+    epoch: int
 
 
 def contender_prefix(lock_dir: str) -> str:
@@ -52,6 +54,7 @@ def acquire(
     :raises ZKLockException: somebody else has it.
     :raises ZKConnectionError: no connection.
     """
+    epoch = client.session_epoch
     lock = client.kazoo.Lock(lock_dir, identifier)
     try:
         # Kazoo waits without end when a deadline meets a lost connection, so non-blocking gets none.
@@ -62,7 +65,7 @@ def acquire(
         raise translate(error) from None
     if not taken:
         raise ZKLockException(f"{lock_dir} is locked by somebody else")
-    return ZkLock(lock_dir, f"{lock_dir}/{lock.node}")
+    return ZkLock(lock_dir, f"{lock_dir}/{lock.node}", epoch)
 
 
 def release(client: ZooKeeperClient, lock: ZkLock) -> None:

@@ -206,9 +206,20 @@ class NodeStore:
 
         def done(results: Any, error: BaseException | None) -> None:
             if error is None:
-                node.lock = ZkLock(lock_dir, results[index])
+                node.lock = ZkLock(lock_dir, results[index], self._client.session_epoch)
 
         return tx.send(done)
+
+    def surely_locked(self, node: Node) -> bool:
+        """Do we hold the lock beyond doubt? Does not block; False = not known just now.
+
+        For what ZooKeeper cannot fence, because it happens elsewhere.
+
+        :raises ZKConflict: the lock is lost.
+        """
+        if not isinstance(node.lock, ZkLock) or node.lock.epoch != self._client.session_epoch:
+            raise ZKConflict(f"the lock of node {node.id} is lost")
+        return self._client.session_is_certain(node.lock.epoch)
 
     def unlock(self, node: Node) -> None:
         """Give the lock back. Raises ZKLockException if none is held."""
@@ -274,7 +285,7 @@ class NodeStore:
     def force_unlock(self, node: Node) -> None:
         """Delete the contender that holds the lock, whoever made it (persistent locks of metastatic)."""
         for path, _ in self._contender_data(node.id or "")[:1]:
-            locks.release(self._client, ZkLock(paths.node_lock(node.id or ""), path))
+            locks.release(self._client, ZkLock(paths.node_lock(node.id or ""), path, self._client.session_epoch))
         node.lock = None
 
     def is_locked(self, node_id: str) -> bool:

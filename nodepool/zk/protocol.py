@@ -8,20 +8,24 @@ before the next event of the connection is read. Both are needed by the caches:
 * a cache must see its own writes and foreign events in the order in which the server sent them. Kazoo hands
   results to a completion thread and events to a callback thread, which loses that order.
 
+A third thing is missing: how long is it certain that the session lives? See `WatchedClient.lease_until`.
+
 So `WatchedClient` calls the watch function and `Reply.on_done` directly in the connection thread. Both must
 be quick, must not block and must not wait for another reply. This file is the only one that uses Kazoo's
-private names (``_call``, ``_connection``, ``_read_watch_event``).
+private names (``_call``, ``_connection``, ``_connect``, ``_submit``, ``_read_header``, ``_read_watch_event``).
 """
 
 from __future__ import annotations
 
 import logging
 import threading
+import time
+from collections import deque
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from kazoo.client import KazooClient
-from kazoo.protocol.connection import ConnectionHandler
+from kazoo.protocol.connection import WATCH_XID, ConnectionHandler
 from kazoo.protocol.serialization import Watch, int_struct, write_string
 from kazoo.protocol.states import KazooState
 
@@ -111,9 +115,37 @@ class Reply:
 
 
 class _WatchConnection(ConnectionHandler):  # type: ignore[misc]
-    """Gives events under a recursive watch to their function; leaves the others to Kazoo."""
+    """Gives events under a recursive watch to their function, and notes how long the session is certain to live."""
 
     client: WatchedClient
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        #: Monotonic seconds.
+        self.lease_until = float("-inf")
+        self._lease_seconds = 0.0
+        #: When requests were sent that have no answer yet. Answers come in the order of the requests.
+        self._sent: deque[float] = deque()
+
+    def _connect(self, *arguments: Any) -> tuple[int, int]:
+        begun = time.monotonic()
+        self._sent.clear()
+        # Kazoo's read timeout is two thirds of the session timeout that the server has granted.
+        read_ms, connect_ms = super()._connect(*arguments)
+        self._sent.clear()
+        self._lease_seconds = read_ms / 1000
+        self.lease_until = begun + self._lease_seconds
+        return read_ms, connect_ms
+
+    def _submit(self, *arguments: Any, **options: Any) -> None:
+        self._sent.append(time.monotonic())
+        super()._submit(*arguments, **options)
+
+    def _read_header(self, timeout: float) -> tuple[Any, bytes, int]:
+        header, buffer, offset = super()._read_header(timeout)
+        if header.xid != WATCH_XID and self._sent:
+            self.lease_until = max(self.lease_until, self._sent.popleft() + self._lease_seconds)
+        return header, buffer, offset
 
     def _read_watch_event(self, buffer: bytes, offset: int) -> None:
         watch, _ = Watch.deserialize(buffer, offset)
@@ -141,6 +173,16 @@ class WatchedClient(KazooClient):  # type: ignore[misc]
         super().__init__(**kwargs)
         self._recursive: dict[str, WatchFunction] = {}
         self._connection = _WatchConnection(self, self._conn_retry.copy(), logger=self.logger)
+
+    @property
+    def lease_until(self) -> float:
+        """Until when it is certain that the session lives, in monotonic seconds.
+
+        Counted from when something was sent that has been answered, and not from the answer: a process that was
+        stopped for a while finds old answers when it goes on.
+        """
+        until: float = self._connection.lease_until
+        return until
 
     @property
     def queued_calls(self) -> int:

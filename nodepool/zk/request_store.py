@@ -202,7 +202,7 @@ class RequestStore:
                 if not exists:
                     self._make_root()
             else:
-                request.lock = ZkLock(lock_dir, results[index])
+                request.lock = ZkLock(lock_dir, results[index], self._client.session_epoch)
                 return
 
     def lock(self, request: NodeRequest, *, blocking: bool = True, timeout: float | None = None) -> None:

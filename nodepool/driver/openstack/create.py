@@ -291,6 +291,8 @@ class CreateMachine(StateMachine):
         if self._clock() - self._advanced_at > GIVEN_UP_SECONDS:
             # It waited for its turn for so long that nobody wants it any more.
             raise CloudAway(f"{self._where}: the launch was given up before its turn came", maybe_done=False)
+        if not self.wanted():
+            raise LaunchStatusException(f"{self._where}: the launch is not wanted any more, or ZooKeeper is lost")
         server_id = self._cloud.api.create_server(body)
         if self._clock() - self._advanced_at > GIVEN_UP_SECONDS + self._cloud.api_timeout:
             self._log.warning("Server %s was made for a launch that was given up, deleting it", server_id)

@@ -137,6 +137,9 @@ class Launch:
 
     def _begin(self) -> float | None:
         """L-1: find the image, make the machine."""
+        if not self._zk.surelyLocked(self.node):
+            # Cut off from ZooKeeper: the node may be deleted by somebody else just now, and its place filled.
+            return plan.LAST_PACE_SECONDS
         image_id, image_name = self._provider.image_of(self._label)
         self.node.image_id = image_name
         machine = self._provider.make_create_machine(
@@ -148,9 +151,17 @@ class Launch:
             self.node.az,
             self.log,
         )
+        machine.wanted = self._wanted
         self._driven = Driven(machine, self._wake)
         self._phase = self._create
         return self._create()
+
+    def _wanted(self) -> bool:
+        """Is the node ours beyond doubt? Asked by machines, from any thread."""
+        try:
+            return not self._abandoned and not self.complete and self._zk.surelyLocked(self.node)
+        except ZKConflict:
+            return False
 
     def _create(self) -> float | None:
         assert self._driven is not None

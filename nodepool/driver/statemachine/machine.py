@@ -15,6 +15,11 @@ def _nobody() -> None:
     """Stands for the framework until it drives the machine."""
 
 
+def _always() -> bool:
+    """Stands for the framework until it drives the machine."""
+    return True
+
+
 class StateMachine:
     """Subclasses implement `advance`.
 
@@ -30,6 +35,10 @@ class StateMachine:
     #: Set by the framework before the first `advance`. Call it, from any thread, when something happened that the
     #: machine waits for: it is advanced at once. Neither blocks nor raises.
     wake: Callable[[], None] = staticmethod(_nobody)
+    #: Set by the framework on create machines. Ask it, from any thread, right before something is made that was waited
+    #: for: False = the launch is given up, or this launcher was stopped for so long that another one may have taken its
+    #: place; make nothing and raise an error. Neither blocks nor raises.
+    wanted: Callable[[], bool] = staticmethod(_always)
 
     def __init__(self) -> None:
         self.state: str = self.START

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from tests.support.pool_znodes import PoolZnodes
 from tests.support.ports import free_ports
 from tests.support.session_loss import expire_session
 from tests.support.tcp_proxy import TcpProxy
-from tests.support.wait import wait_for
+from tests.support.wait import holds_for, wait_for
 from tests.support.zookeeper import ZooKeeperServer
 
 MakeClient = Callable[..., ZooKeeperClient]
@@ -190,6 +191,22 @@ def test_states_and_listeners(shaky: ZooKeeperClient, proxy: TcpProxy, caplog: p
     wait_for("all are told", lambda: states == ["suspended", "connected"])
     assert (shaky.session_epoch, shaky.kazoo.client_id) == (0, session)
     assert "Error in a session listener" in caplog.text
+
+
+def test_certain_session(make_client: Callable[..., ZooKeeperClient], proxy: TcpProxy, chroot: str) -> None:
+    """DESIGN 5, fencing: without answers for two thirds of its timeout nobody can be sure that a session lives."""
+    client = make_client(f"127.0.0.1:{proxy.port}{chroot}", timeout=3.0)
+    assert client.session_is_certain(0)
+    assert not client.session_is_certain(1)
+    until = client.kazoo.lease_until
+    # Kazoo's own pings are enough.
+    holds_for("the session is certain", lambda: client.session_is_certain(0), lambda: time.monotonic() > until + 1)
+    proxy.mute = True
+    wait_for("it is not certain any more", lambda: not client.session_is_certain(0))
+    assert client.session_epoch == 0, "although it is not known to be lost"
+    proxy.mute = False
+    proxy.cut()
+    wait_for("it is certain again", lambda: client.session_is_certain(client.session_epoch))
 
 
 def test_lost_session(client: ZooKeeperClient, zookeeper: ZooKeeperServer) -> None:

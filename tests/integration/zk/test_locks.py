@@ -26,7 +26,7 @@ def take_in_transaction(client: ZooKeeperClient, *, exists: bool) -> ZkLock:
     tx = Transaction(client)
     tx.fence_lock(DIR, exists=exists, keep=True)
     index = locks.add_contender(tx, DIR, "ours")
-    return ZkLock(DIR, tx.commit()[index])
+    return ZkLock(DIR, tx.commit()[index], client.session_epoch)
 
 
 @pytest.fixture(autouse=True)

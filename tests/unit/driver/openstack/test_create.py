@@ -311,3 +311,12 @@ def test_given_up_before_its_turn(cloud: StubCloud) -> None:
     cloud.clock.now += create.GIVEN_UP_SECONDS + 1
     cloud.creators.run()  # type: ignore[attr-defined]
     assert cloud.stub.count("POST", "/servers") == 0
+
+
+def test_not_wanted_any_more(cloud: StubCloud) -> None:
+    """DESIGN 5, fencing: a launcher that was stopped past its session makes no server for a node of somebody else."""
+    launch = machine(cloud)
+    launch.wanted = lambda: False
+    with pytest.raises(LaunchStatusException, match="not wanted any more"):
+        launch.advance()
+    assert cloud.stub.count("POST", "/servers") == 0

@@ -10,7 +10,7 @@ import pytest
 
 from nodepool.driver.fake.cloud import BUILDING
 from nodepool.driver.statemachine import Instance, StateMachine
-from nodepool.exceptions import CapacityException, CloudUnavailableException
+from nodepool.exceptions import CapacityException, CloudUnavailableException, ZKConflict
 from nodepool.metrics import launches
 from nodepool.model import states
 from nodepool.model.image import ImageUpload
@@ -409,3 +409,55 @@ def test_one_error_is_no_outage(make_site: MakeSite) -> None:
     site.adapter.hooks.append(refuse)
     site.fail("small")
     assert not site.provider.calls.resting
+
+
+def test_cut_off_from_zookeeper(make_site: MakeSite, zk: MemoryZooKeeper, monkeypatch: pytest.MonkeyPatch) -> None:
+    """DESIGN 5, fencing: nothing is made as long as it is not certain that the node is still ours."""
+    monkeypatch.setattr("nodepool.plan.launch.LAST_PACE_SECONDS", 0.01)
+    site = make_site()
+    asked: list[int] = []
+
+    def unsure(_node: Node) -> bool:
+        asked.append(len(site.cloud.instances()))
+        return len(asked) > 3
+
+    monkeypatch.setattr(zk, "surelyLocked", unsure)
+    site.serve("small")
+    assert asked[:4] == [0, 0, 0, 0]
+
+
+def test_lost_lock_before_the_creation(
+    make_site: MakeSite, zk: MemoryZooKeeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """DESIGN 5, fencing: the node is somebody else's: no instance, and the request gets another node."""
+    site = make_site()
+    locks = iter([False])
+
+    def lost(node: Node) -> bool:
+        for _ in locks:
+            raise ZKConflict(f"the lock of node {node.id} is lost")
+        return True
+
+    monkeypatch.setattr(zk, "surelyLocked", lost)
+    (node,) = site.serve("small")
+    assert [instance.metadata["nodepool_node_id"] for instance in site.cloud.instances()] == [node.id]
+
+
+def test_machines_may_ask(make_site: MakeSite, zk: MemoryZooKeeper) -> None:
+    """A machine learns whether what it makes is still wanted."""
+    site = make_site()
+    answers: list[bool] = []
+
+    def look(machine: StateMachine) -> None:
+        answers.append(machine.wanted())
+        (node,) = zk.nodeIterator()
+        running = site.provider.launch_of(node.id or "")
+        assert running is not None
+        lock, running.node.lock = running.node.lock, None
+        answers.append(machine.wanted())
+        running.node.lock = lock
+        site.adapter.hooks.clear()
+
+    site.adapter.hooks.append(look)
+    site.serve("small")
+    assert answers == [True, False]
