@@ -11,7 +11,7 @@ import pytest
 from nodepool.config.objects import Config, Label
 from nodepool.driver.static.config import StaticProviderConfig
 from nodepool.driver.static.provider import StaticProvider
-from tests.support.fake_zk import FakeZooKeeper
+from tests.support.failing_zk import FailingZooKeeper
 from tests.support.wait import wait_for
 
 LABELS = ("small", "big", "other")
@@ -46,14 +46,14 @@ class Lab:
     """Providers of one test."""
 
     def __init__(self) -> None:
-        self.zk = FakeZooKeeper()
+        self.zk = FailingZooKeeper()
         self.clock = Clock()
         self.providers: list[StaticProvider] = []
 
     def provider(self, *hosts: dict[str, Any], pool: dict[str, Any] | None = None) -> StaticProvider:
         """A provider that is ready for `settle`, without a thread."""
         provider = StaticProvider(load(*hosts, pool=pool), self.clock)
-        provider.prepare(self.zk.as_zookeeper())
+        provider.prepare(self.zk)
         self.providers.append(provider)
         return provider
 

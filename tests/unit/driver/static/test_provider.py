@@ -254,7 +254,7 @@ def test_a_node_that_vanished_is_registered_again(lab: Lab) -> None:
     """S-10: the next pass repairs what somebody deleted; a notification brings it at once."""
     provider = lab.provider(OFF)
     lab.settle(provider)
-    lab.zk.vanish("0000000000")
+    lab.zk.deleteRawNode("0000000000")
     lab.settle(provider)
     assert [node.id for node in lab.zk.all_nodes()] == ["0000000001"]
 
@@ -264,7 +264,7 @@ def test_idle_provider_does_nothing(lab: Lab, sshd: SshServer) -> None:
     provider = lab.provider({"connection-port": sshd.port, "max-parallel-jobs": 2})
     lab.settle(provider)
     nodes = lab.zk.all_nodes()
-    lab.zk.vanish(nodes[1].id or "")
+    lab.zk.deleteRawNode(nodes[1].id or "")
     provider.idle()
     node = used(lab, nodes[0])
     assert provider.replacementFor(node) is None
@@ -308,7 +308,7 @@ def test_the_thread_survives_errors_and_ends(lab: Lab, caplog: pytest.LogCapture
     errors: list[BaseException | None] = [ValueError("odd")]
     lab.zk.fail["nodeIterator"] = lambda: errors.pop() if errors else None
     lab.providers.append(provider)
-    provider.start(lab.zk.as_zookeeper())
+    provider.start(lab.zk)
     wait_for("the error is logged", lambda: "ValueError: odd" in caplog.text)
     provider.nodeDeletedNotification(Node("small"))
     provider.wake()
@@ -321,8 +321,8 @@ def test_in_a_command_nothing_is_registered(lab: Lab) -> None:
     (node,) = lab.zk.all_nodes()
     provider = StaticProvider(load(OFF, {**OFF, "name": "127.0.0.2"}))
     lab.providers.append(provider)
-    lab.zk.cache = None
-    provider.start(lab.zk.as_zookeeper())
+    lab.zk.cache = None  # type: ignore[assignment]
+    provider.start(lab.zk)
     provider.startNodeCleanup(used(lab, node)).join(30)
     assert [(found.id, found.hostname) for found in lab.zk.all_nodes()] == [("0000000001", "127.0.0.1")]
 

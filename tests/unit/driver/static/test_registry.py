@@ -13,14 +13,14 @@ from nodepool.exceptions import ZKConflict, ZKConnectionError
 from nodepool.model import states
 from nodepool.model.node import Node
 from nodepool.plan.static_hosts import HostFacts, HostId, HostSpec, new_node
-from tests.support.fake_zk import FakeZooKeeper
+from tests.support.failing_zk import FailingZooKeeper
 
 SPEC = HostSpec(HostId("h1", "zuul", 22), "main", ("small",), slots=2)
 
 
 @pytest.fixture
-def zk() -> FakeZooKeeper:
-    return FakeZooKeeper()
+def zk() -> FailingZooKeeper:
+    return FailingZooKeeper()
 
 
 @pytest.fixture
@@ -29,15 +29,15 @@ def idle() -> threading.Event:
 
 
 @pytest.fixture
-def registry(zk: FakeZooKeeper, idle: threading.Event) -> StaticRegistry:
-    return StaticRegistry(zk.as_zookeeper(), "lab", {SPEC.id: SPEC}, idle, logging.getLogger("test"))
+def registry(zk: FailingZooKeeper, idle: threading.Event) -> StaticRegistry:
+    return StaticRegistry(zk, "lab", {SPEC.id: SPEC}, idle, logging.getLogger("test"))
 
 
-def stored(zk: FakeZooKeeper, provider: str = "lab", slot: int = 0) -> Node:
+def stored(zk: FailingZooKeeper, provider: str = "lab", slot: int = 0) -> Node:
     return zk.add(new_node(provider, SPEC, slot, HostFacts()))
 
 
-def test_registers_only_what_is_missing(zk: FakeZooKeeper, registry: StaticRegistry) -> None:
+def test_registers_only_what_is_missing(zk: FailingZooKeeper, registry: StaticRegistry) -> None:
     """S-10: nodes of this provider count, in any state; those of others do not."""
     stored(zk, slot=1)
     stored(zk, provider="elsewhere", slot=0)
@@ -50,14 +50,14 @@ def test_registers_only_what_is_missing(zk: FakeZooKeeper, registry: StaticRegis
     ]
 
 
-def test_hosts_that_were_not_checked_are_not_registered(zk: FakeZooKeeper, registry: StaticRegistry) -> None:
+def test_hosts_that_were_not_checked_are_not_registered(zk: FailingZooKeeper, registry: StaticRegistry) -> None:
     """S-4: only hosts that answered."""
     assert registry.register({}) == 0
     assert zk.all_nodes() == []
 
 
 def test_node_that_the_cache_does_not_know_yet_counts(
-    zk: FakeZooKeeper, registry: StaticRegistry, monkeypatch: pytest.MonkeyPatch
+    zk: FailingZooKeeper, registry: StaticRegistry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """S-10: another launcher has just registered it."""
     stored(zk, slot=0)
@@ -66,7 +66,7 @@ def test_node_that_the_cache_does_not_know_yet_counts(
     assert registry.register({SPEC.id: HostFacts()}) == 0
 
 
-def test_node_that_was_taken_meanwhile_is_left_alone(zk: FakeZooKeeper, registry: StaticRegistry) -> None:
+def test_node_that_was_taken_meanwhile_is_left_alone(zk: FailingZooKeeper, registry: StaticRegistry) -> None:
     """S-6, S-7: every write is fenced by the version that the decision was made on."""
     node = stored(zk)
     zk.change(node.id or "", allocated_to="200-0000000001")
@@ -77,7 +77,7 @@ def test_node_that_was_taken_meanwhile_is_left_alone(zk: FakeZooKeeper, registry
     assert not zk.isNodeLocked(left)
 
 
-def test_locked_node_is_left_alone(zk: FakeZooKeeper, registry: StaticRegistry) -> None:
+def test_locked_node_is_left_alone(zk: FailingZooKeeper, registry: StaticRegistry) -> None:
     """S-7: somebody is about to use it."""
     node = stored(zk)
     zk.take(node.copy())
@@ -86,7 +86,7 @@ def test_locked_node_is_left_alone(zk: FakeZooKeeper, registry: StaticRegistry) 
     assert zk.all_nodes()[0].state == states.READY
 
 
-def test_deregistration_that_breaks_off_is_found_again(zk: FakeZooKeeper, registry: StaticRegistry) -> None:
+def test_deregistration_that_breaks_off_is_found_again(zk: FailingZooKeeper, registry: StaticRegistry) -> None:
     """S-7: the node ends `deleting` and unlocked, which is what the launchers' deletion looks for."""
     node = stored(zk)
     zk.fail["deleteNode"] = ZKConnectionError("away")
@@ -97,7 +97,7 @@ def test_deregistration_that_breaks_off_is_found_again(zk: FakeZooKeeper, regist
     assert not zk.isNodeLocked(left)
 
 
-def test_idle_registry_writes_nothing(zk: FakeZooKeeper, registry: StaticRegistry, idle: threading.Event) -> None:
+def test_idle_registry_writes_nothing(zk: FailingZooKeeper, registry: StaticRegistry, idle: threading.Event) -> None:
     """S-13: not even what was decided before."""
     node = stored(zk)
     idle.set()
@@ -107,7 +107,9 @@ def test_idle_registry_writes_nothing(zk: FakeZooKeeper, registry: StaticRegistr
     assert [found.version for found in zk.all_nodes()] == [0]
 
 
-def test_lost_lock_is_no_error(zk: FakeZooKeeper, registry: StaticRegistry, caplog: pytest.LogCaptureFixture) -> None:
+def test_lost_lock_is_no_error(
+    zk: FailingZooKeeper, registry: StaticRegistry, caplog: pytest.LogCaptureFixture
+) -> None:
     """S-8: another launcher removed the node after our session was lost."""
     node = stored(zk)
     zk.take(node)
