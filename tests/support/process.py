@@ -6,8 +6,10 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+
+from tests.support.wait import wait_for
 
 
 class ChildProcess:
@@ -54,6 +56,26 @@ class ChildProcess:
                 env=self._env,
                 cwd=self._cwd,
             )
+
+    def start_until(self, what: str, answers: Callable[[], bool]) -> None:
+        """Starts it and blocks until it answers; if it does not, it is stopped.
+
+        :param what: who answers, for the message.
+        :raises AssertionError: it ended, or took too long; the text has the end of its log.
+        """
+
+        def look() -> bool:
+            if not self.running:
+                raise ChildProcessError(f"{what}: the process ended")
+            return answers()
+
+        self.start()
+        try:
+            wait_for(f"{what} answers", look)
+        except (AssertionError, ChildProcessError) as error:
+            text = self.log_text()[-2000:]
+            self.stop()
+            raise AssertionError(f"{error}\n{text}") from None
 
     def send_signal(self, number: int) -> None:
         """Sends a signal; nothing happens when the process has ended."""

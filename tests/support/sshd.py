@@ -12,7 +12,6 @@ from pathlib import Path
 from tests.support.ports import free_ports
 from tests.support.process import ChildProcess
 from tests.support.requirements import MissingRequirement
-from tests.support.wait import wait_for
 
 KEY_TYPES = ("ed25519", "ecdsa", "rsa")
 PRIVILEGE_SEPARATION_DIRECTORY = "/run/sshd"
@@ -49,13 +48,7 @@ class SshServer:
         config = self.directory / "sshd_config"
         config.write_text(self._settings(), encoding="utf-8")
         self._process = ChildProcess([program, "-D", "-e", "-f", str(config)], self.directory / "log")
-        self._process.start()
-        try:
-            wait_for("sshd answers", self._answers)
-        except AssertionError as error:
-            text = self._process.log_text()[-2000:]
-            self.stop()
-            raise AssertionError(f"{error}\n{text}") from None
+        self._process.start_until("sshd", self._answers)
 
     def stop(self) -> None:
         """Ends it and waits for that."""
@@ -64,8 +57,6 @@ class SshServer:
             self._process = None
 
     def _answers(self) -> bool:
-        if self._process is None or not self._process.running:
-            raise AssertionError("the process ended")
         try:
             with socket.create_connection(("127.0.0.1", self.port), timeout=5) as connection:
                 return connection.recv(4) == b"SSH-"

@@ -14,7 +14,6 @@ from tests.support.certificates import Certificates, make_certificates
 from tests.support.ports import free_ports
 from tests.support.process import ChildProcess
 from tests.support.requirements import MissingRequirement
-from tests.support.wait import wait_for
 
 JAR_DIRECTORY = "/usr/share/java"
 JARS = (
@@ -62,13 +61,7 @@ class ZooKeeperServer:
         command = ["java", "-Xmx1g", "-XX:+UseSerialGC", f"-Dzookeeper.forceSync={'yes' if self._fsync else 'no'}"]
         main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
         self._process = ChildProcess([*command, "-cp", class_path, main, str(config)], self.directory / "log")
-        self._process.start()
-        try:
-            wait_for("ZooKeeper answers", self._answers)
-        except AssertionError as error:
-            text = self._process.log_text()[-2000:]
-            self.stop()
-            raise AssertionError(f"{error}\n{text}") from None
+        self._process.start_until("ZooKeeper", self._answers)
 
     def stop(self) -> None:
         """Ends it and waits for that; it can be started again with its data."""
@@ -121,8 +114,6 @@ class ZooKeeperServer:
         return context
 
     def _answers(self) -> bool:
-        if self._process is None or not self._process.running:
-            raise AssertionError("the process ended")
         try:
             if self.command("ruok") != "imok":
                 return False
