@@ -4,14 +4,24 @@
 from __future__ import annotations
 
 import json
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
+
+import pytest
 
 from nodepool.driver.fake.cloud import FakeCloud
 from tests.scenario.conftest import Launch
 from tests.scenario.test_requests import fulfilled, use_and_return
 from tests.support.local_launcher import fake_provider
 from tests.support.pool_znodes import PoolZnodes
+from tests.support.session_loss import expire_session
+from tests.support.sshd import SshServer
 from tests.support.wait import wait_for
+from tests.support.zk_reads import count_reads
+from tests.support.zookeeper import ZooKeeperServer
 
 OWNER = "NodePool:metastatic:shared"
 
@@ -49,6 +59,12 @@ def nothing_left(znodes: PoolZnodes, cloud: FakeCloud) -> bool:
     return not znodes.nodes() and not cloud.instances() and not znodes.children("/nodepool/requests")
 
 
+def nothing_used(znodes: PoolZnodes, cloud: FakeCloud) -> bool:
+    """Is all that is there ready and free? A backing node may have come when nobody was left to claim it."""
+    nodes = znodes.nodes()
+    return nodes.keys() == znodes.free_nodes().keys() and len(nodes) == len(cloud.instances())
+
+
 def test_two_share_a_backing_node(launch: Launch, znodes: PoolZnodes, cloud: FakeCloud, cloud_name: str) -> None:
     """T-1 to T-3, T-5, T-8: one machine for two nodes; it goes when both have gone."""
     pool = {"node-attributes": {"zone": "of the pool"}}
@@ -69,3 +85,265 @@ def test_two_share_a_backing_node(launch: Launch, znodes: PoolZnodes, cloud: Fak
     for request_id in requests:
         use_and_return(znodes, request_id)
     wait_for("nothing is left", lambda: nothing_left(znodes, cloud))
+
+
+def test_on_static_hosts(launch: Launch, znodes: PoolZnodes) -> None:
+    """T-8: a static host is a backing node like any other; released, it is registered again."""
+    hosts = [{"name": f"127.4.0.{number}", "labels": ["big"], "host-key-checking": False} for number in (1, 2)]
+    lab = {"name": "lab", "driver": "static", "pools": [{"name": "main", "nodes": hosts}]}
+    launch([lab, shared()])
+    wait_for("the hosts are there", lambda: len(znodes.free_nodes()) == 2)
+    requests = [znodes.submit(["small", "small"]), znodes.submit(["small"])]
+    nodes = [znodes.node(node_id) or {} for i in requests for node_id in fulfilled(znodes, i)["nodes"]]
+    assert len({(node["interface_ip"], node["slot"]) for node in nodes}) == 3
+    assert sorted(node["slot"] for node in nodes) == [0, 0, 1]
+    assert {node["interface_ip"] for node in nodes} == {"127.4.0.1", "127.4.0.2"}
+    for request_id in requests:
+        use_and_return(znodes, request_id)
+    wait_for("both are free again", lambda: len(znodes.free_nodes()) == len(znodes.nodes()) == 2)
+
+
+def test_restart_while_in_use(launch: Launch, znodes: PoolZnodes, cloud: FakeCloud, cloud_name: str) -> None:
+    """T-6: the backing node survives the launcher, its slots are found again, and it is released in the end."""
+    sections = [cloud_provider(cloud_name), shared()]
+    first = launch(sections)
+    before = znodes.submit(["small"])
+    request = fulfilled(znodes, before)
+    backing_id, slot = place(znodes, request)
+    (node_id,) = request["nodes"]
+    lock = znodes.kazoo.Lock(f"/nodepool/nodes/{node_id}/lock")
+    lock.acquire()
+    znodes.change_node(node_id, state="in-use")
+    first.stop()
+    launch(sections)
+    after = znodes.submit(["small"])
+    assert (slot, place(znodes, fulfilled(znodes, after))) == (0, (backing_id, 1))
+    use_and_return(znodes, before)
+    lock.release()
+    use_and_return(znodes, after)
+    wait_for("nothing is left", lambda: nothing_left(znodes, cloud))
+
+
+def test_restart_while_waiting(launch: Launch, znodes: PoolZnodes, cloud: FakeCloud, cloud_name: str) -> None:
+    """G-14: what a launcher requested goes with it; the next one serves the request, and nothing stays."""
+    cloud.set(hang=True)
+    first = launch([shared()], labels={"big": {}})
+    other = launch([cloud_provider(cloud_name)], labels={"small": {}})
+    request_id = znodes.submit(["small"])
+    wait_for("the backing node is built", cloud.instances)
+    first.stop()
+    wait_for("only the client's request is left", lambda: znodes.children("/nodepool/requests") == [request_id])
+    launch([shared()], labels={"big": {}})
+    cloud.set(hang=False)
+    fulfilled(znodes, request_id)
+    use_and_return(znodes, request_id)
+
+    wait_for("nothing is in use", lambda: nothing_used(znodes, cloud))
+    assert other.nodepool.ready.is_set()
+
+
+def test_session_loss(
+    launch: Launch,
+    znodes: PoolZnodes,
+    cloud: FakeCloud,
+    cloud_name: str,
+    zookeeper: ZooKeeperServer,
+) -> None:
+    """L-9, T-4: while one node is in use and another one waits: the first stays, the second is served."""
+    launcher = launch([cloud_provider(cloud_name), shared({"name": "small", "max-parallel-jobs": 1})])
+    used = znodes.submit(["small"])
+    backing_id, _ = place(znodes, fulfilled(znodes, used))
+    cloud.set(hang=True)
+    waiting = znodes.submit(["small"])
+    wait_for("its backing node is built", lambda: len(cloud.instances()) == 2)
+    expire_session(zookeeper.plain_hosts(), launcher.nodepool.client.kazoo.client_id)
+    wait_for("the session was lost", lambda: launcher.nodepool.client.session_epoch > 0)
+    cloud.set(hang=False)
+    assert place(znodes, fulfilled(znodes, waiting))[0] != backing_id
+    assert backing_id in backing(znodes)
+    for request_id in (used, waiting):
+        use_and_return(znodes, request_id)
+    wait_for("nothing is in use", lambda: not backing(znodes))
+    wait_for("no backing request is left", lambda: not znodes.children("/nodepool/requests"))
+
+
+def test_label_removed(launch: Launch, znodes: PoolZnodes, cloud: FakeCloud, cloud_name: str) -> None:
+    """T-10, G-5: backing nodes of a label that is removed go as soon as they are empty, the others do not."""
+    rules = {"grace-time": 10_000}
+    sections = [cloud_provider(cloud_name), shared({"name": "small", **rules}, {"name": "tiny", **rules})]
+    launcher = launch(sections)
+    empty, used, other = (znodes.submit([label]) for label in ("small", "small", "tiny"))
+    places = [place(znodes, fulfilled(znodes, request_id))[0] for request_id in (empty, used, other)]
+    assert places[0] == places[1] != places[2]
+    for request_id in (empty, other):
+        use_and_return(znodes, request_id)
+    launcher.write({**launcher.settings, "providers": [sections[0], shared({"name": "tiny", **rules})]})
+    wait_for("the label is gone", lambda: all("small" not in pool["supported_labels"] for pool in znodes.pools()))
+    assert set(backing(znodes)) == {places[0], places[2]}
+    use_and_return(znodes, used)
+    wait_for("its backing node is released", lambda: set(backing(znodes)) == {places[2]})
+    wait_for("and deleted", lambda: len(cloud.instances()) == 1)
+
+
+def test_reload_while_waiting(launch: Launch, znodes: PoolZnodes, cloud: FakeCloud, cloud_name: str) -> None:
+    """L-17: a launch that waits for a backing node survives the replacement of its provider."""
+    cloud.set(hang=True)
+    launcher = launch([cloud_provider(cloud_name), shared()])
+    request_id = znodes.submit(["small"])
+    wait_for("the backing node is built", cloud.instances)
+    old = launcher.nodepool.providers()["shared"]
+    settings = launcher.settings
+    settings["providers"][1]["pools"][0]["max-servers"] = 7
+    launcher.write(settings)
+    wait_for("the provider was replaced", lambda: launcher.nodepool.providers()["shared"] is not old)
+    cloud.set(hang=False)
+    _, slot = place(znodes, fulfilled(znodes, request_id))
+    other = znodes.submit(["small"])
+    assert {slot, place(znodes, fulfilled(znodes, other))[1]} == {0, 1}
+    assert cloud.calls["create"] == 1
+    for used in (request_id, other):
+        use_and_return(znodes, used)
+    wait_for("nothing is left", lambda: nothing_left(znodes, cloud))
+
+
+def test_max_servers(launch: Launch, znodes: PoolZnodes, cloud: FakeCloud, cloud_name: str) -> None:
+    """10: max-servers counts requested nodes; one more waits, and gets the slot that becomes free."""
+    launch([cloud_provider(cloud_name), shared(**{"max-servers": 2})])
+    requests = [znodes.submit(["small"]) for _ in range(3)]
+    for request_id in requests[:2]:
+        fulfilled(znodes, request_id)
+    wait_for(
+        "the pool is paused", lambda: [p["paused"] for p in znodes.pools() if p["provider_name"] == "shared"] == [True]
+    )
+    use_and_return(znodes, requests[0])
+    fulfilled(znodes, requests[2])
+    assert cloud.calls["create"] == 1
+
+
+def test_min_ready(launch: Launch, znodes: PoolZnodes, cloud: FakeCloud, cloud_name: str) -> None:
+    """M-1: ready nodes on slots."""
+    launch([cloud_provider(cloud_name), shared()], labels={"small": {"min-ready": 2}})
+    wait_for("two are ready", lambda: len(znodes.free_nodes()) == 2)
+    request_id = znodes.submit(["small"])
+    fulfilled(znodes, request_id)
+    wait_for("another one is ready", lambda: len(znodes.free_nodes()) == 2)
+    assert len(cloud.instances()) == len(backing(znodes)) == 2
+
+
+def test_nobody_has_the_backing_label(launch: Launch, znodes: PoolZnodes) -> None:
+    """T-4, L-6: the request fails, and no backing request is left."""
+    launch([{**shared(), "launch-retries": 1}], labels={"big": {}})
+    request_id = znodes.submit(["small"])
+    wait_for("it fails", lambda: znodes.request_state(request_id) == "failed")
+    wait_for("nothing is left", lambda: not znodes.nodes() and znodes.children("/nodepool/requests") == [request_id])
+
+
+def test_key_scan(launch: Launch, znodes: PoolZnodes, sshd: SshServer) -> None:
+    """T-11, K-1: checked with each hand-out; where nobody answers, the backing node is marked and released."""
+    port = sshd.port
+    hosts = [{"name": "127.4.1.1", "labels": ["big"], "connection-port": 1, "host-key-checking": False}]
+    lab = {"name": "lab", "driver": "static", "pools": [{"name": "main", "nodes": hosts}]}
+    launcher = launch([lab, {**shared(**{"host-key-checking": True}), "boot-timeout": 1}])
+    wait_for("the host is there", lambda: len(znodes.free_nodes()) == 1)
+    request_id = znodes.submit(["small"])
+    wait_for("it is marked", lambda: any(node["user_data"]["failed"] for node in backing(znodes).values()))
+    settings = launcher.settings
+    hosts.append({"name": "127.4.1.2", "labels": ["big"], "connection-port": port, "host-key-checking": False})
+    settings["providers"][0] = lab
+    launcher.write(settings)
+    request = fulfilled(znodes, request_id)
+    node = znodes.node(request["nodes"][0]) or {}
+    assert node["interface_ip"] == "127.4.1.2"
+    assert sorted(node["host_keys"]) == sorted(sshd.host_keys)
+    use_and_return(znodes, request_id)
+    wait_for("both hosts are free again", lambda: len(znodes.free_nodes()) == len(znodes.nodes()) == 2)
+
+
+@pytest.fixture
+def no_slot_twice(znodes: PoolZnodes) -> Iterator[None]:
+    """Looks all the time that no slot has two nodes."""
+    ended, doubles = threading.Event(), Counter[tuple[str, int]]()
+
+    def is_ready(node_id: str) -> bool:
+        return (znodes.node(node_id) or {}).get("state") == "ready"
+
+    def look() -> None:
+        while not ended.wait(0.02):
+            first: dict[tuple[str, int], str] = {}
+            for node_id, node in znodes.nodes("ready").items():
+                if node["provider"] == "shared":
+                    place = (node["driver_data"]["backing_node"], node["slot"])
+                    other = first.setdefault(place, node_id)
+                    # Nodes were read one after the other: only if both are there at the same time it is a mistake.
+                    if other != node_id and is_ready(node_id) and is_ready(other):
+                        doubles[place] += 1
+
+    watcher = threading.Thread(target=look, name="no-slot-twice")
+    watcher.start()
+    yield
+    ended.set()
+    watcher.join()
+    assert not doubles, f"given twice: {doubles}"
+
+
+@pytest.mark.usefixtures("no_slot_twice")
+def test_two_launchers(launch: Launch, znodes: PoolZnodes, cloud: FakeCloud, cloud_name: str) -> None:
+    """Two launchers with the same provider share its backing nodes; no slot is given twice, nothing is left."""
+    sections = [cloud_provider(cloud_name, boot_seconds=0.05), shared({"name": "small", "max-parallel-jobs": 5})]
+    for _ in range(2):
+        launch(sections)
+
+    def work(count: int) -> None:
+        for _ in range(count):
+            request_id = znodes.submit(["small", "small"])
+            fulfilled(znodes, request_id)
+            use_and_return(znodes, request_id)
+
+    with ThreadPoolExecutor(8) as threads:
+        for future in [threads.submit(work, 10) for _ in range(8)]:
+            future.result()
+    wait_for("no request is left", lambda: not znodes.children("/nodepool/requests"))
+    wait_for("nothing is in use", lambda: nothing_used(znodes, cloud))
+
+
+def test_one_launcher_goes_the_other_takes_over(
+    launch: Launch, znodes: PoolZnodes, cloud: FakeCloud, cloud_name: str
+) -> None:
+    """The other launcher gives out the free slots of its backing nodes, and releases them."""
+    sections = [cloud_provider(cloud_name), shared()]
+    first = launch(sections)
+    before = znodes.submit(["small"])
+    backing_id, _ = place(znodes, fulfilled(znodes, before))
+    launch(sections)
+    first.stop()
+    after = znodes.submit(["small"])
+    assert place(znodes, fulfilled(znodes, after)) == (backing_id, 1)
+    for request_id in (before, after):
+        use_and_return(znodes, request_id)
+    wait_for("nothing is left", lambda: nothing_left(znodes, cloud))
+
+
+def test_cost(
+    launch: Launch, znodes: PoolZnodes, cloud: FakeCloud, cloud_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """500 slots handed out and returned: the cost follows what changes, not what is there."""
+    rules = {"name": "small", "max-parallel-jobs": 10, "grace-time": 10_000}
+    launcher = launch([cloud_provider(cloud_name), shared(rules)])
+    full = [znodes.submit(["small"] * 50) for _ in range(10)]
+    for request_id in full:
+        fulfilled(znodes, request_id)
+    assert len(backing(znodes)) == 50
+
+    def count() -> int:
+        found = [node for node in znodes.nodes().values() if node["provider"] == "shared"]
+        print(Counter((n["provider"], n["state"]) for n in znodes.nodes().values()))
+        return len(found)
+
+    use_and_return(znodes, full[0])
+    wait_for("it has room", lambda: count() == 450)
+    reads = count_reads(launcher.nodepool.client, monkeypatch)
+    one = znodes.submit(["small"])
+    fulfilled(znodes, one)
+    use_and_return(znodes, one)
+    wait_for("it is gone", lambda: count() == 450)
+    assert len(reads) <= 20, reads

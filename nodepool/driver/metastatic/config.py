@@ -139,10 +139,6 @@ class MetastaticProviderConfig(ProviderConfig):
         }
         return v.Schema(v.All(section, _refuse_contradictions))
 
-    def getSupportedLabels(self, pool_name: str | None = None) -> set[str]:
-        pools = [pool for pool in self._pools.values() if pool_name in (None, pool.name)]
-        return {label for pool in pools for label in pool.labels}
-
 
 def _refuse_contradictions(provider: dict[str, Any]) -> dict[str, Any]:
     import voluptuous as v

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from nodepool.driver.metastatic.claims import Claims
 from nodepool.driver.metastatic.demand import BackingRequests
 from nodepool.driver.metastatic.records import owner_of
-from nodepool.driver.metastatic.tickets import Ticket, Tickets
+from nodepool.driver.metastatic.tickets import Ticket, Tickets, Waiting
 from nodepool.driver.metastatic.view import BackingView, Entry
 from nodepool.driver.statemachine.scheduler import WHEN_WOKEN_SECONDS
 from nodepool.exceptions import LaunchStatusException, ZKConflict, ZKException
@@ -139,18 +139,17 @@ class Keeper:
 
     def step(self) -> float | None:
         """See `nodepool.driver.statemachine.scheduler.Task`."""
+        wait: float = ZK_RETRY_SECONDS
         try:
             wait = self.run_once()
         except ZKException as error:
             self.log.warning("ZooKeeper: %s. Trying again in %g s", error, ZK_RETRY_SECONDS)
-            return ZK_RETRY_SECONDS
         except Exception:
-            self.log.exception("Error while looking after backing nodes; trying again in %g s", WHEN_WOKEN_SECONDS)
-            return WHEN_WOKEN_SECONDS
+            self.log.exception("Error while looking after backing nodes; trying again in %g s", ZK_RETRY_SECONDS)
         finally:
             self.passes += 1
         with self._lock:
-            if self._draining.is_set() and not self.tickets.busy and not self.requests.busy:
+            if self._draining.is_set() and not self.tickets.busy:
                 self._task = None
                 return None
         return wait
@@ -168,10 +167,12 @@ class Keeper:
         self.requests.find_unanswered()
         waits = [LONGEST_PASS_PAUSE_SECONDS]
         waits.append(self._claims.follow())
-        if not (self._mark_failed() and self._take_back() and self._assign()):
+        # Those who come later have their turn with the next pass: they may find a slot that is free now.
+        waiting = self.tickets.waiting()
+        if not (self._mark_failed() and self._take_back() and self._assign(waiting)):
             # Somebody else wrote first. What is decided next must rest on what he wrote.
             return 0.0
-        self._request()
+        self._request(waiting)
         if not self._idle.is_set():
             waits.append(self._release())
             if self._sweep_wanted.is_set():
@@ -204,10 +205,10 @@ class Keeper:
             self.tickets.taken_back(node_id)
         return True
 
-    def _assign(self) -> bool:
-        """T-1, T-7; False = the world has changed meanwhile, once more."""
+    def _assign(self, waiting: Waiting) -> bool:
+        """T-1, T-7: who gets a slot is taken out of ``waiting``; False = the world has changed meanwhile, once more."""
         complete = True
-        for kind, tickets in self.tickets.waiting().items():
+        for kind, tickets in waiting.items():
             rules = self._rules.get(kind)
             if rules is None:
                 continue
@@ -217,7 +218,11 @@ class Keeper:
             for found in plan.assign(tickets, backings, rules):
                 assigned.setdefault(found.backing_id, {})[found.slot] = tickets[found.node_id]
             for backing_id, slots in assigned.items():
-                complete = self._put(self.view.entries[backing_id], slots) and complete
+                if self._put(self.view.entries[backing_id], slots):
+                    for ticket in slots.values():
+                        del tickets[ticket.node_id]
+                else:
+                    complete = False
         return complete
 
     def _place_again(self, tickets: dict[str, Ticket]) -> None:
@@ -243,9 +248,8 @@ class Keeper:
 
     # -- backing nodes --
 
-    def _request(self) -> None:
+    def _request(self, waiting: Waiting) -> None:
         """T-1, T-2: as many backing requests as the waiting nodes need, and no more."""
-        waiting = self.tickets.waiting()
         for kind, tickets in waiting.items():
             rules = self._rules.get(kind)
             if rules is None:
@@ -261,20 +265,18 @@ class Keeper:
                 request_id = self.requests.submit(kind, len(group))
                 for node_id in group:
                     tickets[node_id].request_id = request_id
-        self._cancel({ticket.request_id for tickets in waiting.values() for ticket in tickets.values()}, waiting)
+        self._cancel({ticket.request_id for tickets in waiting.values() for ticket in tickets.values()})
 
-    def _cancel(self, wanted: set[str | None], waiting: Mapping[Kind, object]) -> None:
-        """Take back requests that nobody waits for.
+    def _cancel(self, wanted: set[str | None]) -> None:
+        """Take back requests that nobody waits for, unless a node is being made already.
 
-        While others wait for the same kind, only those that no pool works on yet: a node that is nearly there is
-        of use to them sooner than they think.
+        That one would be ready for nobody and stay. When it comes it is claimed, and released as soon as may be.
         """
-        for request in [request for request in self.requests.open.values() if request.id not in wanted]:
-            current = self.requests.look(request.id)
-            if current is None or current.state == states.FULFILLED:
+        for request_id in [request_id for request_id in self.requests.open if request_id not in wanted]:
+            current = self.requests.look(request_id)
+            if current is None or current.state == states.FULFILLED or self.view.has_node_for(request_id):
                 continue
-            if request.kind not in waiting or current.state == states.REQUESTED:
-                self.requests.cancel(request.id)
+            self.requests.cancel(request_id)
 
     def _backings(self) -> list[Backing]:
         return self.view.backings(self._clock())

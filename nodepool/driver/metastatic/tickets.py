@@ -31,6 +31,10 @@ class Ticket:
         self.error: Exception | None = None
 
 
+#: Those who wait, by kind and node, in the order in which they came.
+Waiting = dict["Kind", dict[str, Ticket]]
+
+
 class Tickets:
     """Any thread; ``_lock`` guards everything and is not held across calls to others.
 
@@ -57,11 +61,11 @@ class Tickets:
         with self._lock:
             self._waiting[ticket.node_id] = ticket
 
-    def waiting(self) -> dict[Kind, dict[str, Ticket]]:
-        """Those who wait, by kind and node, in the order in which they came; others are dropped."""
+    def waiting(self) -> Waiting:
+        """Those who wait now; those whose launch has ended are dropped."""
         with self._lock:
             tickets = list(self._waiting.values())
-        found: dict[Kind, dict[str, Ticket]] = {}
+        found: Waiting = {}
         for ticket in tickets:
             if self._is_launching(ticket.node_id):
                 found.setdefault(ticket.kind, {})[ticket.node_id] = ticket

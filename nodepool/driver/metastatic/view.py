@@ -81,6 +81,8 @@ class BackingView:
         self._guests: dict[str, set[str]] = {}
         #: Nodes that the cache does not show although their znodes exist: unreadable, or very new.
         self._hidden: set[str] = set()
+        #: node -> the backing request that it was made for.
+        self._made_for: dict[str, str] = {}
         #: Contenders that are known to be ours.
         self._ours: dict[str, str] = {}
         if self._nodes is not None:
@@ -96,7 +98,9 @@ class BackingView:
     def _note(self, node_id: str) -> None:
         node = self._nodes.get(node_id) if self._nodes is not None else None
         if node is None:
-            if node_id and not any(node_id in known for known in (self._backings_of, self.entries, self._places)):
+            if node_id and not any(
+                node_id in known for known in (self._backings_of, self.entries, self._places, self._made_for)
+            ):
                 return
         elif not self._may_be_backing(node):
             if node.provider == self._provider_name:
@@ -118,7 +122,7 @@ class BackingView:
             return
         changed = self._changes.take()
         if "" in changed:
-            changed = {*self._nodes.ids(), *self.entries, *self._places, *self._backings_of}
+            changed = {*self._nodes.ids(), *self.entries, *self._places, *self._backings_of, *self._made_for}
         dirty: set[str] = set()
         try:
             for node_id in changed:
@@ -150,6 +154,9 @@ class BackingView:
 
     def _follow(self, node_id: str, node: Node | None) -> None:
         """Is this a backing node of ours, or is it none any more?"""
+        self._made_for.pop(node_id, None)
+        if node is not None and node.allocated_to is not None and node.requestor == self._owner:
+            self._made_for[node_id] = node.allocated_to
         data = None if node is None or node.state != states.IN_USE else BackingData.decode(node.user_data)
         contender = None
         if node is not None and data is not None and data.owner == self._owner:
@@ -189,8 +196,9 @@ class BackingView:
 
     def _forget(self, entry: Entry) -> None:
         """T-12."""
-        if entry.idle_since is None:
-            self.log.warning("Backing node %s is gone although nodes are on it: %s", entry.id, sorted(entry.users))
+        left = sorted(node_id for node_id in entry.users if self._is_on(node_id, entry))
+        if left:
+            self.log.warning("Backing node %s is gone although nodes are on it: %s", entry.id, ", ".join(left))
         self.drop(entry)
 
     def drop(self, entry: Entry) -> None:
@@ -273,6 +281,10 @@ class BackingView:
     def guests_of(self, backing_id: str) -> set[str]:
         """Nodes that say that they are on a backing node, whether that is ours or not."""
         return set(self._guests.get(backing_id, ()))
+
+    def has_node_for(self, request_id: str) -> bool:
+        """Has anybody begun to make a node for a backing request?"""
+        return request_id in self._made_for.values()
 
     # -- writing --
 

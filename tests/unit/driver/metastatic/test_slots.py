@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import threading
-from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -176,14 +175,19 @@ def test_two_launchers_never_give_a_slot_twice(make_site: MakeSite, zk: MemoryZo
     doubles: list[tuple[str, int]] = []
     ended = threading.Event()
 
+    def is_ready(node_id: str | None) -> bool:
+        node = zk.getNode(node_id or "")
+        return node is not None and node.state == states.READY
+
     def watch() -> None:
         while not ended.wait(0.001):
-            users = Counter(
-                (node.driver_data["backing_node"], node.driver_data["slot"])
-                for node in list(zk.nodeIterator())
-                if node.provider == "shared" and node.driver_data and node.state == states.READY
-            )
-            doubles.extend(slot for slot, count in users.items() if count > 1)
+            first: dict[tuple[str, int], str | None] = {}
+            for node in list(zk.nodeIterator()):
+                if node.provider == "shared" and node.state == states.READY:
+                    other = first.setdefault(place(node), node.id)
+                    # Nodes were read one after the other: only if both are there at the same time it is a mistake.
+                    if other != node.id and is_ready(node.id) and is_ready(other):
+                        doubles.append(place(node))
 
     def work(site: Site) -> None:
         for _ in range(25):
