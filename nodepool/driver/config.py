@@ -87,9 +87,9 @@ class ProviderConfig(ConfigValue, abc.ABC):
     def getSchema(self) -> Any:
         """Voluptuous schema of the whole provider section, with `getCommonSchemaDict` in it."""
 
-    @abc.abstractmethod
     def getSupportedLabels(self, pool_name: str | None = None) -> set[str]:
         """Label names of one pool, or of all."""
+        return {label for name, pool in self.pools.items() if pool_name in (None, name) for label in pool.labels}
 
 
 class ConfigPool(ConfigValue, abc.ABC):

@@ -38,6 +38,3 @@ class UnavailableProviderConfig(ProviderConfig):
 
         pool = v.Schema(ConfigPool.getCommonSchemaDict(), extra=v.ALLOW_EXTRA)
         return v.Schema({**self.getCommonSchemaDict(), "pools": [pool]}, extra=v.ALLOW_EXTRA)
-
-    def getSupportedLabels(self, pool_name: str | None = None) -> set[str]:
-        return set()

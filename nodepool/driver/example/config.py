@@ -120,10 +120,6 @@ class ExampleProviderConfig(ProviderConfig):
             for label in pool.labels:
                 newconfig.labels[label].pools.append(pool)
 
-    def getSupportedLabels(self, pool_name: str | None = None) -> set[str]:
-        pools = [pool for pool in self.pools.values() if pool_name in (None, pool.name)]
-        return {label for pool in pools for label in pool.labels}
-
     # [schema]
     def getSchema(self) -> Any:
         # Here, because the commands that only read ZooKeeper start without it.

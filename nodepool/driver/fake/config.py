@@ -147,7 +147,3 @@ class FakeProviderConfig(ProviderConfig):
             "pools": [pool],
         }
         return v.Schema(schema)
-
-    def getSupportedLabels(self, pool_name: str | None = None) -> set[str]:
-        pools = [pool for pool in self._pools.values() if pool_name in (None, pool.name)]
-        return {label for pool in pools for label in pool.labels}

@@ -217,10 +217,6 @@ class OpenStackProviderConfig(ProviderConfig):
     def getSchema(self) -> Any:
         return schema.provider_schema()
 
-    def getSupportedLabels(self, pool_name: str | None = None) -> set[str]:
-        pools = [pool for pool in self._pools.values() if pool_name in (None, pool.name)]
-        return {label for pool in pools for label in pool.labels}
-
 
 def _named(images: dict[str, Any], name: str | None, key: str, label: OpenStackLabel) -> Any:
     """The image that a label names; None if it names none. Raises ConfigError."""

@@ -136,10 +136,6 @@ class StaticProviderConfig(ProviderConfig):
         pool = {**ConfigPool.getCommonSchemaDict(), "nodes": [node]}
         return v.Schema(v.All({**ProviderConfig.getCommonSchemaDict(), "pools": [pool]}, _refuse_duplicates))
 
-    def getSupportedLabels(self, pool_name: str | None = None) -> set[str]:
-        pools = [pool for pool in self._pools.values() if pool_name in (None, pool.name)]
-        return {label for pool in pools for label in pool.labels}
-
 
 def duplicate_hosts(provider: dict[str, Any]) -> Iterator[tuple[list[Hashable], str]]:
     """Hosts with the same name, user name and port: path inside the provider section, and what is wrong."""

@@ -75,9 +75,6 @@ class OneArgument(ProviderConfig):
     def getSchema(self) -> Any:
         return v.Schema({**self.getCommonSchemaDict(), "pools": [ConfigPool.getCommonSchemaDict()]})
 
-    def getSupportedLabels(self, pool_name: str | None = None) -> set[str]:
-        return set()
-
 
 class TwoArguments(OneArgument):
     """The constructor of most drivers."""
@@ -148,7 +145,7 @@ class TestProviderConfig:
 
         with pytest.raises(TypeError) as caught:
             Lazy({"name": "p"})  # type: ignore[abstract]
-        for name in ("pools", "manage_images", "load", "getSchema", "getSupportedLabels"):
+        for name in ("pools", "manage_images", "load", "getSchema"):
             assert name in str(caught.value)
 
     def test_common_schema(self) -> None:
