@@ -29,6 +29,8 @@ FIRST_RESEND_SECONDS: Final = 2.0
 LONGEST_RESEND_SECONDS: Final = 60.0
 #: The same for one that the cloud has begun.
 BEGUN_RESEND_SECONDS: Final = 60.0
+#: When to look again for a list that is new enough to say so.
+UNLISTED_SECONDS: Final = 1.0
 #: Between two attempts after an error.
 FIRST_ERROR_SECONDS: Final = 0.5
 LONGEST_ERROR_SECONDS: Final = 30.0
@@ -160,11 +162,15 @@ class DeleteMachine(StateMachine):
             return False
         begun = server.deleting and server.status != ERROR
         due = max(self._resend_at, self._accepted_at + BEGUN_RESEND_SECONDS) if begun else self._resend_at
-        if servers.listed_at > self._accepted_at and now >= due:
-            self._resend_seconds = min(LONGEST_RESEND_SECONDS, 2 * self._resend_seconds)
-            self._log.warning("Server %s is still there (%s), deleting it once more", server_id, server.status)
-            return self._send()
-        return self._wait_until(due)
+        if now < due:
+            return self._wait_until(due)
+        if servers.listed_at <= self._accepted_at:
+            # A list that was begun before the deletion was accepted, or none: what it shows is no reason to repeat it.
+            self.next_advance_seconds = UNLISTED_SECONDS
+            return False
+        self._resend_seconds = min(LONGEST_RESEND_SECONDS, 2 * self._resend_seconds)
+        self._log.warning("Server %s is still there (%s), deleting it once more", server_id, server.status)
+        return self._send()
 
     def _confirmed(self) -> bool:
         """The server itself was asked for, because it is in no list."""

@@ -81,6 +81,19 @@ def test_swallowed(cloud: StubCloud) -> None:
     assert not deletion.complete
 
 
+def test_slow_lists(cloud: StubCloud) -> None:
+    """Nothing is repeated, and nobody spins, while there is no list yet that could show the effect."""
+    cloud.show(server(status="ACTIVE"))
+    deletion = machine(cloud)
+    deletion.advance()
+    cloud.clock.now += delete.BEGUN_RESEND_SECONDS
+    deletion.advance()
+    assert (deletion.state, sent(cloud), deletion.next_advance_seconds) == ("waiting", 1, delete.UNLISTED_SECONDS)
+    cloud.show(server(status="ACTIVE"))
+    deletion.advance()
+    assert sent(cloud) == 2
+
+
 def test_under_way(cloud: StubCloud) -> None:
     """One that the cloud works on is left in peace for a minute; in ERROR it is sent again soon."""
     deletion = machine(cloud)
