@@ -40,14 +40,15 @@ def run(stage: Stage, candidate: Candidate, size: Mapping[str, Any]) -> list[Row
 def _measure(place: Place, queue: Backlog, length: int, size: Mapping[str, Any]) -> Row:
     """Until so many jobs have ended, but not for ever: the released launcher may stand still."""
     # What was served while the queue grew is replaced after it grew.
-    wait_for(f"{length} wait", lambda: queue.waiting >= length - size["hosts"], size["grow_seconds"])
+    least: int = length - size["hosts"]
+    wait_for(f"{length} wait", lambda: queue.waiting >= least, size["grow_seconds"])
     time.sleep(size["settle"])
     deadline = time.monotonic() + size["seconds"]
-    wanted = size["served"]
+    wanted: int = size["served"]
     before, start, first = place.read(), time.monotonic(), len(queue.ended)
 
     def over() -> bool:
-        done = len(queue.ended) - first
+        done: int = len(queue.ended) - first
         place.progress.count(min(done, wanted), wanted, "jobs")
         return done >= wanted or time.monotonic() > deadline
 

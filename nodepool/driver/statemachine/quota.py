@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from nodepool.driver.quota import LIMITS_AGE_SECONDS, QuotaSupport
 from nodepool.driver.repeats import Repeats
 from nodepool.driver.statemachine import metadata
-from nodepool.driver.statemachine.known import Known, NotKnown
+from nodepool.driver.statemachine.known import Known, NotKnown, Patience
 from nodepool.driver.statemachine.record import resources_of
 from nodepool.exceptions import RuntimeConfigurationException
 from nodepool.model.quota import QuotaInformation
@@ -34,12 +34,13 @@ class StateMachineQuota(QuotaSupport):
     """Mix-in of `StateMachineProvider`."""
 
     calls: CloudCalls
+    patience: Patience
 
     def prepare_quota(self, executor: Executor) -> None:
         """Before anything else is called."""
         self._repeats = Repeats()
         self._executor = executor
-        self._known_limits = Known(self._ask_limits, LIMITS_AGE_SECONDS, executor)
+        self._known_limits = Known(self._ask_limits, LIMITS_AGE_SECONDS, executor, patience=self.patience)
         self._known_needs: dict[tuple[str, str], Known[QuotaInformation]] = {}
         #: Labels that a launch failed with for good, and until when they are not tried again.
         self._broken_until: dict[str, float] = {}
@@ -109,6 +110,7 @@ class StateMachineQuota(QuotaSupport):
                 NEED_AGE_SECONDS,
                 self._executor,
                 permanent=(RuntimeConfigurationException,),
+                patience=self.patience,
             )
             known = self._known_needs.setdefault(key, known)
         return known.get()
