@@ -306,12 +306,18 @@ class NodeRequestHandler(NodeRequestHandlerNotifications, abc.ABC):
     def _launch_again_later(self) -> None:
         """A cloud that was full for a moment (L-7), or a node that was taken from us."""
         self._gathered = False
+        delay = self.pause_after_abort()
         self._set.drop_aborted()
-        delay = min(LAST_ABORT_SECONDS, FIRST_ABORT_SECONDS * 2 ** min(self._aborts, 10))
-        self._aborts += 1
         self._not_before = time.monotonic() + delay
-        self.log.info("Pausing: a launch was aborted, another node is launched in %g s or later", delay)
+        when = f"in {delay:g} s or later" if delay else "when there is room"
+        self.log.info("Pausing: a launch was aborted, another node is launched %s", when)
         self.paused = True
+
+    def pause_after_abort(self) -> float:
+        """Seconds from aborted launches until the next one at the earliest; longer each time."""
+        delay: float = min(LAST_ABORT_SECONDS, FIRST_ABORT_SECONDS * 2.0 ** min(self._aborts, 10))
+        self._aborts += 1
+        return delay
 
     def _fulfil(self) -> None:
         self.request.nodes = [node.id or "" for node in self.nodeset]

@@ -130,11 +130,8 @@ class QuotaSupport(abc.ABC):
 
     def _stored_use(self, zk: ZooKeeper, pool_name: str | None) -> tuple[QuotaInformation, list[Node]]:
         """What nodes with stored ``resources`` use, and those without."""
-        if zk.cache is not None:
-            with self._quota_lock:
-                if self._tally is None:
-                    self._tally = NodeTally(zk.cache.nodes, _groups_in(self.provider.name))
-                tally = self._tally
+        tally = self._tally_of(zk)
+        if tally is not None:
             return tally.used((pool_name,))
         used = QuotaInformation()
         unsized = []
@@ -146,6 +143,20 @@ class QuotaSupport(abc.ABC):
             else:
                 unsized.append(node)
         return used, unsized
+
+    def _tally_of(self, zk: ZooKeeper) -> NodeTally | None:
+        """Counts nodes by provider (group ``(None,)``) and by pool (``(name,)``); None = there is no cache."""
+        if zk.cache is None:
+            return None
+        with self._quota_lock:
+            if self._tally is None:
+                self._tally = NodeTally(zk.cache.nodes, _groups_in(self.provider.name))
+            return self._tally
+
+    def nodeCount(self) -> int:
+        """How many nodes the provider has, in every state."""
+        tally = None if self.zk is None else self._tally_of(self.zk)
+        return 0 if tally is None else tally.count((None,))
 
     def poolQuota(self, pool: ConfigPool) -> QuotaInformation:
         """The limits that the configuration sets for a pool (Q-18: volumes too)."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import threading
 import weakref
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable
 from typing import TYPE_CHECKING
 
@@ -60,6 +61,7 @@ class NodeTally:
         self._changes = Changes()
         self._shares: dict[str, tuple[tuple[Hashable, ...], dict[str, float]]] = {}
         self._sums: dict[Hashable, dict[str, float]] = {}
+        self._counts: Counter[Hashable] = Counter()
         #: Nodes without ``resources``.
         self._unsized: dict[str, tuple[tuple[Hashable, ...], Node]] = {}
         listener = self._changes.note
@@ -74,6 +76,12 @@ class NodeTally:
             used = QuotaInformation.from_resources({name: round(value, _DIGITS) for name, value in sums.items()})
             return used, [node for groups, node in self._unsized.values() if group in groups]
 
+    def count(self, group: Hashable) -> int:
+        """How many nodes a group has. Does not block."""
+        with self._lock:
+            self._update()
+            return self._counts[group]
+
     def _update(self) -> None:
         changed = self._changes.take()
         if "" in changed:
@@ -85,8 +93,9 @@ class NodeTally:
                 self._count(node_id, node)
 
     def _forget(self, node_id: str) -> None:
-        self._unsized.pop(node_id, None)
+        unsized, _ = self._unsized.pop(node_id, ((), None))
         groups, resources = self._shares.pop(node_id, ((), {}))
+        self._counts.subtract((*unsized, *groups))
         for group in groups:
             sums = self._sums[group]
             for name, value in resources.items():
@@ -96,6 +105,7 @@ class NodeTally:
         groups = tuple(self._groups(node))
         if not groups:
             return
+        self._counts.update(groups)
         if not node.resources:
             self._unsized[node_id] = (groups, node)
             return

@@ -47,7 +47,10 @@ class QuotaInformation:
         return {name: value for name, value in self.quota["compute"].items() if math.isfinite(value)}
 
     def copy(self) -> Self:
-        return copy.deepcopy(self)
+        # Made several times for each node: deepcopy would take longer than all the rest of the arithmetic.
+        twin = copy.copy(self)
+        twin.quota = {kind: dict(amounts) for kind, amounts in self.quota.items()}
+        return twin
 
     def _combine(self, other: QuotaInformation, sign: int) -> None:
         mine, theirs = self.quota["compute"], other.quota["compute"]

@@ -70,6 +70,7 @@ class StateMachineHandler(NodeRequestHandler):
     def launch(self, node: Node) -> None:
         if self.manager.hasPlace(self.pool, node):
             launch = Launch(self.manager, self, node)
+            self.manager.ceilings.begun(self.pool.name, node.type[0], node.id or "")
             self.manager.begin_launch(launch)
             self._launches[node.id or ""] = launch
             return
@@ -87,12 +88,16 @@ class StateMachineHandler(NodeRequestHandler):
         else:
             super().let_go_of_aborted(node)
 
-    def _launch_again_later(self) -> None:
-        aborted = {node.id or "" for node in self.nodeset if node.state == states.ABORTED}
-        super()._launch_again_later()
-        if aborted <= self._outpaced:
-            # No trouble in the cloud: another one may be launched as soon as there is room.
-            self._not_before = 0.0
+    def pause_after_abort(self) -> float:
+        """None where it is known what has to happen first: somebody was faster, or the cloud is full with our nodes."""
+        aborted = [node.id or "" for node in self.nodeset if node.state == states.ABORTED]
+        if all(node_id in self._outpaced or self._was_refused(node_id) for node_id in aborted):
+            return 0.0
+        return super().pause_after_abort()
+
+    def _was_refused(self, node_id: str) -> bool:
+        launch = self._launches.get(node_id)
+        return launch is not None and launch.over_quota
 
     def launchesComplete(self) -> bool:
         return self.alive_thread_count == 0

@@ -81,6 +81,8 @@ class Launch:
         self.complete = False
         #: Is it sure that there is no instance of this node? Only of interest afterwards.
         self.nothing_made = True
+        #: Did the cloud say that a quota is used up?
+        self.over_quota = False
         #: Somebody else deletes the node: end without a word.
         self._abandoned = False
         self._begun = clock()
@@ -255,6 +257,8 @@ class Launch:
         self._report(launch_outcome(error)[1])
         self._provider.calls.judge(error)
         if kind is Failure.QUOTA:
+            self.over_quota = True
+            self._provider.ceilings.refused(self._pool.name, self._label.name, self.node.id or "")
             self._provider.invalidateQuotaCache()
         elif kind is Failure.CONFIGURATION:
             self._provider.label_is_broken(self._label.name, error)
@@ -371,6 +375,8 @@ class Launch:
 
     def _complete(self) -> None:
         self.complete = True
+        node, ready = self.node, self.node.state == states.READY
+        self._provider.ceilings.ended(self._pool.name, self._label.name, node.id or "", ready=ready)
         self._provider.launch_ended(self)
         self._wake_worker()
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 from nodepool.driver.quota import LIMITS_AGE_SECONDS, QuotaSupport
 from nodepool.driver.repeats import Repeats
 from nodepool.driver.statemachine import metadata
+from nodepool.driver.statemachine.ceilings import Ceilings
 from nodepool.driver.statemachine.known import Known, NotKnown, Patience
 from nodepool.driver.statemachine.record import resources_of
 from nodepool.exceptions import RuntimeConfigurationException
@@ -42,6 +43,7 @@ class StateMachineQuota(QuotaSupport):
         self._executor = executor
         self._known_limits = Known(self._ask_limits, LIMITS_AGE_SECONDS, executor, patience=self.patience)
         self._known_needs: dict[tuple[str, str], Known[QuotaInformation]] = {}
+        self.ceilings = Ceilings(self.nodeCount, self._node_exists)
         #: Labels that a launch failed with for good, and until when they are not tried again.
         self._broken_until: dict[str, float] = {}
 
@@ -153,7 +155,7 @@ class StateMachineQuota(QuotaSupport):
                 self._quota_log.info("Provider %s: waiting, because quota is not known: %s", self.provider.name, reason)
             return False
         self._repeats.over(label)
-        return room
+        return room and self.ceilings.allows(pool.name, label)
 
     def hasPlace(self, pool: ConfigPool, node: Node) -> bool:
         """Is there room for a node that is stored already, counting all that were stored before it?
@@ -170,6 +172,10 @@ class StateMachineQuota(QuotaSupport):
         except NotKnown:
             return False
         return True
+
+    def _node_exists(self, node_id: str) -> bool:
+        cache = None if self.zk is None else self.zk.cache
+        return cache is not None and cache.nodes.get(node_id) is not None
 
     def _overdrawn(self, pool: ConfigPool, in_pool: QuotaInformation, in_provider: QuotaInformation) -> bool:
         limits = self.poolQuota(pool)

@@ -43,6 +43,16 @@ def site() -> Site:
     return Site()
 
 
+def test_count_of_nodes(site: Site) -> None:
+    first, second = site.add(cores=2), site.add()
+    site.add("two")
+    assert (site.tally.count("one"), site.tally.count("two"), site.tally.count("none")) == (2, 1, 0)
+    first.provider = "two"
+    site.zk.storeNode(first)
+    site.zk.deleteRawNode(second.id or "")
+    assert (site.tally.count("one"), site.tally.count("two")) == (0, 2)
+
+
 def test_comes_and_goes(site: Site) -> None:
     """Q-3"""
     assert site.use() == {}
