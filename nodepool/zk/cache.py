@@ -13,7 +13,8 @@ Hard cases:
 * A read that is under way when an event comes may be older than the event: the record is read once more.
 * A record that somebody else has locked changes under that lock and is of no interest until it is released.
   Its events are noted and it is read once, at the release or at the next `refresh_stale`.
-* After a lost connection nothing is known of what happened since: watch again, list, read all, drop the rest.
+* After a lost connection nothing is known of what happened since: watch again, list, read all, drop the rest. While
+  that lasts an event may overtake the answer to a read that is older.
 """
 
 from __future__ import annotations
@@ -25,12 +26,13 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
-from kazoo.exceptions import NoNodeError
+from kazoo.exceptions import KazooException, NoNodeError
 from kazoo.protocol.serialization import GetChildren, GetData
 
 from nodepool.model.record import InvalidRecord
 from nodepool.zk import codec, paths, protocol
 from nodepool.zk.client import ZooKeeperClient
+from nodepool.zk.multi_read import read_for_callback
 from nodepool.zk.protocol import Reply
 from nodepool.zk.transactions import UNKNOWN_OUTCOME
 
@@ -219,33 +221,20 @@ class RecordCache(Generic[R]):
         if state is not None:
             state[1] = True
             return
-        reply = Reply(partial(self._on_data, record_id, self._generation, False))
+        reply = Reply(partial(self._on_data, record_id, self._generation))
         self._reading[record_id] = [reply, False]
-        self._send_get(record_id, reply)
-
-    def _send_get(self, record_id: str, reply: Reply) -> None:
         kazoo = self._client.kazoo
         kazoo.call(GetData(kazoo.chrooted(f"{self._root}/{record_id}"), None), reply)
 
-    def _on_data(
-        self, record_id: str, generation: int, syncing: bool, answer: Any, error: BaseException | None
-    ) -> None:
-        state = None if syncing else self._reading.pop(record_id, None)
+    def _on_data(self, record_id: str, generation: int, answer: Any, error: BaseException | None) -> None:
+        state = self._reading.pop(record_id, None)
         if generation != self._generation:
             return
         if isinstance(error, NoNodeError):
             self._drop(record_id)
         elif error is None:
             self._load(record_id, answer[0], answer[1])
-        elif syncing:
-            return  # the connection is lost: all is read again with the next one
-        if syncing:
-            if error is None and answer[1].numChildren:
-                self._sync_below(record_id)
-            else:
-                self._forget_below(record_id)
-            self._sync_done(1)
-        elif state is not None and state[1] and error is None:
+        if state is not None and state[1] and error is None:
             # Not after an error: Kazoo empties its queue in a loop while the connection is down.
             self._read(record_id)
 
@@ -320,12 +309,37 @@ class RecordCache(Generic[R]):
                 self._forget_below(record_id)
                 self._drop(record_id)
         self._to_sync = 1 + len(current)
-        for record_id in current:
-            self._send_get(record_id, Reply(partial(self._on_data, record_id, generation, True)))
+        kazoo = self._client.kazoo
+        reads = ((i, GetData(kazoo.chrooted(f"{self._root}/{i}"), None)) for i in current)
+        read_for_callback(self._client, reads, partial(self._on_sync, generation))
         self._sync_done(1)
 
-    def _sync_below(self, record_id: str) -> None:
-        """Read what else belongs to a record that has children."""
+    def _on_sync(self, generation: int, found: list[tuple[str, Any]]) -> None:
+        """Some of the records of a listing."""
+        if generation != self._generation:
+            return
+        have_children = []
+        for record_id, answer in found:
+            if isinstance(answer, NoNodeError):
+                self._drop(record_id)
+            elif isinstance(answer, KazooException):
+                self.log.error("Cannot read %s/%s: %r", self._root, record_id, answer)
+            else:
+                self._load(record_id, *answer)
+                if answer[1].numChildren:
+                    have_children.append(record_id)
+                else:
+                    self._sync_childless(record_id)
+        if have_children:
+            self._sync_below(have_children)
+        self._sync_done(len(found))
+
+    def _sync_below(self, record_ids: list[str]) -> None:
+        """Read what else belongs to records that have children."""
+        return
+
+    def _sync_childless(self, record_id: str) -> None:
+        """A record had no children when it was read."""
         return
 
     def _forget_below(self, record_id: str) -> None:

@@ -3,17 +3,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from kazoo.exceptions import NoNodeError
+from kazoo.exceptions import KazooException
 from kazoo.protocol.serialization import GetChildren
 
 from nodepool.zk import protocol
 from nodepool.zk.cache import R, RecordCache
 from nodepool.zk.client import ZooKeeperClient
-from nodepool.zk.protocol import Reply
+from nodepool.zk.multi_read import read_for_callback
 
 
 class LockedRecordCache(RecordCache[R]):
@@ -22,6 +22,9 @@ class LockedRecordCache(RecordCache[R]):
     def __init__(self, client: ZooKeeperClient, root: str, decode: Callable[[dict[str, Any], str], R]) -> None:
         self._lock_dirs: set[str] = set()
         self._contenders: dict[str, set[str]] = {}
+        #: What events said of contenders since everything is being read anew: it is newer than what was read.
+        self._appeared: dict[str, set[str]] = {}
+        self._vanished: dict[str, set[str]] = {}
         super().__init__(client, root, decode)
 
     def has_lock_dir(self, record_id: str) -> bool:
@@ -42,6 +45,7 @@ class LockedRecordCache(RecordCache[R]):
         directory, _, contender = below.partition("/")
         if directory != "lock" or event == protocol.CHANGED:
             return
+        self._note(event, record_id, contender)
         if not contender:
             if event == protocol.CREATED:
                 self._lock_dirs.add(record_id)
@@ -79,26 +83,45 @@ class LockedRecordCache(RecordCache[R]):
         self._lock_dirs.discard(record_id)
         self._contenders.pop(record_id, None)
 
-    def _sync_below(self, record_id: str) -> None:
-        kazoo = self._client.kazoo
-        self._to_sync += 1
-        kazoo.call(
-            GetChildren(kazoo.chrooted(f"{self._root}/{record_id}/lock"), None),
-            Reply(partial(self._on_contenders, record_id, self._generation)),
-        )
+    def _note(self, event: int, record_id: str, contender: str) -> None:
+        """Remember an event that may overtake a read; a contender's name is never used again."""
+        if not self.ready.is_set():
+            notes = self._appeared if event == protocol.CREATED else self._vanished
+            notes.setdefault(record_id, set()).add(contender)
 
-    def _on_contenders(
-        self, record_id: str, generation: int, names: Iterable[str] | None, error: BaseException | None
-    ) -> None:
-        if generation != self._generation or (error is not None and not isinstance(error, NoNodeError)):
+    def _resync(self) -> None:
+        self._appeared.clear()
+        self._vanished.clear()
+        super()._resync()
+
+    def _sync_below(self, record_ids: list[str]) -> None:
+        kazoo = self._client.kazoo
+        self._to_sync += len(record_ids)
+        reads = ((i, GetChildren(kazoo.chrooted(f"{self._root}/{i}/lock"), None)) for i in record_ids)
+        read_for_callback(self._client, reads, partial(self._on_contenders, self._generation))
+
+    def _sync_childless(self, record_id: str) -> None:
+        self._take_contenders(record_id, None)
+
+    def _on_contenders(self, generation: int, found: list[tuple[str, Any]]) -> None:
+        if generation != self._generation:
             return
-        if error is None:
+        for record_id, names in found:
+            # An error: it was deleted meanwhile.
+            self._take_contenders(record_id, None if isinstance(names, KazooException) else names)
+            self._notify(record_id)
+        self._sync_done(len(found))
+
+    def _take_contenders(self, record_id: str, names: list[str] | None) -> None:
+        """What was read, and what events said since.
+
+        :param names: None = there was no lock directory.
+        """
+        appeared, vanished = self._appeared.get(record_id), self._vanished.get(record_id, set())
+        contenders = {*(names or ()), *(appeared or ())} - {"", *vanished}
+        self._forget_below(record_id)
+        # The empty name stands for the directory itself.
+        if (names is not None or appeared) and "" not in vanished:
             self._lock_dirs.add(record_id)
-            if found := set(names or ()):
-                self._contenders[record_id] = found
-            else:
-                self._contenders.pop(record_id, None)
-        else:
-            self._forget_below(record_id)
-        self._notify(record_id)
-        self._sync_done(1)
+        if contenders:
+            self._contenders[record_id] = contenders

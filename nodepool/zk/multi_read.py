@@ -8,8 +8,10 @@ Format: org.apache.zookeeper.MultiOperationRecord and MultiResponse.
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
@@ -28,7 +30,9 @@ from kazoo.protocol.states import ZnodeStat
 
 from nodepool.zk.client import ZooKeeperClient
 from nodepool.zk.protocol import Reply
-from nodepool.zk.transactions import result, translate
+from nodepool.zk.transactions import UNKNOWN_OUTCOME, result, translate
+
+log = logging.getLogger("nodepool.zk.ZooKeeper")
 
 #: Reads in a packet, and packets under way at once. The largest record allowed (1 MiB) in each would be too much
 #: for memory, but records are 1-2 KiB.
@@ -89,6 +93,36 @@ def read_data(client: ZooKeeperClient, paths: Iterable[str]) -> Iterator[tuple[b
     :raises ZKException: another error, e.g. the connection was lost.
     """
     return _read(client, paths, GetData)
+
+
+def read_for_callback(
+    client: ZooKeeperClient,
+    operations: Iterable[tuple[str, Any]],
+    on_batch: Callable[[list[tuple[str, Any]]], None],
+) -> None:
+    """The same for the connection thread: does not block, keeps some packets under way until all is read.
+
+    :param operations: a key and a `GetData` or `GetChildren`, with the chroot in its path.
+    :param on_batch: called in the connection thread with each key and its result as `MultiRead` has it. Not called any
+        more after the connection was lost.
+    """
+    left = iter(operations)
+
+    def send() -> None:
+        batch = list(islice(left, BATCH))
+        if batch:
+            client.kazoo.call(MultiRead([operation for _, operation in batch]), Reply(partial(take, batch)))
+
+    def take(batch: list[tuple[str, Any]], found: list[Any] | None, error: BaseException | None) -> None:
+        if found is None:
+            if not isinstance(error, UNKNOWN_OUTCOME):
+                log.error("ZooKeeper refuses to read many znodes at once, is it 3.6 or newer? %r", error)
+            return
+        send()
+        on_batch([(key, result) for (key, _), result in zip(batch, found, strict=True)])
+
+    for _ in range(_WINDOW):
+        send()
 
 
 def read_children(client: ZooKeeperClient, paths: Iterable[str]) -> Iterator[list[str] | None]:

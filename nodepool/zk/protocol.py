@@ -8,16 +8,20 @@ before the next event of the connection is read. Both are needed by the caches:
 * a cache must see its own writes and foreign events in the order in which the server sent them. Kazoo hands
   results to a completion thread and events to a callback thread, which loses that order.
 
-A third thing is missing: how long is it certain that the session lives? See `WatchedClient.lease_until`.
+Two more things are missing. How long is it certain that the session lives? See `WatchedClient.lease_until`. And
+calls from the connection thread itself: Kazoo announces each call by a byte in a socket pair that the connection
+thread empties, and which holds some 280 of them; the thread would wait for itself. See `_WatchConnection.call`.
 
 So `WatchedClient` calls the watch function and `Reply.on_done` directly in the connection thread. Both must
 be quick, must not block and must not wait for another reply. This file is the only one that uses Kazoo's
-private names (``_call``, ``_connection``, ``_connect``, ``_submit``, ``_read_header``, ``_read_watch_event``).
+private names (``_call``, ``_queue``, ``_connection``, ``_connect``, ``_submit``, ``_send_request``, ``_write_sock``,
+``_read_header``, ``_read_watch_event``).
 """
 
 from __future__ import annotations
 
 import logging
+import socket
 import threading
 import time
 from collections import deque
@@ -25,6 +29,7 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from kazoo.client import KazooClient
+from kazoo.exceptions import ConnectionLoss
 from kazoo.protocol.connection import WATCH_XID, ConnectionHandler
 from kazoo.protocol.serialization import Watch, int_struct, write_string
 from kazoo.protocol.states import KazooState
@@ -34,6 +39,9 @@ log = logging.getLogger("nodepool.zk.ZooKeeper")
 CREATED: Final = 1
 DELETED: Final = 2
 CHANGED: Final = 3
+
+#: Calls from the connection thread that may wait in Kazoo's queue; the others wait in ours.
+_MAX_QUEUED: Final = 100
 
 #: ``on_event(event type, path without chroot)``
 WatchFunction = Callable[[int, str], None]
@@ -126,9 +134,43 @@ class _WatchConnection(ConnectionHandler):  # type: ignore[misc]
         self._lease_seconds = 0.0
         #: When requests were sent that have no answer yet. Answers come in the order of the requests.
         self._sent: deque[float] = deque()
+        #: Calls from this thread that are not in Kazoo's queue yet.
+        self._own_calls: deque[tuple[Any, Reply]] = deque()
+        self._thread_id = 0
+
+    def zk_loop(self) -> None:
+        self._thread_id = threading.get_ident()
+        super().zk_loop()
+
+    @property
+    def is_current_thread(self) -> bool:
+        return threading.get_ident() == self._thread_id
+
+    def call(self, request: Any, reply: Reply) -> None:
+        """A call from the connection thread: never blocks, however many there are."""
+        self._own_calls.append((request, reply))
+        self._pass_on()
+
+    def _pass_on(self) -> None:
+        """Move own calls to Kazoo's queue while there is room in the socket pair; the rest goes when some were sent."""
+        queue = self.client._queue
+        while self._own_calls and len(queue) < _MAX_QUEUED:
+            try:
+                self._write_sock.send(b"\0", socket.MSG_DONTWAIT)
+            except OSError:
+                # Full of calls from other threads: when one of them is sent, it is our turn again.
+                return
+            queue.append(self._own_calls.popleft())
+
+    def _send_request(self, *arguments: Any) -> None:
+        super()._send_request(*arguments)
+        self._pass_on()
 
     def _connect(self, *arguments: Any) -> tuple[int, int]:
         begun = time.monotonic()
+        while self._own_calls:
+            # As Kazoo does with what was in its queue when the last connection broke.
+            self._own_calls.popleft()[1].set_exception(ConnectionLoss())
         self._sent.clear()
         # Kazoo's read timeout is two thirds of the session timeout that the server has granted.
         read_ms, connect_ms = super()._connect(*arguments)
@@ -187,11 +229,14 @@ class WatchedClient(KazooClient):  # type: ignore[misc]
     @property
     def queued_calls(self) -> int:
         """Calls that wait to be sent."""
-        return len(self._queue)
+        return len(self._queue) + len(self._connection._own_calls)
 
     def call(self, request: Any, reply: Reply) -> Reply:
-        """Send one request object; paths in it have the chroot already. Does not block."""
-        self._call(request, reply)
+        """Send one request object; paths in it have the chroot already. Does not wait for an answer."""
+        if self._connection.is_current_thread and self.state == KazooState.CONNECTED:
+            self._connection.call(request, reply)
+        else:
+            self._call(request, reply)
         return reply
 
     def chrooted(self, path: str) -> str:

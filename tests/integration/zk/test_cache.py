@@ -8,6 +8,8 @@ import threading
 from collections.abc import Callable
 
 import pytest
+from kazoo.exceptions import ConnectionLoss
+from kazoo.protocol.serialization import Exists
 
 from nodepool.exceptions import ZKConflict
 from nodepool.model.node import Node
@@ -15,6 +17,7 @@ from nodepool.model.request import NodeRequest
 from nodepool.zk import paths
 from nodepool.zk.client import ZooKeeperClient
 from nodepool.zk.nodepool_cache import NodepoolCache
+from nodepool.zk.protocol import Reply
 from nodepool.zk.zookeeper import ZooKeeper
 from tests.support.pool_znodes import PoolZnodes
 from tests.support.session_loss import expire_session
@@ -370,3 +373,45 @@ def test_connection_lost_while_writing(shaky: ZooKeeperClient, proxy: TcpProxy, 
     assert cache.nodes._creating == 0
     znodes.change_node(node.id or "", comment="foreign")
     wait_for("events are followed", lambda: _comment(cache, node) == "foreign")
+
+
+# -- many records
+
+
+def test_start_with_many_records(make_client: Callable[..., ZooKeeperClient], znodes: PoolZnodes) -> None:
+    """More than fit in Kazoo's socket pair, which holds some 280 calls, and in a few packets."""
+    names = [znodes.kazoo.create_async(f"{paths.NODES}/", READY, sequence=True, makepath=True) for _ in range(1500)]
+    ids = {name.get(30).rsplit("/", 1)[1] for name in names}
+    cache = NodepoolCache(make_client())
+    assert cache.wait_ready(30)
+    assert set(cache.nodes.ids()) == ids
+
+
+def test_calls_from_the_connection_thread(client: ZooKeeperClient, znodes: PoolZnodes) -> None:
+    """A callback may make any number of calls, also while other threads fill Kazoo's queue: nothing blocks."""
+    znodes.kazoo.create("/here", b"")
+    left = threading.Semaphore(0)
+
+    def many(_: object, __: BaseException | None) -> None:
+        for _number in range(1000):
+            client.kazoo.call(Exists(client.kazoo.chrooted("/here"), None), Reply(lambda *_: left.release()))
+
+    client.kazoo.call(Exists(client.kazoo.chrooted("/here"), None), Reply(many))
+    for _ in range(1000):
+        client.kazoo.call(Exists(client.kazoo.chrooted("/here"), None), Reply(lambda *_: left.release()))
+    assert all(left.acquire(timeout=30) for _ in range(2000))
+
+
+def test_calls_end_with_their_connection(shaky: ZooKeeperClient, proxy: TcpProxy, znodes: PoolZnodes) -> None:
+    """What the connection thread had still to send when the connection broke is answered by an error, once each."""
+    znodes.kazoo.create("/here", b"")
+    answers: list[BaseException | None] = []
+
+    def many(_: object, __: BaseException | None) -> None:
+        proxy.cut()
+        for _number in range(500):
+            shaky.kazoo.call(Exists(shaky.kazoo.chrooted("/here"), None), Reply(lambda _, error: answers.append(error)))
+
+    shaky.kazoo.call(Exists(shaky.kazoo.chrooted("/here"), None), Reply(many))
+    wait_for("all are answered", lambda: len(answers) == 500)
+    assert any(isinstance(error, ConnectionLoss) for error in answers)

@@ -4,13 +4,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from nodepool.model.node import Node
-from nodepool.zk import paths
+from nodepool.zk import paths, protocol
 from nodepool.zk.client import ZooKeeperClient
+from nodepool.zk.multi_read import MultiRead
 from nodepool.zk.nodepool_cache import NodepoolCache
+from nodepool.zk.protocol import Reply
 from nodepool.zk.zookeeper import ZooKeeper
 from tests.support.pool_znodes import PoolZnodes
 from tests.support.wait import wait_for
@@ -136,3 +140,35 @@ def test_own_write_and_release_in_one(
     marker = znodes.create_node(READY)
     wait_for("events came", lambda: cache.nodes.get(marker) is not None)
     assert paths.node(node.id or "") not in reads
+
+
+def test_events_that_overtake_what_is_read(
+    make_client: Callable[..., ZooKeeperClient], znodes: PoolZnodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While everything is read anew, an event is newer than an answer that comes after it."""
+    ids = [znodes.create_node(READY) for _ in range(3)]
+    taken, left, untouched = ids
+    contend(znodes, left, "gone__lock__")
+    contend(znodes, untouched, "stay__lock__")
+    (gone,) = znodes.node_lockers(left)
+    client = make_client()
+    call = client.kazoo.call
+
+    def overtaking(request: Any, reply: Reply) -> Reply:
+        if not isinstance(request, MultiRead):
+            return call(request, reply)
+
+        def answer(result: Any, error: BaseException | None) -> None:
+            event = client.kazoo.watch_function(paths.node(taken))
+            if event is not None:
+                event(protocol.CREATED, f"{paths.node_lock(taken)}/new__lock__0000000000")
+                event(protocol.DELETED, f"{paths.node_lock(left)}/{gone}")
+            reply._finish(result, error)
+
+        return call(request, Reply(answer))
+
+    monkeypatch.setattr(client.kazoo, "call", overtaking)
+    cache = NodepoolCache(client)
+    assert cache.wait_ready(30)
+    assert [cache.nodes.is_locked(node_id) for node_id in ids] == [True, False, True]
+    assert [cache.nodes.has_lock_dir(node_id) for node_id in ids] == [True, True, True]
