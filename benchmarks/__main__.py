@@ -43,6 +43,7 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
         "--json", metavar="DIR", type=Path, default=ROOT / "benchmarks" / "results", help="where results go"
     )
     parser.add_argument("--plots", metavar="DIR", type=Path, help="where SVG plots go; default: as --json")
+    parser.add_argument("--keep", metavar="DIR", type=Path, help="keep the launchers' logs there")
     parser.add_argument("--show", metavar="FILE", type=Path, help="run nothing: show and plot these results")
     options = parser.parse_args(arguments)
     for name in options.scenarios:
@@ -81,7 +82,8 @@ def measure(options: argparse.Namespace, scenarios: list[Scenario]) -> Results:
             costs = measure_costs(zookeeper)
             results = Results(settings(options.quick), costs.as_dict())
             save = partial(store.write, options.json, results, scenarios)
-            run_all(Stage(directory, zookeeper, progress), scenarios, candidates, costs, results, options.quick, save)
+            stage = Stage(directory, zookeeper, progress, options.keep)
+            run_all(stage, scenarios, candidates, costs, results, options.quick, save)
         finally:
             zookeeper.stop()
     progress.step(f"written: {options.json / store.FILE_NAME}")

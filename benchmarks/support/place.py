@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -26,12 +27,16 @@ class Stage:
     """What all scenarios of a run share.
 
     :param zookeeper: runs, with fsync and TLS.
+    :param keep: logs of launchers are copied there; None = they are removed.
     """
 
-    def __init__(self, directory: Path, zookeeper: ZooKeeperServer, progress: Progress) -> None:
+    def __init__(
+        self, directory: Path, zookeeper: ZooKeeperServer, progress: Progress, keep: Path | None = None
+    ) -> None:
         self.directory = directory
         self.zookeeper = zookeeper
         self.progress = progress
+        self._keep = keep
         self._places = 0
 
     @contextmanager
@@ -50,6 +55,10 @@ class Stage:
             yield place
         finally:
             place.stop()
+            if self._keep is not None:
+                self._keep.mkdir(parents=True, exist_ok=True)
+                for log in directory.glob("*.log"):
+                    shutil.copy(log, self._keep / f"{chroot.strip('/')}-{log.name}")
 
 
 class Place:
