@@ -275,7 +275,8 @@ class ServerList:
             with self._changed:
                 self.failures = 0
                 took = self._clock() - started
-                self._next = self._clock() + max(SHORTEST_PAUSE_SECONDS, 2 * took)
+                # A busy API must not be asked all the time; the longer the pause, the later is news of everybody.
+                self._next = self._clock() + max(SHORTEST_PAUSE_SECONDS, took)
 
     def _pause(self) -> float:
         """Seconds until the next list; infinite while nobody waits. Called with the lock."""
@@ -286,11 +287,14 @@ class ServerList:
         return max(due, self._next) - now
 
     def _due(self, watch: Watch, now: float) -> float:
-        """When to list for one watch: not before the shortest time that such a wait took lately."""
+        """When to list for one watch: seldom before about the shortest time that such a wait took lately.
+
+        But not never: the cloud may have been busier then.
+        """
         waits = self._waits.get(watch.kind)
         begin = watch.since + (0.7 * min(waits) if waits else 0.0)
         if now < begin and not watch.complete:
-            return begin
+            return min(begin, max(watch.since, self.listed_at) + LONGEST_PAUSE_SECONDS)
         waited = max(0.0, now - max(begin, watch.since))
         pause = min(LONGEST_PAUSE_SECONDS, max(SHORTEST_PAUSE_SECONDS, waited * PAUSE_SHARE))
         return max(watch.since, self.listed_at + pause)

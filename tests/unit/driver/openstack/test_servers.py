@@ -143,6 +143,20 @@ def test_pace(known: QuietList, cloud: Cloud, clock: Clock) -> None:
     assert known._pause() == float("inf")
 
 
+def test_slow_lists(known: QuietList, cloud: Cloud, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An API that takes 4 s for a list has as much time for itself before the next."""
+    watch = known.watch("boot", lambda: None)
+
+    def fetch(since: str | None) -> list[Server]:
+        clock.now += 4
+        return []
+
+    monkeypatch.setattr(known, "_fetch", fetch)
+    known.poll(complete=False)
+    assert known._pause() == pytest.approx(4)
+    known.done(watch)
+
+
 def test_learns_how_long_it_takes(known: QuietList, clock: Clock) -> None:
     """A cloud that needs 20 s for a server is not asked every moment from the first second on."""
     watch = known.watch("boot", lambda: None)
@@ -150,7 +164,12 @@ def test_learns_how_long_it_takes(known: QuietList, clock: Clock) -> None:
     known.done(watch)
     known.listed_at = clock.now
     kept = known.watch("boot", lambda: None)
-    assert known._pause() == pytest.approx(14)
+    for _ in range(4):
+        # It may be quicker than it was.
+        assert known._pause() == pytest.approx(module.LONGEST_PAUSE_SECONDS)
+        clock.now += module.LONGEST_PAUSE_SECONDS
+        known.poll(complete=False)
+    assert known._pause() == pytest.approx(2), "14 s are over"
     other = known.watch("delete", lambda: None)
     assert known._pause() == pytest.approx(module.SHORTEST_PAUSE_SECONDS)
     known.done(other, happened=False)
