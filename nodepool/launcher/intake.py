@@ -71,7 +71,7 @@ class Intake:
         self._tenants.begin_pass()
         self._put_back()
         worker = self._worker
-        registered = worker.registered_pools()
+        registered, absent = worker.registered_pools(), worker.absent_pools()
         me = next(pool for pool in registered if pool.id == worker.launcher_id)
         config = worker.getPoolConfig()
         own = frozenset(worker.getProviderConfig().getSupportedLabels(worker.pool_name))
@@ -79,7 +79,7 @@ class Intake:
         candidates: list[Bucket] = []
         told, self.explanations = self.explanations, {}
         for bucket in sorted(worker.queue.buckets(), key=lambda b: (missing_count(b.kind, own), b.head_key)):
-            verdict = screen(bucket.kind, me, registered)
+            verdict = screen(bucket.kind, me, registered, absent)
             if isinstance(verdict, Consider):
                 candidates.append(bucket)
             elif isinstance(verdict, Decline):

@@ -156,7 +156,10 @@ class PoolWorker(Worker):
         return any(handler.paused for handler in self.handlers)
 
     def registered_pools(self) -> list[PoolInfo]:
-        return self._nodepool.registered_pools()
+        return self._nodepool.pools.registered()
+
+    def absent_pools(self) -> list[PoolInfo]:
+        return self._nodepool.pools.absent()
 
     def tenant_limits(self) -> dict[str, dict[str, float]]:
         return self._nodepool.config.tenant_resource_limits
@@ -204,6 +207,7 @@ class PoolWorker(Worker):
 
     def _wind_down(self) -> float:
         """A pass of a pool that retires. Nobody else can finish what it holds locked (G-6, L-17)."""
+        self._nodepool.pools.gone_for_good(self.launcher_id)
         self.registration.unregister()
         self.instant.collect()
         self._give_back_unfinished()

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -22,6 +23,11 @@ if TYPE_CHECKING:
 
 #: Requests of one kind declined in one pass.
 BATCH: Final = 200
+#: How long after its start a launcher refuses no request that is older than it is: after an outage of all launchers
+#: those that could serve it may not be back yet, and the first one would fail it.
+START_SECONDS: Final = 15.0
+#: Pause between two looks at such a request.
+OLD_REQUEST_SECONDS: Final = 2.0
 
 
 class Refusals:
@@ -29,6 +35,8 @@ class Refusals:
 
     def __init__(self, worker: PoolWorker) -> None:
         self._worker = worker
+        self._begun = time.time()
+        self._begun_monotonic = time.monotonic()
 
     def decline_all(self, bucket: Bucket, reason: str) -> bool:
         """Decline the requests of a kind, each in one write; blocks until all are answered.
@@ -53,12 +61,21 @@ class Refusals:
             cached = cache.requests.get(request_id) if cache is not None else None
             if cached is None or not worker.is_open(cached):
                 continue
+            if self._may_be_for_others(cached):
+                worker.intake.look_again(request_id, OLD_REQUEST_SECONDS)
+                continue
             request = cached.copy()
             request.declined_by.append(worker.launcher_id)
             request.state = declined_state(request.declined_by, registered)
             sent.append((request, requests.send_unlocked(request)))
         for request, reply in sent:
             self._finish(request, reply, reason)
+
+    def _may_be_for_others(self, request: NodeRequest) -> bool:
+        """Was it submitted before we came, and may those who can serve it be on their way back?"""
+        if time.monotonic() - self._begun_monotonic > START_SECONDS:
+            return False
+        return request.created_time is not None and request.created_time < self._begun
 
     def _finish(self, request: NodeRequest, reply: Reply, reason: str) -> None:
         worker = self._worker

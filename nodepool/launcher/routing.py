@@ -133,7 +133,7 @@ class Router:
         if self._known_pools - current:
             nodepool.cleanup.sweep_soon()
         self._known_pools = current
-        nodepool.forget_pools()
+        nodepool.pools.changed()
         for worker in nodepool.workers():
             worker.wake()
         nodepool.something_changed()

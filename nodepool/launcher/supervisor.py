@@ -20,13 +20,13 @@ from nodepool.launcher.cleanup_worker import CleanupWorker
 from nodepool.launcher.connection import make_client, tls_files
 from nodepool.launcher.deletion import DeletedNodeWorker
 from nodepool.launcher.min_ready_worker import MinReadyWorker
+from nodepool.launcher.pool_registry import PoolRegistry
 from nodepool.launcher.pool_worker import PoolWorker
 from nodepool.launcher.providers import Providers
 from nodepool.launcher.routing import Router
 from nodepool.launcher.stats import make_stats_worker
 from nodepool.launcher.worker import Worker, stop_all
 from nodepool.model import component
-from nodepool.plan.assignment import PoolInfo
 from nodepool.version import release_string
 from nodepool.zk import paths
 from nodepool.zk.client import connection_string
@@ -81,9 +81,7 @@ class NodePool:
         self._workers: Mapping[tuple[str, str], PoolWorker] = {}
         #: Pools that are not configured any more and finish what runs.
         self._retiring: list[PoolWorker] = []
-        self._registry_changes = 0
-        #: The registered pools, and after how many changes they were so.
-        self._pool_infos: tuple[int, list[PoolInfo]] = (-1, [])
+        self.pools: PoolRegistry
         self._stopping = threading.Event()
         self._stopped = threading.Event()
         self._running = False
@@ -111,6 +109,7 @@ class NodePool:
         self.cache = NodepoolCache(self.client)
         self._zk = ZooKeeper(self.client, self.cache)
         self._providers = Providers(self._zk)
+        self.pools = PoolRegistry(self.cache.pools)
         self._tenants = NodeTally(self.cache.nodes, lambda node: [node.tenant_name] if node.tenant_name else [])
         hostname = socket.gethostname().partition(".")[0]
         self._registration = Registration(self.client, component.LauncherComponent(hostname, self.version))
@@ -335,23 +334,6 @@ class NodePool:
 
     def lock_dir_lingers(self, request_id: str) -> None:
         self.deletion.lingering_lock_dirs.add(request_id)
-
-    def registered_pools(self) -> list[PoolInfo]:
-        """All registered pools of all launchers."""
-        # Asked before the cache is: a change in between makes the next question count anew.
-        changes = self._registry_changes
-        known, infos = self._pool_infos
-        if known != changes:
-            infos = [
-                PoolInfo(pool.id, pool.provider_name, frozenset(pool.supported_labels), pool.priority, pool.paused)
-                for pool in self.cache.pools.values()
-            ]
-            self._pool_infos = (changes, infos)
-        return infos
-
-    def forget_pools(self) -> None:
-        """The registry changed. For the cache thread only."""
-        self._registry_changes += 1
 
     def something_changed(self, request_id: str = "") -> None:
         """For workers that count: nodes, requests or pools changed. Does not block."""

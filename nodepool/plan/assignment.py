@@ -46,11 +46,12 @@ class Decline:
 Verdict = Consider | Leave | Decline
 
 
-def screen(kind: Kind, me: PoolInfo, registered: Iterable[PoolInfo]) -> Verdict:
+def screen(kind: Kind, me: PoolInfo, registered: Iterable[PoolInfo], absent: Iterable[PoolInfo] = ()) -> Verdict:
     """Judge a kind of request.
 
     :param me: this pool.
     :param registered: all registered pools, this one included.
+    :param absent: pools that went a moment ago and may come back.
     """
     if me.id in kind.declined_by:
         return Leave("declined by this pool before")
@@ -74,6 +75,9 @@ def screen(kind: Kind, me: PoolInfo, registered: Iterable[PoolInfo]) -> Verdict:
         return Consider()
     if able:
         return Leave(f"label {missing[0]} is not here, but pool {able[0].id} has it")
+    for pool in absent:
+        if pool.id not in kind.declined_by and pool.supports(kind.labels):
+            return Leave(f"label {missing[0]} is not here, but pool {pool.id}, which went a moment ago, had it")
     return Decline(f"label(s) {', '.join(missing)} not available in this pool")
 
 

@@ -242,3 +242,20 @@ def test_gone_from_the_queue(still: Still, znodes: PoolZnodes, cloud_name: str) 
     znodes.delete_request(cancelled)
     launcher.passes(worker, "one is gone", lambda: len(worker.queue) == 1)
     assert waiting in worker.queue
+
+
+def test_requests_from_before_the_start(
+    still: Still, znodes: PoolZnodes, cloud_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A-15: after an outage of all launchers the first one back does not fail what another one will serve."""
+    old = znodes.submit(["unknown"])
+    launcher = still([fake_provider("one", cloud=cloud_name)])
+    worker = launcher.worker()
+    new = znodes.submit(["unknown"])
+    known(launcher, 2)
+    worker.run_once()
+    assert (znodes.request_state(old), znodes.request_state(new)) == ("requested", "failed")
+    monkeypatch.setattr(refusal, "START_SECONDS", 0.0)
+    monkeypatch.setattr(worker.intake, "_later", dict.fromkeys([old], 0.0))
+    worker.run_once()
+    assert znodes.request_state(old) == "failed", "nobody else came"

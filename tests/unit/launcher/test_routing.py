@@ -66,12 +66,13 @@ class Launcher:
     """What `Router` sees of `NodePool`."""
 
     def __init__(self, *pools: Pool) -> None:
-        self.nodes, self.requests, self.pools = Records(), Records(), Records()
-        self.cache = SimpleNamespace(nodes=self.nodes, requests=self.requests, pools=self.pools)
+        self.nodes, self.requests, self.pool_records = Records(), Records(), Records()
+        self.cache = SimpleNamespace(nodes=self.nodes, requests=self.requests, pools=self.pool_records)
         self.all = list(pools)
         self.config = SimpleNamespace(tenant_resource_limits={})
         self.deleted: list[Any] = []
         self.swept = self.forgotten = 0
+        self.pools = SimpleNamespace(changed=self._forget)
         self.changed: list[str] = []
         self.deletion = SimpleNamespace(
             node_changed=self.deleted.append,
@@ -92,7 +93,7 @@ class Launcher:
     def something_changed(self, request_id: str = "") -> None:
         self.changed.append(request_id)
 
-    def forget_pools(self) -> None:
+    def _forget(self) -> None:
         self.forgotten += 1
 
 
@@ -217,9 +218,9 @@ def test_everything_may_have_changed(launcher: Launcher) -> None:
 
 def test_registry(launcher: Launcher) -> None:
     """A-4 to A-6: who is there, and paused, decides; a pool that goes may leave lost requests (C-4)."""
-    launcher.pools.put("p1", object())
+    launcher.pool_records.put("p1", object())
     assert (launcher.forgotten, launcher.swept) == (1, 0)
-    launcher.pools.put("p1")
+    launcher.pool_records.put("p1")
     assert (launcher.forgotten, launcher.swept) == (2, 1)
     assert launcher.all[0].heard == ["wake", "wake"]
 
@@ -228,5 +229,5 @@ def test_counters(launcher: Launcher) -> None:
     """Min-ready and statistics hear of everything."""
     launcher.nodes.put("1", node())
     launcher.requests.put("200-1", request())
-    launcher.pools.put("p1", object())
+    launcher.pool_records.put("p1", object())
     assert launcher.changed == ["", "200-1", ""]

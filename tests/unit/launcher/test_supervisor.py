@@ -44,9 +44,9 @@ def rewrite(launcher: StillLauncher) -> None:
 def test_registered_pools_are_never_old(launcher: StillLauncher) -> None:
     """A-5, A-15: a registry that changes while a worker reads it does not leave an old view behind."""
     nodepool = launcher.nodepool
-    wait_for("both are registered", lambda: launcher.worker("one") and len(nodepool.registered_pools()) == 2)
+    wait_for("both are registered", lambda: launcher.worker("one") and len(nodepool.pools.registered()) == 2)
     pools = nodepool.cache.pools
-    nodepool.forget_pools()
+    nodepool.pools.changed()
     values = pools.values
 
     def change_meanwhile() -> list[component.PoolComponent]:
@@ -56,8 +56,8 @@ def test_registered_pools_are_never_old(launcher: StillLauncher) -> None:
         return found
 
     pools.values = change_meanwhile  # type: ignore[method-assign]
-    assert len(nodepool.registered_pools()) == 2
-    assert len(nodepool.registered_pools()) == 1
+    assert len(nodepool.pools.registered()) == 2
+    assert len(nodepool.pools.registered()) == 1
 
 
 def test_pools_follow_the_configuration(launcher: StillLauncher, cloud_name: str) -> None:

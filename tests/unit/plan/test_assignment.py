@@ -183,3 +183,12 @@ def test_some_pool_acts(
     left = [info for info in pools if info.id not in declined]
     verdicts = [screen(request, info, pools) for info in left]
     assert not left or not all(isinstance(verdict, Leave) for verdict in verdicts)
+
+
+def test_label_of_a_pool_that_went_a_moment_ago() -> None:
+    """A-15: its launcher is being restarted: nobody refuses for it, unless it had refused itself."""
+    absent = [pool("restarted", "gpu")]
+    assert isinstance(screen(kind("gpu"), ME, [ME], absent), Leave)
+    assert isinstance(screen(kind("gpu", declined_by=("restarted",)), ME, [ME], absent), Decline)
+    assert isinstance(screen(kind("gpu", "huge"), ME, [ME], absent), Decline)
+    assert screen(kind("small"), ME, [ME], absent) == Consider()
