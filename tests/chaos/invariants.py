@@ -20,6 +20,8 @@ LOOK_SECONDS = 0.25
 #: After the end of all faults.
 RECOVERY_SECONDS = 60.0
 SERVE_SECONDS = 30.0
+#: What a launcher needs at most after a run: it has about half of that after its start.
+USAGE = {"threads": 60, "files": 60, "memory": 150}
 
 
 class Violations:
@@ -175,6 +177,15 @@ class Aftermath:
             result = self._load.one(own_label(number), SERVE_SECONDS)
             if result != "done":
                 self._violations.add(f"launcher {number} does not serve: {result}")
+
+    def check_usage(self) -> list[dict[str, int]]:
+        """Threads, files and memory of the launchers are bounded, whatever happened; returns them."""
+        found = [launcher.usage() for launcher in self._world.launchers if launcher.running]
+        for number, usage in enumerate(found):
+            for name, bound in USAGE.items():
+                if usage[name] > bound:
+                    self._violations.add(f"launcher {number} has {usage[name]} {name}, more than {bound}")
+        return found
 
     def check_failures(self) -> None:
         """A request only fails after all attempts of a launch were used up."""

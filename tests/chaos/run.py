@@ -84,11 +84,13 @@ def _finish(world: World, load: Load, aftermath: Aftermath) -> dict[str, Any]:
     world.note(f"clean: {clean}")
     aftermath.check_serving()
     aftermath.wait_clean(20.0)
+    usage = aftermath.check_usage()
     waits = sorted(load.waits)
     return {
         "jobs": dict(load.results),
         "wait p50": round(statistics.median(waits), 2) if waits else None,
         "wait p99": round(waits[int(len(waits) * 0.99)], 2) if waits else None,
+        "launchers": usage,
         "seconds until the jobs were done": round(idle, 1),
         "seconds until all was clean": None if clean is None else round(idle + clean, 1),
     }

@@ -43,6 +43,7 @@ class CloudProvider:
 
     number: int
     limits: Limits = field(default_factory=Limits)
+    launch_timeout: int = 15
     name: str = PROVIDER
     slots: int = 0
 
@@ -76,7 +77,7 @@ class CloudProvider:
             "driver": "openstack",
             "cloud": "simulator",
             "rate": 0,
-            "launch-timeout": 15,
+            "launch-timeout": self.launch_timeout,
             "launch-retries": 3,
             "port-cleanup-interval": 5,
             "cloud-images": [{"name": "debian", "image-name": "cloud-image", "username": "debian"}],
@@ -138,14 +139,14 @@ class World:
         self.wait_registered()
         self._begun = time.monotonic()
 
-    def configure(self, number: int) -> None:
-        """Writes the configuration of a launcher (anew)."""
+    def configure(self, number: int, launch_timeout: int = 15) -> None:
+        """Writes the configuration of a launcher (anew). Another ``launch-timeout`` makes it replace its provider."""
         tenants = [{"tenant-name": TENANT, "max-servers": self.limits.tenant}]
         write_config(
             self.launchers[number].config_path,
             self.zookeeper,
             CHROOT,
-            [CloudProvider(number, self.limits)],
+            [CloudProvider(number, self.limits, launch_timeout)],
             session_seconds=SESSION_SECONDS,
             extra={"tenant-resource-limits": tenants},
         )

@@ -106,6 +106,16 @@ class ChildProcess:
         self._process.kill()
         return self._process.wait(15)
 
+    def usage(self) -> dict[str, int]:
+        """Threads, open files and resident memory in MiB of the running process (proc(5))."""
+        status = Path(f"/proc/{self.pid}/status").read_text(encoding="ascii", errors="replace")
+        fields = dict(line.split(":", 1) for line in status.splitlines() if ":" in line)
+        return {
+            "threads": int(fields["Threads"]),
+            "files": len(os.listdir(f"/proc/{self.pid}/fd")),
+            "memory": int(fields["VmRSS"].split()[0]) // 1024,
+        }
+
     def log_text(self) -> str:
         """Everything that it has written so far."""
         return self.log_path.read_text(encoding="utf-8", errors="replace") if self.log_path.exists() else ""
