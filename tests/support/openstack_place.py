@@ -8,9 +8,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from nodepool.driver.openstack.adapter import OpenStackAdapter
 from nodepool.driver.statemachine import StateMachineProvider
-from nodepool.testing.openstack import OpenStackSimulator
+from nodepool.testing.openstack import CLOUD_NAME, OpenStackSimulator
 from tests.support.local_launcher import LocalLauncher
 from tests.support.pool_znodes import PoolZnodes
 from tests.support.wait import wait_for
@@ -30,6 +32,8 @@ class Place:
         self.znodes = znodes
         self.section = section
         self.clouds_file = clouds_file
+        #: What it says; see `write_clouds`.
+        self.clouds: dict[str, Any] = {CLOUD_NAME: simulator.clouds_yaml_entry()}
         #: More providers.
         self.others: list[dict[str, Any]] = []
         #: Settings of labels at the top level.
@@ -69,6 +73,19 @@ class Place:
 
     def launch(self) -> None:
         self.launcher = self.start()
+
+    def write_clouds(self, **changes: Any) -> None:
+        """Write clouds.yaml at one blow, as a careful editor does.
+
+        :param changes: clouds that are different this time.
+        """
+        new = self.clouds_file.with_suffix(".new")
+        new.write_text(yaml.safe_dump({"clouds": {**self.clouds, **changes}}), encoding="utf-8")
+        new.replace(self.clouds_file)
+
+    def paused(self) -> dict[str, bool]:
+        """What the registry says of each provider's pools."""
+        return {pool["provider_name"]: pool["paused"] for pool in self.znodes.pools()}
 
     def rewrite(self) -> None:
         """Write the configuration as the sections are now; the launcher notices soon."""

@@ -47,7 +47,9 @@ class OpenStackAdapter(Adapter):
         if transport is None:
             region = provider_config.clouds.region(provider_config.cloud, provider_config.region_name)
             settings = region.config
-            transport = Transport(provider_config.name, region, provider_config.rate)
+            transport = Transport(
+                provider_config.name, region, provider_config.rate, renew=provider_config.renewed_region
+            )
         self.cloud = OpenStackCloud(provider_config, transport, settings)
         self._leaks = Leaks(self.cloud)
         self._images = ImageStore(provider_config.name, self.cloud.api, transport.stopped)

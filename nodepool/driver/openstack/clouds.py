@@ -80,8 +80,8 @@ class Clouds:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._loader: OpenStackConfig | None = None
-        #: Cloud and region -> the last one that could be used.
-        self._usable: dict[tuple[str, str | None], CloudRegion] = {}
+        #: What could be used last, by `_key`.
+        self._usable: dict[tuple[str | None, ...], CloudRegion] = {}
 
     def forget(self) -> None:
         """Read the file again next time."""
@@ -96,7 +96,7 @@ class Clouds:
         try:
             return CloudSettings(_comparable(self._current(cloud, region).config))
         except CloudProblem as problem:
-            known = self._usable.get((cloud, region))
+            known = self._usable.get(_key(cloud, region))
             if known is None:
                 return CloudSettings({}, str(problem))
             return CloudSettings(_comparable(known.config), outdated=str(problem))
@@ -109,10 +109,18 @@ class Clouds:
         try:
             return self._current(cloud, region)
         except CloudProblem:
-            known = self._usable.get((cloud, region))
+            known = self._usable.get(_key(cloud, region))
             if known is None:
                 raise
             return known
+
+    def renewed(self, cloud: str, region: str | None, known: CloudRegion) -> CloudRegion | None:
+        """What there is now in place of what `region` returned; None = it says the same. Does not raise."""
+        try:
+            found = self.region(cloud, region)
+        except CloudProblem:
+            return None
+        return None if _comparable(found.config) == _comparable(known.config) else found
 
     def files(self) -> list[str]:
         """The files that a cloud may stand in, those that do not exist included. Does not raise."""
@@ -128,7 +136,7 @@ class Clouds:
         except CloudProblem:
             self.forget()
             raise
-        self._usable[cloud, region] = found
+        self._usable[_key(cloud, region)] = found
         return found
 
     def _find(self, cloud: str, region: str | None) -> CloudRegion:
@@ -177,6 +185,11 @@ class Clouds:
                     log.debug("clouds.yaml", exc_info=True)
                     raise CloudProblem(f"clouds.yaml cannot be read: {_reason(error)}; correct the file") from None
             return self._loader
+
+
+def _key(cloud: str, region: str | None) -> tuple[str | None, ...]:
+    """What is said of a cloud in another file is about another cloud."""
+    return os.environ.get("OS_CLIENT_CONFIG_FILE"), cloud, region
 
 
 def problem_of(region: CloudRegion) -> str:

@@ -35,6 +35,8 @@ from nodepool.driver.openstack import schema
 from nodepool.exceptions import ConfigError
 
 if TYPE_CHECKING:
+    from openstack.config.cloud_region import CloudRegion
+
     from nodepool.config.objects import Config, DiskImage
     from nodepool.driver.openstack.clouds import Clouds, CloudSettings
 
@@ -213,6 +215,10 @@ class OpenStackProviderConfig(ProviderConfig):
             self._pools[pool.name] = pool
             for label in pool.labels:
                 newconfig.labels[label].pools.append(pool)
+
+    def renewed_region(self, region: CloudRegion) -> CloudRegion | None:
+        """What clouds.yaml has in place of a region since the last load; None = nothing else."""
+        return self.clouds.renewed(self.cloud, self.region_name, region)
 
     def getSchema(self) -> Any:
         return schema.provider_schema()

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from nodepool.driver.openstack.errors import ServiceAbsent
@@ -37,6 +38,10 @@ def make_client(region: CloudRegion, service: str) -> HttpClient:
             }
             super().__init__(session, **kept)
 
+    # It tells at each attempt what is in the exception, too, but not whose cloud it is about.
+    chatter = logging.getLogger("keystoneauth.identity")
+    if chatter.level == logging.NOTSET:
+        chatter.setLevel(logging.ERROR)
     session = region.get_session()
     if session.timeout is None:
         session.timeout = DEFAULT_TIMEOUT_SECONDS

@@ -56,6 +56,7 @@ class Transport:
     :param region: of `nodepool.driver.openstack.clouds.Clouds`.
     :param interval: seconds between the beginnings of two calls; 0 = no limit.
     :param make_client: for tests.
+    :param renew: told a region, returns the one that clouds.yaml has in its place by now, or None if they are equal.
     """
 
     def __init__(
@@ -64,9 +65,11 @@ class Transport:
         region: CloudRegion | Any,
         interval: float,
         make_client: Callable[[Any, str], session.HttpClient] | None = None,
+        renew: Callable[[Any], Any] = lambda region: None,
     ) -> None:
         self.provider = provider
         self.region = region
+        self._renew = renew
         self.stopped = threading.Event()
         self._make_client = make_client or session.make_client
         self._limiter = RateLimiter(provider, 1 / interval if interval > 0 else 0, sleep=self._sleep)
@@ -85,6 +88,22 @@ class Transport:
 
     # -- services --
 
+    def _look_at_clouds_yaml(self) -> None:
+        """The cloud cannot be used. If clouds.yaml says something else by now, the next call goes by that.
+
+        So a provider that was replaced, because its password was changed, can finish what it began.
+        """
+        region = self._renew(self.region)
+        if region is None:
+            return
+        log.info("Provider %s: clouds.yaml has changed, trying what it says now", self.provider)
+        with self._lock:
+            self.region = region
+            clients, self._clients = list(self._clients.values()), {}
+            self._absent_until.clear()
+        for client in clients:
+            session.close(client)
+
     def has(self, service: str) -> bool:
         """Has the catalog this service? Asks the cloud the first time; an absent one is looked for again after a while.
 
@@ -95,6 +114,9 @@ class Transport:
                 return False
         try:
             self._guarded(f"looking for the {service} service", service, lambda: self._client(service))
+        except CloudAway:
+            self._look_at_clouds_yaml()
+            raise
         except ServiceAbsent:
             with self._lock:
                 if service not in self._absent_until:
@@ -141,6 +163,13 @@ class Transport:
             given["json"] = body
         if query:
             given["params"] = dict(query)
+        try:
+            return self._call(service, method, path, what, given)
+        except CloudAway:
+            self._look_at_clouds_yaml()
+            raise
+
+    def _call(self, service: str, method: str, path: str, what: str, given: dict[str, Any]) -> Answer:
         for attempt in range(1, BUSY_ATTEMPTS + 1):
             self._wait_turn(what)
             response = self._guarded(what, service, lambda: self._request(service, method, path, given))

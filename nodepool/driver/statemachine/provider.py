@@ -333,6 +333,9 @@ class _Probe:
         wait = self._provider.calls.probe_due()
         if wait is None or wait > 0:
             return wait
+        if self._provider.idle_now and len(self._provider.scheduler) == 1:
+            # It was replaced, and nothing that it began is left: its successor asks.
+            return None
         try:
             self._provider.calls.list_instances()
         except Exception as error:  # noqa: BLE001 - the next probe will tell

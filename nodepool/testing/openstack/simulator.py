@@ -90,9 +90,17 @@ class OpenStackSimulator:
 
         :param settings: more settings of the cloud, for example ``image_format="raw"``.
         """
+        content = self.clouds_yaml_entry()
+        file = Path(path)
+        new = file.with_name(f".{file.name}.new")
+        new.write_text(yaml.safe_dump({"clouds": {name: content | settings}}), encoding="utf-8")
+        return new.replace(file)
+
+    def clouds_yaml_entry(self) -> Json:
+        """What a clouds.yaml says of this cloud, with the password that is right now."""
         with self.cloud() as cloud:
             knobs = cloud.core.knobs
-            content = {
+            return {
                 "auth": {
                     "auth_url": f"{self.url}/identity",
                     "username": knobs.username,
@@ -104,7 +112,3 @@ class OpenStackSimulator:
                 "region_name": knobs.regions[0],
                 "identity_api_version": 3,
             }
-        file = Path(path)
-        new = file.with_name(f".{file.name}.new")
-        new.write_text(yaml.safe_dump({"clouds": {name: content | settings}}), encoding="utf-8")
-        return new.replace(file)

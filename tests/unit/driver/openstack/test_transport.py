@@ -225,6 +225,19 @@ def test_absent_service() -> None:
         transport.call("block-storage", "GET", "/volumes", "listing volumes")
 
 
+def test_new_settings_of_clouds_yaml() -> None:
+    """A cloud that cannot be used any more, because its password was changed, can be used with the new one."""
+    clients = {"old": Client([exceptions.Unauthorized("no")]), "new": Client([Response(200, {"servers": []})])}
+    regions = iter([None, "new"])
+    transport = Transport(
+        "cloud-a", "old", 0, make_client=lambda region, service: clients[region], renew=lambda region: next(regions)
+    )
+    for _ in range(2):
+        with pytest.raises(LoginRefused):
+            transport.call("compute", "GET", "/servers", "listing servers")
+    assert transport.call("compute", "GET", "/servers", "listing servers").data == {"servers": []}
+
+
 def test_stop() -> None:
     """After close() no call begins, and those that wait for their turn end."""
     transport = FastTransport(Response(429, {}))

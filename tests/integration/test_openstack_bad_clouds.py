@@ -1,0 +1,200 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A cloud that cannot be used, or talks nonsense: it is said why, and nobody else is affected (issue: bad input)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from nodepool.driver.openstack import transport
+from nodepool.driver.statemachine import known
+from nodepool.launcher import providers
+from nodepool.plan import rest
+from nodepool.testing.openstack import OpenStackSimulator
+from tests.support.openstack_place import Place
+from tests.support.wait import wait_for
+
+
+@pytest.fixture(autouse=True)
+def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(providers, "FIRST_RETRY_SECONDS", 0.2)
+    monkeypatch.setattr(providers, "LAST_RETRY_SECONDS", 0.5)
+    monkeypatch.setattr(known, "ERROR_SECONDS", 0.3)
+    monkeypatch.setattr(rest, "TRIP_SECONDS", 0.5)
+    monkeypatch.setattr(rest, "FIRST_PAUSE_SECONDS", 0.3)
+    monkeypatch.setattr(rest, "LONGEST_PAUSE_SECONDS", 0.6)
+
+
+@pytest.fixture
+def neighbour(place: Place) -> Iterator[OpenStackSimulator]:
+    """Another cloud with a provider ``cloud-b``, which has the label ``other``; its nodes are left in it."""
+    with OpenStackSimulator() as cloud:
+        section = {**place.section, "name": "cloud-b", "cloud": "neighbour", "pools": [dict(place.pool)]}
+        section["pools"][0]["labels"] = [{**place.label, "name": "other"}]
+        place.others.append(section)
+        place.clouds["neighbour"] = cloud.clouds_yaml_entry()
+        place.write_clouds()
+        yield cloud
+
+
+def no_traceback(caplog: pytest.LogCaptureFixture) -> bool:
+    return not [record.getMessage() for record in caplog.records if record.exc_info]
+
+
+def change(place: Place, **settings: Any) -> None:
+    """Change settings of the cloud in clouds.yaml; those with None go. ``auth`` is merged."""
+    entry = dict(place.clouds["simulator"])
+    auth = {**entry["auth"], **settings.pop("auth", {})}
+    entry = {**entry, **settings, "auth": auth}
+    for part in (entry, auth):
+        for key in [key for key, value in part.items() if value is None]:
+            del part[key]
+    place.write_clouds(simulator=entry)
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        (None, "there is no clouds.yaml with the cloud 'simulator': none of these files can be used"),
+        ("clouds: [", "clouds.yaml cannot be read: "),
+        ("clouds: {other: {}}", "has no cloud 'simulator' (it has: other); add it there"),
+        ({"password": None}, "auth has no password; add it"),
+        ({"project_name": None}, "auth has no project_name; add it"),
+        ({"auth_url": "example.org"}, "auth_url must begin with http:// or https://"),
+    ],
+    ids=["missing", "no YAML", "other cloud", "no password", "no project", "no URL"],
+)
+def test_clouds_yaml_at_the_start(
+    place: Place, neighbour: OpenStackSimulator, caplog: pytest.LogCaptureFixture, content: Any, text: str
+) -> None:
+    """G-9, G-10: the provider is absent, its requests fail at once; mended, it comes without a restart."""
+    good = place.clouds_file.read_text(encoding="utf-8")
+    alone = isinstance(content, dict)
+    if isinstance(content, dict):
+        change(place, auth=content)
+    elif content is None:
+        place.clouds_file.unlink()
+    else:
+        place.clouds_file.write_text(content, encoding="utf-8")
+    place.launch()
+    if alone:
+        place.fulfilled(place.znodes.submit(["other"]))
+        place.failed(place.znodes.submit(["small"]))
+    lines = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
+    assert any(
+        line.startswith("Provider cloud-a cannot be started, trying again in") and text in line for line in lines
+    )
+    assert no_traceback(caplog)
+    assert "secret" not in caplog.text
+    place.clouds_file.write_text(good, encoding="utf-8")
+    wait_for("the provider serves", lambda: "cloud-a" in {pool["provider_name"] for pool in place.znodes.pools()})
+    request = place.znodes.submit(["small"])
+    place.fulfilled(request)
+    place.give_back(request)
+    wait_for("nothing is left", lambda: place.contents()["servers"] == 0)
+
+
+@pytest.mark.parametrize("content", ["clouds: [", "clouds: {}", None], ids=["no YAML", "empty", "missing"])
+def test_clouds_yaml_breaks_while_it_is_used(
+    place: Place, caplog: pytest.LogCaptureFixture, content: str | None
+) -> None:
+    """G-8: what it said before counts, and nothing is interrupted, whatever else is changed meanwhile."""
+    place.launch()
+    before = place.provider
+    if content is None:
+        place.clouds_file.unlink()
+    else:
+        place.clouds_file.write_text(content, encoding="utf-8")
+    wait_for("it is told", lambda: "Provider cloud-a goes on with earlier settings: " in caplog.text)
+    request = place.znodes.submit(["small"])
+    place.fulfilled(request)
+    assert place.provider is before
+    place.section["launch-retries"] = 2
+    place.rewrite()
+    wait_for("the other change is there", lambda: place.provider is not before)
+    place.give_back(request)
+    request = place.znodes.submit(["small"])
+    place.fulfilled(request)
+    place.give_back(request)
+    place.wait_empty()
+    assert no_traceback(caplog)
+
+
+def test_changed_password(place: Place, neighbour: OpenStackSimulator, caplog: pytest.LogCaptureFixture) -> None:
+    """An expired password: the provider rests, requests wait or go to others, and go on with the new clouds.yaml."""
+    place.launch()
+    first = place.znodes.submit(["small"])
+    place.fulfilled(first)
+    place.simulator.change(password="changed")
+    place.simulator.application.identity.tokens.clear()
+    second = place.znodes.submit(["small"])
+    wait_for("the provider rests", lambda: place.provider.pausedReason())
+    wait_for("the registry says so", lambda: place.paused() == {"cloud-a": True, "cloud-b": False})
+    wait_for("the request is given back", lambda: place.znodes.request_state(second) == "requested")
+    place.fulfilled(place.znodes.submit(["other"]))
+    text = "refuses the login: The request you have made requires authentication. (HTTP 401); check auth_url, user, "
+    assert f"{text}password (is it expired?) and project of the cloud in clouds.yaml" in caplog.text
+    place.give_back(first)
+    place.write_clouds(simulator=place.simulator.clouds_yaml_entry())
+    place.fulfilled(second)
+    assert place.paused() == {"cloud-a": False, "cloud-b": False}
+    place.give_back(second)
+    wait_for("nothing is left", lambda: place.contents()["servers"] == 0)
+    assert no_traceback(caplog)
+    assert not [word for word in ("secret", "changed") if f"{word}'" in caplog.text]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"region_name": "Nowhere"}, {"interface": "internal"}, {"auth": {"auth_url": "http://127.0.0.1:1"}}],
+    ids=str,
+)
+def test_wrong_place(
+    place: Place, neighbour: OpenStackSimulator, caplog: pytest.LogCaptureFixture, settings: Any
+) -> None:
+    """A wrong region, interface or address: as with a wrong password, and the remedy is told."""
+    change(place, **settings)
+    place.launch()
+    request = place.znodes.submit(["small"])
+    place.fulfilled(place.znodes.submit(["other"]))
+    wait_for("the provider rests", lambda: place.paused() == {"cloud-a": True, "cloud-b": False})
+    wanted = "Connection refused" if "auth" in settings else "check region-name, and auth_url, project, region_name and"
+    assert wanted in caplog.text
+    place.write_clouds()
+    place.fulfilled(request)
+    place.give_back(request)
+    wait_for("nothing is left", lambda: place.contents()["servers"] == 0)
+    assert no_traceback(caplog)
+
+
+@pytest.mark.parametrize("kind", ["portal", "html", "garbage", "odd", "truncated", "huge", "drop"])
+def test_nonsense(
+    place: Place,
+    neighbour: OpenStackSimulator,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    kind: str,
+) -> None:
+    """Answers that make no sense, first to creations that worked, then to everything: no leak, no second server."""
+    monkeypatch.setattr(transport, "MAX_ANSWER_BYTES", 1 << 20)
+    place.launch()
+    rule = {"kind": kind, "size": 2 << 20}
+    place.simulator.change(errors=[{**rule, "operation": "compute.create_server", "after": True, "count": 2}])
+    first = place.znodes.submit(["small"])
+    place.fulfilled(first)
+    place.simulator.change(errors=[{**rule, "operation": "*"}])
+    second = place.znodes.submit(["small"])
+    place.give_back(first)
+    wait_for("the provider rests", lambda: place.paused() == {"cloud-a": True, "cloud-b": False})
+    place.fulfilled(place.znodes.submit(["other"]))
+    assert place.znodes.request_state(second) in ("requested", "pending")
+    assert "Provider cloud-a" in place.provider.calls.rest_reason
+    place.simulator.change(errors=[])
+    place.fulfilled(second)
+    place.give_back(second)
+    wait_for("nothing is left", lambda: place.contents()["servers"] == 0)
+    assert no_traceback(caplog)
+    assert max(len(line) for line in caplog.messages) < 2000
