@@ -1,21 +1,123 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is wrong is named with provider, label and remedy, and hurts nobody else (issue: bad input)."""
+"""What is wrong with a label is said with provider, label and remedy, and hurts no other label (issue: bad input)."""
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import pytest
 
-from nodepool.driver.openstack import create
+from nodepool.driver.openstack import create, facts
+from nodepool.driver.statemachine import provider, quota
 from tests.support.openstack_place import Place
 from tests.support.wait import wait_for
+
+MANY = "x" * 70_000
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({"flavor-name": "nope", "min-ram": None}, "the cloud has no flavor named 'nope'; correct flavor-name"),
+        ({"min-ram": 10**6}, "the cloud has no flavor with at least 1000000 MiB; correct flavor-name or min-ram"),
+        ({"networks": ["nope"]}, "the cloud has no network 'nope'; correct networks"),
+        ({"networks": ["public"]}, "interface on external network {}; correct networks ['public']"),
+        ({"networks": []}, "Multiple possible networks found, use a Network ID to be more specific.; correct networks"),
+        ({"key-name": "nope"}, "400 Invalid key_name provided.; correct key-name ('nope') of the label, or make"),
+        ({"cloud-image": "gone"}, "the cloud has no usable image 'gone'; correct cloud-image, or upload the image"),
+        ({"cloud-image": "gone-id"}, "400 Can not find requested image; correct the image 'gone-id' of the label"),
+        ({"userdata": MANY}, "user_data. (The value is not shown.); correct userdata of the label"),
+        (
+            {"instance-properties": {"k": "v" * 300}},
+            "field/attribute k. Value: vvv{}; correct instance-properties of the label",
+        ),
+        ({"diskimage": "built", "cloud-image": None}, "there is no ready upload of image built"),
+    ],
+    ids=["flavor", "ram", "network", "external", "ambiguous", "key", "image", "id", "userdata", "properties", "upload"],
+)
+def test_bad_label(place: Place, caplog: pytest.LogCaptureFixture, change: dict[str, Any], text: str) -> None:
+    """The request fails soon, the other label of the pool is served, nothing is left."""
+    place.section["cloud-images"] += [{"name": "gone"}, {"name": "gone-id", "image-id": "0000"}]
+    place.pool["labels"].append({**place.label, "name": "good"})
+    place.label.update(change)
+    for key in [key for key, value in change.items() if value is None]:
+        del place.label[key]
+    check(place, caplog, text)
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        (
+            {"availability-zones": ["nope"]},
+            "is not available; correct availability-zones of pool main: 'nope' was asked",
+        ),
+        ({"security-groups": ["nope"]}, "correct security-groups ['nope'] of pool main"),
+    ],
+    ids=["zone", "group"],
+)
+def test_bad_pool(place: Place, caplog: pytest.LogCaptureFixture, change: dict[str, Any], text: str) -> None:
+    """The same of what a pool has for all of its labels; another pool of the provider serves."""
+    good = {"name": "second", "networks": ["provider"], "labels": [{**place.label, "name": "good"}]}
+    place.section["pools"].append(good)
+    place.pool.update(change)
+    check(place, caplog, text)
+
+
+def check(place: Place, caplog: pytest.LogCaptureFixture, text: str) -> None:
+    place.launch()
+    place.failed(place.znodes.submit(["small"]))
+    request = place.znodes.submit(["good"])
+    place.fulfilled(request)
+    place.give_back(request)
+    place.wait_empty()
+    wanted = [part for part in text.split("{}") if part]
+    errors = [record for record in caplog.records if record.levelno >= logging.WARNING]
+    told = [line for line in (record.getMessage() for record in errors) if all(part in line for part in wanted)]
+    assert told, [record.getMessage() for record in errors]
+    assert all("rovider cloud-a, label small: " in line or "rovider cloud-a: label small " in line for line in told)
+    assert not [record for record in errors if record.exc_info]
+    assert "exceed quota" not in caplog.text, "that is another trouble"
+    assert MANY[:100] not in caplog.text
+    assert place.paused() == {"cloud-a": False}
+
+
+def test_what_was_missing_is_made(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Flavor and image come later: the label is served without a restart or a touched file."""
+    monkeypatch.setattr(quota, "NEED_AGE_SECONDS", 0.3)
+    monkeypatch.setattr(provider, "LABEL_READY_AGE_SECONDS", 0.3)
+    monkeypatch.setattr(facts, "REFUSAL_AGE_SECONDS", 0.1)
+    place.section["cloud-images"].append({**place.section["cloud-images"][0], "name": "late", "image-name": "late"})
+    place.label.update({"flavor-name": "late"})
+    del place.label["min-ram"]
+    place.pool["labels"].append({**place.label, "name": "by-image", "flavor-name": "small", "cloud-image": "late"})
+    place.launch()
+    place.failed(place.znodes.submit(["small"]))
+    place.failed(place.znodes.submit(["by-image"]))
+    with place.simulator.cloud() as cloud:
+        cloud.add_flavor("99", "late", 1, 1024, 10)
+        cloud.images.add_active("late")
+    # As if the five minutes were over for which an image that is missing is not looked for (O-7).
+    place.adapter.cloud.facts.clear()
+    wait_for("the flavor is noticed", lambda: serves(place, "small"))
+    wait_for("the image is noticed", lambda: serves(place, "by-image"))
+    place.wait_empty()
+
+
+def serves(place: Place, label: str) -> bool:
+    """Does a request for it work by now?"""
+    request = place.znodes.submit([label])
+    state = wait_for("it ends", lambda: place.ended(request))
+    if state == "fulfilled":
+        place.give_back(request)
+    return state == "fulfilled"
 
 
 def test_instance_without_address(
     place: Place, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Bad input: it is a failed attempt, it is said why, and nothing is left."""
+    """It is a failed attempt, it is said why, and nothing is left."""
     monkeypatch.setattr(create, "NO_ADDRESS_SECONDS", 0.5)
     place.section["launch-retries"] = 1
     place.simulator.change(boots=[{"kind": "no-address"}])
@@ -26,41 +128,24 @@ def test_instance_without_address(
     assert "has no address; check the networks" in caplog.text
 
 
-@pytest.mark.parametrize(
-    ("change", "text"),
-    [
-        ({"flavor-name": "nope"}, "label small: the cloud has no flavor named 'nope'"),
-        ({"networks": ["nope"]}, "label small: the cloud has no network 'nope'"),
-        ({"key-name": "nope"}, "Invalid key_name provided"),
-        ({"cloud-image": "gone"}, "label small: the cloud has no usable image 'gone'"),
-    ],
-)
-def test_bad_label(place: Place, caplog: pytest.LogCaptureFixture, change: dict[str, Any], text: str) -> None:
-    """Bad input: provider, label and remedy are named; other labels work; nothing is left."""
-    place.section["launch-retries"] = 1
-    place.section["cloud-images"].append({"name": "gone"})
-    good = {**place.label, "name": "good"}
-    place.label.update(change)
-    if "flavor-name" in change:
-        del place.label["min-ram"]
-    place.pool["labels"].append(good)
+def test_full_is_not_wrong(place: Place, caplog: pytest.LogCaptureFixture) -> None:
+    """No room, a quota and a mistake are told apart: the first is an attempt, the second waits, the third is named."""
+    place.simulator.change(boots=[{"kind": "no-valid-host"}])
     place.launch()
     place.failed(place.znodes.submit(["small"]))
-    request = place.znodes.submit(["good"])
-    place.fulfilled(request)
-    place.give_back(request)
-    place.wait_empty()
-    assert text in caplog.text
-    assert "provider cloud-a" in caplog.text
-
-
-def test_expired_password(place: Place, caplog: pytest.LogCaptureFixture) -> None:
-    """Bad input: the request waits while the cloud refuses the login, and is served when it does not any more."""
-    place.simulator.change(password="changed")
-    place.launch()
-    request = place.znodes.submit(["small"])
-    wait_for("it is said", lambda: "check the user name, the password (is it expired?)" in caplog.text)
-    place.simulator.change(password="secret")
-    place.fulfilled(request)
-    place.give_back(request)
+    assert (
+        "No valid host was found. There are not enough hosts available.; the cloud has no host with room" in caplog.text
+    )
+    place.simulator.change(boots=[])
+    first = place.znodes.submit(["small"])
+    place.fulfilled(first)
+    # The limits were asked for before, so the launcher finds out by being refused.
+    place.simulator.change(quota={"instances": 1})
+    second = place.znodes.submit(["small"])
+    wait_for("it is said", lambda: "provider cloud-a, label small: a quota of the cloud is used up: 403" in caplog.text)
+    wait_for("the pool waits", lambda: place.paused() == {"cloud-a": True})
+    assert place.znodes.request_state(second) in ("pending", "requested")
+    place.give_back(first)
+    place.fulfilled(second)
+    place.give_back(second)
     place.wait_empty()

@@ -110,6 +110,11 @@ class Place:
         found = self.znodes.request(request) or {}
         return [node for node_id in found["nodes"] if (node := self.znodes.node(node_id))]
 
+    def ended(self, request: str) -> str | None:
+        """The state of a request that is over; None = it is not."""
+        state = self.znodes.request_state(request)
+        return state if state in ("fulfilled", "failed") else None
+
     def failed(self, request: str) -> None:
         wait_for(f"{request} fails", lambda: self.znodes.request_state(request) == "failed")
 

@@ -13,7 +13,7 @@ from nodepool.driver.openstack.cloud import OpenStackCloud
 from nodepool.driver.openstack.create import CreateMachine
 from nodepool.driver.openstack.delete import DeleteMachine
 from nodepool.driver.openstack.errors import CloudNotFound
-from nodepool.driver.openstack.facts import missing_image
+from nodepool.driver.openstack.facts import missing_flavor, missing_image
 from nodepool.driver.openstack.images import ImageStore, checksums
 from nodepool.driver.openstack.instance import OpenStackInstance, usage
 from nodepool.driver.openstack.leaks import Leaks, OpenStackResource
@@ -107,8 +107,9 @@ class OpenStackAdapter(Adapter):
     def getQuotaForLabel(self, label: Any) -> QuotaInformation:
         try:
             flavor = self.cloud.facts.flavor_of(label)
-        except LaunchNodepoolException as error:
-            raise RuntimeConfigurationException(str(error)) from None
+        except LaunchNodepoolException:
+            # The framework adds whose it is.
+            raise RuntimeConfigurationException(missing_flavor(label)) from None
         volumes = (1, label.volume_size) if label.boot_from_volume else (0, 0)
         return usage(flavor.cores, flavor.ram, *volumes)
 

@@ -107,13 +107,7 @@ class Facts:
             flavor = choose_flavor(self.flavors.get(max_age), label.flavor_name, label.min_ram)
             if flavor is not None:
                 return flavor
-        wanted = f"named {label.flavor_name!r}" if label.flavor_name else ""
-        if label.min_ram:
-            wanted = f"{wanted} with at least {label.min_ram} MiB".strip()
-        raise LaunchNodepoolException(
-            f"provider {self.provider}, label {label.name}: the cloud has no flavor {wanted}; "
-            "correct flavor-name or min-ram, or create the flavor"
-        )
+        raise LaunchNodepoolException(f"provider {self.provider}, label {label.name}: {missing_flavor(label)}")
 
     def flavor(self, flavor_id: str) -> Flavor | None:
         """A flavor by its id; None if nothing is known about it."""
@@ -178,8 +172,10 @@ class Facts:
             ]
             if len(ids) == 1:
                 return ids[0]
-        trouble = f"has {len(ids)} networks named {name!r}; use the id" if ids else f"has no network {name!r}; correct"
-        raise LaunchNodepoolException(f"provider {self.provider}, label {label.name}: the cloud {trouble} in networks")
+        trouble = f"has {len(ids)} networks named {name!r}; use ids in" if ids else f"has no network {name!r}; correct"
+        raise LaunchNodepoolException(
+            f"provider {self.provider}, label {label.name}: the cloud {trouble} networks of the label or its pool"
+        )
 
 
 def choose_flavor(flavors: list[Flavor], name: str | None, min_ram: int) -> Flavor | None:
@@ -192,6 +188,14 @@ def choose_flavor(flavors: list[Flavor], name: str | None, min_ram: int) -> Flav
         return next((f for f in ordered if f.ram >= min_ram and (not name or name in f.name)), None)
     exact = [flavor for flavor in flavors if flavor.name == name] or [f for f in flavors if f.id == name]
     return exact[0] if exact else None
+
+
+def missing_flavor(label: OpenStackLabel) -> str:
+    """What to tell about a label for which the cloud has no flavor."""
+    named = f" {'with' if label.min_ram else 'named'} {label.flavor_name!r}" if label.flavor_name else ""
+    named += " in its name and" if label.min_ram and label.flavor_name else ""
+    size = f" with at least {label.min_ram} MiB" if label.min_ram else ""
+    return f"the cloud has no flavor{named}{size}; correct flavor-name or min-ram, or create the flavor"
 
 
 def missing_image(provider: str, label: OpenStackLabel) -> str:

@@ -157,6 +157,8 @@ class StateMachineProvider(StateMachineQuota, Provider):
 
     def _label_ready(self, label: LabelSettings) -> bool:
         if label.diskimage is not None and self.newest_upload(label.diskimage.name) is None:
+            if self._repeats.worth_saying(("upload", label.name)):
+                self.log.warning("%s", self._no_upload(label))
             return False
         key = (label.pool.name, label.name)
         with self._lock:
@@ -196,11 +198,16 @@ class StateMachineProvider(StateMachineQuota, Provider):
             return None, getattr(label.cloud_image, "name", None)
         upload = self.newest_upload(label.diskimage.name)
         if upload is None:
-            raise LaunchNodepoolException(
-                f"provider {self.name}, label {label.name}: there is no ready upload of image {label.diskimage.name}"
-            )
+            raise LaunchNodepoolException(self._no_upload(label))
         image, build = upload.image_name, upload.build_id
         return upload.external_id, f"/nodepool/images/{image}/builds/{build}/providers/{self.name}/images/{upload.id}"
+
+    def _no_upload(self, label: LabelSettings) -> str:
+        image = label.diskimage.name if label.diskimage is not None else ""
+        return (
+            f"provider {self.name}, label {label.name}: there is no ready upload of image {image}; is it built and "
+            "uploaded, and not paused?"
+        )
 
     def zones(self, pool: ConfigPool) -> Sequence[str | None]:
         """Availability zones to choose from (N-7)."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from nodepool.driver.openstack.errors import CloudAway
-from nodepool.driver.openstack.facts import Fact, choose_flavor
+from nodepool.driver.openstack.facts import Fact, choose_flavor, missing_flavor
 from nodepool.driver.openstack.views import Flavor
 from nodepool.exceptions import LaunchNodepoolException
 from tests.unit.driver.openstack.support import Clock, StubCloud, label_section, only_label
@@ -104,10 +105,12 @@ def test_networks(make_cloud: Callable[..., StubCloud]) -> None:
     cloud.stub.answers["GET", "/networks"] = {"networks": networks}
     assert cloud.facts.network_ids(label) == ["n1", "n2"]
     label.networks = ["x"]
-    with pytest.raises(LaunchNodepoolException, match="label small: the cloud has 2 networks named 'x'; use the id"):
+    with pytest.raises(
+        LaunchNodepoolException, match="label small: the cloud has 2 networks named 'x'; use ids in networks"
+    ):
         cloud.facts.network_ids(label)
     label.networks = ["nope"]
-    with pytest.raises(LaunchNodepoolException, match="no network 'nope'; correct in networks"):
+    with pytest.raises(LaunchNodepoolException, match="no network 'nope'; correct networks"):
         cloud.facts.network_ids(label)
 
 
@@ -166,3 +169,17 @@ def test_one_call_for_all_who_ask() -> None:
     assert waiting is not None
     assert fact.get() == "answer"
     assert 1 <= len(errors) <= 5
+
+
+@pytest.mark.parametrize(
+    ("settings", "wanted"),
+    [
+        ({"flavor-name": "m9"}, "no flavor named 'm9'; correct"),
+        ({"flavor-name": "m9", "min-ram": 512}, "no flavor with 'm9' in its name and with at least 512 MiB; correct"),
+        ({"min-ram": 512, "flavor-name": None}, "no flavor with at least 512 MiB; correct"),
+    ],
+)
+def test_missing_flavor(make_cloud: Callable[..., StubCloud], settings: dict[str, Any], wanted: str) -> None:
+    """O-1: what was looked for is said as it stands in the label."""
+    label = {key: value for key, value in {**label_section(), **settings}.items() if value is not None}
+    assert wanted in missing_flavor(only_label(make_cloud(label).config))
