@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from benchmarks.scenarios import backlog, burst, commands, configuration, idle, single, start, steady
+from benchmarks.scenarios import backlog, burst, commands, configuration, fleet, idle, single, start, steady
 from benchmarks.suite.model import Scenario
 
 SCENARIOS: tuple[Scenario, ...] = (
@@ -11,6 +11,7 @@ SCENARIOS: tuple[Scenario, ...] = (
     burst.SCENARIO,
     steady.SCENARIO,
     backlog.SCENARIO,
+    fleet.SCENARIO,
     start.SCENARIO,
     configuration.SCENARIO,
     idle.SCENARIO,

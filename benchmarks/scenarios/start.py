@@ -55,8 +55,7 @@ def run(stage: Stage, candidate: Candidate, size: Mapping[str, Any]) -> list[Row
         start = time.monotonic()
         place.launch([provider], wait=False)
         place.progress.step("  starting")
-        place.client.wait(request, DEADLINE_SECONDS)
-        _, moment = place.client.completed[request.id]
+        moment = place.wait_completed(request, DEADLINE_SECONDS)
         values: dict[str, float | None] = {"seconds": moment - start, "serving_cpu_seconds": _cpu(place)}
         time.sleep(SETTLE_SECONDS)
         return [Row(NAME, "", candidate.name, rounded({**values, "memory_mib": place.memory_mib()}))]

@@ -6,7 +6,7 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
@@ -45,7 +45,7 @@ class Run:
 
 
 class Load:
-    """Submits requests for one node each and works off what is fulfilled.
+    """Submits requests and works off what is fulfilled.
 
     :param progress: is told how many requests were completed.
     """
@@ -59,13 +59,19 @@ class Load:
         client.on_completed = lambda request: self._completed.put((request, time.monotonic()))
 
     def run(self, count: int, label: str, work: Callable[[Any], None]) -> Run:
-        """Submits ``count`` requests at once and calls ``work`` in a few threads for each that is fulfilled.
+        """Submits ``count`` requests for one node; see `run_all`."""
+        return self.run_all([[label]] * count, work)
+
+    def run_all(self, requests: Sequence[Sequence[str]], work: Callable[[Any], None]) -> Run:
+        """Submits requests at once and calls ``work`` in a few threads for each that is fulfilled.
 
         Blocks until all are through. :raises queue.Empty: no request was completed for a long time.
+
+        :param requests: labels of each.
         """
-        run = Run()
+        run, count = Run(), len(requests)
         with ThreadPoolExecutor(SUBMITTERS) as submitters, ThreadPoolExecutor(EXECUTORS) as executors:
-            pending = [submitters.submit(self._submit, label, run) for _ in range(count)]
+            pending = [submitters.submit(self._submit, labels, run) for labels in requests]
             for number in range(count):
                 request, moment = self._completed.get(timeout=DEADLINE_SECONDS)
                 run.fulfilled[request.id] = moment
@@ -86,9 +92,9 @@ class Load:
         self.client.use(nodeset)
         self.client.give_back(nodeset)
 
-    def _submit(self, label: str, run: Run) -> None:
+    def _submit(self, labels: Sequence[str], run: Run) -> None:
         start = time.monotonic()
-        request = self.client.submit([label])
+        request = self.client.submit(labels)
         with self._submitted:
             run.submitted[request.id] = start
             self._requests[request.id] = request

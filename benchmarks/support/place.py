@@ -16,6 +16,7 @@ from benchmarks.support.counters import Reading, read_counters
 from tests.support.launcher import LauncherProcess
 from tests.support.launcher_config import Provider, StaticProvider
 from tests.support.pool_znodes import PoolZnodes
+from tests.support.wait import wait_for
 from tests.support.workplace import Workplace
 from tests.support.zookeeper import ZooKeeperServer
 from tests.support.zuul_client import ZuulClient
@@ -91,6 +92,22 @@ class Place:
         """Starts a launcher and blocks until it serves; options as `Workplace.launch`. Launchers log what is usual."""
         options = {"command": self.candidate.command, "debug": False, **options}
         return self.workplace.launch(providers, **options)
+
+    def wait_completed(self, request: Any, seconds: float) -> float:
+        """Blocks until a request was completed; returns the time.monotonic() of Zuul's event.
+
+        :raises RuntimeError: a launcher ended before that.
+        """
+
+        def completed() -> bool:
+            for launcher in self.launchers:
+                if not launcher.running:
+                    raise RuntimeError(f"the launcher ended: {launcher.log_text().strip()[-300:]}")
+            return request.id in self.client.completed
+
+        wait_for(f"request {request.id} is completed", completed, seconds)
+        moment: float = self.client.completed[request.id][1]
+        return moment
 
     def read(self) -> Reading:
         """All counters now; CPU of all launchers together."""

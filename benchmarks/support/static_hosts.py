@@ -46,11 +46,13 @@ class ReadyHosts:
 
     def wait_idle(self) -> None:
         """Blocks until all nodes are free. The observer's packets are not counted."""
-        wait_for("all nodes are free", self._all_free, 120)
+        wait_for("all nodes are free", lambda: all_ready(self.place, self._provider.slots), 120)
 
-    def _all_free(self) -> bool:
-        time.sleep(LOOK_SECONDS)
-        return len(self.place.znodes.nodes("ready")) == self._provider.slots
+
+def all_ready(place: Place, count: int) -> bool:
+    """Are so many nodes ready? Takes a moment, so that looking does not disturb."""
+    time.sleep(LOOK_SECONDS)
+    return len(place.znodes.nodes("ready")) == count
 
 
 @contextmanager
