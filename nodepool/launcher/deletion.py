@@ -64,6 +64,8 @@ class DeletedNodeWorker(Worker):
         self._attempts: dict[str, int] = {}
         #: node id -> when to look at it again; until then it is left alone.
         self._due: dict[str, float] = {}
+        #: Nodes without data that were seen once.
+        self._empty: set[str] = set()
         self._next_full = 0.0
 
     # -- other threads --
@@ -110,7 +112,7 @@ class DeletedNodeWorker(Worker):
             found[self._changed.popleft()] = None
         if "" in found or now >= self._next_full:
             self._next_full = now + IDLE_SECONDS
-            found = dict.fromkeys(nodes.ids())
+            found = dict.fromkeys([*nodes.ids(), *nodes.empty_ids()])
             self._attempts = {node_id: count for node_id, count in self._attempts.items() if node_id in found}
         for node_id in [node_id for node_id, when in self._due.items() if when <= now]:
             # Whatever becomes of it now: a look that leads to nothing must not be due for ever.
@@ -125,6 +127,10 @@ class DeletedNodeWorker(Worker):
     def _consider(self, node_id: str, now: float, pending: list[tuple[Node, Node | None, Reply]]) -> None:
         nodes = self._nodepool.cache.nodes
         cached = nodes.get(node_id)
+        if cached is None and nodes.is_empty(node_id):
+            self._consider_empty(node_id, now)
+        else:
+            self._empty.discard(node_id)
         if cached is None or nodes.is_locked(node_id) or node_id in self._deletions or node_id in self._due:
             return
         log = get_annotated_logger(self.log, node_id=node_id)
@@ -142,6 +148,18 @@ class DeletedNodeWorker(Worker):
         except Exception:
             log.exception("Deletion could not be started")
             self._retry_later(node_id, now)
+
+    def _consider_empty(self, node_id: str, now: float) -> None:
+        """C-8: a moment later, because whoever has just made it is about to lock it. The sweep comes, too."""
+        if node_id in self._due:
+            return
+        if node_id not in self._empty:
+            self._empty.add(node_id)
+            self._due[node_id] = now + FIRST_RETRY_SECONDS
+            return
+        self._empty.discard(node_id)
+        if self._nodepool.getZK().nodes.remove_empty(node_id):
+            self.log.info("Removed empty node %s", node_id)
 
     def _request(self, request_id: str) -> NodeRequest | None:
         """A request, from ZooKeeper when the cache has none: it may be behind the cache of nodes."""

@@ -47,6 +47,8 @@ class Router:
         self._allocated(node_id, None if node is None else node.allocated_to)
         if node is None:
             key = self._pool_of.pop(node_id, None)
+            if nodepool.cache.nodes.is_empty(node_id):
+                nodepool.deletion.node_changed(node_id)
         else:
             key = self._pool_of[node_id] = (node.provider, node.pool)
             if self._is_for_deletion(node_id):

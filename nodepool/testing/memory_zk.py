@@ -179,6 +179,9 @@ class MemoryRequestStore(RequestStore):
             self.table.set_lock(request)
         self.table.tell(request.id or "")
 
+    def send_lock(self, request: NodeRequest) -> Callable[[], None]:
+        return lambda: self.lock_and_save(request)
+
     def lock(self, request: NodeRequest, *, blocking: bool = True, timeout: float | None = None) -> None:
         self.table.take_lock(request, blocking=blocking, timeout=timeout)
 
@@ -225,6 +228,9 @@ class _TableCache(LockedRecordCache[R]):
 
     def __len__(self) -> int:
         return len(self.ids())
+
+    def is_empty(self, record_id: str) -> bool:
+        return False
 
     def empty_ids(self) -> list[str]:
         return []

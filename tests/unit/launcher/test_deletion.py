@@ -182,3 +182,21 @@ def test_time_of_deleting_does_not_move(
     launcher.settle()
     launcher.nodepool.deletion.run_once()
     assert (znodes.node(node_id) or {})["state_time"] == 1000.0
+
+
+@pytest.mark.parametrize("before", [b"", stored("ready", external_id="x")], ids=["made-empty", "emptied"])
+def test_empty_nodes_go_soon(
+    launcher: StillLauncher, znodes: PoolZnodes, monkeypatch: pytest.MonkeyPatch, before: bytes
+) -> None:
+    """C-8: without waiting for the sweep, but not while somebody holds their lock."""
+    monkeypatch.setattr(deletion, "FIRST_RETRY_SECONDS", 0.05)
+    worker = launcher.nodepool.deletion
+    empty, held = znodes.create_node(before), znodes.create_node(before)
+    lock = Lock(znodes.kazoo, f"/nodepool/nodes/{held}/lock")
+    assert lock.acquire(timeout=5)
+    for node_id in (empty, held):
+        znodes.kazoo.set(f"/nodepool/nodes/{node_id}", b"")
+    launcher.passes(worker, "it is gone", lambda: znodes.children("/nodepool/nodes") == [held])
+    launcher.passes(worker, "the other one was looked at twice", lambda: not worker._empty and not worker._due)
+    assert znodes.children("/nodepool/nodes") == [held]
+    lock.release()

@@ -20,6 +20,7 @@ class Records(dict[str, Any]):
     def __init__(self) -> None:
         super().__init__()
         self.locked: set[str] = set()
+        self.empty: set[str] = set()
         self.listeners: list[Callable[[str], None]] = []
 
     def add_listener(self, listener: Callable[[str], None]) -> None:
@@ -30,6 +31,9 @@ class Records(dict[str, Any]):
 
     def is_locked(self, record_id: str) -> bool:
         return record_id in self.locked
+
+    def is_empty(self, record_id: str) -> bool:
+        return record_id in self.empty
 
     def put(self, record_id: str, record: Any = None) -> None:
         """Change a record, or remove it, and tell."""
@@ -138,6 +142,13 @@ def test_node_that_must_go(launcher: Launcher) -> None:
     assert launcher.deleted == []
     launcher.nodes.locked.clear()
     launcher.nodes.tell("1")
+    assert launcher.deleted == ["1"]
+
+
+def test_node_without_data(launcher: Launcher) -> None:
+    """C-8: nobody's, so nobody else would hear of it."""
+    launcher.nodes.empty.add("1")
+    launcher.nodes.put("1")
     assert launcher.deleted == ["1"]
 
 
