@@ -209,6 +209,38 @@ def test_finish_of_a_deleted_request(zk: ZooKeeper) -> None:
     assert stored.allocated_to is None
 
 
+def test_lock_for_good(zk: ZooKeeper) -> None:
+    """The lock of a backing node: taken with a write, by name, and released by whoever has the provider (T-3, T-8)."""
+    node = make_node(zk)
+    assert zk.nodes.lock_holder(node.id or "") is None
+    node.state = states.IN_USE
+    contender = zk.nodes.lock_for_good(node, "a name")
+    assert zk.nodes.lock_holder(node.id or "") == (contender, "a name")
+    assert zk.getNodeLockContenders(node.id or "") == ["a name"]
+    found = zk.getNode(node.id or "")
+    assert found is not None
+    assert (found.state, found.version) == (states.IN_USE, node.version)
+    with pytest.raises(ZKConflict):
+        zk.nodes.lock_for_good(found, "another name")
+    found.state = states.USED
+    with pytest.raises(ZKConflict):
+        zk.nodes.save_and_release(found, f"{contender}0")
+    zk.nodes.save_and_release(found, contender)
+    assert zk.nodes.lock_holder(node.id or "") is None
+    wait_for("the release is seen", lambda: not zk.isNodeLocked(found))
+    node.state = states.FAILED
+    with pytest.raises(ZKConflict):
+        zk.nodes.lock_for_good(node, "somebody who is late")
+
+
+def test_exists(zk: ZooKeeper) -> None:
+    """Whether there is a znode."""
+    node = make_node(zk)
+    assert zk.nodes.exists(node.id or "")
+    zk.deleteNode(node)
+    assert not zk.nodes.exists(node.id or "")
+
+
 def test_request_locks(zk: ZooKeeper) -> None:
     """Request locks are exclusive."""
     request = make_request(zk)

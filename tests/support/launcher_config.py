@@ -90,6 +90,23 @@ class FakeProvider:
         return {"name": self.name, "driver": "fake", "pools": [pool], **self.settings}
 
 
+@dataclass
+class MetastaticProvider:
+    """A metastatic provider with one pool; each label stands on ``backing``."""
+
+    labels: Sequence[str]
+    backing: str
+    name: str = "shared"
+    slots: int = 0
+    rules: Mapping[str, Any] = field(default_factory=dict)
+    pool_settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def as_config(self) -> dict[str, Any]:
+        labels = [{"name": label, "backing-label": self.backing, **self.rules} for label in self.labels]
+        pool = {"name": "main", "labels": labels, **self.pool_settings}
+        return {"name": self.name, "driver": "metastatic", "pools": [pool]}
+
+
 def static_hosts(count: int, labels: Sequence[str] = ("small",), **settings: Any) -> list[StaticHost]:
     """``count`` hosts with different loopback addresses, from 127.1.0.1 up."""
     return [StaticHost(f"127.1.{number // 250}.{number % 250 + 1}", labels, **settings) for number in range(count)]

@@ -134,13 +134,13 @@ class BackingRequests:
         """It is gone."""
         self.open.pop(request_id, None)
 
-    def delete_ended(self) -> float | None:
-        """Delete what is due; seconds until the next is, None = there is no other."""
+    def delete_ended(self) -> float:
+        """Delete what is due; seconds until the next is."""
         now = self._clock()
         for request_id in [request_id for request_id, when in self._ended.items() if when <= now]:
             self._delete(request_id)
             del self._ended[request_id]
-        return min((when - now for when in self._ended.values()), default=None)
+        return min((when - now for when in self._ended.values()), default=float("inf"))
 
     def _delete(self, request_id: str) -> None:
         self._zk.deleteNodeRequest(NodeRequest(id=request_id))

@@ -179,7 +179,7 @@ class Keeper:
                 self._sweep_wanted.clear()
                 self._claims.sweep()
                 self.view.check_hidden()
-        waits.append(self.requests.delete_ended() or LONGEST_PASS_PAUSE_SECONDS)
+        waits.append(self.requests.delete_ended())
         return min(waits)
 
     # -- slots --

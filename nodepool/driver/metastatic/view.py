@@ -170,6 +170,9 @@ class BackingView:
         else:
             entry.contender = contender
             if (node.version or 0) > (entry.node.version or 0):
+                if data.nodes != entry.data.nodes:
+                    # Used, and perhaps free again before we heard of it: its idle time begins anew.
+                    entry.idle_since = None
                 entry.node, entry.data = node, data
 
     def _our_contender(self, node_id: str) -> str | None:
@@ -247,10 +250,13 @@ class BackingView:
     def _is_on(self, node_id: str | None, entry: Entry) -> bool:
         if node_id is None or self._nodes is None:
             return False
+        if node_id in self._hidden:
+            return True
         place = self._places.get(node_id)
         if place is not None and place[0] != entry.id:
             return False
-        return node_id in self._hidden or self._nodes.get(node_id) is not None
+        node = self._nodes.get(node_id)
+        return node is not None and node.provider == self._provider_name
 
     def is_free(self, entry: Entry, slots: Iterable[int]) -> bool:
         """Is it sure that nobody has these slots? Blocks for a look at each znode that the cache says is gone."""
@@ -258,7 +264,10 @@ class BackingView:
             node_id = entry.data.nodes[slot]
             if entry.holders[slot] is not None:
                 return False
-            if node_id is not None and node_id not in self._places and self._zk.nodes.exists(node_id):
+            if node_id is None or (self._nodes is not None and self._nodes.get(node_id) is not None):
+                # The cache knows where that one is: not here.
+                continue
+            if self._zk.nodes.exists(node_id):
                 self._hidden.add(node_id)
                 self.count(entry)
                 return False

@@ -151,6 +151,15 @@ def test_others_do_not_count_as_ours(make_site: MakeSite, zk: MemoryZooKeeper) -
     assert {backing_id for backing_id, _ in places}.isdisjoint({other.id})
 
 
+def test_somebody_elses_node_has_no_slot(make_site: MakeSite, zk: MemoryZooKeeper) -> None:
+    """The list was changed by hand and names a node of another provider: the slot is free."""
+    site = make_site({"max-parallel-jobs": 2})
+    site.delete(*site.serve())
+    (backing_id,) = site.backing()
+    _change_user_data(zk, backing_id, nodes=[backing_id, "nobody"])
+    assert {place(node) for node in site.serve("small", "small")} == {(backing_id, 0), (backing_id, 1)}
+
+
 def test_node_that_nobody_can_read_keeps_its_slot(
     make_site: MakeSite, zk: MemoryZooKeeper, monkeypatch: pytest.MonkeyPatch
 ) -> None:
