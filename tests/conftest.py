@@ -12,9 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from nodepool.metrics.statsd import shared_client
 from tests.support.launcher import LauncherProcess
 from tests.support.pool_znodes import PoolZnodes
 from tests.support.sshd import SshServer
+from tests.support.statsd_server import StatsdServer
 from tests.support.threads import leaked_threads
 from tests.support.workplace import Workplace
 from tests.support.zookeeper import ZooKeeperServer
@@ -79,6 +81,20 @@ def workplace(tmp_path: Path, zookeeper: ZooKeeperServer, chroot: str, znodes: P
     place.stop()
     noisy = [launcher for launcher in place.launchers if not launcher.expected_tracebacks and launcher.tracebacks()]
     assert not noisy, "\n".join(LauncherProcess.tracebacks(launcher) for launcher in noisy)
+
+
+@pytest.fixture
+def statsd(monkeypatch: pytest.MonkeyPatch) -> Iterator[StatsdServer]:
+    """A server that the launchers of the test send to; set it up before they start."""
+    with StatsdServer() as server:
+        for name, value in server.environ.items():
+            monkeypatch.setenv(name, value)
+        shared_client.cache_clear()
+        yield server
+        client = shared_client()
+        if client is not None:
+            client.close()
+        shared_client.cache_clear()
 
 
 @pytest.fixture(autouse=True)

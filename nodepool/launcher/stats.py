@@ -32,6 +32,8 @@ def make_stats_worker(nodepool: NodePool) -> StatsWorker | None:
             for name, provider in config.providers.items()
         }
         values = gauges.limit_gauges(limits, config.tenant_resource_limits)
+        resting = {name: provider.pausedReason() is not None for name, provider in nodepool.providers().items()}
+        values.update(gauges.rest_gauges(hostname, resting))
         values.update(zk_internals(hostname, nodepool.getZK()))
         return values
 

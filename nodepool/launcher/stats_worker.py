@@ -65,6 +65,7 @@ class StatsWorker(threading.Thread):
         self._changed = threading.Event()
         self._stopping = threading.Event()
         self._sent: Mapping[str, float] = {}
+        self._own_sent: Mapping[str, float] = {}
         self._leading = False
         self._internals_at = -math.inf
         self._election_at = -math.inf
@@ -104,7 +105,9 @@ class StatsWorker(threading.Thread):
         self._client.resolve()
         if now >= self._internals_at + INTERNALS_SECONDS:
             self._internals_at = now
-            self._client.gauges(self._own_gauges())
+            own = dict(self._own_gauges())
+            self._client.gauges(gauges.with_zeros(self._own_sent, own))
+            self._own_sent = own
         if self._lead(now) and self._due(now):
             self.emit_once()
             self._sent_at = now

@@ -89,6 +89,15 @@ def limit_gauges(
     return gauges
 
 
+def rest_gauges(hostname: str, resting: Mapping[str, bool]) -> Gauges:
+    """Which providers one launcher gives a rest.
+
+    :param hostname: short host name.
+    :param resting: provider -> does it rest?
+    """
+    return {names.provider_resting(hostname, provider): int(rests) for provider, rests in resting.items()}
+
+
 def internal_gauges(hostname: str, connection_queue: int, caches: Mapping[str, tuple[int, int]]) -> Gauges:
     """The inside of one launcher.
 

@@ -56,6 +56,18 @@ def leaked(provider: str, resource: str) -> str:
     return f"nodepool.provider.{plain(provider)}.leaked.{plain(resource)}"
 
 
+def provider_resting(hostname: str, provider: str) -> str:
+    """Each launcher finds out for itself whether a cloud answers.
+
+    :param hostname: short host name.
+    """
+    return f"nodepool.launcher.{hostname}.provider.{plain(provider)}.resting"
+
+
+def provider_rests(provider: str) -> str:
+    return f"nodepool.provider.{plain(provider)}.rests"
+
+
 def launcher_zk(hostname: str, what: str) -> str:
     """:param hostname: short host name."""
     return f"nodepool.launcher.{hostname}.zk.{what}"

@@ -65,3 +65,15 @@ def place(
     yield made
     if made.launcher is not None:
         made.launcher.stop()
+
+
+@pytest.fixture
+def neighbour(place: Place) -> Iterator[OpenStackSimulator]:
+    """Another cloud with a provider ``cloud-b``, which has the label ``other``; its nodes are left in it."""
+    with OpenStackSimulator() as cloud:
+        section = {**place.section, "name": "cloud-b", "cloud": "neighbour", "pools": [dict(place.pool)]}
+        section["pools"][0]["labels"] = [{**place.label, "name": "other"}]
+        place.others.append(section)
+        place.clouds["neighbour"] = cloud.clouds_yaml_entry()
+        place.write_clouds()
+        yield cloud

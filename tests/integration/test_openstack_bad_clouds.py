@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -26,18 +25,6 @@ def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rest, "TRIP_SECONDS", 0.5)
     monkeypatch.setattr(rest, "FIRST_PAUSE_SECONDS", 0.3)
     monkeypatch.setattr(rest, "LONGEST_PAUSE_SECONDS", 0.6)
-
-
-@pytest.fixture
-def neighbour(place: Place) -> Iterator[OpenStackSimulator]:
-    """Another cloud with a provider ``cloud-b``, which has the label ``other``; its nodes are left in it."""
-    with OpenStackSimulator() as cloud:
-        section = {**place.section, "name": "cloud-b", "cloud": "neighbour", "pools": [dict(place.pool)]}
-        section["pools"][0]["labels"] = [{**place.label, "name": "other"}]
-        place.others.append(section)
-        place.clouds["neighbour"] = cloud.clouds_yaml_entry()
-        place.write_clouds()
-        yield cloud
 
 
 def no_traceback(caplog: pytest.LogCaptureFixture) -> bool:

@@ -5,32 +5,16 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Iterator
 
 import pytest
 
 from nodepool.driver.fake.cloud import FakeCloud
 from nodepool.launcher import stats_worker
-from nodepool.metrics.statsd import shared_client
 from tests.scenario.conftest import Launch
 from tests.support.local_launcher import fake_provider
 from tests.support.pool_znodes import PoolZnodes
 from tests.support.statsd_server import StatsdServer
 from tests.support.wait import wait_for
-
-
-@pytest.fixture
-def statsd(monkeypatch: pytest.MonkeyPatch) -> Iterator[StatsdServer]:
-    """A server that the launchers of the test send to; set it up before they start."""
-    with StatsdServer() as server:
-        for name, value in server.environ.items():
-            monkeypatch.setenv(name, value)
-        shared_client.cache_clear()
-        yield server
-        client = shared_client()
-        if client is not None:
-            client.close()
-        shared_client.cache_clear()
 
 
 def test_metrics_of_a_launcher(

@@ -37,6 +37,10 @@ def make_client(region: CloudRegion, service: str) -> HttpClient:
                 key: value for key, value in given.items() if not key.startswith(("statsd", "prometheus", "influx"))
             }
             super().__init__(session, **kept)
+            # `count` does that; the SDK has opened a socket for it in vain.
+            unused = given.get("statsd_client")
+            if unused is not None:
+                unused.close()
 
     # It tells at each attempt what is in the exception, too, but not whose cloud it is about.
     chatter = logging.getLogger("keystoneauth.identity")

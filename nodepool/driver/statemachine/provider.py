@@ -22,6 +22,7 @@ from nodepool.driver.statemachine.scans import Scans
 from nodepool.driver.statemachine.scheduler import Scheduler
 from nodepool.exceptions import LaunchNodepoolException, ServerDeleteTimeoutException
 from nodepool.logconfig import get_annotated_logger
+from nodepool.metrics import rests
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -123,6 +124,7 @@ class StateMachineProvider(StateMachineQuota, Provider):
     # -- the cloud has trouble --
 
     def _rest_changed(self, begins: bool) -> None:
+        rests.report(self.name, begins)
         if begins:
             self.scheduler.add(_Probe(self))
         self.wake_workers()

@@ -41,6 +41,12 @@ def prometheus(mappings: list[dict[str, Any]], name: str, kind: str = "gauge") -
         ("nodepool.label.debian-12.5.nodes.ready", "nodepool_nodes_by_label", {"label": "debian-12.5"}),
         ("nodepool.provider.eu.west.nodes.ready", "nodepool_nodes_by_provider", {"provider": "eu.west"}),
         ("nodepool.provider.p.max_servers", "nodepool_provider_max_servers", {"provider": "p"}),
+        (
+            "nodepool.launcher.host.provider.p.q.resting",
+            "nodepool_provider_resting",
+            {"launcher": "host", "provider": "p.q"},
+        ),
+        ("nodepool.provider.p.q.rests", "nodepool_provider_rests", {"provider": "p.q"}),
         ("nodepool.dib_image_build.debian-12.5.status.rc", "nodepool_dib_image_build_result_code", {}),
         ("nodepool.dib_image_build.debian-12.5.qcow2.size", "nodepool_dib_image_build_size", {"ext": "qcow2"}),
         ("nodepool.tenant_limits.acme.volume-gb", "nodepool_tenant_limit", {"limit": "volume-gb"}),

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from nodepool.metrics import launches, leaks
+from nodepool.metrics import launches, leaks, names, rests
 from nodepool.metrics.statsd import shared_client
 from tests.support.statsd_server import StatsdServer
 
@@ -53,6 +53,18 @@ def test_leaked(server: StatsdServer) -> None:
     leaks.report("p", "ports", 3)
     leaks.report("p", "ports", 0)
     assert server.drain() == ["nodepool.provider.p.leaked.instances:1|c", "nodepool.provider.p.leaked.ports:3|c"]
+
+
+def test_rests(server: StatsdServer) -> None:
+    """A rest is a gauge of the launcher; its beginning is counted."""
+    rests.report("eu.west", True)
+    rests.report("eu.west", False)
+    host = names.short_hostname()
+    assert server.drain() == [
+        f"nodepool.launcher.{host}.provider.eu.west.resting:1|g",
+        "nodepool.provider.eu.west.rests:1|c",
+        f"nodepool.launcher.{host}.provider.eu.west.resting:0|g",
+    ]
 
 
 def test_metrics_off(monkeypatch: pytest.MonkeyPatch) -> None:

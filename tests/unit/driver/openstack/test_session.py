@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests of `nodepool.driver.openstack.session`: openstacksdk as a plain HTTP client."""
+
+from __future__ import annotations
+
+import gc
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodepool.driver.openstack.clouds import Clouds
+from nodepool.driver.openstack.session import close, make_client
+from nodepool.testing.openstack import CLOUD_NAME, OpenStackSimulator
+
+
+@pytest.mark.parametrize(("setting", "wanted"), [({}, 60.0), ({"api_timeout": 7}, 7.0)])
+def test_timeout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, setting: dict[str, int], wanted: float) -> None:
+    """clouds.yaml: api_timeout; without it no call waits for ever. With STATSD_HOST no socket is left open."""
+    monkeypatch.setenv("STATSD_HOST", "127.0.0.1")
+    with OpenStackSimulator() as simulator:
+        file = simulator.write_clouds_yaml(tmp_path / "clouds.yaml", **setting)
+        monkeypatch.setenv("OS_CLIENT_CONFIG_FILE", str(file))
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            client: Any = make_client(Clouds().region(CLOUD_NAME, None), "compute")
+            assert client.request("/flavors", "GET").status_code == 200
+            assert client.session.timeout == wanted
+            close(client)
+            del client
+            gc.collect()
