@@ -15,7 +15,7 @@ from nodepool.testing.openstack import CLOUD_NAME, OpenStackSimulator
 
 
 @pytest.mark.parametrize(("setting", "wanted"), [({}, 60.0), ({"api_timeout": 7}, 7.0)])
-def test_timeout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, setting: dict[str, int], wanted: float) -> None:
+def test_timeout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, setting: dict[str, Any], wanted: float) -> None:
     """clouds.yaml: api_timeout; without it no call waits for ever. With STATSD_HOST no socket is left open."""
     monkeypatch.setenv("STATSD_HOST", "127.0.0.1")
     with OpenStackSimulator() as simulator:
