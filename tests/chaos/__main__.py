@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 import json
 import logging
+import signal
 import sys
 import tempfile
 from pathlib import Path
@@ -25,6 +26,8 @@ def main() -> int:
     parser.add_argument("--replay", type=Path, metavar="FILE", help="the faults of a printed report")
     parser.add_argument("--directory", type=Path, help="where logs are kept (default: a new one)")
     options = parser.parse_args()
+    # In order, so that the processes of the run end, too.
+    signal.signal(signal.SIGTERM, lambda _number, _frame: sys.exit(1))
     # What Kazoo and Zuul say of connections that are cut on purpose.
     logging.basicConfig(level=logging.CRITICAL)
     kinds = [kind for kind in options.kinds.split(",") if kind]
