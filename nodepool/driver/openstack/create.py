@@ -92,6 +92,7 @@ class CreateMachine(StateMachine):
         self._job: Future[Any] | None = None
         self._lost: CloudAway | None = None
         self._lists = 0
+        self._failed_before = 0
         self._last_list = float("-inf")
         self._flavor: Flavor | None = None
         self._floating_ip: str | None = None
@@ -146,6 +147,7 @@ class CreateMachine(StateMachine):
                 raise
             self._log.warning("The creation of the server was not answered, looking for it: %s", error)
             self._lost = error
+            self._failed_before = self._cloud.servers.failed_lists
             self._begin_watch(None, complete=True)
             return self._go(self.SEARCHING)
         except Exception as error:
@@ -169,7 +171,9 @@ class CreateMachine(StateMachine):
         waited = self._clock() - self._since
         searched = waited >= SEARCH_SECONDS and self._lists >= SEARCH_LISTS
         # While the cloud is away nothing can be found, and the framework must know; it asks once more, too.
-        if not searched and servers.failures < SEARCH_FAILURES and waited < 10 * SEARCH_SECONDS:
+        # Failures of before say nothing: nobody may have asked since the end of an outage.
+        failures = min(servers.failures, servers.failed_lists - self._failed_before)
+        if not searched and failures < SEARCH_FAILURES and waited < 10 * SEARCH_SECONDS:
             return False
         self._cloud.claims.lost(self._node_id)
         raise self._lost

@@ -92,6 +92,8 @@ class ServerList:
         self._next = float("-inf")
         #: Lists in a row that failed.
         self.failures = 0
+        #: Lists that failed since the beginning.
+        self.failed_lists = 0
         self._thread: threading.Thread | None = None
         self._stopped = False
         #: Told after each list, in the thread that listed: servers that are new or changed.
@@ -268,6 +270,7 @@ class ServerList:
         except Exception as error:  # noqa: BLE001 - logged below
             with self._changed:
                 self.failures += 1
+                self.failed_lists += 1
                 pause = min(LONGEST_ERROR_PAUSE_SECONDS, ERROR_PAUSE_SECONDS * 2.0 ** min(self.failures - 1, 10))
                 self._next = self._clock() + pause
             log.warning("%s; listed again in %g s", error, pause)

@@ -232,6 +232,20 @@ class TestLostAnswer:
         assert cloud.stub.count("DELETE", "/servers/s2") == 0
         assert again.external_id == "s2"
 
+    def test_after_an_outage(self, cloud: StubCloud) -> None:
+        """Lists that failed before the creation do not end the search for the server."""
+        lists = cloud.stub.answers["GET", "/servers/detail"]
+        cloud.stub.answers["GET", "/servers/detail"] = CloudAway("503")
+        for _ in range(5):
+            cloud.servers.poll(complete=True)
+        cloud.stub.answers["GET", "/servers/detail"] = lists
+        launch = machine(cloud)
+        launch.advance()
+        assert launch.state == "searching"
+        cloud.show(server("found"))
+        launch.advance()
+        assert launch.external_id == "found"
+
     def test_cloud_stays_away(self, cloud: StubCloud) -> None:
         """When nothing can be listed the framework must know, so that the provider can be given a rest."""
         cloud.stub.answers["GET", "/servers/detail"] = CloudAway("503")
