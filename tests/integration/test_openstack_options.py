@@ -1,0 +1,281 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Options of config.md 7 and what they do in the cloud; those of the tests beside this one are not repeated here."""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodepool.testing.openstack.servers import Server
+from tests.support.openstack_place import Place
+from tests.support.ports import free_ports
+from tests.support.sshd import SshServer
+from tests.support.wait import holds_for, wait_for
+
+
+def servers(place: Place) -> list[Server]:
+    """Those that live."""
+    with place.simulator.cloud() as cloud:
+        return [server for server in cloud.compute.servers if not server.gone]
+
+
+def served(place: Place, label: str = "small") -> tuple[dict[str, Any], Server]:
+    """Launch, ask for a node, and return it with its server."""
+    place.launch()
+    (node,) = place.fulfilled(place.znodes.submit([label]))
+    (server,) = servers(place)
+    return node, server
+
+
+def test_label_and_pool(place: Place) -> None:
+    """key-name, config-drive, userdata, instance-properties, dynamic-instance-properties, security-groups, networks,
+    availability-zones, flavor-name: the server is made so."""
+    place.simulator.change(availability_zones=["az1", "az2"])
+    with place.simulator.cloud() as cloud:
+        cloud.network.add_security_group("ci")
+    place.pool.update({"security-groups": ["ci", "default"], "availability-zones": ["az2"], "networks": ["private"]})
+    place.section["cloud-images"][0]["config-drive"] = True
+    del place.label["min-ram"]
+    place.label.update(
+        {
+            "flavor-name": "large",
+            "key-name": "key",
+            "userdata": "#cloud-config\nhostname: ä",
+            "networks": ["dual"],
+            "instance-properties": {"team": "ci"},
+            "dynamic-instance-properties": {"who": "{request.requestor} {request.labels}", "bad": "{request.secret}"},
+        }
+    )
+    node, server = served(place)
+    assert (server.flavor["name"], server.key_name, server.zone, server.config_drive) == ("large", "key", "az2", True)
+    assert base64.b64decode(server.user_data or "").decode() == "#cloud-config\nhostname: ä"
+    assert server.security_groups == ["ci", "default"]
+    assert list(server.addresses) == ["dual"]
+    assert (server.metadata["team"], server.metadata["who"]) == ("ci", "test ['small']")
+    assert "bad" not in server.metadata
+    assert (node["az"], node["resources"]["cores"]) == ("az2", 4)
+    assert node["public_ipv6"]
+
+
+def test_smallest_flavor_with_a_part_of_its_name(place: Place) -> None:
+    """min-ram with flavor-name (O-1)."""
+    place.label.update({"min-ram": 5000, "flavor-name": "x"})
+    _, server = served(place)
+    assert server.flavor["name"] == "xlarge"
+
+
+@pytest.mark.parametrize("by", ["name", "id", "image-name"])
+def test_cloud_image(place: Place, by: str) -> None:
+    """cloud-images: by its own name, by image-id, by image-name; login settings go to the node; config-drive: false."""
+    with place.simulator.cloud() as cloud:
+        image = cloud.images.add_active("other")
+    key = {
+        "name": {"name": "other"},
+        "id": {"name": "x", "image-id": image["id"]},
+        "image-name": {"name": "x", "image-name": "other"},
+    }[by]
+    section = {**place.section["cloud-images"][0], "username": "root", "python-path": "/py", "shell-type": "cmd", **key}
+    if by != "image-name":
+        del section["image-name"]
+    place.section["cloud-images"] = [{**section, "config-drive": False}]
+    place.label["cloud-image"] = section["name"]
+    # Else unfinished uploads are looked for.
+    del place.section["diskimages"]
+    node, server = served(place)
+    assert (server.image_id, server.config_drive) == (image["id"], False)
+    assert (node["username"], node["python_path"], node["shell_type"]) == ("root", "/py", "cmd")
+    assert place.calls("image.list_images") == (0 if by == "id" else 1)
+
+
+def test_region(place: Place) -> None:
+    """region-name: one of those that clouds.yaml has; not the first."""
+    regions = ["RegionOne", "RegionTwo"]
+    place.simulator.change(regions=regions)
+    place.clouds["simulator"]["regions"] = regions
+    del place.clouds["simulator"]["region_name"]
+    place.write_clouds()
+    place.section["region-name"] = "RegionTwo"
+    node, _ = served(place)
+    assert node["region"] == "RegionTwo"
+
+
+def test_nodes_of_a_request_are_in_one_zone(place: Place) -> None:
+    """AZ affinity (N-7)."""
+    place.simulator.change(availability_zones=["az1", "az2", "az3"])
+    place.launch()
+    zones = [{node["az"] for node in place.fulfilled(place.znodes.submit(["small"] * 3))} for _ in range(3)]
+    assert all(len(found) == 1 for found in zones), zones
+
+
+@pytest.mark.parametrize("level", ["pool", "label"])
+def test_no_host_key_checking(place: Place, level: str) -> None:
+    """host-key-checking: false: nothing is contacted (K-1); the label's word counts."""
+    place.section["cloud-images"][0]["connection-port"] = free_ports(1)[0]
+    place.pool["host-key-checking"] = level == "label"
+    (place.pool if level == "pool" else place.label)["host-key-checking"] = False
+    node, _ = served(place)
+    assert node["host_keys"] == []
+
+
+def test_no_floating_ip(place: Place) -> None:
+    """auto-floating-ip: false."""
+    place.pool.update({"networks": ["private"], "auto-floating-ip": False})
+    node, _ = served(place)
+    assert node["interface_ip"] == node["private_ipv4"]
+    assert place.contents()["floating_ips"] == 0
+
+
+def test_failed_scan(place: Place, caplog: pytest.LogCaptureFixture) -> None:
+    """boot-timeout, console-log, launch-retries (K-5, L-4, L-16)."""
+    caplog.set_level("INFO")
+    place.section.update({"boot-timeout": 1, "launch-retries": 2})
+    place.section["cloud-images"][0]["connection-port"] = free_ports(1)[0]
+    place.label["console-log"] = True
+    place.launch()
+    place.failed(place.znodes.submit(["small"]))
+    place.wait_empty()
+    assert caplog.text.count("Linux version (simulated)") == 2
+    assert place.calls("compute.create_server") == 2
+
+
+def test_launch_timeout(place: Place, caplog: pytest.LogCaptureFixture) -> None:
+    """launch-timeout: a server that stays in BUILD is a failed attempt, and goes (L-5)."""
+    place.section.update({"launch-timeout": 1, "launch-retries": 1})
+    place.simulator.change(boots=[{"kind": "stuck"}])
+    place.launch()
+    place.failed(place.znodes.submit(["small"]))
+    place.wait_empty()
+    assert "no instance within launch-timeout of 1 s, it got as far as 'building'" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("limits", "label"),
+    [
+        ({"max-servers": 1}, {}),
+        ({"max-cores": 3}, {"min-ram": 4096}),
+        ({"max-ram": 6000}, {"min-ram": 4096}),
+        ({"max-volumes": 1}, {"boot-from-volume": True}),
+        ({"max-volume-gb": 70}, {"boot-from-volume": True, "volume-size": 40}),
+    ],
+    ids=lambda value: next(iter(value), ""),
+)
+def test_limits_of_a_pool(place: Place, limits: dict[str, int], label: dict[str, Any]) -> None:
+    """Each has room for one node and not for two (Q-2, Q-18): the second waits until the first is gone."""
+    place.pool.update(limits)
+    place.label.update(label)
+    place.launch()
+    first = place.znodes.submit(["small"])
+    place.fulfilled(first)
+    second = place.znodes.submit(["small"])
+    wait_for("the pool says that it is full", lambda: place.paused() == {"cloud-a": True})
+    assert place.calls("compute.create_server") == 1
+    place.give_back(first)
+    place.fulfilled(second)
+    place.give_back(second)
+    place.wait_empty()
+    assert place.simulator.state()["peak_servers"] == 1
+
+
+@pytest.mark.parametrize("ignore", [False, True])
+def test_quota_of_the_cloud(place: Place, ignore: bool) -> None:
+    """ignore-provider-quota: only what the pool says counts (Q-6); the cloud may still refuse."""
+    place.simulator.change(quota={"instances": 1})
+    place.pool["ignore-provider-quota"] = ignore
+    place.launch()
+    first = place.znodes.submit(["small"])
+    place.fulfilled(first)
+    second = place.znodes.submit(["small"])
+    if ignore:
+        wait_for("the cloud is asked", lambda: place.calls("compute.create_server") >= 2)
+    wait_for("the pool says that it is full", lambda: place.paused() == {"cloud-a": True})
+    if not ignore:
+        assert place.calls("compute.create_server") == 1
+    place.give_back(first)
+    place.fulfilled(second)
+
+
+def test_leaks_that_stay(place: Place) -> None:
+    """port-cleanup-interval: 0 and clean-floating-ips: false (D-6, D-7): nobody asks for them."""
+    place.section.update({"port-cleanup-interval": 0, "clean-floating-ips": False})
+    place.launch()
+    with place.simulator.cloud() as cloud:
+        cloud.add_port(device_owner="compute:nova")
+        cloud.add_floating_ip()
+    for _ in range(3):
+        place.provider.cleanupLeakedResources()
+    assert (place.contents()["ports"], place.contents()["floating_ips"]) == (1, 1)
+    assert place.calls("network.list_ports") == place.calls("network.list_floating_ips") == 0
+
+
+def test_ready_nodes(place: Place) -> None:
+    """min-ready and max-ready-age of a label (M-1, C-5)."""
+    place.label_settings["small"] = {"min-ready": 1, "max-ready-age": 1}
+    place.launch()
+    launcher = place.launcher
+    assert launcher is not None
+    (first,) = wait_for("a node is ready", lambda: list(place.znodes.free_nodes()))
+
+    def gone() -> bool:
+        # What happens once a minute by itself.
+        launcher.nodepool.cleanup.expire_nodes()
+        return place.znodes.node(first) is None
+
+    wait_for("it is too old", gone)
+    (second,) = wait_for("another one is ready", lambda: list(place.znodes.free_nodes()))
+    assert second != first
+
+
+def test_uploaded_image(place: Place, tmp_path: Path) -> None:
+    """image_format of clouds.yaml, meta of the image; what says whose it is wins (U-4)."""
+    place.clouds["simulator"]["image_format"] = "raw"
+    place.write_clouds()
+    place.section["diskimages"][0]["meta"] = {"team": "ci", "min_ram": 512, "nodepool_build_id": "forged"}
+    place.launch()
+    file = tmp_path / "image.raw"
+    file.write_bytes(bytes(1000))
+    image = place.adapter.config.diskimages["built"]
+    keys = {"nodepool_provider_name": "cloud-a", "nodepool_build_id": "b1", "nodepool_upload_id": "1"}
+    found = place.adapter.uploadImage(image, "built-1", str(file), None, {"os": "debian", **keys})
+    with place.simulator.cloud() as cloud:
+        made = cloud.images.images.get(found)
+    assert (made["disk_format"], made["min_ram"], made["visibility"]) == ("raw", 512, "private")
+    assert {key: made[key] for key in ("os", "team", *keys)} == {"os": "debian", "team": "ci", **keys}
+
+
+def test_private_cloud(place: Place) -> None:
+    """clouds.yaml: private: true: the launcher is inside, nodes are reached at their own addresses."""
+    place.clouds["simulator"]["private"] = True
+    place.write_clouds()
+    place.pool["networks"] = ["private"]
+    node, _ = served(place)
+    assert node["interface_ip"] == node["private_ipv4"]
+    assert place.contents()["floating_ips"] == 0
+
+
+def test_api_timeout(place: Place, caplog: pytest.LogCaptureFixture) -> None:
+    """clouds.yaml: api_timeout: a call that hangs is given up, and made again."""
+    place.clouds["simulator"]["api_timeout"] = 1
+    place.write_clouds()
+    place.launch()
+    place.fulfilled(place.znodes.submit(["small"]))
+    place.simulator.change(errors=[{"operation": "compute.list_servers", "kind": "hang", "count": 1}])
+    place.fulfilled(place.znodes.submit(["small"]))
+    assert "listing servers failed: " in caplog.text
+    assert "timed out" in caplog.text
+
+
+def test_max_concurrency_and_priority(place: Place, sshd: SshServer) -> None:
+    """max-concurrency (A-10): not more launches at once than that."""
+    place.section["max-concurrency"] = 2
+    place.simulator.change(boot_seconds=[0.3, 0.5])
+    place.launch()
+    requests = [place.znodes.submit(["small"]) for _ in range(6)]
+
+    def building() -> bool:
+        return len([server for server in servers(place) if server.status == "BUILD"]) <= 2
+
+    holds_for("two launches at once", building, lambda: all(place.ended(request) for request in requests))
+    assert [place.ended(request) for request in requests] == ["fulfilled"] * 6
