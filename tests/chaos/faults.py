@@ -34,15 +34,18 @@ class Injector:
         self._load = load
         self._watcher = watcher
         self._random = Random(f"victims {seed}")
-        #: Settings of the cloud that faults have changed, by kind of fault.
-        self._rules: dict[str, dict[str, Any]] = {}
+        #: Settings of the cloud that faults have changed.
+        self._rules: dict[Fault, dict[str, Any]] = {}
         self._knobs_lock = threading.Lock()
+        #: A fault may take longer than the schedule knows; the next one on the same target waits for it.
+        self._targets: dict[str, threading.Lock] = {}
         #: A launcher reports a record that it cannot read, and leaves it to the operator.
         self._corrupted: list[str] = []
         self._reloads = 0
 
     def run(self, faults: list[Fault]) -> None:
         threads = []
+        self._targets = {fault.target: threading.Lock() for fault in faults}
         for fault in faults:
             threading.Event().wait(max(0.0, fault.at - self._world.now()))
             thread = threading.Thread(target=self._do, args=(fault,), name=f"fault-{fault.kind}")
@@ -55,6 +58,10 @@ class Injector:
             self._world.znodes.kazoo.delete(f"{NODES}/{node_id}", recursive=True)
 
     def _do(self, fault: Fault) -> None:
+        with self._targets[fault.target]:
+            self._do_alone(fault)
+
+    def _do_alone(self, fault: Fault) -> None:
         method: Callable[[Fault], str | None] = getattr(self, "_" + fault.kind.replace("-", "_"))
         target = "" if fault.launcher is None else f" launcher {fault.launcher}"
         amount = f" {fault.amount:g}" if fault.amount else ""
@@ -133,11 +140,11 @@ class Injector:
     def _change(self, fault: Fault, **rules: Any) -> None:
         """Settings for the time of the fault; those of other faults stay."""
         with self._knobs_lock:
-            self._rules[fault.kind] = rules
+            self._rules[fault] = rules
             self._apply()
         self._pause(fault)
         with self._knobs_lock:
-            del self._rules[fault.kind]
+            del self._rules[fault]
             self._apply()
 
     def _apply(self) -> None:
