@@ -14,6 +14,7 @@ from nodepool.driver.openstack.create import CreateMachine
 from nodepool.driver.openstack.delete import DeleteMachine
 from nodepool.driver.openstack.errors import CloudNotFound
 from nodepool.driver.openstack.facts import missing_flavor, missing_image
+from nodepool.driver.openstack.image_tasks import TaskUploads
 from nodepool.driver.openstack.images import ImageStore, checksums
 from nodepool.driver.openstack.instance import OpenStackInstance, usage
 from nodepool.driver.openstack.leaks import Leaks, OpenStackResource
@@ -157,6 +158,9 @@ class OpenStackAdapter(Adapter):
         ours = {key: value for key, value in given.items() if key.startswith("nodepool_")}
         properties = {**checksums(image_name, md5, sha256), **given, **provider_image.meta, **ours}
         timeout = self.config.image_upload_timeout
+        if self.config.image_by_task:
+            tasks = TaskUploads(self.config.name, self.cloud.api)
+            return tasks.upload(self.cloud.transport.region, image_name, filename, properties, (md5, sha256), timeout)
         return self._images.upload(image_name, filename, image_format or self.config.image_type, properties, timeout)
 
     def deleteImage(self, external_id: str) -> None:

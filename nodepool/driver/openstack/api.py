@@ -198,6 +198,16 @@ class Api:
         arguments = {"data": data, "headers": headers, "timeout": timeout}
         self._call(IMAGE, "PUT", path, "uploading an image", arguments=arguments)
 
+    def set_image_properties(self, image_id: str, properties: Mapping[str, Any]) -> None:
+        """Add properties to an image, or change them. Raises CloudNotFound."""
+        changes = [
+            {"op": "add", "path": f"/{key.replace('~', '~0').replace('/', '~1')}", "value": value}
+            for key, value in properties.items()
+        ]
+        headers = {"Content-Type": "application/openstack-images-v2.1-json-patch"}
+        path = f"/images/{_quoted(image_id)}"
+        self._call(IMAGE, "PATCH", path, "changing an image", arguments={"json": changes, "headers": headers})
+
     def delete_image(self, image_id: str) -> None:
         """Raises CloudNotFound."""
         self._call(IMAGE, "DELETE", f"/images/{_quoted(image_id)}", "deleting an image")

@@ -172,6 +172,11 @@ class OpenStackProviderConfig(ProviderConfig):
         return "qcow2" if self.cloud_settings is None else self.cloud_settings.image_format
 
     @property
+    def image_by_task(self) -> bool:
+        """Does the cloud take images only through its object storage?"""
+        return self.cloud_settings is not None and self.cloud_settings.image_api_use_tasks
+
+    @property
     def uses_volumes(self) -> bool:
         """Does any label or limit need the block storage service?"""
         return any(

@@ -55,7 +55,7 @@ class ImageStore:
         """
         deadline = self._clock() + timeout
         body = {
-            **{key: _property(key, value) for key, value in properties.items()},
+            **api_properties(properties),
             "name": name,
             "disk_format": image_format,
             "container_format": "bare",
@@ -115,6 +115,11 @@ class ImageStore:
         except LaunchError as error:
             # It is unfinished and has our metadata: the search for leaks comes by.
             log.warning("Provider %s: image %s could not be deleted: %s", self.provider, image_id, error)
+
+
+def api_properties(properties: Mapping[str, Any]) -> dict[str, Any]:
+    """Properties as Glance wants them."""
+    return {key: _property(key, value) for key, value in properties.items()}
 
 
 def _property(key: str, value: Any) -> Any:

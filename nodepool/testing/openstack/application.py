@@ -17,6 +17,7 @@ from nodepool.testing.openstack.images import Upload
 from nodepool.testing.openstack.knobs import ErrorRule
 from nodepool.testing.openstack.messages import Answer, ApiError, BodySink, Request, json_answer
 from nodepool.testing.openstack.network_api import NetworkApi
+from nodepool.testing.openstack.object_api import ObjectApi
 from nodepool.testing.openstack.routing import Route, Service
 from nodepool.testing.openstack.volume_api import VolumeApi
 
@@ -42,12 +43,15 @@ class CloudApplication:
             NetworkApi(cloud),
             ImageApi(cloud),
             VolumeApi(cloud),
+            ObjectApi(cloud),
         ]
         self._services = {service.name: service for service in services}
 
     def body_sink(self, request: Request) -> BodySink | None:
         """Image data are not kept."""
         if request.method == "PUT" and request.path.startswith("/image/") and request.path.endswith("/file"):
+            return Upload()
+        if request.method == "PUT" and request.path.startswith("/object/"):
             return Upload()
         return None
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from nodepool.testing.openstack.compute import Compute
 from nodepool.testing.openstack.core import Core
 from nodepool.testing.openstack.create_spec import CreateSpec
-from nodepool.testing.openstack.images import Images
+from nodepool.testing.openstack.images import Images, Upload
 from nodepool.testing.openstack.knobs import Knobs
 from nodepool.testing.openstack.messages import Json, new_id
 from nodepool.testing.openstack.network import NETWORKS, Network, NetworkSpec
@@ -44,6 +44,8 @@ class Cloud:
         self.network = Network(self.core, networks)
         self.volumes = Volumes(self.core)
         self.images = Images(self.core)
+        #: Swift: container -> name -> object.
+        self.objects: dict[str, dict[str, Upload]] = {}
         self.compute = Compute(self.core, self.network, self.volumes)
         for number, (name, cores, ram, disk) in enumerate(FLAVORS, 1):
             self.add_flavor(str(number), name, cores, ram, disk)

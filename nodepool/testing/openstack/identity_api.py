@@ -111,6 +111,8 @@ class IdentityApi(Service):
         services += [("network", "neutron", "/network"), ("image", "glance", "/image")]
         if self.cloud.core.knobs.block_storage:
             services.append(("volumev3", "cinderv3", f"/volume/v3/{self.cloud.core.project_id}"))
+        if self.cloud.core.knobs.image_tasks:
+            services.append(("object-store", "swift", f"/object/v1/AUTH_{self.cloud.core.project_id}"))
         return [
             {
                 "id": f"{number:032x}",

@@ -8,6 +8,7 @@ from urllib.parse import urlencode
 
 from nodepool.testing.openstack.cloud import Cloud
 from nodepool.testing.openstack.collection import cut_page, page_size
+from nodepool.testing.openstack.image_tasks import ImageTasks
 from nodepool.testing.openstack.images import Upload
 from nodepool.testing.openstack.messages import Answer, ApiError, Json, Request, json_answer
 from nodepool.testing.openstack.routing import Service, base_url
@@ -31,6 +32,7 @@ class ImageApi(Service):
         self.route("DELETE", "v2/images/{}", "delete_image", self._delete)
         self.route("PUT", "v2/images/{}/file", "upload_image", self._upload)
         self.route("GET", "v2/info/import", "import_info", self._import_info)
+        ImageTasks(cloud).register(self)
 
     def error(self, error: ApiError) -> Answer:
         """Glance answers errors in HTML."""
@@ -59,6 +61,8 @@ class ImageApi(Service):
         return json_answer(content)
 
     def _create(self, request: Request, _values: list[str]) -> Answer:
+        if self.cloud.core.knobs.image_tasks:
+            raise ApiError(403, "You are not authorized to complete this action: use an import task.")
         image = self.cloud.images.create(request.json())
         return json_answer(image, 201, Location=f"{base_url(request)}/image/v2/images/{image['id']}")
 

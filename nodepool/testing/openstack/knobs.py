@@ -118,6 +118,8 @@ class Knobs:
     :param page_limit: most entries of one Nova, Neutron or Cinder list; ``image_page_limit``: Glance's default.
     :param token_seconds: life of a token.
     :param block_storage: whether there is a Cinder; ``floating_ips``: whether there are floating IPs.
+    :param image_tasks: images are made by tasks, of objects in a Swift, and cannot be uploaded; else neither is there.
+        ``image_task_failure``: what all tasks fail with.
     """
 
     boot_seconds: Range = (0.05, 0.2)
@@ -139,6 +141,8 @@ class Knobs:
     password: str = "secret"
     block_storage: bool = True
     floating_ips: bool = True
+    image_tasks: bool = False
+    image_task_failure: str = ""
     regions: list[str] = field(default_factory=lambda: ["RegionOne"])
     availability_zones: list[str] = field(default_factory=lambda: ["nova"])
 

@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Uploads to clouds that import images by tasks (clouds.yaml: image_api_use_tasks)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodepool.exceptions import ImageCreateException
+from tests.support.openstack_place import Place
+
+KEYS = {"nodepool_provider_name": "cloud-a", "nodepool_build_id": "b1", "nodepool_upload_id": "1"}
+
+
+@pytest.fixture
+def upload(place: Place, tmp_path: Path) -> Any:
+    """Uploads an image through the adapter of a running launcher."""
+    place.clouds["simulator"]["image_api_use_tasks"] = True
+    place.write_clouds()
+    place.simulator.change(image_tasks=True)
+    place.section["diskimages"][0]["meta"] = {"team": "ci"}
+    file = tmp_path / "image.vhd"
+    file.write_bytes(bytes(5000))
+
+    def call() -> str:
+        place.launch()
+        image = place.adapter.config.diskimages["built"]
+        return place.adapter.uploadImage(image, "built-1", str(file), "vhd", dict(KEYS))
+
+    return call
+
+
+def objects(place: Place) -> int:
+    with place.simulator.cloud() as cloud:
+        return sum(len(container) for container in cloud.objects.values())
+
+
+def test_upload(place: Place, upload: Any) -> None:
+    """The image has the data, and the properties by which it is found (D-1, U-4); the object is gone."""
+    found = upload()
+    with place.simulator.cloud() as cloud:
+        image = cloud.images.images.get(found)
+    assert (image["name"], image["status"], image["size"]) == ("built-1", "active", 5000)
+    assert {key: image[key] for key in ("team", *KEYS)} == {"team": "ci", **KEYS}
+    assert (place.calls("image.create_task"), place.calls("image.upload_image"), objects(place)) == (1, 0, 0)
+    place.adapter.deleteImage(found)
+    with place.simulator.cloud() as cloud:
+        assert found not in cloud.images.images
+
+
+@pytest.mark.parametrize("trouble", ["task", "no storage", "refused"])
+def test_failure(place: Place, upload: Any, trouble: str) -> None:
+    """It is said why, and what to do; nothing is left."""
+    if trouble == "task":
+        place.simulator.change(image_task_failure="Image is not a VHD")
+    elif trouble == "no storage":
+        place.simulator.change(image_tasks=False)
+    else:
+        place.simulator.change(errors=[{"operation": "image.create_task", "kind": "403", "message": "not for you"}])
+    with pytest.raises(ImageCreateException) as caught:
+        upload()
+    text = str(caught.value)
+    assert text.startswith("Provider cloud-a: image built-1 was not imported by a task: ")
+    assert "image_api_use_tasks to false in clouds.yaml" in text
+    assert {"task": "VHD", "no storage": "object-store", "refused": "not for you"}[trouble] in text
+    assert objects(place) == 0 or trouble == "refused"
+    with place.simulator.cloud() as cloud:
+        assert [image["name"] for image in cloud.images.images] == ["cloud-image"]
