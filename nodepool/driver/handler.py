@@ -98,7 +98,7 @@ class NodeRequestHandler(NodeRequestHandlerNotifications, abc.ABC):
         self.ready_nodes: list[Node] = []
         self.failed_nodes: list[Node] = []
         self.decline_reasons: list[str] = []
-        self._set = NodeSet(self)
+        self.node_set = NodeSet(self)
         self._gathered = False
         #: What to do with the request when no launch runs any more: until then its nodes are not let go.
         self._ending: Callable[[], None] | None = None
@@ -117,7 +117,7 @@ class NodeRequestHandler(NodeRequestHandlerNotifications, abc.ABC):
     @property
     def nodeset(self) -> list[Node]:
         """Nodes gathered so far, locked by us, in the order of ``request.node_types``."""
-        return self._set.nodes
+        return self.node_set.nodes
 
     # -- for drivers --
 
@@ -148,6 +148,10 @@ class NodeRequestHandler(NodeRequestHandlerNotifications, abc.ABC):
     def hasRemainingQuota(self, ntype: str) -> bool:
         """Is there room for one more right now? False pauses."""
         return True
+
+    def room_ahead(self) -> float:
+        """How many requests like this one, itself included, have room for sure right now; 1 = nobody knows."""
+        return 1
 
     def checkReusableNode(self, node: Node) -> bool:
         """May this ready node be used? May block; see `startReusableNodeCheck`."""
@@ -222,7 +226,7 @@ class NodeRequestHandler(NodeRequestHandlerNotifications, abc.ABC):
         if not self.launching:
             if self._decline_failed():
                 return
-            self._set.drop_aborted()
+            self.node_set.drop_aborted()
         self.decline_reasons = self.getDeclinedReasons()
         if self.decline_reasons:
             self._end(self.declineRequest)
@@ -234,7 +238,7 @@ class NodeRequestHandler(NodeRequestHandlerNotifications, abc.ABC):
             return
         if time.monotonic() < self._not_before:
             return
-        self._gathered = self._set.gather()
+        self._gathered = self.node_set.gather()
         if self._gathered:
             self.paused = False
         elif not self.manager.PAUSE_AT_QUOTA:
@@ -307,10 +311,9 @@ class NodeRequestHandler(NodeRequestHandlerNotifications, abc.ABC):
         """A cloud that was full for a moment (L-7), or a node that was taken from us."""
         self._gathered = False
         delay = self.pause_after_abort()
-        self._set.drop_aborted()
+        self.node_set.drop_aborted()
         self._not_before = time.monotonic() + delay
-        when = f"in {delay:g} s or later" if delay else "when there is room"
-        self.log.info("Pausing: a launch was aborted, another node is launched %s", when)
+        self.log.info("Pausing: a launch was aborted, another one follows when there is room, in %g s or later", delay)
         self.paused = True
 
     def pause_after_abort(self) -> float:

@@ -6,9 +6,10 @@ from __future__ import annotations
 import copy
 from typing import TYPE_CHECKING
 
+from nodepool.driver.node_ahead import NodeAhead
 from nodepool.driver.outcome import launch_outcome
 from nodepool.driver.quota import QuotaSupport
-from nodepool.exceptions import ZKConflict, ZKConnectionError
+from nodepool.exceptions import ZKConflict, ZKConnectionError, ZKException
 from nodepool.model import states
 from nodepool.model.node import Node
 
@@ -26,6 +27,8 @@ class NodeSet:
     def __init__(self, handler: NodeRequestHandler) -> None:
         self._handler = handler
         self._nodes: list[Node | None] = [None] * len(handler.request.node_types)
+        #: The node of a set of one, on its way already.
+        self._ahead: NodeAhead | None = None
 
     @property
     def nodes(self) -> list[Node]:
@@ -43,10 +46,38 @@ class NodeSet:
             self._reuse()
         for position in self._missing():
             label = self._handler.request.node_types[position]
-            if not self._handler.hasRemainingQuota(label):
+            # What is on its way has its room, and counts already.
+            if self._ahead is None and not self._handler.hasRemainingQuota(label):
                 return False
             self._make(position, label)
         return True
+
+    # -- many sets at once --
+
+    def begin_ahead(self) -> None:
+        """Begin to make the node of a set of one, for which there is room. Does not wait for ZooKeeper."""
+        handler = self._handler
+        try:
+            node = self._new_node(handler.request.node_types[0])
+        except Exception as error:  # noqa: BLE001 - it is met again, and judged, when the set is gathered
+            handler.log.debug("No node is begun: %s", error)
+        else:
+            self._ahead = NodeAhead(handler.zk.nodes, node)
+
+    def lock_ahead(self) -> None:
+        """Go on with it. Blocks for a round trip at most."""
+        if self._ahead is not None:
+            self._ahead.lock()
+
+    def drop_ahead(self) -> None:
+        """Remove what was begun, and was not needed after all."""
+        ahead, self._ahead = self._ahead, None
+        if ahead is None:
+            return
+        try:
+            self._handler.zk.deleteNode(ahead.take())
+        except ZKException as problem:
+            self._handler.log.warning("A node that is not needed was not removed: %s", problem)
 
     # -- ready nodes --
 
@@ -88,10 +119,12 @@ class NodeSet:
     def _make(self, position: int, label: str) -> None:
         """Create, lock and start to launch one node (N-6)."""
         handler = self._handler
-        node = self._new_node(label)
-        handler.zk.storeNode(node)
-        node.state = states.BUILDING
-        handler.zk.nodes.lock_and_save(node)
+        ahead, self._ahead = self._ahead, None
+        node = self._new_node(label) if ahead is None else ahead.take()
+        if ahead is None:
+            handler.zk.storeNode(node)
+            node.state = states.BUILDING
+            handler.zk.nodes.lock_and_save(node)
         # Whatever happens now, the set knows what it holds locked.
         self._nodes[position] = node
         if not handler.pw.tenant_has_place(node):

@@ -7,30 +7,34 @@ when ready nodes are there, else through a handler. A bucket whose head cannot b
 
 from __future__ import annotations
 
+import heapq
 import time
 from typing import TYPE_CHECKING, Final
 
 from nodepool.exceptions import ZKConflict, ZKConnectionError
 from nodepool.launcher.refusal import Refusals
+from nodepool.launcher.screening import Screening
+from nodepool.launcher.spread import GRACE_SECONDS, Spread
 from nodepool.launcher.tenants import TenantCheck
 from nodepool.model import states
-from nodepool.plan.assignment import Consider, Decline, PoolInfo, missing_count, screen
+from nodepool.plan.assignment import Consider, Decline, PoolInfo
 from nodepool.plan.queue import Bucket, Kind
 from nodepool.zk import paths
 from nodepool.zk.transactions import TransactionFailed
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from nodepool.driver.handler import NodeRequestHandler
     from nodepool.launcher.pool_worker import PoolWorker
-    from nodepool.model.request import NodeRequest
+    from nodepool.model.request import NodeRequest, OrderKey
 
 #: Requests taken in one pass; then handlers are polled and changes are seen (A-18).
 MAX_INSTANT: Final = 100
 MAX_LAUNCHED: Final = 20
 #: Seconds for which the reasons of a driver to decline a kind of request are not asked for again.
 REASONS_AGE_SECONDS: Final = 5.0
+NO_READY_NODES: Final = "waits until a node of each label is ready"
 #: Seconds after which a request that was given back is taken again (Q-12).
 GIVEN_BACK_SECONDS: Final = 1.0
 #: Seconds after which a request is looked at again whose lock somebody else held.
@@ -44,6 +48,8 @@ class Intake:
         self._worker = worker
         self._refusals = Refusals(worker)
         self._tenants = TenantCheck(worker)
+        self._screening = Screening()
+        self._spread = Spread(worker.free_counts)
         self._reasons: dict[Kind, tuple[float, object, list[str]]] = {}
         self._later: dict[str, float] = {}
         #: Why the requests of a kind wait, or were refused: the last answer for each kind that is waiting.
@@ -72,14 +78,15 @@ class Intake:
         self._put_back()
         worker = self._worker
         registered, absent = worker.registered_pools(), worker.absent_pools()
+        self._spread.begin_pass(worker.launcher_id, registered)
         me = next(pool for pool in registered if pool.id == worker.launcher_id)
         config = worker.getPoolConfig()
-        own = frozenset(worker.getProviderConfig().getSupportedLabels(worker.pool_name))
-        me = PoolInfo(me.id, me.provider_name, own, worker_priority(config.priority), worker.paused)
+        me = PoolInfo(me.id, me.provider_name, worker.labels, worker_priority(config.priority), worker.paused)
+        self._screening.begin_pass(me, registered, absent)
         candidates: list[Bucket] = []
         told, self.explanations = self.explanations, {}
-        for bucket in sorted(worker.queue.buckets(), key=lambda b: (missing_count(b.kind, own), b.head_key)):
-            verdict = screen(bucket.kind, me, registered, absent)
+        for bucket in worker.queue.buckets():
+            verdict = self._screening.verdict(bucket.kind)
             if isinstance(verdict, Consider):
                 candidates.append(bucket)
             elif isinstance(verdict, Decline):
@@ -114,17 +121,28 @@ class Intake:
 
     def _take(self, candidates: list[Bucket]) -> None:
         """Take heads in service order until no bucket can go on."""
-        while candidates:
+        heap = [(bucket.head_key, number, bucket) for number, bucket in enumerate(candidates)]
+        heapq.heapify(heap)
+        while heap:
             if self._instant >= MAX_INSTANT or self._launched >= MAX_LAUNCHED:
                 self._more = True
                 return
-            bucket = min(candidates, key=lambda b: b.head_key)
-            if not self._take_head(bucket) or not len(bucket):
-                candidates.remove(bucket)
+            _, number, bucket = heap[0]
+            until = min((key for key, _, _ in heap[1:3]), default=None)
+            if self._take_head(bucket, until) and len(bucket):
+                heapq.heapreplace(heap, (bucket.head_key, number, bucket))
+            else:
+                heapq.heappop(heap)
 
-    def _take_head(self, bucket: Bucket) -> bool:
-        """Serve the first request of a bucket; False = nothing more of this bucket in this pass."""
+    def _take_head(self, bucket: Bucket, until: OrderKey | None) -> bool:
+        """Serve the first request of a bucket; False = nothing more of this bucket in this pass.
+
+        :param until: with it more may be taken, as long as their keys are not above this one; None = all.
+        """
         worker = self._worker
+        if self._waits_for_nodes(bucket.kind):
+            self.explanations[bucket.kind] = NO_READY_NODES
+            return False
         request_id = bucket.head
         cached = self._cached(request_id)
         if cached is None or not worker.is_open(cached):
@@ -156,15 +174,35 @@ class Intake:
         if request.reuse and worker.ready_nodes.could_serve(request.node_types):
             chosen = worker.ready_nodes.choose(request.node_types)
             if len(chosen) == len(request.node_types):
+                if self._spread.leaves(bucket.kind, request):
+                    return self._leave(request_id)
                 worker.instant.start(handler, chosen)
                 self._tenants.add(bucket.kind)
                 self._instant += 1
                 return True
-        waits = manager.pausedReason() if manager.LAUNCHES else "waits until a node of each label is ready"
+        waits = manager.pausedReason() if manager.LAUNCHES else NO_READY_NODES
         if waits is not None:
             self.explanations[bucket.kind] = waits
             return False
-        return self._launch(bucket, handler)
+        if self._spread.leaves(bucket.kind, request):
+            return self._leave(request_id)
+        return self._launch(bucket, handler, until)
+
+    def _waits_for_nodes(self, kind: Kind) -> bool:
+        """A quick answer for pools that launch nothing: there is nothing to refuse, and no node for it now."""
+        worker = self._worker
+        if worker.getProviderManager().LAUNCHES or worker.ready_nodes.could_serve(kind.labels):
+            return False
+        known = self._reasons.get(kind)
+        if known is None or known[1] is not worker.getProviderConfig() or time.monotonic() >= known[0]:
+            return False
+        return not known[2]
+
+    def _leave(self, request_id: str) -> bool:
+        """It is another pool's turn; the bucket goes on."""
+        self._worker.queue.discard(request_id)
+        self.look_again(request_id, GRACE_SECONDS)
+        return True
 
     def _handle_blocked(self, bucket: Bucket, blocked: Decline | str) -> bool:
         if isinstance(blocked, Decline):
@@ -208,26 +246,86 @@ class Intake:
         self._reasons[kind] = (now + REASONS_AGE_SECONDS, handler.provider, reasons)
         return reasons
 
-    def _launch(self, bucket: Bucket, handler: NodeRequestHandler) -> bool:
-        """Lock the request, make it `pending` and let its handler gather."""
+    def _launch(self, bucket: Bucket, handler: NodeRequestHandler, until: OrderKey | None) -> bool:
+        """Lock the request, make it `pending` and let its handler gather; with it those behind it that have room, too.
+
+        Their locks are taken together: one after the other, the round trips would be most of the time of a burst.
+        """
         worker = self._worker
+        handlers = [handler, *self._followers(bucket, handler, until)]
+        ends = [self._send_lock(each) for each in handlers]
+        locked: list[NodeRequestHandler] = []
+        lost: ZKConnectionError | None = None
+        for each, end in zip(handlers, ends, strict=True):
+            try:
+                if self._is_locked(each, end):
+                    locked.append(each)
+            except ZKConnectionError as error:
+                lost = error
+        # What is locked is ours from here on, whatever happens.
+        worker.handlers += locked
+        self._launched += len(locked)
+        for _ in locked:
+            self._tenants.add(bucket.kind)
+        if lost is not None:
+            raise lost
+        self._run(locked)
+        return not worker.paused
+
+    def _run(self, handlers: Sequence[NodeRequestHandler]) -> None:
+        """Let handlers gather. With several, their new nodes are made together."""
+        together = handlers if len(handlers) > 1 else ()
+        for handler in together:
+            handler.node_set.begin_ahead()
+        for handler in together:
+            handler.node_set.lock_ahead()
+        for handler in handlers:
+            handler.log.info("Assigning node request for %s", ", ".join(handler.request.node_types))
+            self._worker.run_handler(handler)
+            handler.node_set.drop_ahead()
+
+    def _followers(
+        self, bucket: Bucket, handler: NodeRequestHandler, until: OrderKey | None
+    ) -> list[NodeRequestHandler]:
+        """Handlers of the requests behind the head that can be launched for sure.
+
+        :param until: whose turn it is before that of another bucket.
+        """
+        worker = self._worker
+        room = min(float(MAX_LAUNCHED - self._launched), handler.room_ahead())
+        concurrency = worker.getProviderConfig().max_concurrency
+        if concurrency > 0:
+            room = min(room, concurrency - worker.launches_running())
+        if room <= 1 or self._tenants.limits(bucket.kind) or self._decline_reasons(bucket.kind, handler):
+            return []
+        manager = worker.getProviderManager()
+        followers: list[NodeRequestHandler] = []
+        for request_id in bucket.first(int(room))[1:]:
+            cached = self._cached(request_id)
+            if cached is None or not worker.is_open(cached) or (until is not None and cached.order_key > until):
+                break
+            if self._spread.leaves(bucket.kind, cached):
+                self._leave(request_id)
+                continue
+            followers.append(manager.getRequestHandler(worker, cached.copy()))
+        return followers
+
+    def _send_lock(self, handler: NodeRequestHandler) -> Callable[[], None]:
         request = handler.request
-        worker.queue.discard(request.id or "")
+        self._worker.queue.discard(request.id or "")
         request.state = states.PENDING
         request.nodes = []
+        return self._worker.getZK().requests.send_lock(request)
+
+    def _is_locked(self, handler: NodeRequestHandler, end: Callable[[], None]) -> bool:
         try:
-            worker.getZK().requests.lock_and_save(request)
+            end()
         except ZKConflict as conflict:
             handler.log.debug("Not taken: %s", conflict)
             if isinstance(conflict, TransactionFailed) and conflict.path.startswith(f"{paths.REQUEST_LOCKS}/"):
-                self.look_again(request.id or "")
-            return True
-        handler.log.info("Assigning node request for %s", ", ".join(request.node_types))
-        worker.handlers.append(handler)
-        self._launched += 1
-        self._tenants.add(bucket.kind)
-        worker.run_handler(handler)
-        return not worker.paused
+                self.look_again(handler.request.id or "")
+            return False
+        return True
 
 
 def worker_priority(configured: int | None) -> int:

@@ -31,6 +31,10 @@ class TenantCheck:
     def begin_pass(self) -> None:
         self._used.clear()
 
+    def limits(self, kind: Kind) -> bool:
+        """Has the tenant of such requests any limits?"""
+        return bool(kind.tenant_name) and kind.tenant_name in self._worker.tenant_limits()
+
     def allows(self, kind: Kind) -> bool:
         """Would one more request of this kind stay within its tenant's limits? An error says no."""
         name = kind.tenant_name
@@ -76,7 +80,7 @@ def has_place(node: Node, limits: Mapping[str, dict[str, float]], cache: Nodepoo
     name = node.tenant_name
     if not name or name not in limits:
         return True
-    if not cache.wait_settled(SETTLE_SECONDS):
+    if not cache.nodes.wait_settled(SETTLE_SECONDS):
         return False
     left = _limit(limits[name])
     for other in cache.nodes.values():

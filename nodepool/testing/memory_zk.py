@@ -20,12 +20,13 @@ from nodepool.testing.memory_table import R, Table, decode_node, decode_request
 from nodepool.zk.locked_cache import LockedRecordCache
 from nodepool.zk.node_store import NodeStore
 from nodepool.zk.nodepool_cache import NodepoolCache
+from nodepool.zk.protocol import Reply
 from nodepool.zk.request_store import RequestStore
 from nodepool.zk.zookeeper import ZooKeeper
 
 
 class MemoryNodeStore(NodeStore):
-    """`NodeStore` in memory. Methods that hand out a transaction or a reply are not there."""
+    """`NodeStore` in memory. Methods that hand out a transaction are not there."""
 
     def __init__(self, changed: threading.Condition) -> None:
         self.table = Table("node", decode_node, changed)
@@ -47,6 +48,19 @@ class MemoryNodeStore(NodeStore):
 
     def create(self, node: Node) -> None:
         self.table.create(node)
+
+    def send_create(self, node: Node) -> Callable[[], None]:
+        return lambda: self.create(node)
+
+    def send_lock_and_save(self, node: Node, exists: bool, identifier: str = "") -> Reply:
+        reply = Reply()
+        try:
+            self.lock_and_save(node, identifier)
+        except ZKConflict as conflict:
+            reply.set_exception(conflict)
+        else:
+            reply.set()
+        return reply
 
     def save(self, node: Node) -> None:
         with self.table.changed:
@@ -134,7 +148,7 @@ class MemoryNodeStore(NodeStore):
 
 
 class MemoryRequestStore(RequestStore):
-    """`RequestStore` in memory. Methods that hand out a transaction or a reply are not there."""
+    """`RequestStore` in memory. Methods that hand out a transaction are not there."""
 
     def __init__(self, changed: threading.Condition, nodes: MemoryNodeStore) -> None:
         self.table = Table("request", decode_request, changed)

@@ -18,7 +18,15 @@ from nodepool.zk.client import ZooKeeperClient
 from nodepool.zk.locks import ZkLock
 from nodepool.zk.nodepool_cache import NodepoolCache
 from nodepool.zk.protocol import Reply
-from nodepool.zk.transactions import SEQUENCE, Transaction, TransactionFailed, ensure_path, translate, was_written
+from nodepool.zk.transactions import (
+    SEQUENCE,
+    Transaction,
+    TransactionFailed,
+    ensure_path,
+    result,
+    translate,
+    was_written,
+)
 
 
 class NodeStore:
@@ -96,29 +104,39 @@ class NodeStore:
 
     def create(self, node: Node) -> None:
         """Store a new node; sets its id."""
-        tx = self.transaction()
-        tx.create_record(f"{paths.NODES}/", node, self.encode(node))
-        try:
-            tx.commit()
-        except TransactionFailed as failure:
-            if not isinstance(failure.error, NoNodeError):
-                raise
-            ensure_path(self._client, paths.NODES)
+        self.send_create(node)()
+
+    def send_create(self, node: Node) -> Callable[[], None]:
+        """Begin `create`; does not block. The result waits for the end, and raises. It must be called."""
+
+        def send() -> Reply:
             tx = self.transaction()
             tx.create_record(f"{paths.NODES}/", node, self.encode(node))
-            tx.commit()
+            return tx.send()
+
+        def end() -> None:
+            try:
+                result(reply)
+            except TransactionFailed as failure:
+                if not isinstance(failure.error, NoNodeError):
+                    raise
+                ensure_path(self._client, paths.NODES)
+                result(send())
+
+        reply = send()
+        return end
 
     def save(self, node: Node) -> None:
         """Overwrite a node, fenced by its version. A lost answer is resolved by reading."""
+        path = paths.node(node.id or "")
         while True:
-            tx = self.transaction()
-            data = self.encode(node)
-            tx.set_record(paths.node(node.id or ""), node, data)
+            tx, data = self.transaction(), self.encode(node)
+            tx.set_record(path, node, data)
             try:
                 tx.commit()
                 return
             except ZKConnectionError:
-                if was_written(self._client, paths.node(node.id or ""), node, data):
+                if was_written(self._client, path, node, data):
                     return
 
     def has_lock_dir(self, node_id: str) -> bool:
@@ -234,11 +252,9 @@ class NodeStore:
 
     def _contender_data(self, node_id: str) -> list[tuple[str, str]]:
         lock_dir = paths.node_lock(node_id)
-        names = sorted(
-            (n for n in _children(self._client, lock_dir) if paths.CONTENDER_MARK in n), key=lambda n: n[-10:]
-        )
+        names = [name for name in _children(self._client, lock_dir) if paths.CONTENDER_MARK in name]
         found = []
-        for name in names:
+        for name in sorted(names, key=lambda name: name[-10:]):
             try:
                 data, _ = self._client.kazoo.retry(self._client.kazoo.get, f"{lock_dir}/{name}")
             except NoNodeError:

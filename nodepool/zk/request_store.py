@@ -186,24 +186,35 @@ class RequestStore:
 
         :raises ZKConflict: somebody else holds the lock, or the request is not as we read it.
         """
+        self.send_lock(request)()
+
+    def send_lock(self, request: NodeRequest) -> Callable[[], None]:
+        """Begin `lock_and_save`; does not block. The result waits for the end, and raises. It must be called."""
         lock_dir = paths.request_lock(request.id or "")
-        exists = False
-        for last in (False, True):
+
+        def send(exists: bool) -> tuple[Reply, int]:
             tx = self.transaction()
             tx.fence_lock(lock_dir, exists=exists, keep=True)
             index = locks.add_contender(tx, lock_dir)
             tx.set_record(paths.request(request.id or ""), request, self.encode(request))
+            return tx.send(), index
+
+        def end() -> None:
+            reply, index = sent
             try:
-                results = tx.commit()
+                results = self._get(reply)
             except TransactionFailed as failure:
-                if last or not self.lock_dir_was_there(request, failure):
+                if not self.lock_dir_was_there(request, failure):
                     raise
                 exists = not self._root_is_missing(request, failure)
                 if not exists:
                     self._make_root()
-            else:
-                request.lock = ZkLock(lock_dir, results[index], self._client.session_epoch)
-                return
+                reply, index = send(exists)
+                results = self._get(reply)
+            request.lock = ZkLock(lock_dir, results[index], self._client.session_epoch)
+
+        sent = send(False)
+        return end
 
     def lock(self, request: NodeRequest, *, blocking: bool = True, timeout: float | None = None) -> None:
         """Take the lock with Kazoo's recipe. Raises ZKLockException if somebody else has it."""

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -40,6 +41,12 @@ class Ceilings:
         with self._lock:
             ceiling = self._ceilings.get((pool, label))
             return ceiling is None or ceiling.allows(self._clock(), self._count())
+
+    def room(self, pool: str, label: str) -> float:
+        """How many more the cloud takes, as far as its refusals go."""
+        with self._lock:
+            ceiling = self._ceilings.get((pool, label))
+            return math.inf if ceiling is None else max(0, ceiling.nodes - self._count())
 
     def begun(self, pool: str, label: str, node_id: str) -> None:
         """A node that is stored already is launched."""

@@ -46,6 +46,11 @@ class StateMachineHandler(NodeRequestHandler):
     def hasRemainingQuota(self, ntype: str) -> bool:
         return not self.manager.calls.resting and self.manager.roomForOne(self.pool, ntype)
 
+    def room_ahead(self) -> float:
+        if len(self.request.node_types) != 1 or self.manager.calls.resting:
+            return 1
+        return self.manager.roomFor(self.pool, self.request.node_types[0])
+
     def checkReusableNode(self, node: Node) -> bool:
         """Only in the zones of the pool, and all in the same one (N-7)."""
         if self.pool.azs and node.az not in self.pool.azs:

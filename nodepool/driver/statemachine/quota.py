@@ -157,6 +157,13 @@ class StateMachineQuota(QuotaSupport):
         self._repeats.over(label)
         return room and self.ceilings.allows(pool.name, label)
 
+    def roomFor(self, pool: ConfigPool, label: str) -> float:
+        """How many more nodes of a label have room now; 0 = none, or nobody knows. Does not wait for the cloud."""
+        try:
+            return min(self._available(pool, label), self.ceilings.room(pool.name, label))
+        except NotKnown:
+            return 0
+
     def hasPlace(self, pool: ConfigPool, node: Node) -> bool:
         """Is there room for a node that is stored already, counting all that were stored before it?
 
@@ -164,7 +171,7 @@ class StateMachineQuota(QuotaSupport):
         the first one has its place. Blocks until what ZooKeeper announced has been read.
         """
         cache = None if self.zk is None else self.zk.cache
-        if cache is not None and not cache.wait_settled(SETTLE_SECONDS):
+        if cache is not None and not cache.nodes.wait_settled(SETTLE_SECONDS):
             return False
         try:
             if self._overdrawn(pool, self.estimatedNodepoolQuotaUsed(pool), self.estimatedNodepoolQuotaUsed()):

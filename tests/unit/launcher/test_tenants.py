@@ -137,9 +137,9 @@ class Cache:
 
     def __init__(self, *nodes: tuple[str, str, float]) -> None:
         self.settled = True
-        self.nodes = SimpleNamespace(values=lambda: [stored(*node) for node in nodes])
+        self.nodes = SimpleNamespace(values=lambda: [stored(*node) for node in nodes], wait_settled=self._wait_settled)
 
-    def wait_settled(self, seconds: float) -> bool:
+    def _wait_settled(self, seconds: float) -> bool:
         assert seconds == SETTLE_SECONDS
         return self.settled
 
