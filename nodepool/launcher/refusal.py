@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Final
 
 from kazoo.exceptions import KazooException
@@ -23,9 +23,11 @@ if TYPE_CHECKING:
 
 #: Requests of one kind declined in one pass.
 BATCH: Final = 200
-#: How long after its start a launcher refuses no request that is older than it is: after an outage of all launchers
-#: those that could serve it may not be back yet, and the first one would fail it.
-START_SECONDS: Final = 15.0
+#: How long after its start a launcher refuses nothing that others may serve who are not back yet, after an outage of
+#: several launchers: no request that is older than it is, and none while nodes tell of launchers that are away.
+START_SECONDS: Final = 30.0
+#: Part of the id of each pool: nodes of static hosts name no pool.
+POOL_MARK: Final = "-PoolWorker."
 #: Pause between two looks at such a request.
 OLD_REQUEST_SECONDS: Final = 2.0
 
@@ -54,6 +56,7 @@ class Refusals:
         worker = self._worker
         requests = worker.getZK().requests
         registered = [pool.id for pool in worker.registered_pools()]
+        others_away = self._others_are_away(registered)
         sent: list[tuple[NodeRequest, Reply]] = []
         for request_id in request_ids:
             worker.queue.discard(request_id)
@@ -61,7 +64,7 @@ class Refusals:
             cached = cache.requests.get(request_id) if cache is not None else None
             if cached is None or not worker.is_open(cached):
                 continue
-            if self._may_be_for_others(cached):
+            if others_away or self._may_be_for_others(cached):
                 worker.intake.look_again(request_id, OLD_REQUEST_SECONDS)
                 continue
             request = cached.copy()
@@ -71,9 +74,22 @@ class Refusals:
         for request, reply in sent:
             self._finish(request, reply, reason)
 
+    @property
+    def _just_started(self) -> bool:
+        return time.monotonic() - self._begun_monotonic <= START_SECONDS
+
+    def _others_are_away(self, registered: Collection[str]) -> bool:
+        """Did we begin a moment ago, and are there nodes of launchers that are not? They may serve what we do not."""
+        cache = self._worker.getZK().cache
+        if cache is None or not self._just_started:
+            return False
+        return any(
+            POOL_MARK in (node.launcher or "") and node.launcher not in registered for node in cache.nodes.values()
+        )
+
     def _may_be_for_others(self, request: NodeRequest) -> bool:
         """Was it submitted before we came, and may those who can serve it be on their way back?"""
-        if time.monotonic() - self._begun_monotonic > START_SECONDS:
+        if not self._just_started:
             return False
         return request.created_time is not None and request.created_time < self._begun
 

@@ -345,3 +345,25 @@ def test_limits_of_concurrency_and_tenants(
         *["pending", "requested", "requested"],
     ]
     cloud.set(hang=False)
+
+
+def test_nodes_of_launchers_that_are_away(
+    still: Still, znodes: PoolZnodes, cloud_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A-15: right after its start a launcher does not know what those serve whose nodes it sees."""
+    node = {"state": "in-use", "state_time": 1.0, "type": ["small"], "provider": "other", "pool": "main"}
+    launcher = still([fake_provider("one", cloud=cloud_name)])
+    worker = launcher.worker()
+    away = znodes.create_node(json.dumps({**node, "launcher": "host-PoolWorker.other-main-1234"}).encode())
+    for foreign in ("static driver", worker.launcher_id):
+        znodes.create_node(json.dumps({**node, "launcher": foreign}).encode())
+    request_id = znodes.submit(["unknown"])
+    known(launcher, 1)
+    launcher.settle()
+    worker.run_once()
+    assert znodes.request_state(request_id) == "requested"
+    znodes.kazoo.delete(f"/nodepool/nodes/{away}", recursive=True)
+    launcher.settle()
+    monkeypatch.setattr(worker.intake, "_later", dict.fromkeys([request_id], 0.0))
+    worker.run_once()
+    assert znodes.request_state(request_id) == "failed"
