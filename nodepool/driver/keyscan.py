@@ -95,6 +95,7 @@ def scan(
     gather_keys: bool = True,
     retry_connect: bool = True,
     cancelled: threading.Event | None = None,
+    connected: socket.socket | None = None,
 ) -> ScanResult:
     """Check a host. Blocks at most about ``timeout`` seconds (plus the name look-up).
 
@@ -104,13 +105,14 @@ def scan(
     :param retry_connect: try again while the host refuses or cannot be reached; False: fail at once. An
         SSH negotiation that failed is always tried again.
     :param cancelled: set by another thread: no further attempt is made.
+    :param connected: a connection to the host for the first attempt, which takes it over.
     :raises ScanFailed: when time is up, or on an error that is not tried again.
     """
     deadline = time.monotonic() + timeout
     stop = cancelled or threading.Event()
     pause = FIRST_PAUSE_SECONDS
     addresses: Addresses | None = None
-    attempt = _Attempt(host, port, deadline)
+    attempt = _Attempt(host, port, deadline, connected)
     while True:
         try:
             addresses = addresses or resolve(host, port)
@@ -138,8 +140,8 @@ class _NegotiationFailed(ScanFailed):
 class _Attempt:
     """One host's scan; keeps keys that were collected, so that a retry only fetches what is missing."""
 
-    def __init__(self, host: str, port: int, deadline: float) -> None:
-        self._host = host
+    def __init__(self, host: str, port: int, deadline: float, connected: socket.socket | None) -> None:
+        self._connected = connected
         self._where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         self._deadline = deadline
         self._keys: dict[str, str] = {}
@@ -157,6 +159,10 @@ class _Attempt:
     def _connect(self, addresses: Addresses) -> socket.socket:
         """Connect to the first address that answers, within one attempt's time."""
         attempt_end = min(self._deadline, time.monotonic() + CONNECT_SECONDS)
+        if self._connected is not None:
+            sock, self._connected = self._connected, None
+            sock.settimeout(CONNECT_SECONDS)
+            return sock
         reason = "no time left"
         for index, (family, address) in enumerate(addresses.targets):
             left = attempt_end - time.monotonic()

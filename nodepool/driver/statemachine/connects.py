@@ -25,8 +25,9 @@ ATTEMPT_SECONDS: Final = 10.0
 FIRST_PAUSE_SECONDS: Final = 0.1
 LONGEST_PAUSE_SECONDS: Final = 0.5
 
-#: Called in the thread of the waiter: None = connected, else why not in time. Must not block.
-Answer = Callable[[str | None], None]
+#: Called in the thread of the waiter: with the connection, which is the called one's to close, or with the reason why
+#: there was none in time. Must not block.
+Answer = Callable[[socket.socket | str], None]
 
 
 class _Wait:
@@ -49,7 +50,7 @@ class _Wait:
 
 
 class ConnectWaiter:
-    """Tries to connect to each host until it works or its time is up. The connection is closed again at once.
+    """Tries to connect to each host until it works or its time is up.
 
     ``_lock`` guards ``_new``, ``_stopping`` and the pipe; all else belongs to the thread, which is started with the
     first host.
@@ -161,7 +162,7 @@ class ConnectWaiter:
             self._failed(wait, getattr(error, "strerror", None) or str(error))
             return
         if code == 0:
-            self._finish(wait, None)
+            self._connected(wait)
         elif code == errno.EINPROGRESS:
             self._selector.register(wait.sock, selectors.EVENT_WRITE, wait)
             self._timer(wait, min(now + ATTEMPT_SECONDS, wait.deadline))
@@ -172,7 +173,7 @@ class ConnectWaiter:
         assert wait.sock is not None
         code = wait.sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if code == 0:
-            self._finish(wait, None)
+            self._connected(wait)
         else:
             self._failed(wait, os.strerror(code))
 
@@ -193,19 +194,30 @@ class ConnectWaiter:
                 wait.reason = "no answer"
             self._attempt(wait)
 
-    def _finish(self, wait: _Wait, problem: str | None) -> None:
+    def _connected(self, wait: _Wait) -> None:
+        sock = wait.sock
+        assert sock is not None
+        self._unregister(sock)
+        wait.sock = None
+        self._finish(wait, sock)
+
+    def _finish(self, wait: _Wait, outcome: socket.socket | str) -> None:
         self._close(wait)
         wait.turn += 1
         self._waiting.discard(wait)
         try:
-            wait.answer(problem)
+            wait.answer(outcome)
         except Exception:
             log.exception("%s: error in a callback", self._name)
 
     def _close(self, wait: _Wait) -> None:
         if wait.sock is None:
             return
-        with contextlib.suppress(KeyError):
-            self._selector.unregister(wait.sock)
+        self._unregister(wait.sock)
         wait.sock.close()
         wait.sock = None
+
+    def _unregister(self, sock: socket.socket) -> None:
+        # One that was connected at once was never registered.
+        with contextlib.suppress(KeyError):
+            self._selector.unregister(sock)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ipaddress
 import logging
+import socket
 import threading
 import time
 from collections import deque
@@ -34,14 +35,15 @@ class _Scan:
         self.ssh = ssh
         self.deadline = 0.0
         self.slice_seconds = SLICE_SECONDS
+        self.connected: socket.socket | None = None
         self.future: Future[tuple[str, ...]] = Future()
 
 
 class Scans:
     """All checks of one provider.
 
-    A host's time begins when its check does, not while it queues. ``_lock`` guards ``_queue`` and ``_active``; it is
-    not held across I/O.
+    A host's time begins when its check does, not while it queues. ``_lock`` guards ``_queue``, ``_active`` and
+    ``_connected``; it is not held across I/O.
 
     :param name: for the names of the threads.
     """
@@ -51,6 +53,8 @@ class Scans:
         self._lock = threading.Lock()
         self._queue: deque[_Scan] = deque()
         self._active = 0
+        #: Connections whose key exchange has not begun.
+        self._connected: set[socket.socket] = set()
         self._connects = ConnectWaiter(f"{name}-connect")
         self._exchanges = ThreadPoolExecutor(EXCHANGE_THREADS, thread_name_prefix=f"{name}-keyscan")
         self._cancelled = threading.Event()
@@ -81,6 +85,10 @@ class Scans:
         """Wait for the threads, after `stop`."""
         self._connects.join()
         self._exchanges.shutdown(wait=True)
+        with self._lock:
+            for sock in self._connected:
+                sock.close()
+            self._connected.clear()
 
     def _next(self) -> None:
         while True:
@@ -98,12 +106,17 @@ class Scans:
             self._submit(scan)
             return
 
-        def answer(problem: str | None) -> None:
-            if problem is not None:
-                self._finish(scan, ScanFailed(f"{problem} (gave up after {scan.timeout:g} s)"))
+        def answer(outcome: socket.socket | str) -> None:
+            if isinstance(outcome, str):
+                self._finish(scan, ScanFailed(f"{outcome} (gave up after {scan.timeout:g} s)"))
             elif scan.ssh:
+                # The first key exchange uses it: a host need not serve a connection for nothing.
+                with self._lock:
+                    scan.connected = outcome
+                    self._connected.add(outcome)
                 self._submit(scan)
             else:
+                outcome.close()
                 self._finish(scan, ())
 
         self._connects.wait(scan.host, scan.port, max(0.0, scan.deadline - self._clock()), answer)
@@ -116,6 +129,10 @@ class Scans:
 
     def _exchange(self, scan: _Scan) -> None:
         left = scan.deadline - self._clock()
+        with self._lock:
+            connected, scan.connected = scan.connected, None
+            if connected is not None:
+                self._connected.discard(connected)
         try:
             found = keyscan.scan(
                 scan.host,
@@ -123,6 +140,7 @@ class Scans:
                 timeout=max(0.1, min(left, scan.slice_seconds)),
                 gather_keys=scan.ssh,
                 cancelled=self._cancelled,
+                connected=connected,
             )
         except ScanFailed as problem:
             if left > scan.slice_seconds and not self._cancelled.is_set():
@@ -135,6 +153,10 @@ class Scans:
             self._finish(scan, ScanFailed(f"{scan.host}: {type(error).__name__}: {error}"))
         else:
             self._finish(scan, found.host_keys)
+        finally:
+            # Does nothing if it was taken over.
+            if connected is not None:
+                connected.close()
 
     def _finish(self, scan: _Scan, outcome: tuple[str, ...] | ScanFailed) -> None:
         with self._lock:

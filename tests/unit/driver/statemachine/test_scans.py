@@ -106,7 +106,7 @@ def test_queue(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_waiter_after_stop() -> None:
     waiter = ConnectWaiter("test")
     waiter.stop()
-    answers: list[str | None] = []
+    answers: list[socket.socket | str] = []
     waiter.wait("127.0.0.1", 22, 5.0, answers.append)
     waiter.join()
     assert answers == ["the provider stops"]
@@ -117,6 +117,32 @@ def test_impossible_addresses(scans: Scans) -> None:
     for port in (0, 70000):
         with pytest.raises(ScanFailed):
             scans.scan("127.0.0.1", port, 0.2, "winrm").result(60)
+
+
+def test_no_connection_for_nothing(scans: Scans, sshd: SshServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """K-2: the connection that showed that the host is up serves the first key exchange; each further key needs one."""
+    connected: list[object] = []
+    connect = socket.socket.connect
+
+    def noting(sock: socket.socket, address: object) -> None:
+        connected.append(address)
+        connect(sock, address)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(socket.socket, "connect", noting)
+    keys = scans.scan("127.0.0.1", sshd.port, 60.0, "ssh").result(60)
+    assert len(connected) == len(keys) - 1
+
+
+def test_stop_before_the_key_exchange(sshd: SshServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A connection whose turn never comes is closed."""
+    scans = Scans("test")
+    held: list[socket.socket] = []
+    monkeypatch.setattr(scans, "_submit", lambda scan: held.append(scan.connected))
+    scans.scan("127.0.0.1", sshd.port, 60.0, "ssh")
+    wait_for("the host is connected", lambda: held)
+    scans.stop()
+    scans.join()
+    assert held[0].fileno() == -1
 
 
 # -- as part of a launch --
