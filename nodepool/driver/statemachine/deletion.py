@@ -76,6 +76,9 @@ class NodeDeletion(Done):
         if self._node.external_id:
             self._targets = [self._node.external_id]
             self._phase = self._remove
+        elif self._provider.left_nothing(self._node.id or ""):
+            # Searched for, it would keep its place in the quota for seconds.
+            self._phase = self._remove
         else:
             self._search = Search(lambda: self._provider.finder.find(self._node.id or ""), self._wake, may_be_late=True)
             self._phase = self._look

@@ -81,6 +81,8 @@ class Launch:
         self.complete = False
         #: Is it sure that there is no instance of this node? Only of interest afterwards.
         self.nothing_made = True
+        #: The same, known when the launch has ended and its outcome is stored: its node need not be searched for.
+        self.left_nothing = False
         #: Did the cloud say that a quota is used up?
         self.over_quota = False
         #: Somebody else deletes the node: end without a word.
@@ -357,6 +359,7 @@ class Launch:
         """
         node = self.node
         node.state = state
+        self.left_nothing = self.nothing_made and node.external_id is None
         try:
             self._zk.storeNode(node)
         except ZKConflict:

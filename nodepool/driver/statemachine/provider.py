@@ -43,6 +43,8 @@ ASK_THREADS: Final = 4
 #: Seconds for which answers of the adapter are not asked for again.
 AZ_AGE_SECONDS: Final = 300.0
 LABEL_READY_AGE_SECONDS: Final = 5.0
+#: So many nodes are remembered whose launches left nothing.
+MAX_UNMADE: Final = 10_000
 #: Seconds for which the newest upload of an image is not read again.
 UPLOAD_AGE_SECONDS: Final = 1.0
 
@@ -66,6 +68,8 @@ class StateMachineProvider(StateMachineQuota, Provider):
         self._create_machine = signature.create_machine_of(adapter)
         self._lock = threading.Lock()
         self._launches: dict[str, Launch] = {}
+        #: Nodes whose launches failed before anything was made; in the order of their ends.
+        self._unmade: dict[str, None] = {}
         self._workers: set[PoolWorkerView] = set()
         self._uploads: dict[str, tuple[float, ImageUpload]] = {}
         self._labels_ready: dict[tuple[str, str], Known[bool]] = {}
@@ -242,8 +246,19 @@ class StateMachineProvider(StateMachineQuota, Provider):
 
     def launch_ended(self, launch: Launch) -> None:
         with self._lock:
-            if self._launches.get(launch.node.id or "") is launch:
-                del self._launches[launch.node.id or ""]
+            node_id = launch.node.id or ""
+            if self._launches.get(node_id) is launch:
+                del self._launches[node_id]
+            if launch.left_nothing:
+                self._unmade[node_id] = None
+                if len(self._unmade) > MAX_UNMADE:
+                    # Of a node that somebody else deleted.
+                    del self._unmade[next(iter(self._unmade))]
+
+    def left_nothing(self, node_id: str) -> bool:
+        """Did a launch of this node end here, surely without an instance? Else the cloud must be asked for one."""
+        with self._lock:
+            return node_id in self._unmade
 
     # -- deletions --
 
@@ -259,6 +274,8 @@ class StateMachineProvider(StateMachineQuota, Provider):
 
     def node_deleted(self, node: Node) -> None:
         """The znode of a node is gone."""
+        with self._lock:
+            self._unmade.pop(node.id or "", None)
         try:
             self.nodeDeletedNotification(node)
         except Exception:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from nodepool.driver.statemachine import StateMachine, deletion, leaks, removal
-from nodepool.exceptions import NotFound
+from nodepool.exceptions import LaunchNodepoolException, LaunchStatusException, NotFound
 from nodepool.model import states
 from nodepool.model.node import Node
 from nodepool.testing.memory_zk import MemoryZooKeeper
@@ -127,6 +127,28 @@ def test_node_without_external_id(make_site: MakeSite, zk: MemoryZooKeeper, inst
     site.delete(node)
     assert zk.getNodes() == []
     assert [instance.name for instance in site.cloud.instances()] == ["other"]
+
+
+@pytest.mark.parametrize(
+    ("error", "searched"), [(LaunchNodepoolException("no such flavor"), False), (LaunchStatusException("broken"), True)]
+)
+def test_node_that_was_refused_is_not_searched_for(
+    make_site: MakeSite, zk: MemoryZooKeeper, error: Exception, searched: bool
+) -> None:
+    """X-2: where the launch knows that nothing was made, the node goes at once, and its place in the quota is free."""
+    site = make_site({"launch-retries": 1})
+
+    def refuse(machine: StateMachine) -> None:
+        if isinstance(machine, CreateMachine):
+            raise error
+
+    site.adapter.hooks.append(refuse)
+    site.fail("small")
+    (node,) = zk.nodeIterator()
+    lists = site.adapter.calls["list"]
+    site.delete(node.copy())
+    assert zk.getNodes() == []
+    assert (site.adapter.calls["list"] > lists) is searched
 
 
 def test_instance_of_a_dead_launcher_that_comes_late(
