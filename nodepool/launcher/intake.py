@@ -94,6 +94,7 @@ class Intake:
             else:
                 self.explanations[bucket.kind] = verdict.reason
         self._take(candidates)
+        self._take_left()
         self._tell(told)
         return self._more
 
@@ -149,6 +150,8 @@ class Intake:
             # Taken, finished or gone since this pass began; the record is newer than the queue.
             worker.queue.discard(request_id)
             return True
+        if self._has_room(cached) and self._spread.leaves(bucket.kind, cached):
+            return self._leave(request_id)
         request = cached.copy()
         manager = worker.getProviderManager()
         try:
@@ -174,8 +177,6 @@ class Intake:
         if request.reuse and worker.ready_nodes.could_serve(request.node_types):
             chosen = worker.ready_nodes.choose(request.node_types)
             if len(chosen) == len(request.node_types):
-                if self._spread.leaves(bucket.kind, request):
-                    return self._leave(request_id)
                 worker.instant.start(handler, chosen)
                 self._tenants.add(bucket.kind)
                 self._instant += 1
@@ -184,8 +185,6 @@ class Intake:
         if waits is not None:
             self.explanations[bucket.kind] = waits
             return False
-        if self._spread.leaves(bucket.kind, request):
-            return self._leave(request_id)
         return self._launch(bucket, handler, until)
 
     def _waits_for_nodes(self, kind: Kind) -> bool:
@@ -197,6 +196,24 @@ class Intake:
         if known is None or known[1] is not worker.getProviderConfig() or time.monotonic() >= known[0]:
             return False
         return not known[2]
+
+    def _has_room(self, request: NodeRequest) -> bool:
+        """Could this pool do something for a request now? A quick first look."""
+        worker = self._worker
+        if request.reuse and worker.ready_nodes.could_serve(request.node_types):
+            return True
+        manager = worker.getProviderManager()
+        return manager.LAUNCHES and not worker.paused and manager.pausedReason() is None
+
+    def _take_left(self) -> None:
+        """Nodes were left over: requests of others that they can serve are next."""
+        worker = self._worker
+        for request_id in self._spread.end_pass():
+            request = self._cached(request_id)
+            if request is not None and worker.is_open(request) and worker.ready_nodes.could_serve(request.node_types):
+                self._later.pop(request_id, None)
+                worker.queue.put(request)
+                self._more = True
 
     def _leave(self, request_id: str) -> bool:
         """It is another pool's turn; the bucket goes on."""

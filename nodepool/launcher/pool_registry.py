@@ -68,7 +68,9 @@ class PoolRegistry:
             return
         before, until = self._registered, self._clock() + ABSENT_SECONDS
         self._registered = [
-            PoolInfo(pool.id, pool.provider_name, frozenset(pool.supported_labels), pool.priority, pool.paused)
+            PoolInfo(
+                pool.id, pool.provider_name, frozenset(pool.supported_labels), pool.priority, pool.paused, pool.name
+            )
             for pool in self._pools.values()
         ]
         present = {pool.id for pool in self._registered}

@@ -77,6 +77,7 @@ class PoolWorker(Worker):
         pool.name = pool_name
         pool.provider_name = provider_name
         self.registration = Registration(nodepool.client, pool)
+        self.free_counts = nodepool.free_counts
         self.instant = InstantService(self)
         self.intake = Intake(self)
         self._relief = Relief(self)

@@ -19,6 +19,7 @@ from nodepool.exceptions import ConfigError, ZKConnectionError, ZKException
 from nodepool.launcher.cleanup_worker import CleanupWorker
 from nodepool.launcher.connection import make_client, tls_files
 from nodepool.launcher.deletion import DeletedNodeWorker
+from nodepool.launcher.free_counts import FreeCounts
 from nodepool.launcher.min_ready_worker import MinReadyWorker
 from nodepool.launcher.pool_registry import PoolRegistry
 from nodepool.launcher.pool_worker import PoolWorker
@@ -70,6 +71,7 @@ class NodePool:
         self.config: Config
         self.client: ZooKeeperClient
         self.cache: NodepoolCache
+        self.free_counts: FreeCounts
         self.deletion: DeletedNodeWorker
         self.cleanup: CleanupWorker
         self._zk: ZooKeeper
@@ -107,6 +109,7 @@ class NodePool:
     def _build(self) -> None:
         """Make the parts that live as long as the launcher. Nothing of it runs yet."""
         self.cache = NodepoolCache(self.client)
+        self.free_counts = FreeCounts(self.cache.nodes)
         self._zk = ZooKeeper(self.client, self.cache)
         self._providers = Providers(self._zk)
         self.pools = PoolRegistry(self.cache.pools)

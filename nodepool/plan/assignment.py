@@ -19,6 +19,7 @@ class PoolInfo:
     labels: frozenset[str]
     priority: int
     paused: bool
+    name: str = ""
 
     def supports(self, labels: Collection[str]) -> bool:
         return self.labels.issuperset(labels)
@@ -79,11 +80,6 @@ def screen(kind: Kind, me: PoolInfo, registered: Iterable[PoolInfo], absent: Ite
         if pool.id not in kind.declined_by and pool.supports(kind.labels):
             return Leave(f"label {missing[0]} is not here, but pool {pool.id}, which went a moment ago, had it")
     return Decline(f"label(s) {', '.join(missing)} not available in this pool")
-
-
-def missing_count(kind: Kind, labels: frozenset[str]) -> int:
-    """First part of the service order: servable requests come before others (A-1)."""
-    return sum(1 for label in set(kind.labels) if label not in labels)
 
 
 def declined_state(declined_by: Collection[str], registered_ids: Collection[str]) -> str:

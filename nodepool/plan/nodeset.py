@@ -63,8 +63,8 @@ class ReadyNodes:
         return min(self._nodes.values(), key=lambda node: node.state_time or 0, default=None)
 
     def could_serve(self, labels: Collection[str]) -> bool:
-        """Is there at least one free node for each label? A quick first look."""
-        return all(label in self._by_label for label in labels)
+        """Is there at least one free node for each label, and are there enough of them? A quick first look."""
+        return len(self._nodes) >= len(labels) and all(label in self._by_label for label in labels)
 
     def choose(self, wanted: Sequence[str], az: str | None = None) -> dict[int, Node]:
         """Pick a node for as many of the wanted labels as possible.

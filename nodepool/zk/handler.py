@@ -2,18 +2,30 @@
 """Kazoo's thread handler, with TLS connections that do not leave sockets open.
 
 Kazoo 2.11 forgets to close the socket of an attempt over TLS that fails, so every attempt while ZooKeeper is down
-costs a file descriptor until the garbage collector comes. It also reads the system's certificates each time.
+costs a file descriptor until the garbage collector comes. It also reads the system's certificates each time. And it
+makes an epoll object for each wait for a socket, with four system calls where poll needs one: measured with 2000
+requests, that was a quarter of the connection thread's time.
 """
 
 from __future__ import annotations
 
 import functools
 import os
+import selectors
 import socket
 import ssl
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, Final
 
 from kazoo.handlers.threading import SequentialThreadingHandler
+from kazoo.handlers.utils import selector_select
+
+#: What Kazoo takes from the module `selectors`, with a cheap selector.
+_POLL: Final = SimpleNamespace(
+    EVENT_READ=selectors.EVENT_READ,
+    EVENT_WRITE=selectors.EVENT_WRITE,
+    DefaultSelector=getattr(selectors, "PollSelector", selectors.DefaultSelector),
+)
 
 
 @functools.lru_cache(maxsize=8)
@@ -28,7 +40,11 @@ def _context(ca: str, certfile: str, keyfile: str, _changed: tuple[float, ...]) 
 
 
 class TlsHandler(SequentialThreadingHandler):  # type: ignore[misc]
-    """Used by Kazoo to connect; the rest is Kazoo's."""
+    """Used by Kazoo to connect and to wait; the rest is Kazoo's."""
+
+    def select(self, *arguments: Any, **options: Any) -> Any:
+        """Wait until one of some sockets is ready, as select() of the standard library."""
+        return selector_select(*arguments, selectors_module=_POLL, **options)
 
     def create_connection(self, address: tuple[str, int], **options: Any) -> socket.socket:
         """Connect to one server; blocks. Raises OSError."""

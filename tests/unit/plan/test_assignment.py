@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodepool.plan.assignment import Consider, Decline, Leave, PoolInfo, declined_state, missing_count, screen
+from nodepool.plan.assignment import Consider, Decline, Leave, PoolInfo, declined_state, screen
 from nodepool.plan.queue import Kind
 
 ME = PoolInfo("me", "cloud", frozenset({"small", "large"}), 100, paused=False)
@@ -126,12 +126,6 @@ def test_declines_what_nobody_has(registered: list[PoolInfo]) -> None:
     """A-6: nobody, or nobody who supports them all and has not declined."""
     verdict = screen(kind("gpu", "small", declined_by=("declined",)), ME, [ME, *registered])
     assert verdict == Decline("label(s) gpu not available in this pool")
-
-
-def test_missing_count() -> None:
-    """A-1: servable requests come first."""
-    assert missing_count(kind("small", "small"), ME.labels) == 0
-    assert missing_count(kind("gpu", "gpu", "arm", "small"), ME.labels) == 2
 
 
 # -- A-15
