@@ -139,8 +139,7 @@ def _not_found(node_id: str) -> CommandError:
 
 def find(zk: ZooKeeper, node_id: str) -> Node:
     """Read a node. Raises CommandError if there is none."""
-    # ZooKeeper would read a slash as a path, and an empty id as the list of all nodes.
-    node = None if "/" in node_id or node_id in ("", ".", "..") else zk.getNode(node_id)
+    node = zk.getNode(node_id)
     if node is None:
         raise _not_found(node_id)
     return node

@@ -58,20 +58,23 @@ class NodeStore:
 
     def get(self, node_id: str) -> Node | None:
         """Read one node; None if there is none, or its data is no node (logged)."""
+        found = self._read(node_id)
+        return None if found is None else self._decode(node_id, *found)
+
+    def _read(self, node_id: str) -> tuple[bytes, Any] | None:
+        if not paths.is_name(node_id):
+            return None
         try:
-            data, stat = self._client.kazoo.retry(self._client.kazoo.get, paths.node(node_id))
+            found: tuple[bytes, Any] = self._client.kazoo.retry(self._client.kazoo.get, paths.node(node_id))
+            return found
         except NoNodeError:
             return None
         except KazooException as error:
             raise translate(error) from None
-        return self._decode(node_id, data, stat)
 
     def exists(self, node_id: str) -> bool:
         """Is there such a znode, whatever its data?"""
-        try:
-            return self._client.kazoo.retry(self._client.kazoo.exists, paths.node(node_id)) is not None
-        except KazooException as error:
-            raise translate(error) from None
+        return paths.is_name(node_id) and _exists(self._client, paths.node(node_id))
 
     def refresh(self, node: Node) -> None:
         """Read a node again into the same object. Raises ZKConflict if it is gone or unreadable."""
@@ -142,10 +145,7 @@ class NodeStore:
     def has_lock_dir(self, node_id: str) -> bool:
         if self._cache is not None:
             return self._cache.nodes.has_lock_dir(node_id)
-        try:
-            return self._client.kazoo.retry(self._client.kazoo.exists, paths.node_lock(node_id)) is not None
-        except KazooException as error:
-            raise translate(error) from None
+        return _exists(self._client, paths.node_lock(node_id))
 
     def _with_lock_dir(self, node_id: str, attempt: Callable[[bool], Any]) -> Any:
         """Run a transaction that rests on whether the lock directory exists; once more if that was wrong."""
@@ -369,19 +369,14 @@ class NodeStore:
 
     def remove_empty(self, node_id: str) -> bool:
         """Remove a znode without data unless somebody holds its lock (behaviour.md C-8); was it removed?"""
-        try:
-            data, stat = self._client.kazoo.retry(self._client.kazoo.get, paths.node(node_id))
-        except NoNodeError:
-            return False
-        except KazooException as error:
-            raise translate(error) from None
-        if data:
+        found = self._read(node_id)
+        if found is None or found[0]:
             return False
         for exists in (True, False):
             tx = self.transaction()
             if exists:
                 tx.delete(paths.node_lock(node_id))
-            tx.delete(paths.node(node_id), stat.version)
+            tx.delete(paths.node(node_id), found[1].version)
             try:
                 tx.commit()
                 return True
@@ -398,3 +393,10 @@ def _children(client: ZooKeeperClient, path: str) -> list[str]:
     except KazooException as error:
         raise translate(error) from None
     return names
+
+
+def _exists(client: ZooKeeperClient, path: str) -> bool:
+    try:
+        return client.kazoo.retry(client.kazoo.exists, path) is not None
+    except KazooException as error:
+        raise translate(error) from None

@@ -18,6 +18,11 @@ LOCK: Final = "lock"
 CONTENDER_MARK: Final = "__lock__"
 
 
+def is_name(text: str) -> bool:
+    """Can a znode have this name? Ids come out of JSON, where anything may stand, and ZooKeeper refuses the rest."""
+    return text.isprintable() and "/" not in text and text not in ("", ".", "..")
+
+
 def node(node_id: str) -> str:
     return f"{NODES}/{node_id}"
 

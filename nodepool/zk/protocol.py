@@ -29,7 +29,7 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from kazoo.client import KazooClient
-from kazoo.exceptions import ConnectionLoss
+from kazoo.exceptions import BadArgumentsError, ConnectionLoss
 from kazoo.protocol.connection import WATCH_XID, ConnectionHandler
 from kazoo.protocol.serialization import Watch, int_struct, write_string
 from kazoo.protocol.states import KazooState
@@ -238,6 +238,17 @@ class WatchedClient(KazooClient):  # type: ignore[misc]
         else:
             self._call(request, reply)
         return reply
+
+    def _call(self, request: Any, async_object: Any) -> Any:
+        """What cannot be sent is refused here: the connection thread would end with an error, and not come back."""
+        for part in getattr(request, "operations", (request,)):
+            path = getattr(part, "path", "")
+            try:
+                path.isascii() or path.encode()
+            except UnicodeEncodeError:
+                async_object.set_exception(BadArgumentsError(ascii(path)))
+                return False
+        return super()._call(request, async_object)
 
     def chrooted(self, path: str) -> str:
         return f"{self.chroot}{path}" if self.chroot else path

@@ -62,6 +62,8 @@ class RequestStore:
 
     def get(self, request_id: str) -> NodeRequest | None:
         """Read one request; None if there is none, or its data is no request (logged)."""
+        if not paths.is_name(request_id):
+            return None
         try:
             data, stat = self._client.kazoo.retry(self._client.kazoo.get, paths.request(request_id))
         except NoNodeError:

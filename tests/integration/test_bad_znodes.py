@@ -47,6 +47,8 @@ WRONG_NODES: dict[str, dict[str, Any]] = {
     "provider": {"provider": ["x"]},
     "pool": {"pool": {}},
     "allocated-to": {"allocated_to": 3},
+    "allocated-to-no-name": {"allocated_to": "\ud800"},
+    "allocated-to-elsewhere": {"allocated_to": "../nodes"},
     "slot": {"slot": "first", "hostname": "127.1.1.1"},
     "hostname": {"hostname": ["127.1.1.1"], "slot": 0},
     "hold": {"state": "hold", "hold_expiration": "soon"},
@@ -66,6 +68,7 @@ WRONG_REQUESTS: dict[str, dict[str, Any]] = {
     "provider": {"provider": ["static-one"]},
     "tenant": {"tenant_name": {"a": 1}},
     "pending": {"state": "pending", "nodes": [5]},
+    "pending-no-names": {"state": "pending", "node_types": ["nobody-has-it"], "nodes": ["..", "\ud800", "\u0000"]},
 }
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from kazoo.exceptions import BadArgumentsError
 
 from nodepool.exceptions import ConfigError, ZKConnectionError, ZKException
 from nodepool.zk.client import ZooKeeperClient, connection_string
@@ -259,3 +260,11 @@ def test_disconnect_removes_what_is_ephemeral(make_client: MakeClient, znodes: P
     before = threading.active_count()
     client.disconnect()
     assert threading.active_count() == before
+
+
+def test_path_that_cannot_be_sent(client: ZooKeeperClient) -> None:
+    """It is an error for its caller, and not the end of the connection thread."""
+    with pytest.raises(BadArgumentsError, match="ud800"):
+        client.kazoo.exists("/\ud800")
+    assert client.kazoo.exists("/nobody") is None
+    assert client.session_epoch == 0

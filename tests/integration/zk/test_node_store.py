@@ -283,3 +283,15 @@ def test_closed_connection(store: NodeStore, node: Node, client: ZooKeeperClient
     for call in calls:
         with pytest.raises(ZKConnectionError):
             call()
+
+
+# -- ids out of JSON that are no names
+
+
+@pytest.mark.parametrize("text", ["", ".", "..", "../nodes", "a/b", "a\0b", "\n", "\ud800", "\ufff0"])
+def test_no_name(store: NodeStore, client: ZooKeeperClient, text: str) -> None:
+    """What cannot be a znode is not there; no question about it ends the connection."""
+    assert store.get(text) is None
+    assert not store.exists(text)
+    assert client.session_epoch == 0
+    assert client.connected
