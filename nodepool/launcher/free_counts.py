@@ -40,7 +40,7 @@ class FreeCounts:
 
     def _changed(self, node_id: str) -> None:
         if not node_id:
-            for known in list(self._free):
+            for known in {*self._free, *self._nodes.ids()}:
                 self._look(known)
             return
         self._look(node_id)

@@ -125,6 +125,9 @@ def test_oldest() -> None:
 
 def test_could_serve() -> None:
     ready = filled(make("1", "a", "b"))
+    assert ready.could_serve(["b"])
+    assert not ready.could_serve(["a", "b"]), "one node cannot be both"
+    ready.put(make("2", "a", "b"))
     assert ready.could_serve(["a", "b"])
     assert not ready.could_serve(["a", "c"])
     assert ready.could_serve([])
