@@ -97,6 +97,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--window", type=float, default=120.0, metavar="SECONDS", help="how long jobs are counted")
     parser.add_argument("--live", type=int, default=1000, metavar="N", help="nodes in use when memory is measured")
     parser.add_argument("--backlog", type=int, default=5000, metavar="N", help="requests that wait then")
+    parser.add_argument("--launchers", type=int, default=1, metavar="N", help="with the same configuration")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="keep the launchers' logs there")
     parser.add_argument("--json", type=Path, default=ROOT / "benchmarks" / "results" / "openstack.json")
     return parser.parse_args()
@@ -137,9 +138,10 @@ class Measurement:
             znodes.start()
             client.start()
             try:
-                launcher = workplace.launch([self._provider()], command=self._candidate.command, debug=False)
+                for _ in range(self._arguments.launchers):
+                    workplace.launch([self._provider()], command=self._candidate.command, debug=False)
                 suffix = "" if self._case.name == "open" else f", {self._case.name}"
-                return self._measure(CloudBench(self._candidate.name, suffix, workplace, launcher, client, cloud))
+                return self._measure(CloudBench(self._candidate.name, suffix, workplace, client, cloud))
             finally:
                 client.stop()
                 workplace.stop()

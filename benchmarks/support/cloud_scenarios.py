@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is measured with a cloud, each against one running launcher."""
+"""What is measured with a cloud."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from benchmarks.support.load import SUBMITTERS, Load
 from benchmarks.support.report import Column
 from benchmarks.support.simulated_cloud import LABEL
 from nodepool.testing.openstack import SimulatorClient
-from tests.support.launcher import LauncherProcess
 from tests.support.wait import wait_for
 from tests.support.workplace import Workplace
 from tests.support.zuul_client import ZuulClient
@@ -86,7 +85,7 @@ class Cost:
 
 
 class CloudBench:
-    """Runs scenarios against one launcher.
+    """Runs scenarios against the launchers of a workplace.
 
     :param suffix: of the names of the scenarios.
     """
@@ -96,14 +95,12 @@ class CloudBench:
         candidate: str,
         suffix: str,
         workplace: Workplace,
-        launcher: LauncherProcess,
         client: ZuulClient,
         cloud: SimulatorClient,
     ) -> None:
         self._candidate = candidate
         self._suffix = suffix
         self._workplace = workplace
-        self._launcher = launcher
         self._client = client
         self._cloud = cloud
 
@@ -198,7 +195,7 @@ class CloudBench:
 
     def _read(self) -> Cost:
         observer = self._workplace.znodes.kazoo.client_id[0]
-        cpu = self._launcher.cpu_seconds()
+        cpu = sum(launcher.cpu_seconds() for launcher in self._workplace.launchers)
         reading = read_counters(self._workplace.zookeeper, self._client.session[0], observer, cpu)
         return Cost(reading, sum(self._cloud.state()["calls"].values()))
 
@@ -225,9 +222,8 @@ class CloudBench:
         return self._cloud.state()["contents"]["servers"] == 0 and not self._workplace.znodes.nodes()
 
     def _memory_mib(self) -> float:
-        status = Path(f"/proc/{self._launcher.pid}/status").read_text(encoding="ascii")
-        (line,) = [line for line in status.splitlines() if line.startswith("VmRSS:")]
-        return int(line.split()[1]) / KIB_PER_MIB
+        """Of the launcher that has most."""
+        return max(resident_kib(launcher.pid) for launcher in self._workplace.launchers) / KIB_PER_MIB
 
     def _result(
         self,
@@ -269,6 +265,13 @@ class CloudBench:
             double_nodes=len(state["double_nodes"]),
             memory_mib=round(self._memory_mib(), 1),
         )
+
+
+def resident_kib(pid: int) -> int:
+    """Memory of a process that is in use, as proc(5) tells."""
+    status = Path(f"/proc/{pid}/status").read_text(encoding="ascii")
+    (line,) = [line for line in status.splitlines() if line.startswith("VmRSS:")]
+    return int(line.split()[1])
 
 
 def rate_of(ended: list[float], servers: int, seconds: float) -> float:
