@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
@@ -106,10 +105,11 @@ def share(waiting: Mapping[str, str | None], requests: Iterable[str], slots: int
     :param slots: of one backing node.
     :return: node id -> request for those that can share one, and the ids of those for whom one more is needed.
     """
-    requests = list(requests)
-    shares = {node_id: request for node_id, request in waiting.items() if request in requests}
-    taken = Counter(shares.values())
-    places = (request for request in requests for _ in range(slots - taken[request]))
+    places_left = dict.fromkeys(requests, slots)
+    shares = {node_id: request for node_id, request in waiting.items() if request in places_left}
+    for request in shares.values():
+        places_left[request] -= 1
+    places = (request for request, left in places_left.items() for _ in range(left))
     without = [node_id for node_id in waiting if node_id not in shares]
     shares.update(zip(without, places, strict=False))
     return shares, [node_id for node_id in without if node_id not in shares]

@@ -105,7 +105,6 @@ class GiveSlotBack(StateMachine):
                 self.next_advance_seconds = WAITING_SECONDS
                 keeper.give_back(node_id, self.wake)
             else:
-                keeper.tickets.drop(node_id)
                 self.complete = True
         elif keeper.tickets.is_given_back(node_id):
             self.complete = True

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from nodepool.driver.metastatic.records import BackingData
@@ -40,7 +40,7 @@ class Claims:
         view: BackingView,
         requests: BackingRequests,
         tickets: Tickets,
-        rules_of: Callable[[Kind], Rules | None],
+        rules: Mapping[Kind, Rules],
         log: Log,
         clock: Callable[[], float],
     ) -> None:
@@ -49,7 +49,7 @@ class Claims:
         self._view = view
         self._requests = requests
         self._tickets = tickets
-        self._rules_of = rules_of
+        self._rules = rules
         self._clock = clock
         self.log = log
         #: Nodes that looked as if they were left behind, at the last sweep.
@@ -100,9 +100,8 @@ class Claims:
 
     def _claim(self, opened: OpenRequest, node: Node) -> None:
         """T-3: lock for good, ``user_data`` and `in-use`, in one write, together with those who wait for it."""
-        rules = self._rules_of(opened.kind)
-        slots = 1 if rules is None else rules.slots
-        waiting = list(self._tickets.waiting().get(opened.kind, {}).values())[:slots]
+        slots = self._rules[opened.kind].slots
+        waiting = self._tickets.first(opened.kind, slots)
         nodes: list[str | None] = [ticket.node_id for ticket in waiting]
         nodes += [None] * (slots - len(nodes))
         data = BackingData(self._owner, opened.kind.label, slots, False, self._clock(), tuple(nodes))

@@ -149,6 +149,7 @@ class BackingRequests:
         """Take everything back. What cannot be deleted goes with the session."""
         if self._zk.cache is not None:
             self._zk.cache.requests.remove_listener(self._note)
+        self.find_unanswered()
         for request_id in [*self.open, *self._ended]:
             try:
                 self._delete(request_id)

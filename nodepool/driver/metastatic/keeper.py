@@ -48,7 +48,6 @@ class Keeper:
     A pass owns everything but the tickets, which are guarded by a lock of their own.
 
     :param rules: what is configured.
-    :param is_launching: is the launch of a node still under way here?
     """
 
     def __init__(
@@ -57,7 +56,6 @@ class Keeper:
         provider_name: str,
         rules: Mapping[Kind, Rules],
         scheduler: Scheduler,
-        is_launching: Callable[[str], bool],
         log: Log,
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -66,7 +64,7 @@ class Keeper:
         self._scheduler = scheduler
         self._clock = clock
         self.log = log
-        self.tickets = Tickets(is_launching)
+        self.tickets = Tickets()
         self._lock = threading.Lock()
         self._task: _Passes | None = None
         self._idle = threading.Event()
@@ -77,7 +75,7 @@ class Keeper:
         owner = owner_of(provider_name)
         self.view = BackingView(zk, provider_name, rules.keys(), self.wake, log)
         self.requests = BackingRequests(zk, owner, log, self.wake)
-        self._claims = Claims(zk, owner, self.view, self.requests, self.tickets, rules.get, log, clock)
+        self._claims = Claims(zk, owner, self.view, self.requests, self.tickets, rules, log, clock)
 
     # -- other threads --
 
@@ -121,6 +119,11 @@ class Keeper:
         self.start()
         self.wake()
 
+    def launch_ended(self, node_id: str) -> None:
+        """A node waits no more; nor may its backing request, if nobody else does."""
+        self.tickets.drop(node_id)
+        self.wake()
+
     def give_back(self, node_id: str, wake: Callable[[], None]) -> None:
         """A node needs its slot no more, although its znode stays.
 
@@ -133,6 +136,7 @@ class Keeper:
     def scan_failed(self, node_id: str) -> None:
         """T-11: nobody answers on the backing node where this node has its slot."""
         self.tickets.note_failed_scan(node_id)
+        self.start()
         self.wake()
 
     # -- the task --

@@ -33,7 +33,7 @@ class MetastaticProvider(StateMachineProvider):
         super().start(zk_conn)
         if zk_conn.cache is not None:
             rules = self.provider.rules()
-            self._keeper = Keeper(zk_conn, self.name, rules, self.scheduler, self._is_launching, self.log)
+            self._keeper = Keeper(zk_conn, self.name, rules, self.scheduler, self.log)
         self.adapter.begin(zk_conn, self._keeper)
         if self._keeper is not None:
             self._keeper.start()
@@ -51,8 +51,4 @@ class MetastaticProvider(StateMachineProvider):
     def launch_ended(self, launch: Launch) -> None:
         super().launch_ended(launch)
         if self._keeper is not None:
-            # Nobody may be left to wait for a backing request.
-            self._keeper.wake()
-
-    def _is_launching(self, node_id: str) -> bool:
-        return self.launch_of(node_id) is not None
+            self._keeper.launch_ended(launch.node.id or "")

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from itertools import islice
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -36,13 +37,9 @@ Waiting = dict["Kind", dict[str, Ticket]]
 
 
 class Tickets:
-    """Any thread; ``_lock`` guards everything and is not held across calls to others.
+    """Any thread; ``_lock`` guards everything and is not held across calls to others."""
 
-    :param is_launching: is the launch of a node still under way here?
-    """
-
-    def __init__(self, is_launching: Callable[[str], bool]) -> None:
-        self._is_launching = is_launching
+    def __init__(self) -> None:
         self._lock = threading.Lock()
         self._waiting: dict[str, Ticket] = {}
         self._given_back: dict[str, Callable[[], None]] = {}
@@ -62,16 +59,17 @@ class Tickets:
             self._waiting[ticket.node_id] = ticket
 
     def waiting(self) -> Waiting:
-        """Those who wait now; those whose launch has ended are dropped."""
-        with self._lock:
-            tickets = list(self._waiting.values())
+        """Those who wait now."""
         found: Waiting = {}
-        for ticket in tickets:
-            if self._is_launching(ticket.node_id):
-                found.setdefault(ticket.kind, {})[ticket.node_id] = ticket
-            else:
-                self._remove(ticket)
+        with self._lock:
+            for node_id, ticket in self._waiting.items():
+                found.setdefault(ticket.kind, {})[node_id] = ticket
         return found
+
+    def first(self, kind: Kind, count: int) -> list[Ticket]:
+        """At most so many of those who wait, in their order."""
+        with self._lock:
+            return list(islice((ticket for ticket in self._waiting.values() if ticket.kind == kind), count))
 
     def place(self, ticket: Ticket, backing: Node, slot: int) -> None:
         """A ticket's node has a slot."""
@@ -101,7 +99,7 @@ class Tickets:
                 del self._waiting[ticket.node_id]
 
     def drop(self, node_id: str) -> None:
-        """A node does not wait any more."""
+        """A node does not wait any more: its launch has ended."""
         with self._lock:
             self._waiting.pop(node_id, None)
 

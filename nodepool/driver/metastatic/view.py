@@ -8,6 +8,7 @@ znode exists; or to the node whose ``driver_data`` says so, which is all that ol
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING
@@ -67,6 +68,8 @@ class BackingView:
         self._nodes = zk.cache.nodes if zk.cache is not None else None
         self._provider_name = provider_name
         self._owner = owner_of(provider_name)
+        #: As it stands in ``user_data``.
+        self._owner_text = json.dumps(self._owner)
         self._kinds = kinds
         self._on_change = on_change
         self.log = log
@@ -112,7 +115,7 @@ class BackingView:
 
     def _may_be_backing(self, node: Node) -> bool:
         data = node.user_data
-        return node.requestor == self._owner or (isinstance(data, str) and self._owner in data)
+        return node.requestor == self._owner or (isinstance(data, str) and self._owner_text in data)
 
     # -- following --
 

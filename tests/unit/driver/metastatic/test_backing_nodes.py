@@ -442,3 +442,35 @@ def test_shutdown_takes_requests_back(make_site: MakeSite, pool: BackingPool) ->
     wait_for("a backing request", site.requests)
     site.end()
     assert not site.requests()
+
+
+def test_shutdown_takes_unanswered_requests_back(
+    make_site: MakeSite, pool: BackingPool, zk: MemoryZooKeeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A request of whose creation nobody has heard would live as long as the session, and its node with it."""
+    create, get_ready = zk.requests.create, zk.cache.requests.ready
+    pool.hold = True
+
+    def lose(request: NodeRequest, priority: str) -> None:
+        create(request, priority)
+        if request.requestor == OWNER:
+            # Until the connection is back nothing can be done about it.
+            get_ready.clear()
+            raise ZKConnectionError("connection lost")
+
+    monkeypatch.setattr(zk.requests, "create", lose)
+    site = make_site()
+    site.begin()
+    wait_for("the answer is lost", site.requests)
+    site.end()
+    assert not site.requests()
+
+
+def test_failed_scan_when_nobody_waits_any_more(make_site: MakeSite) -> None:
+    """T-11, L-17: the last launch of a replaced provider finds that a backing node does not answer."""
+    site = make_site()
+    (node,) = site.serve()
+    site.keeper.drain()
+    wait_for("the keeper has ended", lambda: len(site.provider.scheduler) == 0)
+    site.keeper.scan_failed(node.id or "")
+    wait_for("it is marked", lambda: all(data["failed"] for data in site.backing().values()))
