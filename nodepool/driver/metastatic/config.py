@@ -18,7 +18,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from nodepool.driver.config import (
@@ -101,9 +101,13 @@ class MetastaticProviderConfig(ProviderConfig):
         return {label.kind: label.rules for pool in self._pools.values() for label in pool.labels.values()}
 
     def load(self, newconfig: Config) -> None:
-        """Parse the section. Raises ConfigError if labels contradict each other."""
+        """Parse the section.
+
+        :raises ConfigError: labels contradict each other, or those of the metastatic providers that were read before.
+        """
         data = self.provider
-        for _, problem in contradictions(data):
+        others = [other for other in newconfig.providers.values() if isinstance(other, MetastaticProviderConfig)]
+        for _, problem in contradictions(data, [other.provider for other in others]):
             raise ConfigError(f"provider {self.name}: {problem}")
         self.launch_retries = data.get("launch-retries", self.launch_retries)
         self.launch_timeout = float(data.get("launch-timeout", self.launch_timeout))
@@ -149,19 +153,25 @@ def _refuse_contradictions(provider: dict[str, Any]) -> dict[str, Any]:
     return provider
 
 
-def contradictions(provider: dict[str, Any]) -> Iterator[tuple[list[Hashable], str]]:
-    """Labels that do not fit together: path inside the provider section, and what is wrong."""
+def contradictions(
+    provider: dict[str, Any], others: Iterable[dict[str, Any]] = ()
+) -> Iterator[tuple[list[Hashable], str]]:
+    """Labels that do not fit together: path inside the provider section, and what is wrong.
+
+    :param others: sections of other metastatic providers.
+    """
     first: dict[str, Mapping[str, Any]] = {}
     backing_of: dict[str, set[str]] = {}
     labels = list(_labels(provider))
-    for _, data in labels:
+    for _, data in [*labels, *(label for other in others for label in _labels(other))]:
         backing_of.setdefault(data["name"], set()).add(data["backing-label"])
     for path, data in labels:
         yield from _too_short(path, data)
-        if _leads_to_itself(data["name"], backing_of):
+        if circle := _circle(data["name"], backing_of):
             yield (
                 [*path, "backing-label"],
-                f"label {data['name']!r} would stand on itself; backing-label must be a label of another provider",
+                f"label {data['name']!r} would stand on itself ({' on '.join(circle)}); backing-label must be a label "
+                "that a provider of another kind offers in the end",
             )
         other = first.setdefault(data["backing-label"], data)
         for key, default in RULE_KEYS.items():
@@ -184,18 +194,19 @@ def _too_short(path: list[Hashable], data: Mapping[str, Any]) -> Iterator[tuple[
         )
 
 
-def _leads_to_itself(label: str, backing_of: Mapping[str, set[str]]) -> bool:
-    """Would a backing node for a label need, in the end, a node of the same label of this provider?"""
+def _circle(label: str, backing_of: Mapping[str, set[str]]) -> list[str]:
+    """The labels from a label to itself, if a backing node for it would need, in the end, a node of the same label."""
     seen: set[str] = set()
-    ahead = set(backing_of.get(label, ()))
-    while ahead:
-        found = ahead.pop()
-        if found == label:
-            return True
-        if found not in seen:
-            seen.add(found)
-            ahead |= backing_of.get(found, set())
-    return False
+    ways = [[label]]
+    while ways:
+        way = ways.pop()
+        for found in sorted(backing_of.get(way[-1], ())):
+            if found == label:
+                return [*way, found]
+            if found not in seen:
+                seen.add(found)
+                ways.append([*way, found])
+    return []
 
 
 def _labels(provider: dict[str, Any]) -> Iterator[tuple[list[Hashable], dict[str, Any]]]:

@@ -38,13 +38,13 @@ def load(provider: dict[str, Any]) -> MetastaticProviderConfig:
     return loaded
 
 
-def problems(path: Path, provider: dict[str, Any]) -> list[str]:
+def problems(path: Path, *providers: dict[str, Any]) -> list[str]:
     """What ``config-validate`` says, without the name of the file."""
     whole = {
         "zookeeper-servers": [{"host": "localhost"}],
         "zookeeper-tls": {"cert": "c", "key": "k", "ca": "a"},
         "labels": [{"name": name} for name in NAMES],
-        "providers": [provider],
+        "providers": list(providers),
     }
     file = path / "nodepool.yaml"
     file.write_text(yaml.safe_dump(whole, sort_keys=False))
@@ -167,11 +167,23 @@ def test_circles(tmp_path: Path, labels: list[dict[str, Any]]) -> None:
     """A node that stands on itself would never be ready."""
     found = problems(tmp_path, section(*labels))
     assert found
-    assert all("would stand on itself; backing-label must be a label of another provider" in text for text in found)
+    assert all("would stand on itself (" in text and "backing-label must be" in text for text in found)
+
+
+def test_circle_of_several_providers(tmp_path: Path) -> None:
+    """Each alone is fine; the one that closes the circle is refused, with its line."""
+    sections = [section(label("a", "b")), section(label("b", "c"), label("d", "big")), section(label("c", "a"))]
+    for number, provider in enumerate(sections):
+        provider["name"] = f"shared-{number}"
+    assert problems(tmp_path, *sections[:2]) == []
+    (found,) = problems(tmp_path, *sections)
+    assert "provider shared-2: label 'c' would stand on itself (c on a on b on c); backing-label must be" in found
+    assert found.split(":")[0].isdecimal()
 
 
 def test_on_top_of_each_other(tmp_path: Path) -> None:
     assert problems(tmp_path, section(label("a", "b"), label("b", "c"), label("c", "big"))) == []
+    assert problems(tmp_path, section(label("a", "b")), {**section(label("b", "big")), "name": "another"}) == []
 
 
 def test_unknown_label(tmp_path: Path) -> None:
