@@ -19,6 +19,7 @@ from pathlib import Path
 from benchmarks.registry import BY_NAME, SCENARIOS
 from benchmarks.suite import results as store
 from benchmarks.suite.model import Results, Scenario
+from benchmarks.suite.plots import draw
 from benchmarks.suite.progress import Progress
 from benchmarks.suite.report import report, summary
 from benchmarks.suite.run import run_all
@@ -63,6 +64,9 @@ def main(arguments: list[str] | None = None) -> int:
     results = store.load(options.show) if options.show else measure(options, scenarios)
     print(report(results, scenarios))
     print(f"\n{summary(results, scenarios)}")
+    directory = options.plots or (options.show.parent if options.show else options.json)
+    plots = draw(directory, results, scenarios)
+    print(f"{len(plots)} plots: {directory}")
     return 1 if results.problems else 0
 
 
