@@ -8,6 +8,7 @@ at the same time: of two that give away the same slot, one is told to look again
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -22,7 +23,7 @@ from nodepool.driver.statemachine.scheduler import WHEN_WOKEN_SECONDS
 from nodepool.exceptions import LaunchStatusException, ZKConflict, ZKException
 from nodepool.model import states
 from nodepool.plan import backing as plan
-from nodepool.plan.backing import Backing, Kind, Release, Rules
+from nodepool.plan.backing import Kind, Release, Rules
 
 if TYPE_CHECKING:
     from nodepool.driver.statemachine.adapter import Log
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 
 #: Next pass after ZooKeeper did not do what we wanted.
 ZK_RETRY_SECONDS: Final = 2.0
+#: A backing node that has been empty for so long is marked: one that is used again at once costs no write.
+NOTE_IDLE_SECONDS: Final = 30.0
 #: A pass without any event, the safety net.
 LONGEST_PASS_PAUSE_SECONDS: Final = 60.0
 
@@ -62,7 +65,6 @@ class Keeper:
         self._zk = zk
         self._rules = rules
         self._scheduler = scheduler
-        self._clock = clock
         self.log = log
         self.tickets = Tickets()
         self._lock = threading.Lock()
@@ -73,7 +75,7 @@ class Keeper:
         #: Passes that have ended. For tests.
         self.passes = 0
         owner = owner_of(provider_name)
-        self.view = BackingView(zk, provider_name, rules.keys(), self.wake, log)
+        self.view = BackingView(zk, provider_name, rules.keys(), self.wake, log, clock)
         self.requests = BackingRequests(zk, owner, log, self.wake)
         self._claims = Claims(zk, owner, self.view, self.requests, self.tickets, rules, log, clock)
 
@@ -217,7 +219,7 @@ class Keeper:
             if rules is None:
                 continue
             self._place_again(tickets)
-            backings = [backing for backing in self._backings() if backing.kind == kind]
+            backings = [backing for backing in self.view.backings() if backing.kind == kind]
             assigned: dict[str, dict[int, Ticket]] = {}
             for found in plan.assign(tickets, backings, rules):
                 assigned.setdefault(found.backing_id, {})[found.slot] = tickets[found.node_id]
@@ -282,20 +284,27 @@ class Keeper:
                 continue
             self.requests.cancel(request_id)
 
-    def _backings(self) -> list[Backing]:
-        return self.view.backings(self._clock())
-
     def _release(self) -> float:
         """T-8 to T-11; seconds until one may be due."""
         waits = [plan.NEVER_SECONDS]
-        for backing in self._backings():
+        for backing in self.view.backings():
             rules = None if backing.kind is None else self._rules.get(backing.kind)
             decision = plan.fate(backing, rules)
+            entry = self.view.entries[backing.id]
             if not isinstance(decision, Release):
-                waits.append(decision.seconds)
-            elif not self._release_one(self.view.entries[backing.id], decision.reason):
+                waits += [decision.seconds, self._note_idle(entry, backing.idle_seconds)]
+            elif not self._release_one(entry, decision.reason):
                 waits.append(0.0)
         return min(waits)
+
+    def _note_idle(self, entry: Entry, idle_seconds: float | None) -> float:
+        """Grace shall not begin anew with each restart; seconds until there is something to note."""
+        if idle_seconds is None or entry.data.idle_since is not None:
+            return plan.NEVER_SECONDS
+        if idle_seconds < NOTE_IDLE_SECONDS:
+            return NOTE_IDLE_SECONDS - idle_seconds
+        noted = self.view.write(entry, dataclasses.replace(entry.data, idle_since=entry.idle_since))
+        return plan.NEVER_SECONDS if noted else 0.0
 
     def _release_one(self, entry: Entry, reason: str) -> bool:
         if not self.view.is_free(entry, range(len(entry.data.nodes))):

@@ -28,6 +28,8 @@ class BackingData:
     :param launched: seconds since the epoch.
     :param nodes: by slot: the node that has it, or had it until its znode went; None = free. Older launchers do not
         have this key: what they know is in the ``driver_data`` of the nodes.
+    :param idle_since: nobody has been on it since then, in seconds since the epoch; None = somebody is, or nobody has
+        noted it yet.
     :param extra: keys that we do not know.
     """
 
@@ -37,6 +39,7 @@ class BackingData:
     failed: bool
     launched: float
     nodes: tuple[str | None, ...]
+    idle_since: float | None = None
     extra: dict[str, Any] = dataclasses.field(default_factory=dict)
 
     def encode(self) -> str:
@@ -46,7 +49,7 @@ class BackingData:
     def with_node(self, slot: int, node_id: str | None) -> BackingData:
         """The same with another holder of a slot."""
         nodes = (*self.nodes[:slot], node_id, *self.nodes[slot + 1 :])
-        return dataclasses.replace(self, nodes=nodes)
+        return dataclasses.replace(self, nodes=nodes, idle_since=None)
 
     def as_failed(self) -> BackingData:
         """The same, but no new nodes may be put on it."""
@@ -63,7 +66,7 @@ class BackingData:
             return None
         if not isinstance(data, dict) or not isinstance(data.get("owner"), str):
             return None
-        label, slots, launched = data.get("label"), data.get("slots"), data.get("launched")
+        label, slots = data.get("label"), data.get("slots")
         fine = isinstance(label, str)
         if not _is_int(slots) or not 1 <= slots <= MAX_SLOTS:
             fine, slots = False, 1
@@ -72,13 +75,14 @@ class BackingData:
             label=label if isinstance(label, str) else "",
             slots=slots,
             failed=not fine or data.get("failed") is True,
-            launched=float(launched) if _is_number(launched) and is_finite(launched) else 0.0,
+            launched=_time(data.get("launched")) or 0.0,
             nodes=_by_slot(data.get("nodes"), slots),
+            idle_since=_time(data.get("idle_since")),
             extra={key: item for key, item in data.items() if key not in (*_KEYS, "nodes")},
         )
 
 
-_KEYS: Final = ("owner", "label", "slots", "failed", "launched")
+_KEYS: Final = ("owner", "label", "slots", "failed", "launched", "idle_since")
 
 
 def driver_data(metadata: dict[str, str], backing_id: str, slot: int, node_id: str) -> dict[str, Any]:
@@ -106,5 +110,6 @@ def _is_int(value: Any) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _is_number(value: Any) -> TypeGuard[int | float]:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
+def _time(value: Any) -> float | None:
+    fine = isinstance(value, (int, float)) and not isinstance(value, bool) and is_finite(value)
+    return float(value) if fine else None

@@ -9,7 +9,6 @@ znode exists; or to the node whose ``driver_data`` says so, which is all that ol
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING
 
@@ -42,7 +41,7 @@ class Entry:
         self.kind: Kind | None = None
         #: By slot; as long as their znodes exist.
         self.holders: list[str | None] = []
-        #: Monotonic seconds; None = somebody is on it.
+        #: Seconds since the epoch; None = somebody is on it.
         self.idle_since: float | None = None
         #: Everybody who is on it, or was when it was counted last.
         self.users: set[str] = set()
@@ -53,6 +52,7 @@ class BackingView:
 
     :param kinds: the kinds that are configured.
     :param on_change: called in the cache thread when `update` will find something of interest; must not block.
+    :param clock: seconds since the epoch.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class BackingView:
         kinds: Collection[Kind],
         on_change: Callable[[], None],
         log: Log,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float],
     ) -> None:
         self._zk = zk
         self._nodes = zk.cache.nodes if zk.cache is not None else None
@@ -199,6 +199,8 @@ class BackingView:
         entry = self.entries[node.id or ""] = Entry(node, data, contender)
         kinds = (kind for kind in self._kinds if kind.label == data.label and kind.backing_label in node.type)
         entry.kind = next(kinds, None)
+        if data.idle_since is not None:
+            entry.idle_since = min(data.idle_since, self._clock())
 
     def _forget(self, entry: Entry) -> None:
         """T-12."""
@@ -320,11 +322,9 @@ class BackingView:
         if entry.id in self.entries:
             self.count(entry)
 
-    def backings(self, now: float) -> list[Backing]:
-        """All of them, for a decision.
-
-        :param now: seconds since the epoch.
-        """
+    def backings(self) -> list[Backing]:
+        """All of them, for a decision."""
+        now = self._clock()
         return [
             Backing(
                 entry.id,
@@ -332,7 +332,7 @@ class BackingView:
                 tuple(entry.holders),
                 entry.data.failed,
                 now - entry.data.launched,
-                None if entry.idle_since is None else self._clock() - entry.idle_since,
+                None if entry.idle_since is None else now - entry.idle_since,
             )
             for entry in self.entries.values()
         ]

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from nodepool.driver.keyscan import ScanFailed
-from nodepool.driver.metastatic import claims
+from nodepool.driver.metastatic import claims, keeper
 from nodepool.exceptions import ZKConnectionError
 from nodepool.model import states
 from nodepool.model.node import Node
@@ -214,6 +214,31 @@ def test_grace_and_retention(make_site: MakeSite, zk: MemoryZooKeeper) -> None:
         change_user_data(zk, next(iter(site.backing())), failed=True)
         wait_for("nothing is left", lambda: not list(zk.nodeIterator()))
         site.end()
+
+
+def test_grace_goes_on_after_a_restart(
+    make_site: MakeSite, zk: MemoryZooKeeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """T-6, T-8: since when a backing node is empty is noted, and forgotten when it is used again."""
+    monkeypatch.setattr(keeper, "NOTE_IDLE_SECONDS", 0.0)
+    site = make_site({"grace-time": 1000})
+    (node,) = site.serve()
+    site.delete(node)
+    (backing_id,) = site.backing()
+    wait_for("it is noted", lambda: site.backing()[backing_id]["idle_since"] is not None)
+    (node,) = site.serve()
+    assert site.backing()[backing_id]["idle_since"] is None
+    site.delete(node)
+    wait_for("it is noted again", lambda: site.backing()[backing_id]["idle_since"] is not None)
+    site.end()
+    change_user_data(zk, backing_id, idle_since=time.time() - 900)
+    site = make_site({"grace-time": 1000})
+    site.pass_now()
+    assert site.backing()
+    site.end()
+    change_user_data(zk, backing_id, idle_since=time.time() - 1001)
+    make_site({"grace-time": 1000})
+    wait_for("nothing is left", lambda: not list(zk.nodeIterator()))
 
 
 def test_max_age(make_site: MakeSite, zk: MemoryZooKeeper) -> None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from typing import Any
 
@@ -34,6 +35,7 @@ def test_round_trip() -> None:
         "failed": False,
         "launched": 12.5,
         "nodes": ["0000000001", None, None],
+        "idle_since": None,
         "new": [1],
     }
 
@@ -50,6 +52,9 @@ def test_changes() -> None:
     assert DATA.with_node(2, "0000000007").nodes == ("0000000001", None, "0000000007")
     assert DATA.with_node(0, None).nodes == (None, None, None)
     assert DATA.as_failed().failed
+    empty = dataclasses.replace(DATA, idle_since=4.5)
+    assert BackingData.decode(empty.encode()) == empty
+    assert empty.with_node(2, "0000000007").idle_since is None
     assert not DATA.failed
 
 
