@@ -42,6 +42,7 @@ def test_one_node(make_site: MakeSite) -> None:
         "failed": False,
         "launched": 0,
         "nodes": [node.id, None],
+        "idle_since": None,
     }
     assert site.zk.getNodeLockContenders(backing_id) == [OWNER]
     wait_for("the backing request is deleted", lambda: not site.requests())
