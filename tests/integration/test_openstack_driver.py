@@ -148,3 +148,29 @@ def test_uploaded_image(place: Place, tmp_path: Path) -> None:
     with place.simulator.cloud() as cloud:
         assert external_id not in cloud.images.images
     place.adapter.deleteImage(external_id)
+
+
+def test_metastatic_on_top(place: Place, sshd: SshServer) -> None:
+    """T-1 to T-8: ten nodes on the two servers that the pool may have; the eleventh waits for a slot."""
+    place.pool["max-servers"] = 2
+    label = {"name": "tiny", "backing-label": "small", "max-parallel-jobs": 5, "grace-time": 0}
+    pool = {"name": "main", "host-key-checking": True, "labels": [label]}
+    place.others = [{"name": "shared", "driver": "metastatic", "pools": [pool]}]
+    place.launch()
+    requests = [place.znodes.submit(["tiny"]) for _ in range(10)]
+    nodes = [node for request in requests for node in place.fulfilled(request)]
+    assert place.calls("compute.create_server") == 2
+    assert sorted(node["slot"] for node in nodes) == sorted([*range(5)] * 2)
+    assert len({(node["driver_data"]["backing_node"], node["slot"]) for node in nodes}) == 10
+    for node in nodes:
+        assert sorted(node["host_keys"]) == sorted(sshd.host_keys)
+        assert (node["username"], node["connection_port"], node["az"]) == ("debian", sshd.port, "nova")
+    last = place.znodes.submit(["tiny"])
+    wait_for("a third server is wanted", lambda: place.paused()["cloud-a"])
+    place.give_back(requests.pop())
+    place.fulfilled(last)
+    for request in [*requests, last]:
+        place.give_back(request)
+    place.wait_empty()
+    assert place.calls("compute.create_server") == 2
+    wait_for("no request is left", lambda: not place.znodes.children("/nodepool/requests"))
