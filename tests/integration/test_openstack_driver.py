@@ -120,7 +120,11 @@ def test_uploaded_image(place: Place, tmp_path: Path) -> None:
     file.write_bytes(b"QFI\xfb" + bytes(100_000))
     keys = {"nodepool_provider_name": "cloud-a", "nodepool_build_id": "b1", "nodepool_upload_id": "0000000001"}
     image = place.adapter.config.diskimages["built"]
+    # Put off once: the content is sent again from its beginning.
+    place.simulator.change(errors=[{"operation": "image.upload_image", "kind": "429", "retry_after": 1, "count": 1}])
     external_id = place.adapter.uploadImage(image, "built-1", str(file), "qcow2", dict(keys), "0" * 32, "1" * 64)
+    with place.simulator.cloud() as cloud:
+        assert cloud.images.images.get(external_id)["size"] == 100_004
     root = "/nodepool/images/built/builds/b1"
     now = time.time()
     build = {"state": "ready", "state_time": now, "builder": "host", "builder_id": "id", "formats": "qcow2"}

@@ -190,7 +190,7 @@ class Api:
     def upload_image_data(self, image_id: str, data: Any, timeout: float) -> None:
         """Send the content of an image.
 
-        :param data: open file, or what requests takes for a body.
+        :param data: an iterable of bytes with a length; it is iterated anew when the call has to be made again.
         :param timeout: seconds that a single read or write of the connection may take.
         """
         headers = {"Content-Type": "application/octet-stream"}

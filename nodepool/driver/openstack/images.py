@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 import logging
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 from nodepool.driver.openstack.errors import CloudNotFound
 from nodepool.driver.openstack.views import Image
@@ -62,10 +63,11 @@ class ImageStore:
             "visibility": "private",
         }
         with open(filename, "rb") as file:
+            content = Content(file, lambda: self._check_time(deadline, name))
             image = self._api.create_image(body)
             try:
-                self._api.upload_image_data(image.id, self._chunks(file, deadline, name), timeout)
-                self._wait_active(image.id, name, deadline)
+                self._api.upload_image_data(image.id, content, timeout)
+                self._check_size(self._wait_active(image.id, name, deadline), len(content), name)
             except BaseException:
                 self._discard(image.id)
                 raise
@@ -83,11 +85,17 @@ class ImageStore:
             return
         raise ImageCreateException(f"Provider {self.provider}: image {image_id} is still there")
 
-    def _chunks(self, file: Any, deadline: float, name: str) -> Iterator[bytes]:
-        while chunk := file.read(CHUNK_BYTES):
-            if self._clock() >= deadline or self._stopped.is_set():
-                raise ImageCreateException(f"Provider {self.provider}: image {name} was not uploaded in time")
-            yield chunk
+    def _check_time(self, deadline: float, name: str) -> None:
+        if self._clock() >= deadline or self._stopped.is_set():
+            raise ImageCreateException(f"Provider {self.provider}: image {name} was not uploaded in time")
+
+    def _check_size(self, image: Image, size: int, name: str) -> None:
+        """An image that is cut off boots no node, and nobody would know why."""
+        arrived = image.properties.get("size")
+        if isinstance(arrived, int) and arrived != size:
+            raise ImageCreateException(
+                f"Provider {self.provider}: of image {name} only {arrived} of {size} bytes are in the cloud"
+            )
 
     def _wait_active(self, image_id: str, name: str, deadline: float) -> Image:
         for _ in self._looks(deadline):
@@ -115,6 +123,29 @@ class ImageStore:
         except LaunchError as error:
             # It is unfinished and has our metadata: the search for leaks comes by.
             log.warning("Provider %s: image %s could not be deleted: %s", self.provider, image_id, error)
+
+
+class Content:
+    """A file as the body of a request; its length is told beforehand.
+
+    It can be sent again from its beginning: the cloud may put off a request, or want a new token for it.
+
+    :param check: called before each piece; what it raises ends the request.
+    """
+
+    def __init__(self, file: BinaryIO, check: Callable[[], None]) -> None:
+        self._file = file
+        self._check = check
+        self._size = os.fstat(file.fileno()).st_size
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __iter__(self) -> Iterator[bytes]:
+        self._file.seek(0)
+        while chunk := self._file.read(CHUNK_BYTES):
+            self._check()
+            yield chunk
 
 
 def api_properties(properties: Mapping[str, Any]) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import struct
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,6 +23,8 @@ from tests.support.launcher_config import write_config
 BUILD = "/nodepool/images/built/builds/b1"
 UPLOAD = f"{BUILD}/providers/real/images/0000000001"
 KEYS = {"nodepool_provider_name": "real", "nodepool_build_id": "b1", "nodepool_upload_id": "0000000001"}
+#: Magic, version, no backing file, clusters of 64 KiB, a disk of 16 MiB (docs/interop/qcow2 in QEMU's sources).
+QCOW2_HEAD = struct.pack(">4sIQIIQ", b"QFI\xfb", 3, 0, 0, 16, 16 * 1024 * 1024)
 EXTRA = {"diskimages": [{"name": "built"}]}
 
 
@@ -59,8 +62,8 @@ def store(place: Place, external_id: str) -> None:
 
 def test_uploaded_image(place: Place, provider: OpenStackProvider, adapter: OpenStackAdapter, tmp_path: Path) -> None:
     """Glance has it byte for byte, with its properties; the node's server runs it; in the end it is gone."""
-    # Not a whole number of chunks.
-    content = b"QFI\xfb\x00\x00\x00\x03" + os.urandom(3_000_001)
+    # Glance takes the size of the disk from the head. Not a whole number of chunks.
+    content = QCOW2_HEAD + os.urandom(3_000_001)
     file = tmp_path / "image.qcow2"
     file.write_bytes(content)
     sums = hashlib.md5(content, usedforsecurity=False).hexdigest(), hashlib.sha256(content).hexdigest()

@@ -81,6 +81,29 @@ def test_upload(file: str) -> None:
     assert glance.count("DELETE", "/images/i9") == 0
 
 
+def test_sent_again(file: str) -> None:
+    """A request that is made again, after 429 or for a new token, has the whole content."""
+    glance = Glance()
+
+    def take(arguments: Any, query: Any) -> dict[str, Any]:
+        assert next(iter(arguments["data"]))
+        assert len(arguments["data"]) == 3_000_000
+        return glance.take(arguments, query)
+
+    glance.answers["PUT", "/images/i9/file"] = take
+    store(glance).upload("name-1", file, "raw", {}, 100)
+    assert len(glance.received) == 3_000_000
+
+
+def test_cut_off(file: str) -> None:
+    """An image that arrived in part is no image."""
+    glance = Glance()
+    glance.answers["GET", "/images/i9"] = {"id": "i9", "status": "active", "size": 12}
+    with pytest.raises(ImageCreateException, match="of image name-1 only 12 of 3000000 bytes are in the cloud"):
+        store(glance).upload("name-1", file, "raw", {}, 100)
+    assert glance.count("DELETE", "/images/i9") == 1
+
+
 @pytest.mark.parametrize("states", [("saving",), ("killed",), ("deleted",)])
 def test_not_usable(file: str, states: tuple[str, ...]) -> None:
     """U-6: an error, and nothing is left over."""
