@@ -134,7 +134,8 @@ def _make(name: str, path: Path) -> Driver:
     except ImportError as error:
         hint = f"; to install what it needs: pip install 'nodepool[{name}]'" if path.parent == BUILTIN else ""
         raise DriverUnavailable(f"driver {name!r} cannot be imported: {error}{hint}") from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:
+        # SystemExit: a library may call sys.exit().
         raise DriverUnavailable(
             f"driver {name!r} in {path} cannot be imported: {type(error).__name__}: {error}"
         ) from error

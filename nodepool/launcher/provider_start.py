@@ -61,8 +61,11 @@ class ProviderStart:
             provider = check_instance(made, Provider, f"driver {config.driver.name!r}: getProvider()")
             provider.zk = self._zk
             provider.start(self._zk)
-        except Exception as problem:  # noqa: BLE001 - raised by `result`
-            error = problem
+        except (Exception, SystemExit) as problem:  # noqa: BLE001 - raised by `result`
+            # SystemExit: a driver's library may call sys.exit().
+            error = (
+                problem if isinstance(problem, Exception) else RuntimeError(f"the driver called sys.exit({problem})")
+            )
             if provider is not None:
                 # What it has started already must not stay: there will be another attempt, and another.
                 self._stop(provider)

@@ -103,7 +103,11 @@ class CreateMachine(StateMachine):
         if self.state == self.START:
             self.external_id = self._client.create_machine(self._order)
             self.state = "booting"
-        machine = self._machines.get().get(self.external_id)
+        try:
+            machine = self._machines.get().get(self.external_id)
+        except CloudUnavailableException:
+            # That says nothing about the machine: one bad answer must not end all that are booting.
+            return None
         if machine is None:
             # The list is older than the machine. If it never shows, launch-timeout ends the attempt.
             return None
@@ -124,6 +128,7 @@ class DeleteMachine(StateMachine):
         self._client = client
         self._machines = machines
         self.external_id = external_id
+        self._deleted_at = math.inf
 
     def advance(self) -> None:
         if self.external_id is None:

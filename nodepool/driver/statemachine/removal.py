@@ -36,7 +36,11 @@ class Driven:
     def advance(self) -> tuple[Any, float]:
         """Advance once; what it returned, and seconds until the next time. Raises what the machine raises."""
         before = self.machine.state
-        result = self.machine.advance()
+        try:
+            result = self.machine.advance()
+        except SystemExit as error:
+            # A driver's library may call sys.exit(): no more than an error of this machine.
+            raise RuntimeError(f"the driver called sys.exit({error})") from error
         if self.machine.state != before:
             self._quiet = 0
         wait = plan.pace(self._quiet, getattr(self.machine, "next_advance_seconds", None))

@@ -137,6 +137,7 @@ class TestBroken:
             ("import no_such_library", "no_such_library"),
             ("def x(:", "SyntaxError"),
             ("1 / 0", "ZeroDivisionError"),
+            ("import sys; sys.exit(3)", "SystemExit: 3"),
             ("from nodepool.driver import Driver\nclass D(Driver): pass", "getProvider, getProviderConfig"),
             (good("a") + "    def __init__(self): raise ValueError('bad day')", "bad day"),
         ],

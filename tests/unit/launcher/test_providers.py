@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -44,6 +45,8 @@ class Driver:
                 self.released.wait(DEADLINE_SECONDS)
             if config.provider.get("fails") == name:
                 raise RuntimeError(f"{name} fails")
+            if config.provider.get("exits") == name:
+                sys.exit(f"{name} exits")
 
         return call
 
@@ -140,10 +143,13 @@ def test_stop(providers: Providers, driver: Driver) -> None:
     assert dict(providers.running) == {}
 
 
-def test_start_that_fails_half_way(providers: Providers, driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("how", ["fails", "exits"])
+def test_start_that_fails_half_way(
+    providers: Providers, driver: Driver, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
     """G-9: what it has started already is stopped, so that attempts do not pile up threads; then it is tried again."""
     monkeypatch.setattr("nodepool.launcher.providers.FIRST_RETRY_SECONDS", 0.0)
-    section: dict[str, Any] = {"fails": "start"}
+    section: dict[str, Any] = {how: "start"}
     providers.apply(configs(a=section))
     assert driver.calls == ["a.start", "a.stop"]
     providers.retry_failed()

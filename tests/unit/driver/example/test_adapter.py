@@ -69,6 +69,27 @@ def test_machine_in_error(adapter: ExampleAdapter, provider_config: ExampleProvi
     assert machine.external_id == cloud.machines.instances()[0].id
 
 
+def test_list_fails_during_boot(
+    adapter: ExampleAdapter,
+    provider_config: ExampleProviderConfig,
+    cloud: ExampleCloud,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """L-4: the machine is not given up, let alone made a second time."""
+    monkeypatch.setattr("nodepool.driver.example.adapter.LIST_SECONDS", 0.0)
+    cloud.machines.set(hang=True)
+    machine = create(adapter, provider_config)
+    assert machine.advance() is None
+    cloud.machines.set(hang=False, down=True)
+    assert machine.advance() is None
+    assert not machine.complete
+    cloud.machines.set(down=False)
+    instance = machine.advance()
+    assert instance is not None
+    assert instance.external_id == machine.external_id
+    assert cloud.machines.calls["create"] == 1
+
+
 def test_delete_nothing(adapter: ExampleAdapter) -> None:
     """driver-api.md 9: None is as good as deleted, and so is an id that is not there."""
     log: Any = None

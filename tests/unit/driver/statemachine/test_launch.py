@@ -196,9 +196,10 @@ def test_lost_answer_of_the_last_attempt(make_site: MakeSite) -> None:
         (CapacityException("no host"), "error.capacity"),
         (ZeroDivisionError("a mistake in the driver"), "error.unknown"),
         (ConnectionResetError("reset"), "error.unknown"),
+        (SystemExit(2), "error.unknown"),
     ],
 )
-def test_kinds_of_errors(make_site: MakeSite, results: list[str], error: Exception, key: str) -> None:
+def test_kinds_of_errors(make_site: MakeSite, results: list[str], error: BaseException, key: str) -> None:
     """L-6, metrics 3: the class decides the statistics key; one attempt that fails does not fail the launch."""
     site = make_site()
     errors = [error]
