@@ -133,6 +133,9 @@ class DeletedNodeWorker(Worker):
             self._empty.discard(node_id)
         if cached is None or nodes.is_locked(node_id) or node_id in self._deletions or node_id in self._due:
             return
+        if nodes.is_reading(node_id):
+            # Released just now, with changes: the node as it is comes with the answer, and then we hear of it again.
+            return
         log = get_annotated_logger(self.log, node_id=node_id)
         try:
             action = judge_unlocked(cached, self._request)

@@ -88,7 +88,10 @@ class Intake:
         for bucket in worker.queue.buckets():
             verdict = self._screening.verdict(bucket.kind)
             if isinstance(verdict, Consider):
-                candidates.append(bucket)
+                if self._waits_for_nodes(bucket.kind):
+                    self.explanations[bucket.kind] = NO_READY_NODES
+                else:
+                    candidates.append(bucket)
             elif isinstance(verdict, Decline):
                 self._decline(bucket, verdict)
             else:
@@ -150,6 +153,8 @@ class Intake:
             # Taken, finished or gone since this pass began; the record is newer than the queue.
             worker.queue.discard(request_id)
             return True
+        if worker.sibling_serves(request_id):
+            return self._leave(request_id)
         if self._has_room(cached) and self._spread.leaves(bucket.kind, cached):
             return self._leave(request_id)
         request = cached.copy()
@@ -216,7 +221,7 @@ class Intake:
                 self._more = True
 
     def _leave(self, request_id: str) -> bool:
-        """It is another pool's turn; the bucket goes on."""
+        """It is another pool's turn, or its work already; the bucket goes on."""
         self._worker.queue.discard(request_id)
         self.look_again(request_id, GRACE_SECONDS)
         return True

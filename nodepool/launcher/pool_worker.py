@@ -179,6 +179,10 @@ class PoolWorker(Worker):
     def own_launches(self) -> int:
         return sum(handler.alive_thread_count for handler in list(self.handlers))
 
+    def sibling_serves(self, request_id: str) -> bool:
+        """Is another pool of this launcher about to fulfil a request with ready nodes?"""
+        return any(worker is not self and worker.instant.serves(request_id) for worker in self._nodepool.workers())
+
     def run_once(self) -> float | None:
         if not self._nodepool.cache.ready:
             self._nodepool.cache.wait_ready(5.0)

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from nodepool.plan.queue import Kind
 
 #: How long a pool whose turn it is may take. It takes some 20 ms when the machine is not busy.
-GRACE_SECONDS: Final = 0.2
+GRACE_SECONDS: Final = 0.3
 #: Who had its turn is remembered for so long; a request that comes up again later begins with its owner.
-TURN_SECONDS: Final = 1.0
+TURN_SECONDS: Final = 1.5
 #: What was left is forgotten after this time.
 FORGET_SECONDS: Final = 60.0
 #: So often a pool serves others before a request that it could serve as well.

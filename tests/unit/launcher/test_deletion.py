@@ -200,3 +200,17 @@ def test_empty_nodes_go_soon(
     launcher.passes(worker, "the other one was looked at twice", lambda: not worker._empty and not worker._due)
     assert znodes.children("/nodepool/nodes") == [held]
     lock.release()
+
+
+def test_node_that_is_being_read(launcher: StillLauncher, znodes: PoolZnodes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Released with changes that are not here yet: what the old record says would be written for nothing."""
+    node_id = znodes.create_node(stored("ready", allocated_to="200-0000000000"))
+    launcher.settle()
+    worker = launcher.nodepool.deletion
+    with monkeypatch.context() as patch:
+        patch.setattr(launcher.nodepool.cache.nodes, "is_reading", lambda node_id: True)
+        worker.run_once()
+        assert (znodes.node(node_id) or {})["allocated_to"]
+    worker.node_changed(node_id)
+    worker.run_once()
+    assert (znodes.node(node_id) or {})["allocated_to"] is None
