@@ -184,7 +184,7 @@ class CloudBench:
             self._client.cancel(request)
         for nodeset in nodesets:
             self._client.give_back(nodeset)
-        self._wait_empty()
+        self._clean_up()
         return result
 
     # -- counters --
