@@ -37,8 +37,8 @@ class MemoryNodeStore(NodeStore):
     def get(self, node_id: str) -> Node | None:
         return self.table.get(node_id)
 
-    def exists(self, node_id: str) -> bool:
-        return node_id in self.table.ids()
+    def existing(self, node_ids: Iterable[str]) -> set[str]:
+        return set(self.table.ids()) & set(node_ids)
 
     def iterate(self) -> Iterator[Node]:
         for node_id in self.ids():

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from kazoo.exceptions import KazooException, NoNodeError
@@ -72,9 +72,11 @@ class NodeStore:
         except KazooException as error:
             raise translate(error) from None
 
-    def exists(self, node_id: str) -> bool:
-        """Is there such a znode, whatever its data?"""
-        return paths.is_name(node_id) and _exists(self._client, paths.node(node_id))
+    def existing(self, node_ids: Iterable[str]) -> set[str]:
+        """Which of these znodes are there, whatever their data? Many in a packet."""
+        names = [node_id for node_id in node_ids if paths.is_name(node_id)]
+        answers = multi_read.read_data(self._client, map(paths.node, names))
+        return {name for name, found in zip(names, answers, strict=True) if found is not None}
 
     def refresh(self, node: Node) -> None:
         """Read a node again into the same object. Raises ZKConflict if it is gone or unreadable."""
@@ -145,7 +147,10 @@ class NodeStore:
     def has_lock_dir(self, node_id: str) -> bool:
         if self._cache is not None:
             return self._cache.nodes.has_lock_dir(node_id)
-        return _exists(self._client, paths.node_lock(node_id))
+        try:
+            return self._client.kazoo.retry(self._client.kazoo.exists, paths.node_lock(node_id)) is not None
+        except KazooException as error:
+            raise translate(error) from None
 
     def _with_lock_dir(self, node_id: str, attempt: Callable[[bool], Any]) -> Any:
         """Run a transaction that rests on whether the lock directory exists; once more if that was wrong."""
@@ -393,10 +398,3 @@ def _children(client: ZooKeeperClient, path: str) -> list[str]:
     except KazooException as error:
         raise translate(error) from None
     return names
-
-
-def _exists(client: ZooKeeperClient, path: str) -> bool:
-    try:
-        return client.kazoo.retry(client.kazoo.exists, path) is not None
-    except KazooException as error:
-        raise translate(error) from None

@@ -233,12 +233,12 @@ def test_lock_for_good(zk: ZooKeeper) -> None:
         zk.nodes.lock_for_good(node, "somebody who is late")
 
 
-def test_exists(zk: ZooKeeper) -> None:
-    """Whether there is a znode."""
+def test_existing(zk: ZooKeeper) -> None:
+    """Which znodes there are."""
     node = make_node(zk)
-    assert zk.nodes.exists(node.id or "")
+    assert zk.nodes.existing([node.id or "", "nobody"]) == {node.id}
     zk.deleteNode(node)
-    assert not zk.nodes.exists(node.id or "")
+    assert not zk.nodes.existing([node.id or ""])
 
 
 def test_request_locks(zk: ZooKeeper) -> None:

@@ -146,7 +146,7 @@ class Claims:
             return False
         if node_id in self._view.entries or self._view.guests_of(node_id) or not self._zk.isNodeLocked(node):
             return False
-        if data is not None and any(user and self._zk.nodes.exists(user) for user in data.nodes):
+        if data is not None and self._zk.nodes.existing(user for user in data.nodes if user is not None):
             return False
         if node.state == states.READY and node.allocated_to and self._requests.look(node.allocated_to) is not None:
             return False

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 ZK_RETRY_SECONDS: Final = 2.0
 #: A backing node that has been empty for so long is marked: one that is used again at once costs no write.
 NOTE_IDLE_SECONDS: Final = 30.0
+#: In one pass: whoever waits for a slot meanwhile shall not wait for long.
+MOST_RELEASES: Final = 100
 #: A pass without any event, the safety net.
 LONGEST_PASS_PAUSE_SECONDS: Final = 60.0
 
@@ -286,15 +288,17 @@ class Keeper:
 
     def _release(self) -> float:
         """T-8 to T-11; seconds until one may be due."""
-        waits = [plan.NEVER_SECONDS]
+        waits, released = [plan.NEVER_SECONDS], 0
         for backing in self.view.backings():
             rules = None if backing.kind is None else self._rules.get(backing.kind)
             decision = plan.fate(backing, rules)
             entry = self.view.entries[backing.id]
             if not isinstance(decision, Release):
                 waits += [decision.seconds, self._note_idle(entry, backing.idle_seconds)]
-            elif not self._release_one(entry, decision.reason):
+            elif released == MOST_RELEASES or not self._release_one(entry, decision.reason):
                 waits.append(0.0)
+            else:
+                released += 1
         return min(waits)
 
     def _note_idle(self, entry: Entry, idle_seconds: float | None) -> float:

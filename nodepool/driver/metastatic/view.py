@@ -264,25 +264,25 @@ class BackingView:
         return node is not None and node.provider == self._provider_name
 
     def is_free(self, entry: Entry, slots: Iterable[int]) -> bool:
-        """Is it sure that nobody has these slots? Blocks for a look at each znode that the cache says is gone."""
+        """Is it sure that nobody has these slots? Blocks for a look at the znodes that the cache says are gone."""
+        gone = []
         for slot in slots:
             node_id = entry.data.nodes[slot]
             if entry.holders[slot] is not None:
                 return False
-            if node_id is None or (self._nodes is not None and self._nodes.get(node_id) is not None):
-                # The cache knows where that one is: not here.
-                continue
-            if self._zk.nodes.exists(node_id):
-                self._hidden.add(node_id)
-                self.count(entry)
-                return False
-        return True
+            # One that the cache has is not here.
+            if node_id is not None and (self._nodes is None or self._nodes.get(node_id) is None):
+                gone.append(node_id)
+        hidden = self._zk.nodes.existing(gone)
+        if hidden:
+            self._hidden |= hidden
+            self.count(entry)
+        return not hidden
 
     def check_hidden(self) -> None:
         """Look again for nodes that the cache does not show. Blocks."""
-        for node_id in list(self._hidden):
-            if not self._zk.nodes.exists(node_id):
-                self._changes.note(node_id)
+        for node_id in self._hidden - self._zk.nodes.existing(self._hidden):
+            self._changes.note(node_id)
 
     def backing_of(self, node_id: str) -> tuple[Entry, int] | None:
         """Where a node has a slot."""

@@ -292,6 +292,13 @@ def test_closed_connection(store: NodeStore, node: Node, client: ZooKeeperClient
 def test_no_name(store: NodeStore, client: ZooKeeperClient, text: str) -> None:
     """What cannot be a znode is not there; no question about it ends the connection."""
     assert store.get(text) is None
-    assert not store.exists(text)
+    assert store.existing([text]) == set()
     assert client.session_epoch == 0
     assert client.connected
+
+
+def test_existing(store: NodeStore, node: Node, znodes: PoolZnodes) -> None:
+    """Many in one packet; what cannot be read is there, too."""
+    znodes.kazoo.create(f"{paths.NODES}/broken", b"[")
+    assert store.existing([node_id(node), "broken", "0000000099", "..", "\ud800"]) == {node_id(node), "broken"}
+    assert store.existing([]) == set()

@@ -204,6 +204,14 @@ def test_released_when_empty(make_site: MakeSite, zk: MemoryZooKeeper) -> None:
     wait_for("nothing is left", lambda: not list(zk.nodeIterator()))
 
 
+def test_many_are_released(make_site: MakeSite, zk: MemoryZooKeeper, monkeypatch: pytest.MonkeyPatch) -> None:
+    """T-8: a few in each pass, and in the end all."""
+    monkeypatch.setattr(keeper, "MOST_RELEASES", 2)
+    site = make_site({"grace-time": 0, "max-parallel-jobs": 1})
+    site.delete(*site.serve(*["small"] * 7))
+    wait_for("nothing is left", lambda: not list(zk.nodeIterator()))
+
+
 def test_grace_and_retention(make_site: MakeSite, zk: MemoryZooKeeper) -> None:
     """T-8: neither before grace-time nor before min-retention-time is over."""
     for label in ({"grace-time": NEVER}, {"grace-time": 0, "min-retention-time": NEVER}):
