@@ -48,13 +48,15 @@ class Api:
         """One server. Raises CloudNotFound."""
         return Server.of(self._thing(self._get(COMPUTE, f"/servers/{_quoted(server_id)}", "server"), "server"))
 
-    def create_server(self, body: Mapping[str, Any]) -> str:
+    def create_server(self, body: Mapping[str, Any], permit: Callable[[], None] = lambda: None) -> str:
         """Begin to make a server; returns its id.
 
+        :param permit: see `Transport.call`.
         :raises CloudQuota: over quota.
         :raises CloudAway: it may have been made all the same, see ``maybe_done``.
         """
-        answer = self._call(COMPUTE, "POST", "/servers", "creating a server", body={"server": dict(body)})
+        wanted = {"server": dict(body)}
+        answer = self._call(COMPUTE, "POST", "/servers", "creating a server", body=wanted, permit=permit)
         return str(self._thing(answer.data, "server")["id"])
 
     def delete_server(self, server_id: str) -> None:

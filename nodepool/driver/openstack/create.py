@@ -292,16 +292,18 @@ class CreateMachine(StateMachine):
         networks = facts.network_ids(label) or [n for n in [self._cloud.default_network()] if n]
         metadata = spec.server_metadata(self._cloud.config.name, label, self._metadata, self._request, self._log)
         body = spec.server_body(self._hostname, label, flavor, image_id, networks, metadata, self._az)
-        if self._clock() - self._advanced_at > GIVEN_UP_SECONDS:
-            # It waited for its turn for so long that nobody wants it any more.
-            raise CloudAway(f"{self._where}: the launch was given up before its turn came", maybe_done=False)
-        if not self.wanted():
-            raise LaunchStatusException(f"{self._where}: the launch is not wanted any more, or ZooKeeper is lost")
-        server_id = self._cloud.api.create_server(body)
+        server_id = self._cloud.api.create_server(body, self._permit)
         if self._clock() - self._advanced_at > GIVEN_UP_SECONDS + self._cloud.api_timeout:
             self._log.warning("Server %s was made for a launch that was given up, deleting it", server_id)
             self._cloud.api.delete_server(server_id)
         return server_id, flavor
+
+    def _permit(self) -> None:
+        """Asked right before the call, which may have waited for minutes for its turn: is the server still wanted?"""
+        if self._clock() - self._advanced_at > GIVEN_UP_SECONDS:
+            raise CloudAway(f"{self._where}: the launch was given up before its turn came", maybe_done=False)
+        if not self.wanted():
+            raise LaunchStatusException(f"{self._where}: the launch is not wanted any more, or ZooKeeper is lost")
 
     def _refused(self, error: Exception) -> Exception:
         """What a refused creation means (O-2, O-3)."""

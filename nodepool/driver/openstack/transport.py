@@ -146,6 +146,7 @@ class Transport:
         body: Any = None,
         query: Mapping[str, Any] | None = None,
         arguments: Mapping[str, Any] | None = None,
+        permit: Callable[[], None] = lambda: None,
     ) -> Answer:
         """Make one call. One that the cloud puts off is made again later.
 
@@ -154,6 +155,7 @@ class Transport:
         :param what: for errors, e.g. ``listing servers``.
         :param body: sent as JSON.
         :param arguments: more for the session's ``request``.
+        :param permit: asked when its turn has come, each time; raises an error if the call is not to be made any more.
         :raises CloudRefused: 4xx.
         :raises CloudAway: no answer, 5xx, or an answer that is not JSON.
         :raises ServiceAbsent: there is no such service. One without `NEEDED_SERVICE` is no cloud: CloudAway.
@@ -164,14 +166,17 @@ class Transport:
         if query:
             given["params"] = dict(query)
         try:
-            return self._call(service, method, path, what, given)
+            return self._call(service, method, path, what, given, permit)
         except CloudAway:
             self._look_at_clouds_yaml()
             raise
 
-    def _call(self, service: str, method: str, path: str, what: str, given: dict[str, Any]) -> Answer:
+    def _call(
+        self, service: str, method: str, path: str, what: str, given: dict[str, Any], permit: Callable[[], None]
+    ) -> Answer:
         for attempt in range(1, BUSY_ATTEMPTS + 1):
             self._wait_turn(what)
+            permit()
             response = self._guarded(what, service, lambda: self._request(service, method, path, given))
             status: int = response.status_code
             if status < 400:

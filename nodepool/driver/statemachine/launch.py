@@ -155,15 +155,22 @@ class Launch:
             self.node.az,
             self.log,
         )
-        machine.wanted = self._wanted
+        machine.wanted = lambda: self._wants(machine)
         self._driven = Driven(machine, self._wake)
         self._phase = self._create
         return self._create()
 
-    def _wanted(self) -> bool:
-        """Is the node ours beyond doubt? Asked by machines, from any thread."""
+    def _wants(self, machine: StateMachine) -> bool:
+        """Is this the machine of the current attempt, and the node ours beyond doubt? Asked from any thread."""
+        driven = self._driven
         try:
-            return not self._abandoned and not self.complete and self._zk.surelyLocked(self.node)
+            return (
+                driven is not None
+                and driven.machine is machine
+                and not self._abandoned
+                and not self.complete
+                and self._zk.surelyLocked(self.node)
+            )
         except ZKConflict:
             return False
 

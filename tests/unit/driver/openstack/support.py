@@ -148,7 +148,9 @@ class StubTransport:
         body: Any = None,
         query: Mapping[str, Any] | None = None,
         arguments: Mapping[str, Any] | None = None,
+        permit: Callable[[], None] = lambda: None,
     ) -> Answer:
+        permit()
         self.calls.append((method, path))
         self.bodies.append(body)
         answer = self.answers.get((method, path), CloudNotFound(f"{method} {path}", 404))

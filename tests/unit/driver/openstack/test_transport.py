@@ -22,7 +22,7 @@ from nodepool.driver.openstack.errors import (
     ServiceAbsent,
 )
 from nodepool.driver.openstack.transport import BUSY_ATTEMPTS, Transport
-from nodepool.exceptions import CloudUnavailableException, NotFound, QuotaException
+from nodepool.exceptions import CloudUnavailableException, LaunchStatusException, NotFound, QuotaException
 
 
 class Response:
@@ -198,6 +198,21 @@ def test_busy_for_ever() -> None:
         transport.get()
     assert caught.value.maybe_done is False
     assert len(transport.client.asked) == BUSY_ATTEMPTS
+
+
+def test_not_permitted_any_more() -> None:
+    """DESIGN 5, fencing: what was put off is not sent if it is not wanted any more when its turn comes again."""
+    transport = FastTransport(Response(429, {}), Response(200, {}))
+    pauses: list[int] = []
+
+    def permit() -> None:
+        pauses.append(len(transport.pauses))
+        if transport.pauses:
+            raise LaunchStatusException("not wanted any more")
+
+    with pytest.raises(LaunchStatusException, match="not wanted"):
+        transport.call("compute", "POST", "/servers", "creating a server", permit=permit)
+    assert (pauses, len(transport.client.asked)) == ([0, 1], 1)
 
 
 def test_rate() -> None:

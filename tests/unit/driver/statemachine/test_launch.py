@@ -142,7 +142,7 @@ def test_all_attempts_fail(make_site: MakeSite) -> None:
 
 def test_launch_timeout(make_site: MakeSite, results: list[str]) -> None:
     """L-5: an instance that hangs is given up, and deleted before the next attempt."""
-    site = make_site({"hang": True, "launch-timeout": 0.05, "launch-retries": 2})
+    site = make_site({"hang": True, "launch-timeout": 0.3, "launch-retries": 2})
     site.fail("small")
     assert site.cloud.calls["create"] == 2
     assert site.cloud.peak == 1
@@ -462,3 +462,20 @@ def test_machines_may_ask(make_site: MakeSite, zk: MemoryZooKeeper) -> None:
     site.adapter.hooks.append(look)
     site.serve("small")
     assert answers == [True, False]
+
+
+def test_machines_of_earlier_attempts_are_not_wanted(make_site: MakeSite) -> None:
+    """L-4: a creation of a given up attempt that gets its turn late would make a second instance of the node."""
+    site = make_site({"hang": True, "launch-timeout": 0.3, "launch-retries": 2})
+    machines: list[StateMachine] = []
+    answers: list[list[bool]] = []
+
+    def look(machine: StateMachine) -> None:
+        if isinstance(machine, CreateMachine) and machine not in machines:
+            machines.append(machine)
+            answers.append([each.wanted() for each in machines])
+
+    site.adapter.hooks.append(look)
+    site.fail("small")
+    assert answers == [[True], [False, True]]
+    assert [machine.wanted() for machine in machines] == [False, False]
