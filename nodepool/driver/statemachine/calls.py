@@ -21,6 +21,14 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
+def without_exit(call: Callable[[], T]) -> T:
+    """Call code of a driver. A library of its may call sys.exit(): that is an error like others, and ends no thread."""
+    try:
+        return call()
+    except SystemExit as error:
+        raise RuntimeError(f"the driver called sys.exit({error})") from error
+
+
 class CloudCalls:
     """The adapter's calls that are not part of a machine; all of them may block, and raise what the adapter raises.
 
@@ -91,7 +99,7 @@ class CloudCalls:
 
     def _ask(self, call: Callable[[], T]) -> T:
         try:
-            result = call()
+            result = without_exit(call)
         except (NotImplementedError, RuntimeConfigurationException):
             raise
         except Exception as error:
@@ -104,7 +112,7 @@ class CloudCalls:
     def _look_up(self, call: Callable[[], T]) -> T:
         """Ask what may be known without the cloud: only that it does not answer says something about it."""
         try:
-            return call()
+            return without_exit(call)
         except Exception as error:
             self.judge(error)
             raise

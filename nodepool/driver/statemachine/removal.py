@@ -9,6 +9,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Final
 
+from nodepool.driver.statemachine.calls import without_exit
 from nodepool.driver.statemachine.scheduler import WHEN_WOKEN_SECONDS
 from nodepool.exceptions import NotFound
 from nodepool.plan import launch as plan
@@ -36,11 +37,7 @@ class Driven:
     def advance(self) -> tuple[Any, float]:
         """Advance once; what it returned, and seconds until the next time. Raises what the machine raises."""
         before = self.machine.state
-        try:
-            result = self.machine.advance()
-        except SystemExit as error:
-            # A driver's library may call sys.exit(): no more than an error of this machine.
-            raise RuntimeError(f"the driver called sys.exit({error})") from error
+        result = without_exit(self.machine.advance)
         if self.machine.state != before:
             self._quiet = 0
         wait = plan.pace(self._quiet, getattr(self.machine, "next_advance_seconds", None))

@@ -21,7 +21,7 @@ class Cloud:
     """An adapter; ``error`` is raised by everything."""
 
     def __init__(self) -> None:
-        self.error: Exception | None = None
+        self.error: BaseException | None = None
 
     def __getattr__(self, name: str) -> Callable[..., list[Any]]:
         def call(*_: object) -> list[Any]:
@@ -95,3 +95,11 @@ def test_a_label_does_not_stop_the_others(calls: Calls, error: Exception) -> Non
     for _ in range(2 * TRIP_FAILURES):
         calls.ask("need", error)
     assert not calls.resting
+
+
+@pytest.mark.parametrize("question", ["list_instances", "list_resources", "get_quota_limits", "get_azs"])
+def test_driver_that_exits(calls: Calls, question: str) -> None:
+    """sys.exit() in a library is an error of the driver; it ends neither the thread nor the asking."""
+    calls.cloud.error = SystemExit(3)
+    with pytest.raises(RuntimeError, match=r"the driver called sys\.exit\(3\)"):
+        getattr(calls, question)()
