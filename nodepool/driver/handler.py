@@ -13,7 +13,7 @@ import concurrent.futures
 import logging
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from nodepool.driver.nodeset import NodeSet, NoPlace
 from nodepool.exceptions import ZKConflict, ZKConnectionError
@@ -26,52 +26,14 @@ from nodepool.plan.queue import MIN_READY_REQUESTOR
 if TYPE_CHECKING:
     from nodepool.driver.config import ConfigPool, ProviderConfig
     from nodepool.driver.interface import Provider
+    from nodepool.driver.worker_view import PoolWorkerView
     from nodepool.model.request import NodeRequest
-    from nodepool.plan.nodeset import ReadyNodes
     from nodepool.zk.zookeeper import ZooKeeper
 
 
 #: Seconds from a launch that the cloud had no room for until the next (L-7): the first time, and the longest.
 FIRST_ABORT_SECONDS: Final = 1.0
 LAST_ABORT_SECONDS: Final = 30.0
-
-
-class PoolWorkerView(Protocol):
-    """What a handler sees of its pool worker."""
-
-    launcher_id: str
-    ready_nodes: ReadyNodes
-
-    def getZK(self) -> ZooKeeper: ...
-
-    def getProviderManager(self) -> Provider: ...
-
-    def getProviderConfig(self) -> ProviderConfig: ...
-
-    def getPoolConfig(self) -> ConfigPool: ...
-
-    def wake(self) -> None:
-        """Ask for a pass soon: a launch ended, room may be there. Any thread; does not block."""
-        ...
-
-    def relieve(self) -> None:
-        """Delete the oldest unused ready node, because a request waits for room (Q-8)."""
-        ...
-
-    def provider_replaced(self) -> bool:
-        """Was the provider stopped after this pass began? Then it launches nothing any more."""
-        ...
-
-    def tenant_has_place(self, node: Node) -> bool:
-        """Is there room in the limits of its tenant for a node that is stored, counting all that were stored before?
-
-        Blocks until what ZooKeeper announced has been read, if there are limits.
-        """
-        ...
-
-    def set_aside(self, node: Node) -> None:
-        """The driver refused a ready node: do not offer it again for a while."""
-        ...
 
 
 class NodeRequestHandlerNotifications:
@@ -341,8 +303,9 @@ class NodeRequestHandler(NodeRequestHandlerNotifications, abc.ABC):
         self.log.info("Declining node request: %s", "; ".join(self.decline_reasons))
         if self.launcher_id not in self.request.declined_by:
             self.request.declined_by.append(self.launcher_id)
+        request, absent = self.request, self.pw.absent_pools()
         registered = [pool.id for pool in self.zk.getRegisteredPools()]
-        self.request.state = assignment.declined_state(self.request.declined_by, registered)
+        request.state = assignment.declined_state(request.node_types, request.declined_by, registered, absent)
         if self.request.state == states.FAILED:
             self.log.info("Failing node request: every pool declined it")
         self._let_go()

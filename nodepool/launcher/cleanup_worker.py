@@ -10,8 +10,10 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
 from nodepool.exceptions import LaunchError, ZKConflict, ZKConnectionError
+from nodepool.launcher.refusal import START_SECONDS
 from nodepool.launcher.worker import Worker
 from nodepool.model import states
+from nodepool.plan.assignment import declined_state
 from nodepool.plan.cleanup import Delete, judge_age, reset_lost_request
 from nodepool.zk import paths
 from nodepool.zk.transactions import TransactionFailed
@@ -40,6 +42,7 @@ class CleanupWorker(Worker):
         self._nodepool = nodepool
         self._clock = clock
         self._due = 0.0
+        self._begun = time.monotonic()
         self._leaks = LeakSweeps()
 
     def sweep_soon(self) -> None:
@@ -65,6 +68,7 @@ class CleanupWorker(Worker):
         """All tasks once; one that fails does not stop the others (C-1)."""
         for task in (
             self.reset_lost_requests,
+            self.fail_refused_requests,
             self.remove_empty_nodes,
             self.remove_lock_dirs,
             self.expire_nodes,
@@ -104,6 +108,26 @@ class CleanupWorker(Worker):
                 self.sweep_soon()
             return
         self.log.info("Reset lost request %s; freed nodes %s", request.id, [node.id for node in nodes])
+
+    def fail_refused_requests(self) -> None:
+        """A-15: a request that all pools have declined fails, too, when the last one that had not went for good."""
+        registered = [pool.id for pool in self._nodepool.pools.registered()]
+        if not registered or time.monotonic() - self._begun <= START_SECONDS:
+            # The pools of launchers that began together with us, and our own, may be on their way.
+            return
+        absent = self._nodepool.pools.absent()
+        for cached in self._nodepool.cache.requests.values():
+            if cached.state != states.REQUESTED or not cached.declined_by:
+                continue
+            request = cached.copy()
+            request.state = declined_state(request.node_types, request.declined_by, registered, absent)
+            if request.state != states.FAILED:
+                continue
+            try:
+                self._nodepool.getZK().requests.save_unlocked(request)
+                self.log.info("Failing node request %s: every pool declined it, others are gone", request.id)
+            except ZKConflict as conflict:
+                self.log.debug("Request %s does not fail: %s", request.id, conflict)
 
     def remove_empty_nodes(self) -> None:
         """C-8: a lock on a node that was just deleted leaves a znode without data."""

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 #: How long a pool that went is waited for: its launcher may be on its way back.
 ABSENT_SECONDS: Final = 60.0
+#: Characters of the random end of a pool's id.
+RANDOM_CHARACTERS: Final = 32
 
 
 class PoolRegistry:
@@ -73,7 +75,13 @@ class PoolRegistry:
             )
             for pool in self._pools.values()
         ]
-        present = {pool.id for pool in self._registered}
+        present = {_place(pool.id) for pool in self._registered}
         self._absent.update({pool.id: (pool, until) for pool in before if pool.id not in self._gone})
-        self._absent = {pool_id: entry for pool_id, entry in self._absent.items() if pool_id not in present}
+        self._absent = {pool_id: entry for pool_id, entry in self._absent.items() if _place(pool_id) not in present}
         self._known = changes
+
+
+def _place(pool_id: str) -> str:
+    """What stays the same of a pool's id when its launcher is started again: host, provider and pool."""
+    place, _, end = pool_id.rpartition("-")
+    return place if len(end) == RANDOM_CHARACTERS else pool_id

@@ -55,7 +55,7 @@ class Refusals:
         """Decline some requests; see `decline_all`."""
         worker = self._worker
         requests = worker.getZK().requests
-        registered = [pool.id for pool in worker.registered_pools()]
+        registered, absent = [pool.id for pool in worker.registered_pools()], worker.absent_pools()
         others_away = self._others_are_away(registered)
         sent: list[tuple[NodeRequest, Reply]] = []
         for request_id in request_ids:
@@ -69,7 +69,7 @@ class Refusals:
                 continue
             request = cached.copy()
             request.declined_by.append(worker.launcher_id)
-            request.state = declined_state(request.declined_by, registered)
+            request.state = declined_state(request.node_types, request.declined_by, registered, absent)
             sent.append((request, requests.send_unlocked(request)))
         for request, reply in sent:
             self._finish(request, reply, reason)

@@ -76,14 +76,28 @@ def screen(kind: Kind, me: PoolInfo, registered: Iterable[PoolInfo], absent: Ite
         return Consider()
     if able:
         return Leave(f"label {missing[0]} is not here, but pool {able[0].id} has it")
-    for pool in absent:
-        if pool.id not in kind.declined_by and pool.supports(kind.labels):
-            return Leave(f"label {missing[0]} is not here, but pool {pool.id}, which went a moment ago, had it")
+    awaited = may_come_back(kind.labels, kind.declined_by, absent)
+    if awaited is not None:
+        return Leave(f"label {missing[0]} is not here, but pool {awaited.id}, which went a moment ago, had it")
     return Decline(f"label(s) {', '.join(missing)} not available in this pool")
 
 
-def declined_state(declined_by: Collection[str], registered_ids: Collection[str]) -> str:
-    """State of a request after a pool declined it (A-15)."""
-    if set(registered_ids) <= set(declined_by):
+def may_come_back(labels: Collection[str], declined_by: Collection[str], absent: Iterable[PoolInfo]) -> PoolInfo | None:
+    """A pool that went a moment ago and could serve a request with these labels; None = there is none."""
+    return next((pool for pool in absent if pool.id not in declined_by and pool.supports(labels)), None)
+
+
+def declined_state(
+    labels: Collection[str],
+    declined_by: Collection[str],
+    registered_ids: Collection[str],
+    absent: Iterable[PoolInfo] = (),
+) -> str:
+    """State of a request after a pool declined it (A-15).
+
+    :param absent: pools that went a moment ago. For one that could serve it the request waits; it fails when they are
+        given up (`nodepool.launcher.cleanup_worker`).
+    """
+    if set(registered_ids) <= set(declined_by) and may_come_back(labels, declined_by, absent) is None:
         return states.FAILED
     return states.REQUESTED

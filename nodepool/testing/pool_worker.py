@@ -13,6 +13,7 @@ from nodepool.model import states
 from nodepool.model.component import RUNNING, PoolComponent
 from nodepool.model.node import Node
 from nodepool.model.request import NodeRequest
+from nodepool.plan.assignment import PoolInfo
 from nodepool.plan.nodeset import ReadyNodes, is_free
 from nodepool.testing.memory_zk import MemoryZooKeeper
 
@@ -65,6 +66,9 @@ class PoolWorkerStandIn:
 
     def relieve(self) -> None:
         self.relieved += 1
+
+    def absent_pools(self) -> list[PoolInfo]:
+        return []
 
     def provider_replaced(self) -> bool:
         return False

@@ -20,7 +20,7 @@ from nodepool.exceptions import (
 if TYPE_CHECKING:
     from nodepool.driver.fake.config import FakeLabel, FakeProviderConfig
     from nodepool.driver.fake.provider import FakeProvider
-    from nodepool.driver.handler import PoolWorkerView
+    from nodepool.driver.worker_view import PoolWorkerView
     from nodepool.model.node import Node
     from nodepool.model.request import NodeRequest
 

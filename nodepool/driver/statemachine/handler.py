@@ -12,8 +12,8 @@ from nodepool.driver.statemachine.launch import Launch
 from nodepool.model import states
 
 if TYPE_CHECKING:
-    from nodepool.driver.handler import PoolWorkerView
     from nodepool.driver.statemachine.provider import StateMachineProvider
+    from nodepool.driver.worker_view import PoolWorkerView
     from nodepool.model.node import Node
     from nodepool.model.request import NodeRequest
 

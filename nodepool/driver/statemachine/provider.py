@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from nodepool.driver.config import ConfigPool, LabelSettings, ProviderConfig
-    from nodepool.driver.handler import PoolWorkerView
     from nodepool.driver.statemachine.adapter import Adapter, Log
     from nodepool.driver.statemachine.handler import StateMachineHandler
     from nodepool.driver.statemachine.launch import Launch
     from nodepool.driver.statemachine.machine import StateMachine
+    from nodepool.driver.worker_view import PoolWorkerView
     from nodepool.model.image import ImageUpload
     from nodepool.model.node import Node
     from nodepool.model.request import NodeRequest

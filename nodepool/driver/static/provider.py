@@ -20,8 +20,8 @@ from nodepool.exceptions import ZKException
 from nodepool.plan import static_hosts
 
 if TYPE_CHECKING:
-    from nodepool.driver.handler import PoolWorkerView
     from nodepool.driver.static.config import StaticProviderConfig
+    from nodepool.driver.worker_view import PoolWorkerView
     from nodepool.model.node import Node
     from nodepool.model.request import NodeRequest
     from nodepool.plan.static_hosts import HostFacts, HostId, HostSpec, StaticPlan

@@ -13,6 +13,7 @@ from nodepool.driver.handler import FIRST_ABORT_SECONDS, LAST_ABORT_SECONDS
 from nodepool.exceptions import QuotaException, ZKConflict, ZKConnectionError
 from nodepool.model import states
 from nodepool.model.component import PoolComponent
+from nodepool.plan.assignment import PoolInfo
 from nodepool.plan.queue import MIN_READY_REQUESTOR
 from tests.support.scripted_driver import ScriptedHandler, ScriptedProvider, Stage
 
@@ -72,6 +73,17 @@ def test_other_pools_may_still_serve(stage: Stage) -> None:
     handler.end(0, states.FAILED)
     assert handler.poll()
     assert stage.request(handler).state == states.REQUESTED
+
+
+def test_pools_that_may_come_back(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A-15: a launch fails while the launcher that could do better is being restarted."""
+    away = PoolInfo("away", "two", frozenset({"small"}), 100, paused=False)
+    monkeypatch.setattr(stage, "absent_pools", lambda: [away])
+    handler = stage.begin("small")
+    handler.end(0, states.FAILED)
+    assert handler.poll()
+    request = stage.request(handler)
+    assert (request.state, request.declined_by) == (states.REQUESTED, [stage.launcher_id])
 
 
 def test_failure_wins(stage: Stage) -> None:

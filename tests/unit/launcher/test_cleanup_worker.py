@@ -16,6 +16,8 @@ from nodepool.driver.fake.provider import FakeProvider
 from nodepool.exceptions import CloudUnavailableException, ZKConnectionError
 from nodepool.launcher import cleanup_worker
 from nodepool.launcher.cleanup_worker import SOON_SECONDS, SWEEP_SECONDS, CleanupWorker
+from nodepool.launcher.refusal import START_SECONDS
+from nodepool.plan.assignment import PoolInfo
 from tests.support.local_launcher import fake_provider
 from tests.support.pool_znodes import PoolZnodes
 from tests.support.still_launcher import StillLauncher
@@ -129,6 +131,29 @@ def test_tasks_are_independent(
     assert "cleanup task remove_lock_dirs" in caplog.text
     assert not znodes.kazoo.exists(f"/nodepool/nodes/{empty}")
     assert (znodes.node(old) or {})["state"] == "deleting"
+
+
+def test_refused_by_all_that_are_left(
+    launcher: StillLauncher, worker: CleanupWorker, znodes: PoolZnodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A-15: the pool that had not declined is gone for good: nobody would ever look at the request again."""
+    pool = launcher.worker()
+    refused, open_one = (znodes.submit(["small"], declined_by=declined) for declined in ([pool.launcher_id], ["x"]))
+    away = PoolInfo("away", "two", frozenset({"small"}), 100, paused=False)
+    absent: list[PoolInfo] = []
+    monkeypatch.setattr(launcher.nodepool.pools, "absent", lambda: absent)
+
+    def look() -> list[str | None]:
+        launcher.settle()
+        worker.fail_refused_requests()
+        return [znodes.request_state(request_id) for request_id in (refused, open_one)]
+
+    assert look() == ["requested", "requested"], "others may be on their way, just after the start"
+    worker._begun -= START_SECONDS + 1
+    absent.append(away)
+    assert look() == ["requested", "requested"], "it may come back"
+    absent.clear()
+    assert look() == ["failed", "requested"]
 
 
 def test_empty_nodes(launcher: StillLauncher, worker: CleanupWorker, znodes: PoolZnodes) -> None:

@@ -59,3 +59,18 @@ def test_pools_that_went() -> None:
     asked = records.asked
     registry.registered()
     assert records.asked == asked, "nothing has changed"
+
+
+def test_pool_under_a_new_id() -> None:
+    """A launcher that was started again has new ids for the same pools: the old ones are not waited for."""
+    records = Records()
+    registry = PoolRegistry(records, ManualClock())  # type: ignore[arg-type]
+    old, new, other = (f"host-PoolWorker.one-{name}-{end * 32}" for name, end in (("a", "0"), ("a", "1"), ("b", "2")))
+    records.pools = [pool(old)]
+    registry.registered()
+    records.pools = [pool(other)]
+    registry.changed()
+    assert ids(registry.absent()) == [old]
+    records.pools.append(pool(new))
+    registry.changed()
+    assert registry.absent() == []

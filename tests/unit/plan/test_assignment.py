@@ -142,7 +142,20 @@ def test_declines_what_nobody_has(registered: list[PoolInfo]) -> None:
     ],
 )
 def test_state_after_a_refusal(declined_by: list[str], registered: list[str], state: str) -> None:
-    assert declined_state(declined_by, registered) == state
+    assert declined_state(["small"], declined_by, registered) == state
+
+
+@pytest.mark.parametrize(
+    ("absent", "state"),
+    [
+        (pool("away"), "requested"),
+        (pool("away", "large"), "failed"),
+        (pool("declined"), "failed"),
+    ],
+)
+def test_a_pool_that_may_come_back_is_waited_for(absent: PoolInfo, state: str) -> None:
+    """A-15: its launcher is being restarted, perhaps; what it cannot serve, or has declined, need not wait."""
+    assert declined_state(["small"], ["me", "declined"], ["me"], [absent]) == state
 
 
 # -- nobody waits for ever

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`PoolWorkerView`: what the handler of a request may ask of the launcher."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from nodepool.driver.config import ConfigPool, ProviderConfig
+    from nodepool.driver.interface import Provider
+    from nodepool.model.node import Node
+    from nodepool.plan.assignment import PoolInfo
+    from nodepool.plan.nodeset import ReadyNodes
+    from nodepool.zk.zookeeper import ZooKeeper
+
+
+class PoolWorkerView(Protocol):
+    """What a handler sees of its pool worker."""
+
+    launcher_id: str
+    ready_nodes: ReadyNodes
+
+    def getZK(self) -> ZooKeeper: ...
+
+    def getProviderManager(self) -> Provider: ...
+
+    def getProviderConfig(self) -> ProviderConfig: ...
+
+    def getPoolConfig(self) -> ConfigPool: ...
+
+    def wake(self) -> None:
+        """Ask for a pass soon: a launch ended, room may be there. Any thread; does not block."""
+        ...
+
+    def relieve(self) -> None:
+        """Delete the oldest unused ready node, because a request waits for room (Q-8)."""
+        ...
+
+    def absent_pools(self) -> Sequence[PoolInfo]:
+        """Pools that went a moment ago; their launchers may be on their way back."""
+        ...
+
+    def provider_replaced(self) -> bool:
+        """Was the provider stopped after this pass began? Then it launches nothing any more."""
+        ...
+
+    def tenant_has_place(self, node: Node) -> bool:
+        """Is there room in the limits of its tenant for a node that is stored, counting all that were stored before?
+
+        Blocks until what ZooKeeper announced has been read, if there are limits.
+        """
+        ...
+
+    def set_aside(self, node: Node) -> None:
+        """The driver refused a ready node: do not offer it again for a while."""
+        ...
