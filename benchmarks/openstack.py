@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import shutil
+import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -83,7 +84,7 @@ def main() -> None:
     print(f"\nwritten: {arguments.json}")
 
 
-def parse_arguments() -> argparse.Namespace:
+def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--legacy", metavar="VENV", help="virtualenv with nodepool 11.0.0 (or NODEPOOL_LEGACY_VENV)")
     parser.add_argument("--no-legacy", action="store_true", help="measure only ours")
@@ -100,7 +101,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--launchers", type=int, default=1, metavar="N", help="with the same configuration")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="keep the launchers' logs there")
     parser.add_argument("--json", type=Path, default=ROOT / "benchmarks" / "results" / "openstack.json")
-    return parser.parse_args()
+    return parser.parse_args(arguments)
 
 
 class Measurement:
@@ -170,7 +171,7 @@ class Measurement:
         results: list[CloudResult] = []
         for scenario in self._case.scenarios:
             for result in runs[scenario]():
-                print(result, flush=True)
+                print(result, file=sys.stderr, flush=True)
                 results.append(result)
         return results
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from benchmarks.scenarios import backlog, burst, commands, configuration, fleet, idle, single, start, steady
+from benchmarks.scenarios import backlog, burst, commands, configuration, fleet, idle, openstack, single, start, steady
 from benchmarks.suite.model import Scenario
 
 SCENARIOS: tuple[Scenario, ...] = (
@@ -12,6 +12,7 @@ SCENARIOS: tuple[Scenario, ...] = (
     steady.SCENARIO,
     backlog.SCENARIO,
     fleet.SCENARIO,
+    *openstack.SCENARIOS,
     start.SCENARIO,
     configuration.SCENARIO,
     idle.SCENARIO,
