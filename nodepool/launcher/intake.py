@@ -79,9 +79,8 @@ class Intake:
         worker = self._worker
         registered, absent = worker.registered_pools(), worker.absent_pools()
         self._spread.begin_pass(worker.launcher_id, registered)
-        me = next(pool for pool in registered if pool.id == worker.launcher_id)
-        config = worker.getPoolConfig()
-        me = PoolInfo(me.id, me.provider_name, worker.labels, worker_priority(config.priority), worker.paused)
+        priority = worker_priority(worker.getPoolConfig().priority)
+        me = PoolInfo(worker.launcher_id, worker.provider_name, worker.labels, priority, worker.paused)
         self._screening.begin_pass(me, registered, absent)
         candidates: list[Bucket] = []
         told, self.explanations = self.explanations, {}

@@ -50,7 +50,9 @@ class ProviderStart:
             if not self._ended.is_set():
                 return
         if self._provider is not None:
-            self._stop(self._provider)
+            # Who forgets is the main thread, and a driver may hang here, too.
+            name = f"Stop-{self._config.name}"
+            threading.Thread(target=self._stop, args=(self._provider,), name=name, daemon=True).start()
 
     def _run(self) -> None:
         config = self._config

@@ -31,6 +31,8 @@ GRACE_SECONDS: Final = 0.3
 TURN_SECONDS: Final = 1.5
 #: What was left is forgotten after this time.
 FORGET_SECONDS: Final = 60.0
+#: With more of them it is looked for old ones.
+MANY: Final = 1000
 #: So often a pool serves others before a request that it could serve as well.
 MAX_PASSED: Final = 10
 #: Requests that a pool leaves in one pass before it takes one at any rate.
@@ -61,6 +63,7 @@ class Spread:
         self._registered: Sequence[PoolInfo] = ()
         self._able: dict[Kind, list[PoolInfo]] = {}
         self._left: dict[str, _Left] = {}
+        self._many = MANY
         self._passed_over = 0
         #: Requests whose owner has no node for them, while this pool has: passed over in this pass, or to be taken.
         self._ours_next: list[str] = []
@@ -73,9 +76,11 @@ class Spread:
         self._me, self._registered = me, registered
         self._passed_over = 0
         self._ours_next.clear()
-        if len(self._left) > 1000:
+        if len(self._left) > self._many:
             old = self._clock() - FORGET_SECONDS
             self._left = {request_id: left for request_id, left in self._left.items() if left.when > old}
+            # Most may be young: not all of them are looked at in each pass.
+            self._many = max(MANY, 2 * len(self._left))
 
     def leaves(self, kind: Kind, request: NodeRequest) -> bool:
         """Is it another pool's turn? To be asked only when this pool could serve the request now.

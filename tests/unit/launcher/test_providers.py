@@ -17,6 +17,7 @@ from nodepool.driver.registry import Drivers
 from nodepool.driver.static.config import StaticProviderConfig
 from nodepool.driver.unavailable import UnavailableProviderConfig
 from nodepool.exceptions import ConfigError
+from nodepool.launcher.provider_start import ProviderStart
 from nodepool.launcher.providers import Providers
 from tests.support.wait import DEADLINE_SECONDS, wait_for
 
@@ -222,6 +223,19 @@ def test_start_that_nobody_waits_for(providers: Providers, driver: Driver, what:
     providers.retry_failed()
     assert set(providers.running) == ({"a"} if what == "changed" else set())
     assert "a3.stop" not in driver.calls
+
+
+def test_nobody_wants_it_any_more_and_its_end_hangs(driver: Driver) -> None:
+    """G-5: it had started just before it was forgotten; the main thread does not hang with it."""
+    (config,) = configs(a={"hangs": "stop"}).values()
+    zk: Any = object()
+    start = ProviderStart(config, zk)
+    assert start.wait(DEADLINE_SECONDS)
+    start.forget()
+    wait_for("it is being stopped", lambda: driver.calls == ["a.start", "a.stop"])
+    assert not driver.released.is_set(), "forget() has returned, stop() has not"
+    driver.released.set()
+    wait_for("it has ended", lambda: not any(thread.name == "Stop-a" for thread in threading.enumerate()))
 
 
 @pytest.mark.usefixtures("impatient")

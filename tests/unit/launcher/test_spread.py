@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from nodepool.launcher.free_counts import FreeCounts
-from nodepool.launcher.spread import FORGET_SECONDS, GRACE_SECONDS, MAX_PASSED, TURN_SECONDS, WINDOW, Spread
+from nodepool.launcher.spread import FORGET_SECONDS, GRACE_SECONDS, MANY, MAX_PASSED, TURN_SECONDS, WINDOW, Spread
 from nodepool.model.node import Node
 from nodepool.model.request import NodeRequest
 from nodepool.plan.assignment import PoolInfo
@@ -163,7 +163,7 @@ def test_window(make: Callable[[PoolInfo], Spread]) -> None:
 
 def test_old_memories_go(make: Callable[[PoolInfo], Spread], clock: ManualClock) -> None:
     spread = make(POOLS[0])
-    for request in islice(requests_of(POOLS[1]), 1100):
+    for request in islice(requests_of(POOLS[1]), 2 * MANY + 100):
         spread.begin_pass(POOLS[0].id, POOLS)
         leaves(spread, request)
     clock.pass_seconds(2 * FORGET_SECONDS)
