@@ -12,13 +12,18 @@ from nodepool.driver.openstack.views import Server
 
 #: How long a server may take to show up after its creation was not answered, in seconds.
 LATE_SECONDS: Final = 3600.0
+#: With more claims those that began so long ago are forgotten: other launchers delete servers, and do not tell.
+MANY: Final = 1000
+OLD_SECONDS: Final = 2 * LATE_SECONDS
 
 
 class _Claim:
-    __slots__ = ("late_until", "owned", "pending")
+    __slots__ = ("begun_at", "late_until", "owned", "pending")
 
     def __init__(self) -> None:
-        #: Creations without an answer yet.
+        #: When the latest creation was sent.
+        self.begun_at = float("-inf")
+        #: Creations without an answer yet: 0 or 1.
         self.pending = 0
         #: Servers whose creation was answered, or that were adopted.
         self.owned: set[str] = set()
@@ -39,11 +44,18 @@ class Claims:
         self._claims: dict[str, _Claim] = {}
         #: server id -> node id
         self._nodes: dict[str, str] = {}
+        self._many = MANY
 
     def begin(self, node_id: str) -> None:
-        """A creation is sent."""
+        """A creation is sent. One of the same node that still has no answer was given up: it may make a server late."""
+        now = self._clock()
         with self._lock:
-            self._claims.setdefault(node_id, _Claim()).pending += 1
+            self._forget_old(now)
+            claim = self._claims.setdefault(node_id, _Claim())
+            if claim.pending:
+                claim.late_until = now + LATE_SECONDS
+            claim.pending = 1
+            claim.begun_at = now
 
     def answered(self, node_id: str, server_id: str) -> None:
         """A creation was answered with this server."""
@@ -100,6 +112,13 @@ class Claims:
                     self._own(server.metadata.get("nodepool_node_id", ""), claim, server.id)
                     found.append(server)
         return found
+
+    def _forget_old(self, now: float) -> None:
+        if len(self._claims) <= self._many:
+            return
+        self._claims = {node_id: claim for node_id, claim in self._claims.items() if claim.begun_at > now - OLD_SECONDS}
+        self._nodes = {server_id: node_id for server_id, node_id in self._nodes.items() if node_id in self._claims}
+        self._many = max(MANY, 2 * len(self._claims))
 
     def _own(self, node_id: str, claim: _Claim, server_id: str) -> None:
         claim.owned.add(server_id)

@@ -22,6 +22,8 @@ log = logging.getLogger("nodepool.driver.openstack.floating")
 #: How old a list of floating IPs may be that serves several servers; and one that shows none at all.
 LIST_SECONDS: Final = 1.0
 NONE_SECONDS: Final = 60.0
+#: So many servers are remembered for which one was made.
+MAX_MADE: Final = 10_000
 
 
 class FloatingIps:
@@ -68,6 +70,9 @@ class FloatingIps:
                 if made is not None:
                     with self._lock:
                         self._made.setdefault(server.id, []).append(made.id)
+                        if len(self._made) > MAX_MADE:
+                            # Of a server that another launcher has deleted; others are found at their servers.
+                            del self._made[next(iter(self._made))]
                     return made.address
         log.debug("Provider %s: no external network is routed to server %s", self.provider, server.id)
         return None

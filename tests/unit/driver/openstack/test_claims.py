@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from nodepool.driver.openstack.claims import LATE_SECONDS, Claims
+from nodepool.driver.openstack.claims import LATE_SECONDS, MANY, OLD_SECONDS, Claims
 from tests.unit.driver.openstack.support import METADATA, Clock, view
 
 NODE = METADATA["nodepool_node_id"]
@@ -72,3 +72,25 @@ def test_nothing_is_kept(claims: Claims, clock: Clock) -> None:
     claims.begin(NODE)
     claims.refused(NODE)
     assert claims._claims == {}
+
+
+def test_given_up_before_the_answer(claims: Claims) -> None:
+    """L-4: the attempt ended while its creation was under way; what that makes is found while the second one serves."""
+    claims.begin(NODE)
+    claims.begin(NODE)
+    assert claims.strays([view("s1")]) == [], "it may be the second one's"
+    claims.answered(NODE, "s2")
+    assert [server.id for server in claims.strays([view("s1"), view("s2")])] == ["s1"]
+
+
+def test_deleted_by_others(claims: Claims, clock: Clock) -> None:
+    """X-8, memory: another launcher deleted the servers, and this one is not told."""
+    for number in range(MANY):
+        claims.begin(str(number))
+        claims.answered(str(number), f"s{number}")
+    clock.now += OLD_SECONDS + 1
+    claims.begin("young")
+    claims.answered("young", "s")
+    claims.begin("next")
+    assert set(claims._claims) == {"young", "next"}
+    assert set(claims._nodes) == {"s"}

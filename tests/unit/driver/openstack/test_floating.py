@@ -7,7 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
+from nodepool.driver.openstack import floating
 from nodepool.driver.openstack.errors import CloudQuota
+from nodepool.driver.openstack.views import Server
 from nodepool.exceptions import QuotaException
 from tests.unit.driver.openstack.support import METADATA, StubCloud, machine, server
 
@@ -45,6 +47,14 @@ class TestFloatingIp:
         (sent,) = [b["floatingip"] for b in cloud.stub.bodies if b and "floatingip" in b]
         assert (sent["floating_network_id"], sent["port_id"], sent["fixed_ip_address"]) == ("x1", "p1", "10.0.0.5")
         assert METADATA["nodepool_node_id"] in sent["description"]
+
+    def test_deleted_by_others(self, cloud: StubCloud, monkeypatch: pytest.MonkeyPatch) -> None:
+        """X-8, memory: another launcher deletes the servers; of them only some are remembered."""
+        monkeypatch.setattr(floating, "MAX_MADE", 2)
+        cloud.facts.networks.get()
+        for number in range(4):
+            cloud.floating.attach(Server.of(server(f"s{number}")), "note")
+        assert list(cloud.floating._made) == ["s2", "s3"]
 
     def test_not_when_switched_off(self, make_cloud: MakeCloud) -> None:
         cloud = self.with_external_network(make_cloud(pool={"auto-floating-ip": False}))
