@@ -7,16 +7,24 @@ from nodepool.config.diskimages import merge_secure, read_diskimages
 from nodepool.config.marks import Document
 from nodepool.config.objects import Config
 from nodepool.config.problems import Problems
-from nodepool.config.providers import ProviderReader
+from nodepool.config.providers import CheckedSections, ProviderReader
 from nodepool.config.sections import read_sections
 from nodepool.config.zookeeper import ZooKeeperReader
 from nodepool.driver.registry import Drivers
 
 
-def assemble(main: Document, secure: Document | None, problems: Problems, *, validating: bool = False) -> Config:
+def assemble(
+    main: Document,
+    secure: Document | None,
+    problems: Problems,
+    *,
+    validating: bool = False,
+    checked: CheckedSections | None = None,
+) -> Config:
     """Make the configuration. Imports the drivers that it names.
 
     :param validating: the secure file was not read: how to reach ZooKeeper may be there.
+    :param checked: what earlier loads have checked.
 
     What is wrong goes to ``problems``; if there is an error, the result is incomplete and must not be used.
     """
@@ -31,5 +39,5 @@ def assemble(main: Document, secure: Document | None, problems: Problems, *, val
         zookeeper.read(secure, secure=True)
         merge_secure(secure, config, problems)
     zookeeper.require(main, secure_unknown=validating)
-    ProviderReader(main, config, problems).read()
+    ProviderReader(main, config, problems, checked).read()
     return config

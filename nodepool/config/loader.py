@@ -20,24 +20,31 @@ from nodepool.exceptions import ConfigError
 
 if TYPE_CHECKING:
     from nodepool.config.objects import Config
+    from nodepool.config.providers import CheckedSections
 
 log = logging.getLogger("nodepool.config")
 
 
 def load_config(
-    path: str, secure_path: str | None = None, *, strict: bool = False, sleep: Sleep = time.sleep
+    path: str,
+    secure_path: str | None = None,
+    *,
+    strict: bool = False,
+    sleep: Sleep = time.sleep,
+    checked: CheckedSections | None = None,
 ) -> Config:
     """Load a configuration. Imports the drivers that it names. Blocks about a second if there is no such file.
 
     :param strict: unknown keys are errors; False: they are logged as warnings.
     :param sleep: waits that many seconds between attempts to read a missing file.
+    :param checked: what earlier loads have checked.
     :raises ConfigError: every problem, one a line, with file and line.
     """
     from nodepool.config.assembly import assemble
 
     problems = Problems()
     main, secure = read_documents(path, secure_path, problems, sleep)
-    config = assemble(main, secure, problems)
+    config = assemble(main, secure, problems, checked=checked)
     problems.finish(log, strict=strict)
     return config
 
@@ -111,6 +118,7 @@ class ConfigSource:
         self._watched: list[str] = []
         self._loaded: tuple[int | None, ...] | None = None
         self._unreadable = False
+        self._checked: CheckedSections | None = None
 
     def changed(self) -> bool:
         """Is it time for another `load`? Does not parse.
@@ -124,11 +132,14 @@ class ConfigSource:
 
     def load(self) -> Config:
         """Load both files. Raises ConfigError."""
+        from nodepool.config.providers import CheckedSections
+
+        self._checked = self._checked or CheckedSections()
         # First: a change while we read is seen by the next `changed`.
         self._loaded = self._times()
         self._unreadable = False
         try:
-            config = load_config(self._path, self._secure_path, sleep=self._sleep)
+            config = load_config(self._path, self._secure_path, sleep=self._sleep, checked=self._checked)
         except UnreadableError:
             self._unreadable = True
             raise

@@ -47,8 +47,10 @@ if TYPE_CHECKING:
 
 W = TypeVar("W", bound=Worker)
 
-#: The main loop looks at the configuration this often (G-1).
+#: One turn of the main loop (G-1).
 LOOP_SECONDS: Final = 1.0
+#: So often it looks in between whether the configuration changed.
+LOOK_SECONDS: Final = 0.2
 #: Longest time that a stop may take in all.
 STOP_SECONDS: Final = 20.0
 
@@ -127,7 +129,7 @@ class NodePool:
         try:
             if not self._stopping.is_set() and self._connect():
                 self._begin()
-                while not self._stopping.wait(0 if not self.ready.is_set() else LOOP_SECONDS):
+                while not self._pause():
                     self._guarded_loop()
         finally:
             try:
@@ -175,6 +177,16 @@ class NodePool:
             worker.start()
 
     # -- the main loop --
+
+    def _pause(self) -> bool:
+        """Wait for the next turn of the main loop, or until the configuration changed; True = it is time to stop."""
+        if not self.ready.is_set():
+            return self._stopping.is_set()
+        until = time.monotonic() + LOOP_SECONDS
+        while not self._stopping.wait(LOOK_SECONDS):
+            if time.monotonic() >= until or self._source.changed():
+                return False
+        return True
 
     def _guarded_loop(self) -> None:
         try:

@@ -13,6 +13,7 @@ import yaml
 
 from nodepool.config import loader
 from nodepool.config.loader import ConfigSource, load_config
+from nodepool.config.schema import Checker
 from nodepool.driver.registry import Drivers
 from nodepool.exceptions import ConfigError
 
@@ -230,3 +231,32 @@ class TestConfigSource:
         monkeypatch.setattr(loader, "load_config", edit)
         source.load()
         assert source.changed()
+
+    def test_only_sections_that_changed_are_checked(self, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """G-4: what was checked before is not checked again; what changed, or had an objection, is."""
+        checked: list[str] = []
+        check = Checker.check
+
+        def note(checker: Checker, value: Any, *arguments: Any) -> Any:
+            if isinstance(value, dict) and "driver" in value:
+                checked.append(value["name"])
+            return check(checker, value, *arguments)
+
+        monkeypatch.setattr(Checker, "check", note)
+        good = {"name": "one", "driver": "fake", "pools": [{"name": "main", "labels": [{"name": "small"}]}]}
+        odd = {**good, "name": "odd", "no-such-key": 1}
+
+        def load(*providers: dict[str, Any]) -> set[str]:
+            text = yaml.safe_dump({"labels": [{"name": "small"}], "providers": list(providers)})
+            touch(file, GOOD + text)
+            checked.clear()
+            source.load()
+            return set(checked)
+
+        source = ConfigSource(str(file))
+        assert load(good, odd) == {"one", "odd"}
+        assert load(good, odd) == {"odd"}, "its warning comes again"
+        assert load({**good, "max-concurrency": 5}) == {"one"}
+        with pytest.raises(ConfigError, match="max-concurrency"):
+            load({**good, "max-concurrency": "x"})
+        assert load({**good, "max-concurrency": 5}) == set()

@@ -280,3 +280,17 @@ def test_start_with_a_bad_file(tmp_path: Path, text: str) -> None:
     path.write_text(text, encoding="utf-8")
     with pytest.raises((ConfigError, ZKException)):
         NodePool(str(path)).start()
+
+
+def test_pause_ends_when_the_configuration_changes(launcher: StillLauncher, monkeypatch: pytest.MonkeyPatch) -> None:
+    """G-1: looked at several times a turn; and a stop ends it, too."""
+    nodepool = launcher.nodepool
+    nodepool.ready.set()
+    looks = iter([False, False, True])
+    monkeypatch.setattr(supervisor, "LOOP_SECONDS", 3600.0)
+    monkeypatch.setattr(supervisor, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(nodepool._source, "changed", lambda: next(looks))
+    assert not nodepool._pause()
+    assert next(looks, "all looked at") == "all looked at"
+    nodepool._stopping.set()
+    assert nodepool._pause()
