@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Hashable, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
+from nodepool.driver.contract import without_exit
 from nodepool.driver.tally import NodeTally
 from nodepool.exceptions import RuntimeConfigurationException
 from nodepool.model.quota import QuotaInformation
@@ -86,8 +87,8 @@ class QuotaSupport(abc.ABC):
         limits: QuotaInformation | None = None
         problem: Exception | None = None
         try:
-            limits = self.getProviderLimits()
-            limits.subtract(self.unmanagedQuotaUsed())
+            limits = without_exit(self.getProviderLimits)
+            limits.subtract(without_exit(self.unmanagedQuotaUsed))
         except Exception as error:  # noqa: BLE001 - raised to who asks, unless there is an old value
             problem = error
             self._quota_log.exception("Provider %s: limits unknown", self.provider.name)

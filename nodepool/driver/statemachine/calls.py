@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
+from nodepool.driver.contract import without_exit
 from nodepool.exceptions import LaunchError, RuntimeConfigurationException
 from nodepool.plan.launch import Failure, classify
 from nodepool.plan.rest import ProviderRest
@@ -19,14 +20,6 @@ if TYPE_CHECKING:
     from nodepool.model.quota import QuotaInformation
 
 T = TypeVar("T")
-
-
-def without_exit(call: Callable[[], T]) -> T:
-    """Call code of a driver. A library of its may call sys.exit(): that is an error like others, and ends no thread."""
-    try:
-        return call()
-    except SystemExit as error:
-        raise RuntimeError(f"the driver called sys.exit({error})") from error
 
 
 class CloudCalls:

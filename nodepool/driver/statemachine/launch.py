@@ -19,6 +19,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
+from nodepool.driver.contract import without_exit
 from nodepool.driver.outcome import launch_outcome
 from nodepool.driver.statemachine import metadata, record
 from nodepool.driver.statemachine.machine import StateMachine
@@ -210,7 +211,7 @@ class Launch:
         if node.interface_ip is None:
             raise LaunchNetworkException(f"instance {node.external_id} has no address that could be used")
         if not self._label.host_key_checking:
-            return self._ready()
+            return self._end(states.READY, "ready")
         self._scan = self._provider.scans.scan(
             node.interface_ip, node.connection_port, self._config.boot_timeout, node.connection_type
         )
@@ -229,14 +230,14 @@ class Launch:
             raise
         if not self.node.host_keys:
             self.node.host_keys = list(keys)
-        return self._ready()
+        return self._end(states.READY, "ready")
 
     def _tell_about_failed_scan(self) -> None:
         """L-16: write the console to the log, tell the adapter; neither may fail the launch in another way."""
         adapter, external_id = self._provider.adapter, self.node.external_id
         if getattr(self._label, "console_log", False):
             try:
-                console = adapter.getConsoleLog(self._label, external_id)
+                console = without_exit(lambda: adapter.getConsoleLog(self._label, external_id))
                 if console:
                     self.log.info("Console of instance %s:\n%s", external_id, console)
             except NotImplementedError:
@@ -244,14 +245,11 @@ class Launch:
             except Exception as error:  # noqa: BLE001 - the launch failed for another reason
                 self.log.warning("Console of instance %s cannot be read: %s", external_id, error)
         try:
-            adapter.notifyNodescanFailure(self._label, external_id)
+            without_exit(lambda: adapter.notifyNodescanFailure(self._label, external_id))
         except NotImplementedError:
             self.log.debug("The driver does not want to know")
         except Exception:
             self.log.exception("Error in the driver's notifyNodescanFailure")
-
-    def _ready(self) -> float | None:
-        return self._end(states.READY, "ready")
 
     # -- failures --
 

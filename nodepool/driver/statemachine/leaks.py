@@ -7,6 +7,7 @@ import threading
 from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any, Final
 
+from nodepool.driver.contract import without_exit
 from nodepool.driver.statemachine import metadata
 from nodepool.exceptions import NotFound
 from nodepool.metrics import leaks
@@ -83,7 +84,7 @@ class LeakSweep:
         """Delete one; returns how many went."""
         self.log.warning("Deleting leaked %s, its metadata is %s", resource.type, resource.metadata)
         try:
-            self._provider.adapter.deleteResource(resource)
+            without_exit(lambda: self._provider.adapter.deleteResource(resource))
         except NotFound:
             return 0
         except Exception:

@@ -9,6 +9,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final
 
+from nodepool.driver.contract import without_exit
 from nodepool.driver.interface import Provider
 from nodepool.driver.statemachine import signature
 from nodepool.driver.statemachine.calls import CloudCalls
@@ -89,6 +90,8 @@ class StateMachineProvider(StateMachineQuota, Provider):
         )
         self._leaks = LeakSweep(self, self.log)
         self._leak_look = False
+        #: Of the latest rest.
+        self.probe: _Probe | None = None
 
     # -- life --
 
@@ -130,7 +133,8 @@ class StateMachineProvider(StateMachineQuota, Provider):
     def _rest_changed(self, begins: bool) -> None:
         rests.report(self.name, begins)
         if begins:
-            self.scheduler.add(_Probe(self))
+            self.probe = _Probe(self)
+            self.scheduler.add(self.probe)
         self.wake_workers()
 
     def wake_workers(self) -> None:
@@ -229,7 +233,7 @@ class StateMachineProvider(StateMachineQuota, Provider):
 
     def make_create_machine(self, *arguments: Any) -> StateMachine:
         """`Adapter.getCreateStateMachine`, in whichever signature the adapter has."""
-        return self._create_machine(*arguments)
+        return without_exit(lambda: self._create_machine(*arguments))
 
     def begin_launch(self, launch: Launch) -> None:
         """Take on a launch. Raises RuntimeError when the provider has ended."""
@@ -356,6 +360,9 @@ class _Probe:
         self._provider = provider
 
     def step(self) -> float | None:
+        if self._provider.probe is not self:
+            # That rest is over; this is the next one, which has its own.
+            return None
         wait = self._provider.calls.probe_due()
         if wait is None or wait > 0:
             return wait

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Final
 
-from nodepool.driver.statemachine.calls import without_exit
+from nodepool.driver.contract import without_exit
 from nodepool.driver.statemachine.scheduler import WHEN_WOKEN_SECONDS
 from nodepool.exceptions import NotFound
 from nodepool.plan import launch as plan
@@ -66,7 +66,7 @@ class Removal:
         now = self._clock()
         try:
             if self._driven is None or now >= self._resend_at:
-                self._driven = Driven(self._make(), self._wake)
+                self._driven = Driven(without_exit(self._make), self._wake)
                 self._resend_at = now + self._resend_seconds
                 self._resend_seconds *= 2
             _, wait = self._driven.advance()

@@ -44,7 +44,7 @@ class Manager(QuotaSupport):
         self.zk = cast(Any, SimpleNamespace(cache=None, nodeIterator=lambda: iter(nodes)))
         self.limits = QuotaInformation(cores=20, instances=10, ram=20480, default=math.inf)
         self.unmanaged = QuotaInformation()
-        self.error: Exception | None = None
+        self.error: BaseException | None = None
         self.asked = 0
         #: The cloud answers while this is set.
         self.answers = threading.Event()
@@ -138,6 +138,17 @@ def test_error_without_old_limits() -> None:
     manager.error = OSError("cloud is down")
     with pytest.raises(OSError):
         manager.estimatedNodepoolQuota()
+
+
+def test_exit_of_a_library(now: list[float]) -> None:
+    """sys.exit() in a driver's library is an error of the cloud, and it is asked again."""
+    manager = Manager()
+    manager.error = SystemExit(3)
+    with pytest.raises(RuntimeError, match=r"sys.exit\(3\)"):
+        manager.estimatedNodepoolQuota()
+    manager.error = None
+    now[0] += quota.ERROR_AGE_SECONDS
+    assert compute(manager.estimatedNodepoolQuota())["cores"] == 20
 
 
 def test_caller_may_change_the_limits() -> None:

@@ -15,6 +15,7 @@ from nodepool.metrics import launches
 from nodepool.model import states
 from nodepool.model.image import ImageUpload
 from nodepool.model.node import Node
+from nodepool.plan.rest import TRIP_FAILURES
 from nodepool.testing.memory_zk import MemoryZooKeeper
 from tests.support.machine_driver import CreateMachine, MachineInstance
 from tests.support.wait import wait_for
@@ -397,6 +398,33 @@ def test_cloud_that_rests_aborts(make_site: MakeSite, monkeypatch: pytest.Monkey
     site.cloud.set(down=False)
     wait_for("the rest ends", lambda: site.provider.pausedReason() is None)
     site.serve("small")
+
+
+def test_one_probe_at_a_time(make_site: MakeSite, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cloud that comes and goes: each rest has a probe of its own, and the one before ends."""
+    monkeypatch.setattr("nodepool.plan.rest.TRIP_SECONDS", 0.0)
+    site = make_site()
+    site.cloud.set(down=True)
+    for _ in range(3):
+        site.provider.calls.worked()
+        for _ in range(TRIP_FAILURES):
+            site.provider.calls.failed(CloudUnavailableException("down"))
+        assert site.provider.calls.resting
+    wait_for("one is left", lambda: len(site.provider.scheduler) == 1)
+    assert site.provider.calls.resting
+    site.cloud.set(down=False)
+    wait_for("it ends with the rest", lambda: not site.provider.calls.resting and not len(site.provider.scheduler))
+
+
+def test_driver_that_exits_in_between(make_site: MakeSite, monkeypatch: pytest.MonkeyPatch) -> None:
+    """sys.exit() where the machine is made: the launch fails, and its thread goes on."""
+    site = make_site({"launch-retries": 1})
+
+    def leave(*_: Any) -> None:
+        raise SystemExit(3)
+
+    monkeypatch.setattr(site.provider, "_create_machine", leave)
+    site.fail("small")
 
 
 def test_one_error_is_no_outage(make_site: MakeSite) -> None:
