@@ -117,12 +117,23 @@ class ConnectWaiter:
     def _run(self) -> None:
         with selectors.DefaultSelector() as self._selector:
             self._selector.register(self._wake_read, selectors.EVENT_READ)
-            while self._turn():
+            while self._guarded_turn():
                 continue
         with self._lock:
             os.close(self._wake_read)
             os.close(self._wake_write)
             self._wake_write = -1
+
+    def _guarded_turn(self) -> bool:
+        """`_turn`; whatever happens there, nobody waits for ever, and the thread goes on."""
+        try:
+            return self._turn()
+        except Exception:
+            log.exception("%s: an error, all hosts that are waited for are given up", self._name)
+            self._timers.clear()
+            for wait in list(self._waiting):
+                self._finish(wait, "an error of the launcher, see its log")
+            return True
 
     def _turn(self) -> bool:
         """Handle what happened since the last turn; False = the end."""

@@ -146,7 +146,11 @@ class Scheduler:
                     self._waiting_until = float("-inf")
                     continue
             for entry in batch:
-                self._pool.submit(self._step, entry)
+                try:
+                    self._pool.submit(self._step, entry)
+                except RuntimeError:
+                    # No more threads can be made just now. The step is in the pool's queue all the same.
+                    log.exception("%s: %d tasks", self._name, len(self._entries))
         self._pool.shutdown(wait=True, cancel_futures=True)
         try:
             self._on_end()

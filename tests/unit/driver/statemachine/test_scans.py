@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import queue
 import socket
 import threading
 from collections.abc import Iterator
@@ -17,7 +18,7 @@ from nodepool.metrics import launches
 from tests.support.odd_hosts import closes, is_silent, odd_host
 from tests.support.ports import free_ports
 from tests.support.sshd import SshServer
-from tests.support.wait import wait_for
+from tests.support.wait import DEADLINE_SECONDS, wait_for
 from tests.unit.driver.statemachine.conftest import MakeSite
 
 
@@ -110,6 +111,26 @@ def test_waiter_after_stop() -> None:
     waiter.wait("127.0.0.1", 22, 5.0, answers.append)
     waiter.join()
     assert answers == ["the provider stops"]
+
+
+def test_waiter_survives_errors(sshd: SshServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """DESIGN 5: whatever happens in its thread, who waits is answered, and the thread goes on."""
+    waiter = ConnectWaiter("test")
+    answers: queue.Queue[socket.socket | str] = queue.Queue()
+
+    def fail(_wait: object) -> None:
+        raise OSError("no more descriptors to wait for")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(waiter, "_attempt", fail)
+        waiter.wait("127.0.0.1", sshd.port, 30, answers.put)
+        assert answers.get(timeout=DEADLINE_SECONDS) == "an error of the launcher, see its log"
+    waiter.wait("127.0.0.1", sshd.port, 30, answers.put)
+    connected = answers.get(timeout=DEADLINE_SECONDS)
+    assert isinstance(connected, socket.socket)
+    connected.close()
+    waiter.stop()
+    waiter.join()
 
 
 def test_impossible_addresses(scans: Scans) -> None:

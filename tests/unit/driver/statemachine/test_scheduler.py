@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -157,3 +158,21 @@ def test_abandon_runs_nothing_more() -> None:
     scheduler.join()
     assert not scheduler.add(Work(lambda: None))
     assert work.count == 1
+
+
+def test_no_more_threads(scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch) -> None:
+    """DESIGN 5: the machine has no room for another thread; the scheduler survives it, and the step is made."""
+    submit = scheduler._pool.submit
+
+    def no_thread(*arguments: Any) -> None:
+        submit(*arguments)
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as full:
+        full.setattr(scheduler._pool, "submit", no_thread)
+        work = Work(lambda: None)
+        scheduler.add(work)
+        assert work.done.wait(30)
+    later = Work(lambda: None)
+    scheduler.add(later)
+    assert later.done.wait(30)
