@@ -40,11 +40,13 @@ def test_sample_configuration(name: str, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_readme_configuration(tmp_path: Path) -> None:
-    """The configuration of the README can be copied as it is."""
-    (block,) = yaml_blocks(ROOT / "README.rst")
+    """The configuration of the README can be copied as it is; that of OpenStack beside the rest of it."""
+    static, openstack = map(yaml.safe_load, yaml_blocks(ROOT / "README.rst"))
+    both = {**static, **{key: static[key] + openstack[key] for key in openstack}}
     path = tmp_path / "nodepool.yaml"
-    path.write_text(block)
-    assert validate(str(path)) == []
+    for whole in (static, both):
+        path.write_text(yaml.safe_dump(whole))
+        assert validate(str(path)) == []
 
 
 def test_documented_providers(tmp_path: Path) -> None:
