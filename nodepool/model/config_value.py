@@ -21,8 +21,12 @@ class ConfigValue:
         if type(self) is not type(other):
             return False
         ignored = _ignored(type(self))
-        mine = {name: value for name, value in vars(self).items() if name not in ignored}
-        theirs = {name: value for name, value in vars(other).items() if name not in ignored}
+        mine, theirs = vars(self), vars(other)
+        if ignored:
+            mine, theirs = dict(mine), dict(theirs)
+            for name in ignored:
+                mine.pop(name, None)
+                theirs.pop(name, None)
         return mine == theirs
 
     # Equal objects may change, so they have no hash.
