@@ -66,26 +66,30 @@ class MockLauncher:
         names = set(self.kazoo.get_children(REQUESTS))
         self.served &= names
         self._take_back(names)
-        for name in sorted(names - self.served):
-            if not self.free:
-                return
-            self._serve(name)
+        self._serve(sorted(names - self.served)[: len(self.free)])
 
-    def _serve(self, name: str) -> None:
-        path, node = self.free.popitem()
-        request = json.loads(self.kazoo.get(f"{REQUESTS}/{name}")[0])
-        node = {**node, "allocated_to": name}
-        request.update(state="fulfilled", state_time=time.time(), nodes=[path.rsplit("/", 1)[1]])
-        change = self.kazoo.transaction()
-        change.set_data(path, json.dumps(node).encode())
-        change.set_data(f"{REQUESTS}/{name}", json.dumps(request).encode())
-        commit(change)
-        self.served.add(name)
-        self.busy[path] = node
+    def _serve(self, names: list[str]) -> None:
+        """Fulfils requests; no call waits for another's answer."""
+        answers = [(name, self.kazoo.get_async(f"{REQUESTS}/{name}")) for name in names]
+        changes = []
+        for name, answer in answers:
+            path, node = self.free.popitem()
+            node = {**node, "allocated_to": name}
+            request = json.loads(answer.get()[0])
+            request.update(state="fulfilled", state_time=time.time(), nodes=[path.rsplit("/", 1)[1]])
+            change = self.kazoo.transaction()
+            change.set_data(path, json.dumps(node).encode())
+            change.set_data(f"{REQUESTS}/{name}", json.dumps(request).encode())
+            changes.append(change.commit_async())
+            self.served.add(name)
+            self.busy[path] = node
+        for change in changes:
+            check(change.get())
 
     def _take_back(self, requests: set[str]) -> None:
         mine = [path for path, node in self.busy.items() if node["allocated_to"] not in requests]
         answers = [(path, self.kazoo.get_async(path), self.kazoo.get_children_async(f"{path}/lock")) for path in mine]
+        changes = []
         for path, data, lock in answers:
             node = json.loads(data.get()[0])
             if node["state"] != "used" or lock.get():
@@ -96,12 +100,13 @@ class MockLauncher:
             change.delete(path)
             # Kazoo's Transaction.create() drops the slash at the end and would name it "nodes0000000001".
             change.create(f"{NODES}/n", json.dumps(fresh).encode(), sequence=True)
-            self.free[commit(change)[-1]] = fresh
+            changes.append((fresh, change.commit_async()))
+        for fresh, change in changes:
+            self.free[check(change.get())[-1]] = fresh
 
 
-def commit(change: Any) -> list[Any]:
-    """Commits a Kazoo transaction. :raises KazooException: it failed; nothing was changed."""
-    answers: list[Any] = change.commit()
+def check(answers: list[Any]) -> list[Any]:
+    """Results of a Kazoo transaction. :raises KazooException: it failed; nothing was changed."""
     for answer in answers:
         if isinstance(answer, Exception):
             raise answer
