@@ -107,3 +107,19 @@ def test_restart_with_requests_waiting(launch: Launch, znodes: PoolZnodes, cloud
     launch([fake_provider(name, (name,), cloud=cloud_name) for name in names])
     for request_id in requests:
         assert fulfilled(znodes, request_id)["declined_by"] == []
+
+
+def test_the_one_that_can_is_restarted(launch: Launch, znodes: PoolZnodes, cloud_name: str, cloud: FakeCloud) -> None:
+    """A-13, A-15: what this pool can never serve, though it has the label, waits for the one that can."""
+    launch([fake_provider("one", cloud=cloud_name, pool_max_servers=0)])
+    able = [fake_provider("two", cloud=cloud_name)]
+    second = launch(able, labels={"small": {}})
+    wait_for("both are there", lambda: len(znodes.pools()) == 2)
+    second.stop()
+    wait_for("it is away", lambda: len(znodes.pools()) == 1)
+    request = znodes.submit(["small"])
+    wait_for("the other one refuses", lambda: (znodes.request(request) or {}).get("declined_by"))
+    assert znodes.request_state(request) == "requested"
+    launch(able, labels={"small": {}})
+    (node,) = fulfilled(znodes, request)["nodes"]
+    assert (znodes.node(node) or {})["provider"] == "two"
