@@ -183,4 +183,5 @@ def test_many_scans_leave_nothing_behind(sshd: SshServer) -> None:
     for thread in threads:
         thread.join()
     assert found == [len(sshd.host_keys)] * 20
-    assert len(os.listdir("/proc/self/fd")) == descriptors
+    # Fewer: what an earlier test left to the collector has been closed since.
+    assert len(os.listdir("/proc/self/fd")) <= descriptors
