@@ -52,6 +52,8 @@ class Intake:
         self._spread = Spread(worker.free_counts)
         self._reasons: dict[Kind, tuple[float, object, list[str]]] = {}
         self._later: dict[str, float] = {}
+        #: Those of `_later` that are another pool's turn.
+        self._left: set[str] = set()
         #: Why the requests of a kind wait, or were refused: the last answer for each kind that is waiting.
         self.explanations: dict[Kind, str] = {}
         self._instant = 0
@@ -65,10 +67,11 @@ class Intake:
     def look_again(self, request_id: str, delay_seconds: float = LOCKED_RETRY_SECONDS) -> None:
         """Leave a request alone for a while: somebody holds its lock, or it was just given back."""
         self._later[request_id] = time.monotonic() + delay_seconds
+        self._left.discard(request_id)
 
     def waits(self, request_id: str) -> bool:
-        """Is the request left alone for now?"""
-        return request_id in self._later
+        """Is the request left alone for now, even if it changes? One that is another pool's turn is not."""
+        return request_id in self._later and request_id not in self._left
 
     def serve(self) -> bool:
         """One round; True = there is more to do at once. Blocks for ZooKeeper and for drivers that block."""
@@ -110,6 +113,7 @@ class Intake:
         now = time.monotonic()
         for request_id in [i for i, when in self._later.items() if when <= now]:
             del self._later[request_id]
+            self._left.discard(request_id)
             request = self._cached(request_id)
             if request is not None and self._worker.is_open(request):
                 self._worker.queue.put(request)
@@ -216,6 +220,7 @@ class Intake:
             request = self._cached(request_id)
             if request is not None and worker.is_open(request) and worker.ready_nodes.could_serve(request.node_types):
                 self._later.pop(request_id, None)
+                self._left.discard(request_id)
                 worker.queue.put(request)
                 self._more = True
 
@@ -223,6 +228,7 @@ class Intake:
         """It is another pool's turn, or its work already; the bucket goes on."""
         self._worker.queue.discard(request_id)
         self.look_again(request_id, GRACE_SECONDS)
+        self._left.add(request_id)
         return True
 
     def _handle_blocked(self, bucket: Bucket, blocked: Decline | str) -> bool:

@@ -12,8 +12,9 @@ from kazoo.recipe.lock import Lock
 from nodepool.driver.fake.cloud import FakeCloud
 from nodepool.driver.fake.handler import FakeRequestHandler
 from nodepool.driver.fake.provider import FakeProvider
-from nodepool.launcher import refusal
+from nodepool.launcher import intake, refusal
 from nodepool.launcher.pool_worker import PoolWorker
+from nodepool.plan.first_choice import first_choice
 from tests.support.local_launcher import fake_provider
 from tests.support.pool_znodes import PoolZnodes
 from tests.support.still_launcher import StillLauncher
@@ -367,3 +368,30 @@ def test_nodes_of_launchers_that_are_away(
     monkeypatch.setattr(worker.intake, "_later", dict.fromkeys([request_id], 0.0))
     worker.run_once()
     assert znodes.request_state(request_id) == "failed"
+
+
+def test_first_choice_that_refuses(
+    still: Still, znodes: PoolZnodes, cloud_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A-14: a request is left to its first choice; when that refuses it, it is taken at once."""
+    monkeypatch.setattr(intake, "GRACE_SECONDS", 3600.0)
+    refusing = fake_provider("two", cloud=cloud_name, pool_max_servers=0)
+    launcher = still([fake_provider("one", cloud=cloud_name), refusing])
+    one, two = launcher.worker("one"), launcher.worker("two")
+    chosen: str | None = None
+    while chosen is None:
+        request_id = znodes.submit(["small"])
+        owner = first_choice(request_id, one.registered_pools())
+        if owner is not None and owner.id == two.launcher_id:
+            chosen = request_id
+        else:
+            znodes.delete_request(request_id)
+    known(launcher, 1)
+    one.run_once()
+    assert znodes.request_state(chosen) == "requested"
+    assert one.intake.next_retry() is not None
+    two.run_once()
+    wait_for("it is refused", lambda: (znodes.request(chosen) or {})["declined_by"] == [two.launcher_id])
+    launcher.settle()
+    one.run_once()
+    assert znodes.request_state(chosen) != "requested"
