@@ -51,6 +51,7 @@ class PidFile:
         while not self._try():
             if time.monotonic() >= deadline:
                 raise PidFileError(f"{self.path}: another daemon is running (process {self.read() or 'unknown'})")
+            # A lock of a file tells nobody when it is free.
             time.sleep(_RETRY_SECONDS)
         self.write()
 

@@ -189,6 +189,7 @@ class Supervisor:
         try:
             self._service.stop()
         except Exception:
+            # The process must end all the same, and is about to.
             log.exception("Error while stopping")
         finally:
             self._events.put(None)

@@ -177,6 +177,7 @@ class NodeRequestHandler(NodeRequestHandlerNotifications, abc.ABC):
             self.log.info("Giving the request back: %s", reason)
             self.give_back_when_launched()
         except Exception:
+            # a driver may raise anything, and the request must not hang in its pool.
             self.log.exception("Declining the request because of an error")
             self.decline_reasons = ["an error while serving it"]
             self._end(self.declineRequest)

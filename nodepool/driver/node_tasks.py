@@ -133,6 +133,7 @@ class NodeDeleter(threading.Thread):
         try:
             self.manager.nodeDeletedNotification(self.node)
         except Exception:
+            # The node is gone, whatever the driver makes of it.
             self.log.exception("Error in the provider's nodeDeletedNotification")
 
     def _unlock(self) -> None:

@@ -220,6 +220,7 @@ class ExampleAdapter(Adapter):
         try:
             self._client.upload_image(image_id, filename)
         except Exception:
+            # Whatever it was, half an image must not stay; the builder hears of it.
             self.deleteImage(image_id)
             raise
         return image_id

@@ -123,6 +123,7 @@ class FakeProvider(QuotaSupport, Provider):
             except NoSuchInstance:
                 continue
             except Exception:
+                # One that cannot be deleted must not keep the others.
                 self.log.exception("Leaked instance %s could not be deleted, trying again", instance_id)
                 continue
             leaks.report(self.name, "instances")

@@ -153,6 +153,7 @@ class Keeper:
         except ZKException as error:
             self.log.warning("ZooKeeper: %s. Trying again in %g s", error, ZK_RETRY_SECONDS)
         except Exception:
+            # A task that raises is over, and nobody would hand out slots any more.
             self.log.exception("Error while looking after backing nodes; trying again in %g s", ZK_RETRY_SECONDS)
         finally:
             self.passes += 1

@@ -126,6 +126,7 @@ class CreateMachine(StateMachine):
                 if not result:
                     return None
         except Exception:
+            # Whatever ended it, the list of servers must not go on for this one.
             self._end_watch(False)
             raise
 

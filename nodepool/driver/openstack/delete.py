@@ -81,6 +81,7 @@ class DeleteMachine(StateMachine):
             while self.state in steps and steps[self.state]():
                 continue
         except Exception:
+            # Whatever ended it, the list of servers must not go on for this one.
             self._end_watch(False)
             raise
 
