@@ -87,6 +87,9 @@ class OpenStackAdapter(Adapter):
     def listResources(self) -> Iterator[Resource]:
         return self._leaks.resources()
 
+    def suspectsLeaks(self) -> bool:
+        return self._leaks.suspected()
+
     def deleteResource(self, resource: Resource) -> None:
         assert isinstance(resource, OpenStackResource)
         self._leaks.delete(resource)

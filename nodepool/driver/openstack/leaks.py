@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 from nodepool.driver.openstack.errors import CloudNotFound, CloudRefused
 from nodepool.driver.openstack.views import Server
 from nodepool.driver.statemachine import Resource
+from nodepool.driver.statemachine.leaks import LOOK_AGAIN_SECONDS
 from nodepool.exceptions import LaunchError
 from nodepool.metrics import leaks
 
@@ -61,6 +62,13 @@ class Leaks:
             yield from self._unfinished_images()
         self._try("ports", lambda: self._clean_ports(servers))
         self._try("floating IPs", self._clean_floating_ips)
+
+    def suspected(self) -> bool:
+        """Is there something that another look, soon, may delete?"""
+        if self._free_ips:
+            return True
+        # A look that comes before the interval is over does not count for ports.
+        return bool(self._down_ports) and self._config.port_cleanup_interval <= LOOK_AGAIN_SECONDS
 
     def delete(self, resource: OpenStackResource) -> None:
         """Delete a leaked thing. Blocks. Raises NotFound and other errors of the API."""

@@ -69,6 +69,14 @@ class Adapter:
         """All visible things that could be left over. Called every 60 s; may block."""
         raise NotImplementedError
 
+    def suspectsLeaks(self) -> bool:
+        """Would another `listResources`, some seconds after the last one, find or remove something more?
+
+        For what carries no metadata, so that the adapter must see it twice by itself. Not in released Nodepool. Must not
+        block.
+        """
+        return False
+
     def deleteResource(self, resource: Resource) -> None:
         """Delete one leaked thing of `listResources`; may block."""
         raise NotImplementedError

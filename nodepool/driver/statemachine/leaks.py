@@ -41,7 +41,7 @@ class LeakSweep:
             return False
         try:
             self._sweep()
-            return bool(self._suspects or self._extra)
+            return bool(self._suspects or self._extra or self._provider.adapter.suspectsLeaks())
         finally:
             self._busy.release()
 
@@ -130,6 +130,9 @@ class LeakLook:
         """See `nodepool.driver.statemachine.scheduler.Task`."""
         if not self._begun:
             self._begun = True
+            return LOOK_AGAIN_SECONDS
+        if self._provider.calls.resting and not self._provider.idle_now:
+            # What is left over stays until the cloud answers again.
             return LOOK_AGAIN_SECONDS
         self._looks -= 1
         try:

@@ -313,14 +313,20 @@ class StateMachineProvider(StateMachineQuota, Provider):
         return self.calls.list_instances()
 
     def cleanupLeakedResources(self) -> None:
-        if self.sweep_leaks():
-            self.look_for_leaks_soon(1)
+        again = True
+        try:
+            again = self.sweep_leaks()
+        finally:
+            if again:
+                self.look_for_leaks_soon(1)
 
     def sweep_leaks(self) -> bool:
-        """Look for leaks now; blocks. Does something seem to be left over?"""
-        if self.calls.resting or self.idle_now:
-            self.log.debug("Not looking for leaks: %s", self.calls.rest_reason or "the provider was replaced")
+        """Look for leaks now; blocks. Is another look worth while, soon: something seems to be left over?"""
+        if self.idle_now:
             return False
+        if self.calls.resting:
+            self.log.debug("Not looking for leaks: %s", self.calls.rest_reason)
+            return True
         return self._leaks.sweep()
 
     def look_for_leaks_soon(self, looks: int = 2) -> None:

@@ -66,6 +66,19 @@ class TestPorts:
         assert reported == [("cloud-a", "ports")] * 2
         assert "port stubborn could not be deleted" in caplog.text
 
+    def test_another_look_soon_would_tell(self, make_cloud: MakeCloud, cloud: StubCloud) -> None:
+        """DESIGN 5: no wait for the regular sweep, unless the interval is longer anyway."""
+        quick = make_cloud(**{"port-cleanup-interval": 5})
+        quick.stub.answers["GET", "/ports"] = {"ports": [port("leaked")]}
+        quick.stub.answers["DELETE", "/ports/leaked"] = {}
+        sweep = Leaks(quick, quick.clock)
+        assert not sweep.suspected()
+        list(sweep.resources())
+        assert sweep.suspected()
+        rare = Leaks(cloud, cloud.clock)
+        list(rare.resources())
+        assert not rare.suspected()
+
     def test_seen_once(self, cloud: StubCloud) -> None:
         sweep = Leaks(cloud, cloud.clock)
         list(sweep.resources())
@@ -109,6 +122,7 @@ class TestFloatingIps:
         sweep = Leaks(cloud)
         list(sweep.resources())
         assert reported == []
+        assert sweep.suspected()
         list(sweep.resources())
         assert reported == [("cloud-a", "floatingips")]
         assert cloud.stub.count("DELETE", "/floatingips/free") == 1

@@ -66,6 +66,47 @@ def test_another_look_comes_by_itself(
     wait_for("the leaked instance is gone", lambda: not site.cloud.instances())
 
 
+def test_what_the_adapter_suspects(make_site: MakeSite, monkeypatch: pytest.MonkeyPatch) -> None:
+    """DESIGN 5: what carries no metadata is seen twice by the adapter itself, and not a minute later."""
+    monkeypatch.setattr(sweeps, "LOOK_AGAIN_SECONDS", 0.01)
+    site = make_site()
+    looks: list[int] = []
+    monkeypatch.setattr(site.adapter, "listResources", lambda: iter(looks.append(1) or ()))
+    monkeypatch.setattr(site.adapter, "suspectsLeaks", lambda: len(looks) < 2, raising=False)
+    site.provider.cleanupLeakedResources()
+    wait_for("another look", lambda: len(looks) == 2 and not len(site.provider.scheduler))
+
+
+def test_cloud_rests(make_site: MakeSite, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The look that a resting cloud did not get comes when it is back, not with the next regular sweep."""
+    monkeypatch.setattr(sweeps, "LOOK_AGAIN_SECONDS", 0.01)
+    site = make_site()
+    looks: list[int] = []
+    monkeypatch.setattr(site.adapter, "listResources", lambda: iter(looks.append(1) or ()))
+    monkeypatch.setattr(type(site.provider.calls), "resting", True)
+    site.provider.cleanupLeakedResources()
+    assert not looks
+    assert len(site.provider.scheduler) == 1
+    monkeypatch.undo()
+    wait_for("it is over", lambda: not len(site.provider.scheduler))
+
+
+def test_sweep_that_fails(make_site: MakeSite, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The caller hears of it, and another look comes soon."""
+    monkeypatch.setattr(sweeps, "LOOK_AGAIN_SECONDS", 0.01)
+    site = make_site()
+    looks: list[int] = []
+
+    def fail() -> list[Resource]:
+        looks.append(1)
+        raise CloudError("away")
+
+    monkeypatch.setattr(site.adapter, "listResources", fail)
+    with pytest.raises(CloudError):
+        site.provider.cleanupLeakedResources()
+    wait_for("another look", lambda: len(looks) == 2 and not len(site.provider.scheduler))
+
+
 def test_looks_that_fail(
     make_site: MakeSite, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
