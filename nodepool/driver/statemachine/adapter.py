@@ -72,8 +72,8 @@ class Adapter:
     def suspectsLeaks(self) -> bool:
         """Would another `listResources`, some seconds after the last one, find or remove something more?
 
-        For what carries no metadata, so that the adapter must see it twice by itself. Not in released Nodepool. Must not
-        block.
+        For what carries no metadata, so that the adapter must see it twice by itself. Must not block. Released Nodepool
+        does not call it.
         """
         return False
 

@@ -71,8 +71,13 @@ def test_what_the_adapter_suspects(make_site: MakeSite, monkeypatch: pytest.Monk
     monkeypatch.setattr(sweeps, "LOOK_AGAIN_SECONDS", 0.01)
     site = make_site()
     looks: list[int] = []
-    monkeypatch.setattr(site.adapter, "listResources", lambda: iter(looks.append(1) or ()))
-    monkeypatch.setattr(site.adapter, "suspectsLeaks", lambda: len(looks) < 2, raising=False)
+
+    def look() -> list[Resource]:
+        looks.append(1)
+        return []
+
+    monkeypatch.setattr(site.adapter, "listResources", look)
+    monkeypatch.setattr(site.adapter, "suspectsLeaks", lambda: len(looks) < 2)
     site.provider.cleanupLeakedResources()
     wait_for("another look", lambda: len(looks) == 2 and not len(site.provider.scheduler))
 
@@ -82,13 +87,18 @@ def test_cloud_rests(make_site: MakeSite, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(sweeps, "LOOK_AGAIN_SECONDS", 0.01)
     site = make_site()
     looks: list[int] = []
-    monkeypatch.setattr(site.adapter, "listResources", lambda: iter(looks.append(1) or ()))
-    monkeypatch.setattr(type(site.provider.calls), "resting", True)
-    site.provider.cleanupLeakedResources()
-    assert not looks
-    assert len(site.provider.scheduler) == 1
-    monkeypatch.undo()
-    wait_for("it is over", lambda: not len(site.provider.scheduler))
+
+    def look() -> list[Resource]:
+        looks.append(1)
+        return []
+
+    monkeypatch.setattr(site.adapter, "listResources", look)
+    with monkeypatch.context() as rest:
+        rest.setattr(type(site.provider.calls), "resting", True)
+        site.provider.cleanupLeakedResources()
+        assert not looks
+        assert len(site.provider.scheduler) == 1
+    wait_for("the look came", lambda: looks and not len(site.provider.scheduler))
 
 
 def test_sweep_that_fails(make_site: MakeSite, monkeypatch: pytest.MonkeyPatch) -> None:
