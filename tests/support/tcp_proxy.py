@@ -1,12 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A TCP connection that fails when a test says so: cut, swallow answers, swallow questions."""
+"""A TCP link that fails when a test says so: reset, silent, slow, deaf or mute."""
 
 from __future__ import annotations
 
-import selectors
+import asyncio
 import socket
 import threading
-from contextlib import suppress
+from collections.abc import Callable
+from contextlib import closing, suppress
+from random import Random
+
+#: What waits on a slow or silent link, in pieces of at most 64 KiB; more stays with the sender.
+PIECES = 64
+BACKLOG = 128
 
 
 class TcpProxy:
@@ -14,11 +20,13 @@ class TcpProxy:
 
     :param target_port: where to forward to.
     :param port: of our own; 0 = any.
+    :param seed: of the delays of a slow link.
     """
 
-    def __init__(self, target_port: int, port: int = 0) -> None:
+    def __init__(self, target_port: int, port: int = 0, seed: str = "") -> None:
         self._target_port = target_port
-        self._listener = socket.create_server(("127.0.0.1", port))
+        self._listener = socket.create_server(("127.0.0.1", port), backlog=BACKLOG)
+        self._listener.setblocking(False)
         self.port: int = self._listener.getsockname()[1]
         #: False: new connections are closed at once.
         self.accepting = True
@@ -26,90 +34,129 @@ class TcpProxy:
         self.mute = False
         #: Nothing that the client sends arrives any more.
         self.deaf = False
-        self._selector = selectors.DefaultSelector()
-        self._peers: dict[socket.socket, socket.socket] = {}
-        self._clients: set[socket.socket] = set()
-        self._wake, self._woken = socket.socketpair()
-        self._commands: list[threading.Event | None] = []
-        self._thread = threading.Thread(target=self._run, name="tcp-proxy", daemon=True)
+        #: Least and greatest time that a piece of data takes, each way. The order stays.
+        self.delay_seconds = (0.0, 0.0)
+        self._random = Random(f"link {seed}")
+        self._loop = asyncio.new_event_loop()
+        self._connections: set[asyncio.Task[None]] = set()
+        #: Cleared while the link is silent.
+        self._passing = asyncio.Event()
+        self._passing.set()
+        self._filler: socket.socket | None = None
+        self._thread = threading.Thread(target=self._loop.run_forever, name="tcp-proxy", daemon=True)
 
     def start(self) -> None:
-        self._selector.register(self._listener, selectors.EVENT_READ)
-        self._selector.register(self._woken, selectors.EVENT_READ)
+        self._loop.add_reader(self._listener, self._accept)
         self._thread.start()
 
     def stop(self) -> None:
         """Closes everything and waits for the thread."""
-        self._commands.append(None)
-        self._wake.send(b"x")
-        self._thread.join(10)
-        for open_socket in (self._listener, self._wake, self._woken):
-            open_socket.close()
-        self._selector.close()
+        if self._thread.is_alive():
+            self.cut()
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join(10)
+        self._loop.close()
+        self._listener.close()
+        if self._filler is not None:
+            self._filler.close()
 
     def cut(self) -> None:
         """Closes all connections; returns when that is done."""
-        done = threading.Event()
-        self._commands.append(done)
-        self._wake.send(b"x")
-        assert done.wait(10)
+        asyncio.run_coroutine_threadsafe(self._close_all(), self._loop).result(10)
 
-    def _run(self) -> None:
-        while True:
-            for key, _ in self._selector.select():
-                ready = key.fileobj
-                assert isinstance(ready, socket.socket)
-                if ready is self._woken:
-                    self._woken.recv(100)
-                    for command in self._take_commands():
-                        self._close_all()
-                        if command is None:
-                            return
-                        command.set()
-                elif ready is self._listener:
-                    self._accept()
-                elif ready in self._peers:
-                    self._forward(ready)
+    def silence(self) -> None:
+        """From now on nothing comes through, as if each packet were dropped: no data, no end of a connection, no new one.
 
-    def _take_commands(self) -> list[threading.Event | None]:
-        commands, self._commands = self._commands, []
-        return commands
+        What was sent meanwhile arrives after `resume`, as TCP sends it again.
+        """
+        asyncio.run_coroutine_threadsafe(self._silence(), self._loop).result(10)
+
+    def resume(self) -> None:
+        """Ends `silence`."""
+        asyncio.run_coroutine_threadsafe(self._resume(), self._loop).result(10)
+
+    async def _silence(self) -> None:
+        self._passing.clear()
+        self._loop.remove_reader(self._listener)
+        # The kernel drops the first packet of a connection to a full backlog, and this one is full with one connection.
+        self._listener.listen(0)
+        self._filler = socket.socket()
+        self._filler.setblocking(False)
+        self._filler.connect_ex(("127.0.0.1", self.port))
+
+    async def _resume(self) -> None:
+        if self._filler is not None:
+            self._filler.close()
+            self._filler = None
+        self._listener.listen(BACKLOG)
+        self._loop.add_reader(self._listener, self._accept)
+        self._passing.set()
+
+    async def _close_all(self) -> None:
+        for task in self._connections:
+            task.cancel()
+        while self._connections:
+            await asyncio.wait(self._connections)
 
     def _accept(self) -> None:
-        client, _ = self._listener.accept()
+        try:
+            client, _ = self._listener.accept()
+        except OSError:
+            # It has gone again.
+            return
         if not self.accepting:
             client.close()
             return
+        task = self._loop.create_task(self._serve(client))
+        self._connections.add(task)
+        task.add_done_callback(self._connections.discard)
+
+    async def _serve(self, client: socket.socket) -> None:
+        """Forwards both ways until either side ends."""
+        with closing(client), suppress(OSError, asyncio.CancelledError):
+            near_reader, near = await asyncio.open_connection(sock=client)
+            with closing(near.transport):
+                far_reader, far = await asyncio.open_connection("127.0.0.1", self._target_port)
+                with closing(far.transport):
+                    pumps = [
+                        self._loop.create_task(self._pump(near_reader, far, lambda: self.deaf)),
+                        self._loop.create_task(self._pump(far_reader, near, lambda: self.mute)),
+                    ]
+                    try:
+                        await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
+                    finally:
+                        for pump in pumps:
+                            pump.cancel()
+                        await asyncio.gather(*pumps, return_exceptions=True)
+                        near.transport.abort()
+                        far.transport.abort()
+
+    async def _pump(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, swallowed: Callable[[], bool]
+    ) -> None:
+        """Forwards one way until the end of it."""
+        pieces: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(PIECES)
+        reading = self._loop.create_task(self._read(reader, pieces))
         try:
-            server = socket.create_connection(("127.0.0.1", self._target_port), timeout=5)
-        except OSError:
-            client.close()
-            return
-        self._clients.add(client)
-        for one, other in ((client, server), (server, client)):
-            one.settimeout(5)
-            self._peers[one] = other
-            self._selector.register(one, selectors.EVENT_READ)
+            while True:
+                due, data = await pieces.get()
+                await asyncio.sleep(due - self._loop.time())
+                await self._passing.wait()
+                if not data:
+                    return
+                if not swallowed():
+                    writer.write(data)
+                    await writer.drain()
+        finally:
+            reading.cancel()
 
-    def _forward(self, source: socket.socket) -> None:
-        try:
-            data = source.recv(65536)
-            swallowed = self.deaf if source in self._clients else self.mute
-            if data and not swallowed:
-                self._peers[source].sendall(data)
-        except OSError:
-            data = b""
-        if not data:
-            self._close(source)
-
-    def _close(self, one: socket.socket) -> None:
-        for end in (one, self._peers[one]):
-            self._selector.unregister(end)
-            self._clients.discard(end)
-            del self._peers[end]
-            with suppress(OSError):
-                end.close()
-
-    def _close_all(self) -> None:
-        while self._peers:
-            self._close(next(iter(self._peers)))
+    async def _read(self, reader: asyncio.StreamReader, pieces: asyncio.Queue[tuple[float, bytes]]) -> None:
+        """Each piece of data with the time at which it shall arrive; empty = the end."""
+        due, data = 0.0, b"x"
+        while data:
+            try:
+                data = await reader.read(65536)
+            except OSError:
+                data = b""
+            due = max(due, self._loop.time() + self._random.uniform(*self.delay_seconds))
+            await pieces.put((due, data))

@@ -7,6 +7,7 @@ import glob
 import shutil
 import socket
 import ssl
+from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -24,19 +25,30 @@ REMEDY = "apt-get install zookeeper default-jre-headless"
 
 
 class ZooKeeperServer:
-    """One stand-alone server.
+    """One server, alone or one of an ensemble (tests/support/zookeeper_ensemble.py).
 
     :param directory: everything it writes goes here.
     :param fsync: False answers writes before they are on the disk: right for tests, wrong for measurements.
     :param tick_ms: unit of ZooKeeper's clock. The shortest session is two ticks.
+    :param settings: more lines of the configuration file.
+    :param certificates: those of the other servers; None: it makes its own.
     """
 
-    def __init__(self, directory: Path, *, fsync: bool = False, tick_ms: int = 200) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        fsync: bool = False,
+        tick_ms: int = 200,
+        settings: Mapping[str, object] | None = None,
+        certificates: Certificates | None = None,
+    ) -> None:
         self.directory = directory
         self._fsync = fsync
         self._tick_ms = tick_ms
+        self._more_settings = dict(settings or {})
         self.port, self.tls_port = 0, 0
-        self._certificates: Certificates | None = None
+        self._certificates = certificates
         self._process: ChildProcess | None = None
 
     @property
@@ -55,6 +67,7 @@ class ZooKeeperServer:
         self.directory.mkdir(parents=True, exist_ok=True)
         if self._certificates is None:
             self._certificates = make_certificates(self.directory / "ca")
+        if not self.port:
             self.port, self.tls_port = free_ports(2)
         config = self.directory / "zoo.cfg"
         config.write_text(self._settings(), encoding="utf-8")
@@ -74,6 +87,11 @@ class ZooKeeperServer:
         if self._process is not None:
             self._process.kill()
             self._process = None
+
+    @property
+    def tls_ports(self) -> list[int]:
+        """All TLS ports on 127.0.0.1."""
+        return [self.tls_port]
 
     def tls_hosts(self, chroot: str = "") -> str:
         """Connection string of the TLS port."""
@@ -96,6 +114,18 @@ class ZooKeeperServer:
             while part := connection.recv(65536):
                 answer += part
         return answer.decode()
+
+    @property
+    def running(self) -> bool:
+        return self._process is not None and self._process.running
+
+    def mode(self) -> str:
+        """``standalone``, ``leader`` or ``follower``; empty: it does not serve just now."""
+        try:
+            answer = self.command("srvr")
+        except OSError:
+            return ""
+        return answer.partition("Mode: ")[2].partition("\n")[0]
 
     def counters(self) -> dict[str, int]:
         """The integer values of ``mntr``, e.g. ``zk_packets_received``."""
@@ -137,6 +167,7 @@ class ZooKeeperServer:
             "maxClientCnxns": 0,
             "admin.enableServer": "false",
             "4lw.commands.whitelist": "*",
+            **self._more_settings,
         }
         return "".join(f"{name}={value}\n" for name, value in settings.items())
 
