@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The network between one launcher and what it talks to.
 
-A relay in the harness for each link, not a network namespace: it drops what a cut wire drops (data, the end of a connection, new
-connections; see `TcpProxy.silence`) and delays what a slow wire delays, on any machine and for any user. Network namespaces would need
-root, ``tc netem`` is missing in many kernels, and a launcher in a namespace could not reach the servers of the simulated cloud,
-which have loopback addresses. All traffic stays on 127.0.0.1, and nothing is left behind when a run is killed.
+A relay in the harness for each link, not a network namespace: it drops what a cut wire drops (data, the end of a
+connection, new connections; see `TcpProxy.silence`) and delays what a slow wire delays, on any machine and for any
+user. Network namespaces would need root, ``tc netem`` is missing in many kernels, and a launcher in a namespace could
+not reach the servers of the simulated cloud, which have loopback addresses. All traffic stays on 127.0.0.1, and nothing
+is left behind when a run is killed.
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ class TcpProxy:
         asyncio.run_coroutine_threadsafe(self._close_all(), self._loop).result(10)
 
     def silence(self) -> None:
-        """From now on nothing comes through, as if each packet were dropped: no data, no end of a connection, no new one.
+        """Nothing comes through, as if each packet were dropped: no data, no end of a connection, no new one.
 
         What was sent meanwhile arrives after `resume`, as TCP sends it again.
         """
