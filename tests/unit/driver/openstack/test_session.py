@@ -28,3 +28,16 @@ def test_timeout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, setting: dict[
     # An open socket would be a warning, and that an error.
     del client
     gc.collect()
+
+
+def test_no_netrc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A password for the cloud's host that somebody keeps for other programs is not sent."""
+    (tmp_path / "netrc").write_text("machine 127.0.0.1 login somebody password else\n", encoding="utf-8")
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+    with OpenStackSimulator() as simulator:
+        monkeypatch.setenv("OS_CLIENT_CONFIG_FILE", str(simulator.write_clouds_yaml(tmp_path / "clouds.yaml")))
+        client: Any = make_client(Clouds().region(CLOUD_NAME, None), "compute")
+        answer = client.request("/flavors", "GET")
+        assert answer.status_code == 200
+        assert "Authorization" not in answer.request.headers
+        close(client)
