@@ -75,10 +75,21 @@ class PoolRegistry:
             )
             for pool in self._pools.values()
         ]
-        present = {_place(pool.id) for pool in self._registered}
         self._absent.update({pool.id: (pool, until) for pool in before if pool.id not in self._gone})
-        self._absent = {pool_id: entry for pool_id, entry in self._absent.items() if _place(pool_id) not in present}
+        present: dict[str, list[PoolInfo]] = {}
+        for pool in self._registered:
+            present.setdefault(_place(pool.id), []).append(pool)
+        self._absent = {
+            pool_id: entry
+            for pool_id, entry in self._absent.items()
+            if not any(_is_back(entry[0], pool) for pool in present.get(_place(pool_id), ()))
+        }
         self._known = changes
+
+
+def _is_back(absent: PoolInfo, pool: PoolInfo) -> bool:
+    """Is this registered pool of the same place the absent one? Several launchers of a host may have pools of one name."""
+    return absent.id == pool.id or absent.labels <= pool.labels
 
 
 def _place(pool_id: str) -> str:

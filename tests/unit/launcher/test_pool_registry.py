@@ -22,9 +22,9 @@ class Records:
         return list(self.pools)
 
 
-def pool(pool_id: str) -> PoolComponent:
+def pool(pool_id: str, *labels: str) -> PoolComponent:
     made = PoolComponent("localhost", "test")
-    made.id, made.supported_labels = pool_id, [f"label-{pool_id}"]
+    made.id, made.supported_labels = pool_id, list(labels) or [f"label-{pool_id}"]
     return made
 
 
@@ -66,11 +66,27 @@ def test_pool_under_a_new_id() -> None:
     records = Records()
     registry = PoolRegistry(records, ManualClock())  # type: ignore[arg-type]
     old, new, other = (f"host-PoolWorker.one-{name}-{end * 32}" for name, end in (("a", "0"), ("a", "1"), ("b", "2")))
-    records.pools = [pool(old)]
+    records.pools = [pool(old, "x")]
     registry.registered()
-    records.pools = [pool(other)]
+    records.pools = [pool(other, "x")]
     registry.changed()
     assert ids(registry.absent()) == [old]
-    records.pools.append(pool(new))
+    records.pools.append(pool(new, "x", "y"))
+    registry.changed()
+    assert registry.absent() == []
+
+
+def test_two_launchers_of_one_host() -> None:
+    """The one that stays is not taken for the one that went, which has a label of its own."""
+    records = Records()
+    registry = PoolRegistry(records, ManualClock())  # type: ignore[arg-type]
+    one, two, back = (f"host-PoolWorker.cloud-main-{end * 32}" for end in "012")
+    records.pools = [pool(one, "both", "one"), pool(two, "both", "two")]
+    registry.registered()
+    records.pools.pop()
+    registry.changed()
+    (absent,) = registry.absent()
+    assert absent.id == two
+    records.pools.append(pool(back, "both", "two"))
     registry.changed()
     assert registry.absent() == []
