@@ -88,7 +88,7 @@ class PoolRegistry:
 
 
 def _is_back(absent: PoolInfo, pool: PoolInfo) -> bool:
-    """Is this registered pool of the same place the absent one? Several launchers of a host may have pools of one name."""
+    """Is this pool of the same place the absent one? Several launchers of a host may have pools of one name."""
     return absent.id == pool.id or absent.labels <= pool.labels
 
 
