@@ -41,7 +41,7 @@ class LauncherProcess(ChildProcess):
         command = list(command or launcher_command())
         env = {**os.environ, **(environment or {})}
         env.pop("PYTHONPATH", None)
-        if command == list(OUR_COMMAND):
+        if command[0] == sys.executable:
             env["PYTHONPATH"] = str(ROOT)
         super().__init__([*command, "-c", str(config), "-d" if debug else "-f", "--no-webapp"], log, env=env)
         self.config_path = config
