@@ -7,6 +7,7 @@ The contract is cli.md 7. This module is a leaf: any layer may import it.
 from __future__ import annotations
 
 import logging
+import re
 import time
 from collections.abc import MutableMapping
 from pathlib import Path
@@ -21,6 +22,13 @@ FORMAT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 #: (record attribute, short name in the text prefix), in the order of the prefix.
 _CONTEXT_FIELDS: Final = (("event_id", "e"), ("node_request", "node_request"), ("node", "node"))
+
+#: Longest id in the text prefix: ids come from other programs, and stand in every line of a request.
+_MAX_ID: Final = 200
+
+#: What terminals and log viewers act on (line breaks but ``\n``, escape sequences, changes of the writing direction),
+#: and what no file in UTF-8 can have. Texts of hosts, clouds and other programs get into messages.
+_ACTIVE: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 #: What every record has; anything else was given as ``extra`` and belongs into a JSON line.
 _STANDARD_ATTRIBUTES: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
@@ -83,14 +91,29 @@ def _prefix(fields: dict[str, str]) -> str:
 
 def _harmless(value: object) -> str:
     """An id as text. Ids come from other programs: no line break and no ``%`` of theirs may act in a message."""
-    return "".join(char if char.isprintable() and char != "%" else "?" for char in str(value))
+    return "".join(char if char.isprintable() and char != "%" else "?" for char in str(value)[:_MAX_ID])
+
+
+def _passive(text: str) -> str:
+    """A text in which nothing acts but ``\n``: what would, is written as in Python source."""
+    return text if text.isprintable() else _ACTIVE.sub(lambda match: ascii(match[0])[1:-1], text)
 
 
 class MultiLineFormatter(logging.Formatter):
-    """Text lines. Every further line of a message repeats the prefix of the first, plus two blanks."""
+    """Text lines. Every further line of a message repeats the prefix of the first, plus two blanks.
+
+    So nobody whose text gets into a message can make up a line of his own. Control characters are escaped.
+    """
 
     def __init__(self, fmt: str | None = None, datefmt: str | None = None, style: Any = "%", **kwargs: Any) -> None:
         super().__init__(fmt or FORMAT, datefmt, style, **kwargs)
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        record.message = _passive(record.message)
+        return super().formatMessage(record)
+
+    def formatException(self, ei: Any) -> str:
+        return _passive(super().formatException(ei))
 
     def format(self, record: logging.LogRecord) -> str:
         text = super().format(record)

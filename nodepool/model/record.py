@@ -108,7 +108,8 @@ class Record:
     def _load_state(self, data: dict[str, Any]) -> None:
         state = data.get("state")
         if not isinstance(state, str) or state not in self.STATES:
-            raise InvalidRecord(f"state is {state!r}")
+            # Not a value of any length: this text goes into the log.
+            raise InvalidRecord(f"state is {state[:40]!r}" if isinstance(state, str) else "state is not a string")
         self._state = state
         self._state_changed = False
         self.state_time = optional_number("state_time", data.get("state_time"))

@@ -5,9 +5,13 @@ from __future__ import annotations
 
 import json
 import math
-from typing import Any
+from typing import Any, Final
 
 from nodepool.model.record import InvalidRecord
+
+#: Lists and objects within each other. Records have four; each level costs stack when a record is copied or written,
+#: and the reader's own limit is that of the stack.
+MAX_DEPTH: Final = 50
 
 
 class EmptyRecord(InvalidRecord):
@@ -25,17 +29,39 @@ def decode(value: bytes | None) -> dict[str, Any]:
     Numbers that JSON does not know, like ``Infinity``, become null: a record that has one can be written again.
 
     :raises EmptyRecord: no data.
-    :raises InvalidRecord: not UTF-8, not JSON, or not an object.
+    :raises InvalidRecord: not UTF-8, not JSON, not an object, or nested deeper than `MAX_DEPTH`.
     """
     if not value:
         raise EmptyRecord("no data")
     try:
-        data = _DECODER.decode(value.decode())
+        return decode_text(value.decode())
+    except UnicodeDecodeError as error:
+        raise InvalidRecord(f"not JSON: {str(error)[:200]}") from None
+
+
+def decode_text(text: str) -> dict[str, Any]:
+    """The JSON object in a text, such as ``user_data``; see `decode`. Raises InvalidRecord."""
+    try:
+        data = _DECODER.decode(text)
     except (ValueError, RecursionError) as error:
         raise InvalidRecord(f"not JSON: {str(error)[:200]}") from None
     if not isinstance(data, dict):
         raise InvalidRecord(f"a JSON {type(data).__name__}, not an object")
+    # Counting is cheap, and enough for nearly every record.
+    if text.count("[") + text.count("{") > MAX_DEPTH and _is_deeper(data, MAX_DEPTH):
+        raise InvalidRecord(f"nested more than {MAX_DEPTH} levels deep")
     return data
+
+
+def _is_deeper(data: dict[str, Any], limit: int) -> bool:
+    """Is there more than so many levels of lists and objects? Level by level, because the stack is what is short."""
+    level: list[Any] = [data]
+    for _ in range(limit):
+        inner = [item.values() if isinstance(item, dict) else item for item in level]
+        level = [child for children in inner for child in children if isinstance(child, (dict, list))]
+        if not level:
+            return False
+    return True
 
 
 def _float(text: str) -> float | None:

@@ -91,7 +91,7 @@ class Registration:
         session_id = (kazoo.client_id or (None,))[0]
         for name, stat, data in _entries(self._client, root):
             # A launcher has one entry of a kind without ids; pools are told apart by theirs.
-            if stat.ephemeralOwner == session_id and _entry_id(data) == getattr(self.component, "id", None):
+            if stat.ephemeralOwner == session_id and entry_id(data) == getattr(self.component, "id", None):
                 kazoo.delete(f"{root}/{name}")
 
     def unregister(self) -> None:
@@ -127,11 +127,11 @@ def system_model_api(client: ZooKeeperClient) -> int | None:
     for kind in ("launcher", "pool", "builder"):
         for name, _, data in _entries(client, f"{paths.COMPONENTS}/{kind}"):
             try:
-                level = codec.decode(data).get("model_api", 0)
+                level = entry_model_api(data)
             except InvalidRecord as problem:
                 Registration.log.error("Ignoring %s/%s/%s: %s", paths.COMPONENTS, kind, name, problem)
                 continue
-            if isinstance(level, int):
+            if level is not None:
                 levels.append(level)
     return min(levels, default=None)
 
@@ -143,7 +143,14 @@ def check_model_api(client: ZooKeeperClient) -> None:
         raise ZKException(f"this release speaks model API {MODEL_API}, but the running system needs at least {level}")
 
 
-def _entry_id(data: bytes) -> Any:
+def entry_model_api(data: bytes) -> int | None:
+    """The data model that a component speaks; None = it says something else. Raises InvalidRecord."""
+    level = codec.decode(data).get("model_api", 0)
+    return level if isinstance(level, int) and not isinstance(level, bool) else None
+
+
+def entry_id(data: bytes) -> Any:
+    """The id in an entry, of any type; None = there is none."""
     try:
         return codec.decode(data).get("id")
     except InvalidRecord:

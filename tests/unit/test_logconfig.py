@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -88,6 +89,11 @@ class TestAnnotatedLogger:
         logconfig.get_annotated_logger(log, event_id="a%sb\nc").info("x %s", 1)
         assert handler.records[0].getMessage() == "[e: a?sb?c] x 1"
 
+    def test_long_ids_are_cut(self, captured: tuple[logging.Logger, Capture]) -> None:
+        logger, output = captured
+        logconfig.get_annotated_logger(logger, event_id="e" * 100_000).info("x")
+        assert len(output.records[0].getMessage()) < 300
+
     def test_level_off_costs_nothing(self, captured: tuple[logging.Logger, Capture]) -> None:
         class Costly:
             def __str__(self) -> str:
@@ -121,6 +127,33 @@ class TestMultiLineFormatter:
         assert len(lines) > 2
         assert all(" INFO nodepool.NodePool: " in line for line in lines)
         assert lines[-1].endswith(":   ValueError: broken")
+
+    @pytest.mark.parametrize(
+        ("said", "written"),
+        [
+            ("a\rb", "a\\rb"),
+            ("\x1b[2Jx\x07", "\\x1b[2Jx\\x07"),
+            ("a\x85b\u2028c\u202ed", "a\\x85b\\u2028c\\u202ed"),
+            ("\ud800", "\\ud800"),
+            ("\x00", "\\x00"),
+            ("gr\u00fc\u00dfe\t\u2713", "gr\u00fc\u00dfe\t\u2713"),
+        ],
+    )
+    def test_text_of_others_does_not_act(self, said: str, written: str) -> None:
+        """No line break, escape sequence or broken character of a host, a cloud or a znode gets into the log."""
+        assert logconfig.MultiLineFormatter("%(message)s").format(record(said)) == written
+        try:
+            raise ValueError(said)
+        except ValueError:
+            made = record("x", exc_info=sys.exc_info())
+        assert written in logconfig.MultiLineFormatter("%(message)s").format(made)
+
+    def test_nobody_can_make_up_a_line(self) -> None:
+        lines = (
+            logconfig.MultiLineFormatter().format(record("h\n2026-01-01 00:00:00,000 ERROR nodepool: no")).split("\n")
+        )
+        assert len(lines) == 2
+        assert lines[1].startswith(lines[0].removesuffix("h") + "  2026")
 
     def test_default_format(self) -> None:
         line = logconfig.MultiLineFormatter().format(record("x"))

@@ -7,7 +7,8 @@ import dataclasses
 import json
 from typing import TYPE_CHECKING, Any, Final, TypeGuard
 
-from nodepool.model.record import is_finite
+from nodepool.model.record import InvalidRecord, is_finite
+from nodepool.zk import codec
 
 if TYPE_CHECKING:
     from nodepool.model.node import Node
@@ -61,10 +62,10 @@ class BackingData:
         if not isinstance(value, str):
             return None
         try:
-            data = json.loads(value)
-        except (ValueError, RecursionError):
+            data = codec.decode_text(value)
+        except InvalidRecord:
             return None
-        if not isinstance(data, dict) or not isinstance(data.get("owner"), str):
+        if not isinstance(data.get("owner"), str):
             return None
         label, slots = data.get("label"), data.get("slots")
         fine = isinstance(label, str)

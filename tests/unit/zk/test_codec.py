@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from typing import Any
 
@@ -11,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nodepool.model.record import InvalidRecord
-from nodepool.zk.codec import EmptyRecord, decode, encode
+from nodepool.zk.codec import MAX_DEPTH, EmptyRecord, decode, encode
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
@@ -80,3 +81,22 @@ def test_never_written(number: float) -> None:
     """zookeeper.md 5.1: never emit non-finite numbers."""
     with pytest.raises(ValueError):
         encode({"resources": {"cores": number}})
+
+
+@pytest.mark.parametrize(("opening", "closing"), [(b"[", b"]"), (b'{"b": ', b"}")], ids=["lists", "objects"])
+def test_depth(opening: bytes, closing: bytes) -> None:
+    """A record that was read can be copied and written from any stack; what is too deep for that is refused."""
+
+    def nested(levels: int) -> bytes:
+        return b'{"a": ' + opening * (levels - 1) + b"1" + closing * (levels - 1) + b"}"
+
+    found = decode(nested(MAX_DEPTH))
+    assert decode(encode(copy.deepcopy(found))) == found
+    for levels in (MAX_DEPTH + 1, 300, 900):
+        with pytest.raises(InvalidRecord):
+            decode(nested(levels))
+
+
+def test_many_brackets_that_are_not_nested() -> None:
+    data = {"a": [{"b": "[{" * 100}] * 100}
+    assert decode(encode(data)) == data
