@@ -22,6 +22,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=60.0, help="time with faults (%(default)s)")
     parser.add_argument("--launchers", type=int, default=3, help="(%(default)s)")
     parser.add_argument("--jobs", type=int, default=20, help="jobs at once (%(default)s)")
+    parser.add_argument("--zookeepers", type=int, default=1, help="3: an ensemble, and its faults (%(default)s)")
     parser.add_argument("--kinds", default="", metavar="KIND,...", help=f"only these faults: {', '.join(KINDS)}")
     parser.add_argument("--replay", type=Path, metavar="FILE", help="the faults of a printed report")
     parser.add_argument("--directory", type=Path, help="where logs are kept (default: a new one)")
@@ -36,12 +37,14 @@ def main() -> int:
     first, _, last = options.seeds.partition("-")
     for seed in range(int(first), int(last or first) + 1):
         if options.replay:
-            faults = from_json(json.loads(options.replay.read_text(encoding="utf-8"))["faults"])
+            before = json.loads(options.replay.read_text(encoding="utf-8"))
+            faults, zookeepers = from_json(before["faults"]), before.get("zookeepers", 1)
         else:
-            faults = make_schedule(seed, options.seconds, options.launchers, kinds)
+            zookeepers = options.zookeepers
+            faults = make_schedule(seed, options.seconds, options.launchers, kinds, zookeepers=zookeepers)
         directory = parent / f"seed-{seed}"
         directory.mkdir(parents=True)
-        report = run(Settings(seed, faults, options.launchers, options.jobs), directory)
+        report = run(Settings(seed, faults, options.launchers, options.jobs, zookeepers=zookeepers), directory)
         (directory / "report.json").write_text(json.dumps(report, indent=1), encoding="utf-8")
         short = {name: value for name, value in report.items() if name not in ("faults", "events")}
         print(json.dumps({**short, "report": str(directory / "report.json")}, indent=1), flush=True)

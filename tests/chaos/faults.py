@@ -6,6 +6,7 @@ from __future__ import annotations
 import signal
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable
 from random import Random
 from typing import Any
@@ -13,8 +14,10 @@ from typing import Any
 from kazoo.exceptions import KazooException
 
 from tests.chaos.doomed_client import DoomedClient
+from tests.chaos.host_faults import HostFaults
 from tests.chaos.invariants import Violations, Watcher
 from tests.chaos.load import Load
+from tests.chaos.network_faults import LinkFaults, ZooKeeperFaults
 from tests.chaos.schedule import Fault
 from tests.chaos.world import World
 from tests.support.pool_znodes import NODES
@@ -38,14 +41,15 @@ class Injector:
         self._rules: dict[Fault, dict[str, Any]] = {}
         self._knobs_lock = threading.Lock()
         #: A fault may take longer than the schedule knows; the next one on the same target waits for it.
-        self._targets: dict[str, threading.Lock] = {}
+        self._targets: dict[str, threading.Lock] = defaultdict(threading.Lock)
+        self._host = HostFaults(world, lambda target: self._targets[target])
+        self._network = (LinkFaults(world), ZooKeeperFaults(world, seed))
         #: A launcher reports a record that it cannot read, and leaves it to the operator.
         self._corrupted: list[str] = []
         self._reloads = 0
 
     def run(self, faults: list[Fault]) -> None:
         threads = []
-        self._targets = {fault.target: threading.Lock() for fault in faults}
         for fault in faults:
             threading.Event().wait(max(0.0, fault.at - self._world.now()))
             thread = threading.Thread(target=self._do, args=(fault,), name=f"fault-{fault.kind}")
@@ -62,7 +66,7 @@ class Injector:
             self._do_alone(fault)
 
     def _do_alone(self, fault: Fault) -> None:
-        method: Callable[[Fault], str | None] = getattr(self, "_" + fault.kind.replace("-", "_"))
+        method = self._method(fault.kind.replace("-", "_"))
         target = "" if fault.launcher is None else f" launcher {fault.launcher}"
         amount = f" {fault.amount:g}" if fault.amount else ""
         self._world.note(f"fault {fault.kind}{target}{amount} for {fault.seconds:g} s")
@@ -75,6 +79,12 @@ class Injector:
             self._violations.add(f"fault {fault.kind} is wrong: {error!r}")
         else:
             self._world.note(f"end of {fault.kind}{target}{f': {what}' if what else ''}")
+
+    def _method(self, name: str) -> Callable[[Fault], str | None]:
+        found: list[Callable[[Fault], str | None]] = [
+            method for place in (self._host, *self._network) if (method := getattr(place, name, None))
+        ]
+        return found[0] if found else getattr(self, f"_{name}")
 
     def _pause(self, fault: Fault) -> None:
         threading.Event().wait(fault.seconds)
@@ -126,14 +136,6 @@ class Injector:
         # The launcher sees it by itself; the provider is replaced in the middle of what it does.
         self._reloads += 1
         self._world.configure(fault.launcher, 15 + self._reloads % 3)
-
-    # -- ZooKeeper
-
-    def _zookeeper_kill(self, fault: Fault) -> None:
-        self._world.zookeeper.kill()
-        self._pause(fault)
-        self._world.zookeeper.start()
-        self._world.note("zookeeper is back")
 
     # -- the cloud
 

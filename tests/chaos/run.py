@@ -26,6 +26,7 @@ class Settings:
     launchers: int = 3
     jobs: int = 20
     limits: Limits = field(default_factory=Limits)
+    zookeepers: int = 1
 
 
 def run(settings: Settings, directory: Path) -> dict[str, Any]:
@@ -33,7 +34,7 @@ def run(settings: Settings, directory: Path) -> dict[str, Any]:
 
     :param directory: for logs and data; new.
     """
-    world = World(directory, settings.seed, settings.launchers, settings.limits)
+    world = World(directory, settings.seed, settings.launchers, settings.limits, settings.zookeepers)
     violations = Violations(world)
     try:
         world.start()
@@ -65,6 +66,7 @@ def run(settings: Settings, directory: Path) -> dict[str, Any]:
         "seed": settings.seed,
         "violations": violations.found,
         "figures": {**figures, "peaks": peaks, "cloud": state["events"]},
+        "zookeepers": settings.zookeepers,
         "kinds": dict(Counter(fault.kind for fault in settings.faults)),
         "faults": [fault.as_json() for fault in settings.faults],
         "events": world.events,

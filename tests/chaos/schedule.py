@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Any, Final
@@ -18,17 +18,29 @@ class Kind:
     :param seconds: shortest and longest duration.
     :param target: what it is done to; two faults never hit the same target at the same time.
     :param amount: least and greatest value of the fault's parameter, whose meaning `tests.chaos.faults` knows.
+    :param group: kinds that are drawn together; see `make_schedule`.
     """
 
     weight: float
     seconds: tuple[float, float]
     target: str
     amount: tuple[float, float] = (0.0, 0.0)
+    group: str = "base"
 
 
 LAUNCHER: Final = "launcher"
+#: The ways of one launcher to ZooKeeper and to the cloud.
+LINK: Final = "link"
+CLOUD_LINK: Final = "cloud-link"
+#: The time that its machine believes it is.
+CLOCK: Final = "clock"
+#: Targets that each launcher has of its own. All others exist once.
+OF_LAUNCHERS: Final = (LAUNCHER, LINK, CLOUD_LINK, CLOCK)
+ENSEMBLE: Final = "ensemble"
+#: Groups of kinds, and how much rarer they are than those of the first one.
+GROUPS: Final[Mapping[str, float]] = {"base": 1.0, "links": 4.0, ENSEMBLE: 6.0, "hosts": 5.0}
 
-#: Every kind by its name. Targets other than `LAUNCHER` exist once.
+#: Every kind by its name.
 KINDS: Final[Mapping[str, Kind]] = {
     # Launchers. A kill lasts until the restart.
     "kill": Kind(3, (0.0, 6.0), LAUNCHER),
@@ -60,6 +72,19 @@ KINDS: Final[Mapping[str, Kind]] = {
     "node-emptied": Kind(1, (0.0, 0.0), "znodes"),
     # The other side.
     "client-kill": Kind(1, (3.0, 6.0), "client"),
+    # The network of one launcher. The amount of a slow link is the greatest delay in seconds, each way.
+    "link-cut": Kind(3, (3.0, 9.0), LINK, group="links"),
+    "link-slow": Kind(2, (4.0, 12.0), LINK, (0.05, 0.5), "links"),
+    "cloud-link-cut": Kind(2, (3.0, 12.0), CLOUD_LINK, group="links"),
+    "cloud-link-slow": Kind(1, (4.0, 12.0), CLOUD_LINK, (0.05, 0.5), "links"),
+    # The machines of launchers. In a rolling restart each launcher is away for so long; the sign of the amount of a
+    # clock says which way it is wrong.
+    "rolling-restart": Kind(1, (0.0, 1.0), "launchers", group="hosts"),
+    "clock": Kind(2, (4.0, 15.0), CLOCK, (-1.0, 1.0), "hosts"),
+    "full-disk": Kind(2, (3.0, 8.0), LAUNCHER, group="hosts"),
+    # Several ZooKeeper servers.
+    "leader-kill": Kind(2, (1.0, 6.0), "zookeeper", group=ENSEMBLE),
+    "quorum-loss": Kind(1, (1.0, 6.0), "zookeeper", group=ENSEMBLE),
 }
 
 
@@ -92,21 +117,42 @@ class Fault:
 
 
 def make_schedule(
-    seed: int, seconds: float, launchers: int, kinds: Iterable[str] = (), every_seconds: float = 1.5
+    seed: int,
+    seconds: float,
+    launchers: int,
+    kinds: Iterable[str] = (),
+    every_seconds: float = 1.5,
+    zookeepers: int = 1,
 ) -> list[Fault]:
     """The faults of a run, ordered by time; all have ended after ``seconds``.
 
-    :param kinds: only these; empty = all.
-    :param every_seconds: mean time from one fault to the next.
+    Each group of kinds is drawn by itself, from numbers of its own, one group after the other; a fault whose target is
+    busy with one that is there already is left out. So a new group, or the one that needs several ZooKeeper servers,
+    only adds faults: those of the groups before stay what they are with this seed.
+
+    :param kinds: only these, all groups at the same rate; empty = all.
+    :param every_seconds: mean time from one fault to the next in the first group.
+    :param zookeepers: how many ZooKeeper servers there are; with one, no fault is drawn that needs several.
     :raises ValueError: there is no such kind.
     """
-    names = _known(kinds)
-    weights = [KINDS[name].weight for name in names]
-    random = Random(f"chaos {seed}")
-    busy_until: dict[str, float] = {}
+    chosen = list(kinds)
+    names = _known(chosen)
     faults: list[Fault] = []
+    for group, rarer in GROUPS.items():
+        own = [name for name in names if KINDS[name].group == group]
+        if own and (group != ENSEMBLE or zookeepers > 1):
+            random = Random(f"chaos {seed}" if group == "base" else f"chaos {group} {seed}")
+            mean = every_seconds if chosen else every_seconds * rarer
+            for fault in _draw(random, own, seconds, launchers, mean):
+                if not any(_collide(fault, other) for other in faults):
+                    faults.append(fault)
+    return sorted(faults, key=lambda fault: fault.at)
+
+
+def _draw(random: Random, names: Sequence[str], seconds: float, launchers: int, mean_seconds: float) -> Iterator[Fault]:
+    weights = [KINDS[name].weight for name in names]
     at = 1.0
-    while (at := round(at + random.expovariate(1 / every_seconds), 2)) < seconds:
+    while (at := round(at + random.expovariate(1 / mean_seconds), 2)) < seconds:
         # All is drawn before anything is decided: one fault that is left out does not change the others.
         name = random.choices(names, weights)[0]
         number = random.randrange(launchers)
@@ -115,14 +161,16 @@ def make_schedule(
             at,
             name,
             round(random.uniform(*kind.seconds), 2),
-            number if kind.target == LAUNCHER else None,
+            number if kind.target in OF_LAUNCHERS else None,
             round(random.uniform(*kind.amount), 2),
         )
-        if fault.end > seconds or at < busy_until.get(fault.target, 0.0):
-            continue
-        busy_until[fault.target] = fault.end + 0.1
-        faults.append(fault)
-    return faults
+        if fault.end <= seconds:
+            yield fault
+
+
+def _collide(one: Fault, other: Fault) -> bool:
+    pause = 0.1
+    return one.target == other.target and one.at < other.end + pause and other.at < one.end + pause
 
 
 def from_json(faults: Iterable[Mapping[str, Any]]) -> list[Fault]:

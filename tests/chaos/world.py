@@ -13,12 +13,15 @@ from pathlib import Path
 from typing import Any
 
 from nodepool.testing.openstack import SimulatorClient
-from tests.support.launcher import ROOT, LauncherProcess
+from tests.chaos.links import Links
+from tests.chaos.skewed_launcher import write_offset
+from tests.support.launcher import OUR_COMMAND, ROOT, LauncherProcess, launcher_command
 from tests.support.launcher_config import write_config
 from tests.support.pool_znodes import PoolZnodes
 from tests.support.process import ChildProcess
 from tests.support.wait import wait_for
 from tests.support.zookeeper import ZooKeeperServer
+from tests.support.zookeeper_ensemble import ZooKeeperEnsemble
 
 PROVIDER = "cloud-one"
 CHROOT = "/chaos"
@@ -94,16 +97,23 @@ class World:
     """Starts and ends the processes, keeps what happened when.
 
     :param directory: logs, configurations and data go there.
+    :param zookeepers: how many ZooKeeper servers; with more than one they are an ensemble.
     """
 
-    def __init__(self, directory: Path, seed: int, launchers: int, limits: Limits) -> None:
+    def __init__(self, directory: Path, seed: int, launchers: int, limits: Limits, zookeepers: int = 1) -> None:
         self.directory = directory
         self.limits = limits
-        self.zookeeper = ZooKeeperServer(directory / "zookeeper")
+        self.zookeeper: ZooKeeperServer | ZooKeeperEnsemble
+        if zookeepers > 1:
+            self.zookeeper = ZooKeeperEnsemble(directory / "zookeeper", zookeepers)
+        else:
+            self.zookeeper = ZooKeeperServer(directory / "zookeeper")
         self._seed = seed
         self._simulator = ChildProcess(self._simulator_command(), directory / "cloud.log", cwd=ROOT)
         self.cloud: SimulatorClient
         self.launchers = [self._make_launcher(number) for number in range(launchers)]
+        #: The way of each launcher to ZooKeeper and the cloud.
+        self.links: list[Links] = []
         self.znodes: PoolZnodes
         self._begun = time.monotonic()
         #: Seconds since the start, and what happened.
@@ -117,9 +127,23 @@ class World:
         return [sys.executable, "-m", "nodepool.testing.openstack", *options]
 
     def _make_launcher(self, number: int) -> LauncherProcess:
-        environment = {"OS_CLIENT_CONFIG_FILE": str(self.directory / "clouds.yaml")}
+        environment = {"OS_CLIENT_CONFIG_FILE": str(self._clouds_file(number))}
         config, log = self.directory / f"nodepool{number}.yaml", self.directory / f"launcher{number}.log"
-        return LauncherProcess(config, log, debug=True, environment=environment)
+        command = launcher_command()
+        if command == list(OUR_COMMAND):
+            self.set_clock(number, 0.0)
+            command = [sys.executable, "-m", "tests.chaos.skewed_launcher", str(self._clock_file(number))]
+        return LauncherProcess(config, log, command, debug=True, environment=environment)
+
+    def _clouds_file(self, number: int) -> Path:
+        return self.directory / f"clouds{number}.yaml"
+
+    def _clock_file(self, number: int) -> Path:
+        return self.directory / f"clock{number}"
+
+    def set_clock(self, number: int, seconds: float) -> None:
+        """Makes the wall clock of a launcher wrong. Another launcher than ours does not care."""
+        write_offset(self._clock_file(number), seconds)
 
     def start(self) -> None:
         """Blocks until everything serves. :raises AssertionError: something does not."""
@@ -134,10 +158,17 @@ class World:
         url = wait_for("the cloud says where it is", lambda: self._simulator.log_text().rpartition("\n")[0])
         self.cloud = SimulatorClient(url.splitlines()[-1])
         for number, launcher in enumerate(self.launchers):
+            self._connect(number)
             self.configure(number)
             launcher.start()
         self.wait_registered()
         self._begun = time.monotonic()
+
+    def _connect(self, number: int) -> None:
+        links = Links(f"{self._seed} {number}", self.zookeeper.tls_ports, self.cloud.url)
+        links.start()
+        self.links.append(links)
+        links.write_clouds(self.directory / "clouds.yaml", self._clouds_file(number))
 
     def configure(self, number: int, launch_timeout: int = 15) -> None:
         """Writes the configuration of a launcher (anew). Another ``launch-timeout`` makes it replace its provider."""
@@ -148,6 +179,7 @@ class World:
             CHROOT,
             [CloudProvider(number, self.limits, launch_timeout)],
             session_seconds=SESSION_SECONDS,
+            zookeeper_ports=self.links[number].zookeeper_ports,
             extra={"tenant-resource-limits": tenants},
         )
 
@@ -163,12 +195,19 @@ class World:
 
         wait_for("all launchers are registered", registered, seconds)
 
+    def serves(self, number: int) -> bool:
+        """Has this launcher registered a pool that serves?"""
+        pools = [pool for pool in self.znodes.pools() if pool.get("state") == "running"]
+        return any(own_label(number) in pool.get("supported_labels", ()) for pool in pools)
+
     def stop(self) -> None:
         """Ends everything, in any state."""
         self._simulator.send_signal(signal.SIGCONT)
         for launcher in self.launchers:
             if launcher.running:
                 launcher.stop(seconds=30)
+        for links in self.links:
+            links.stop()
         self._simulator.stop()
         if hasattr(self, "znodes"):
             self.znodes.stop()

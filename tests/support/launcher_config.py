@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import yaml
 
 from tests.support.zookeeper import ZooKeeperServer
+from tests.support.zookeeper_ensemble import ZooKeeperEnsemble
 
 
 @dataclass(frozen=True)
@@ -114,25 +115,29 @@ def static_hosts(count: int, labels: Sequence[str] = ("small",), **settings: Any
 
 def write_config(
     path: Path,
-    zookeeper: ZooKeeperServer,
+    zookeeper: ZooKeeperServer | ZooKeeperEnsemble,
     chroot: str,
     providers: Iterable[Provider],
     *,
     session_seconds: float = 10.0,
     labels: Mapping[str, Mapping[str, Any]] | None = None,
     extra: Mapping[str, Any] | None = None,
+    zookeeper_ports: Sequence[int] = (),
 ) -> None:
     """Writes a configuration for a launcher.
 
     :param session_seconds: ``zookeeper-timeout``: how long a killed launcher's locks live on.
     :param labels: settings of labels; labels that the hosts name need not be here.
     :param extra: other top-level keys.
+    :param zookeeper_ports: of relays on 127.0.0.1 to the TLS ports of ZooKeeper; empty: it is asked directly.
     """
     providers = list(providers)
     names = {label for provider in providers for label in provider.labels} | set(labels or {})
     certificates = zookeeper.certificates
     config = {
-        "zookeeper-servers": [{"host": "127.0.0.1", "port": zookeeper.tls_port, "chroot": chroot}],
+        "zookeeper-servers": [
+            {"host": "127.0.0.1", "port": port, "chroot": chroot} for port in zookeeper_ports or zookeeper.tls_ports
+        ],
         "zookeeper-tls": {
             "cert": str(certificates.client_cert),
             "key": str(certificates.client_key),

@@ -9,20 +9,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.chaos.schedule import KINDS, LAUNCHER, Fault, from_json, make_schedule
+from tests.chaos.schedule import ENSEMBLE, KINDS, OF_LAUNCHERS, Fault, from_json, make_schedule
 
 
-@given(seed=st.integers(0, 10**6), seconds=st.floats(2, 300), launchers=st.integers(1, 4))
-def test_faults_are_in_bounds(seed: int, seconds: float, launchers: int) -> None:
+@given(seed=st.integers(0, 10**6), seconds=st.floats(2, 300), launchers=st.integers(1, 4), zookeepers=st.integers(1, 3))
+def test_faults_are_in_bounds(seed: int, seconds: float, launchers: int, zookeepers: int) -> None:
     free: dict[str, float] = {}
-    faults = make_schedule(seed, seconds, launchers)
+    faults = make_schedule(seed, seconds, launchers, zookeepers=zookeepers)
     assert faults == sorted(faults, key=lambda fault: fault.at)
     for fault in faults:
         kind = KINDS[fault.kind]
         assert 1.0 <= fault.at <= fault.end <= seconds
         assert kind.seconds[0] <= fault.seconds <= kind.seconds[1]
         assert kind.amount[0] <= fault.amount <= kind.amount[1]
-        assert (fault.launcher is not None) == (kind.target == LAUNCHER)
+        assert (fault.launcher is not None) == (kind.target in OF_LAUNCHERS)
         assert fault.launcher is None or fault.launcher < launchers
         assert fault.at >= free.get(fault.target, 0.0)
         free[fault.target] = fault.end
@@ -34,7 +34,19 @@ def test_the_same_seed_gives_the_same_faults() -> None:
 
 
 def test_a_long_run_has_all_kinds() -> None:
-    assert {fault.kind for fault in make_schedule(1, 2000, 3)} == set(KINDS)
+    assert {fault.kind for fault in make_schedule(1, 2000, 3, zookeepers=3)} == set(KINDS)
+
+
+def test_an_ensemble_only_adds_faults() -> None:
+    with_one, with_three = make_schedule(1, 300, 3), make_schedule(1, 300, 3, zookeepers=3)
+    more = [fault for fault in with_three if fault not in with_one]
+    assert [fault for fault in with_three if fault not in more] == with_one
+    assert {KINDS[fault.kind].group for fault in more} == {ENSEMBLE}
+
+
+def test_only_an_ensemble_can_lose_its_leader() -> None:
+    assert make_schedule(1, 100, 3, ["leader-kill"]) == []
+    assert len(make_schedule(1, 100, 3, ["leader-kill"], zookeepers=3)) > 5
 
 
 def test_only_some_kinds() -> None:
@@ -53,4 +65,5 @@ def test_replay() -> None:
 
 def test_targets() -> None:
     assert Fault(1.0, "kill", launcher=2).target == "launcher-2"
+    assert Fault(1.0, "link-cut", launcher=2).target == "link-2"
     assert Fault(1.0, "cloud-away").target == Fault(1.0, "cloud-errors").target == "cloud-api"
