@@ -57,6 +57,8 @@ class AdminApi:
             "contents": self.cloud.contents(),
             "peak_servers": observer.peak_servers,
             "peak_by_provider": dict(observer.peak_by_provider),
+            "peak_cores_by_provider": dict(observer.peak_cores_by_provider),
+            "peak_ram_by_provider": dict(observer.peak_ram_by_provider),
             "peak_cores": observer.peak_cores,
             "peak_ram": observer.peak_ram,
             "double_nodes": list(observer.double_nodes),

@@ -28,9 +28,14 @@ class Observer:
         self.peak_ram = 0
         #: Most servers at once by the provider in their metadata.
         self.peak_by_provider: Counter[str] = Counter()
+        #: The same for cores, and for RAM in MiB.
+        self.peak_cores_by_provider: Counter[str] = Counter()
+        self.peak_ram_by_provider: Counter[str] = Counter()
         #: Node ids that had two servers at once.
         self.double_nodes: list[str] = []
         self._live: Counter[str] = Counter()
+        self._cores: Counter[str] = Counter()
+        self._ram: Counter[str] = Counter()
         self._nodes: Counter[tuple[str, str]] = Counter()
 
     def created(self, server: Server, use: Use) -> None:
@@ -39,8 +44,10 @@ class Observer:
         self.peak_cores = max(self.peak_cores, use.cores)
         self.peak_ram = max(self.peak_ram, use.ram)
         provider, node = _labels(server)
-        self._live[provider] += 1
-        self.peak_by_provider[provider] = max(self.peak_by_provider[provider], self._live[provider])
+        self._count(server, provider, 1)
+        self.peak_by_provider |= self._live
+        self.peak_cores_by_provider |= self._cores
+        self.peak_ram_by_provider |= self._ram
         if node:
             self._nodes[provider, node] += 1
             if self._nodes[provider, node] > 1:
@@ -49,7 +56,7 @@ class Observer:
     def removed(self, server: Server) -> None:
         """A server is gone."""
         provider, node = _labels(server)
-        self._live[provider] -= 1
+        self._count(server, provider, -1)
         if node:
             self._nodes[provider, node] -= 1
             if not self._nodes[provider, node]:
@@ -58,8 +65,15 @@ class Observer:
     def reset(self, use: Use) -> None:
         """Begins anew from what lives now."""
         self.peak_servers, self.peak_cores, self.peak_ram = use
-        self.peak_by_provider = Counter(+self._live)
+        self.peak_by_provider = +self._live
+        self.peak_cores_by_provider = +self._cores
+        self.peak_ram_by_provider = +self._ram
         self.double_nodes.clear()
+
+    def _count(self, server: Server, provider: str, sign: int) -> None:
+        self._live[provider] += sign
+        self._cores[provider] += sign * server.flavor["vcpus"]
+        self._ram[provider] += sign * server.flavor["ram"]
 
 
 def _labels(server: Server) -> tuple[str, str]:

@@ -60,6 +60,7 @@ def test_usage_returns_to_zero() -> None:
     assert caught.value.status == 404
     observer = cloud.compute.observer
     assert (observer.peak_servers, observer.peak_cores, observer.peak_ram) == (3, 3, 3 * 1024)
+    assert (observer.peak_cores_by_provider, observer.peak_ram_by_provider) == ({"": 3}, {"": 3 * 1024})
 
 
 def test_rules_apply_as_often_as_they_say() -> None:

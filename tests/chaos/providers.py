@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the launchers have besides bare servers: volumes, floating IPs and key scans in the cloud, and static hosts."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tests.support.launcher_config import StaticHost, StaticProvider
+
+#: A second provider of the same cloud, and the most servers of each of its pools.
+PROVIDER = "cloud-two"
+POOL_SERVERS = 3
+#: Its labels. A server of the first boots from a volume; one of the second is reached through a floating IP.
+VOLUME, FLOATING = "volume", "floating"
+#: A provider with hosts that are there anyway, and its label.
+STATIC_PROVIDER, STATIC = "hosts", "static"
+#: Name and slots of each host.
+HOSTS = (("127.60.0.1", 1), ("127.60.0.2", 2), ("127.60.0.3", 1))
+
+
+@dataclass
+class RichProvider:
+    """Servers with all that may be left behind; each is reached over SSH before it is given out.
+
+    :param ssh_port: where they answer.
+    """
+
+    ssh_port: int
+    launch_timeout: int = 15
+    name: str = PROVIDER
+    slots: int = 0
+    labels: Sequence[str] = (VOLUME, FLOATING)
+
+    def as_config(self) -> dict[str, Any]:
+        image = {"name": "debian", "image-name": "cloud-image", "username": "debian", "connection-port": self.ssh_port}
+        volume = {"name": VOLUME, "cloud-image": "debian", "flavor-name": "small", "volume-size": 5}
+        floating = {"name": FLOATING, "cloud-image": "debian", "flavor-name": "small"}
+        pools = [
+            {"name": VOLUME, "networks": ["provider"], "labels": [{**volume, "boot-from-volume": True}]},
+            {"name": FLOATING, "networks": ["private"], "labels": [floating]},
+        ]
+        return {
+            "name": self.name,
+            "driver": "openstack",
+            "cloud": "simulator",
+            "rate": 0,
+            "launch-timeout": self.launch_timeout,
+            "boot-timeout": self.launch_timeout,
+            "launch-retries": 3,
+            "port-cleanup-interval": 5,
+            "clean-floating-ips": True,
+            "cloud-images": [image],
+            "pools": [{**pool, "max-servers": POOL_SERVERS} for pool in pools],
+        }
+
+
+def static_provider(ssh_port: int, host_keys: Sequence[str]) -> StaticProvider:
+    """The hosts, which must answer at this port with these keys before they are given out."""
+    hosts = [StaticHost(name, (STATIC,), ssh_port, check=True, host_keys=host_keys, slots=n) for name, n in HOSTS]
+    return StaticProvider(hosts, STATIC_PROVIDER)
+
+
+def places_of(nodes: Iterable[Mapping[str, Any]]) -> Counter[tuple[str, int]]:
+    """How many of these nodes stand in each slot of each static host: (name, slot) -> nodes."""
+    return Counter(
+        (str(node.get("hostname")), int(node.get("slot") or 0))
+        for node in nodes
+        if node.get("provider") == STATIC_PROVIDER
+    )
+
+
+def all_places() -> Counter[tuple[str, int]]:
+    """Each slot of each static host, once."""
+    return Counter((name, slot) for name, slots in HOSTS for slot in range(slots))
