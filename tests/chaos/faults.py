@@ -157,6 +157,7 @@ class Injector:
             "hidden_rate": 0.0,
             "hidden_seconds": [0.3, 3.0],
             "port_leak_rate": 0.0,
+            "volume_leak_rate": 0.0,
             "quota": {"instances": 10000},
         }
         for rules in self._rules.values():
@@ -204,6 +205,9 @@ class Injector:
 
     def _leaked_ports(self, fault: Fault) -> None:
         self._change(fault, port_leak_rate=fault.amount)
+
+    def _leaked_volumes(self, fault: Fault) -> None:
+        self._change(fault, volume_leak_rate=fault.amount)
 
     def _quota_change(self, fault: Fault) -> None:
         self._change(fault, quota={"instances": int(self._world.limits.servers * fault.amount)})

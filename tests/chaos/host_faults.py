@@ -73,3 +73,9 @@ class HostFaults:
         grown = launcher.log_path.stat().st_size - size
         resource.prlimit(launcher.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
         return f"grown by {grown} bytes"
+
+    def ssh_down(self, fault: Fault) -> None:
+        """No server and no static host can be reached over SSH."""
+        self._world.sshd.stop()
+        threading.Event().wait(fault.seconds)
+        self._world.sshd.start()

@@ -7,11 +7,13 @@ import re
 import threading
 import time
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from kazoo.exceptions import KazooException
 
+from tests.chaos import providers
 from tests.chaos.load import Load
 from tests.chaos.world import PROVIDER, TENANT, World, own_label
 from tests.support.pool_znodes import NODES, REQUEST_LOCKS, REQUESTS
@@ -20,6 +22,8 @@ LOOK_SECONDS = 0.25
 #: After the end of all faults.
 RECOVERY_SECONDS = 60.0
 SERVE_SECONDS = 30.0
+#: A static node in such a state has left its slot, or may leave it at any moment.
+GOING = ("used", "deleting", "deleted")
 #: What a launcher needs at most after a run: it has about half of that after its start.
 USAGE = {"threads": 60, "files": 60, "memory": 150}
 
@@ -82,15 +86,22 @@ class Watcher:
         servers = self._world.cloud.servers()
         alive = {server["metadata"].get("nodepool_node_id") for server in servers}
         nodes = self._world.znodes.nodes()
+        self._look_at_places(nodes)
         tenants = Counter(node.get("tenant_name") for name, node in nodes.items() if name in alive)
         self.peak_tenant = max(self.peak_tenant, tenants[TENANT])
         if tenants[TENANT] > self._world.limits.tenant + self.orphaned:
             self._violations.add(f"tenant limit exceeded: {tenants[TENANT]} servers")
-        missing = set(held) - alive - self._load.disturbed
+        missing = set(held) - alive - self._load.disturbed - providers.static_nodes(nodes)
         for node_id in missing & self._missing & set(self._load.held):
             self._violations.add(f"the server of node {node_id} is gone while its job {held[node_id]} runs")
         self._missing = missing
         self.look_at_counters()
+
+    def _look_at_places(self, nodes: Mapping[str, Mapping[str, Any]]) -> None:
+        standing = {name: node for name, node in nodes.items() if node.get("state") not in GOING}
+        for place, count in providers.places_of(standing.values()).items():
+            if count > 1:
+                self._violations.add(f"slot {place} has {count} nodes")
 
     def look_at_counters(self) -> None:
         """What the simulator counts with every creation."""
@@ -102,8 +113,13 @@ class Watcher:
         more = self.orphaned
         for name, peak, limit in (
             ("max-servers", state["peak_by_provider"].get(PROVIDER, 0), limits.servers + more),
-            ("max-cores", state["peak_cores"], limits.cores + 2 * more),
-            ("max-ram", state["peak_ram"], limits.ram + 4096 * more),
+            ("max-cores", state["peak_cores_by_provider"].get(PROVIDER, 0), limits.cores + 2 * more),
+            ("max-ram", state["peak_ram_by_provider"].get(PROVIDER, 0), limits.ram + 4096 * more),
+            (
+                "max-servers of the others",
+                state["peak_by_provider"].get(providers.PROVIDER, 0),
+                providers.SERVERS + more,
+            ),
         ):
             if peak > limit:
                 self._violations.add(f"{name} exceeded: {peak}, limit {limit}")
@@ -148,8 +164,10 @@ class Aftermath:
         """What is there and should not; empty when all is well. Ready nodes that nobody has are no left-overs."""
         try:
             znodes = self._world.znodes
-            free = set(znodes.free_nodes())
-            names = [name for name in znodes.children(NODES) if name not in free and name != "lock"]
+            all_free = znodes.free_nodes()
+            names = [name for name in znodes.children(NODES) if name not in all_free and name != "lock"]
+            places = providers.places_of(all_free.values())
+            free = set(all_free) - providers.static_nodes(all_free)
             servers = self._world.cloud.servers()
             nodes = [server["metadata"].get("nodepool_node_id") for server in servers]
             left: dict[str, Any] = {
@@ -160,6 +178,8 @@ class Aftermath:
                 "ready nodes without a server": sorted(free - set(nodes) - self._load.disturbed),
                 "two servers": [node_id for node_id in free if nodes.count(node_id) > 1],
             }
+            if places != providers.all_places():
+                left["slots of static hosts"] = dict(places)
             contents = self._world.contents()
             # One port each.
             left["ports"] = contents["ports"] - contents["servers"]
@@ -169,7 +189,7 @@ class Aftermath:
         return {what: which for what, which in left.items() if which}
 
     def check_serving(self) -> None:
-        """Every launcher serves what only it can serve."""
+        """Every launcher serves what only it can serve; and whatever else there is, is served."""
         for number, launcher in enumerate(self._world.launchers):
             if not launcher.running:
                 self._violations.add(f"launcher {number} does not run, exit status {launcher.returncode}")
@@ -177,6 +197,9 @@ class Aftermath:
             result = self._load.one(own_label(number), SERVE_SECONDS)
             if result != "done":
                 self._violations.add(f"launcher {number} does not serve: {result}")
+        for label in (providers.VOLUME, providers.FLOATING, providers.STATIC):
+            if (result := self._load.one(label, SERVE_SECONDS)) != "done":
+                self._violations.add(f"nobody serves {label}: {result}")
 
     def check_usage(self) -> list[dict[str, int]]:
         """Threads, files and memory of the launchers are bounded, whatever happened; returns them."""
@@ -190,6 +213,9 @@ class Aftermath:
     def check_failures(self) -> None:
         """A request only fails after all attempts of a launch were used up."""
         for request_id in self._load.failed:
+            if self._world.disk_was_full(self._load.failed[request_id]):
+                # The proof may be what did not fit.
+                continue
             if not any(_used_up(launcher.log_path, request_id) for launcher in self._world.launchers):
                 self._violations.add(f"request {request_id} failed although no launch used up its attempts")
 

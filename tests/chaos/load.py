@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from kazoo.exceptions import KazooException
 
+from tests.chaos.providers import FLOATING, STATIC, STATIC_PROVIDER, VOLUME
 from tests.chaos.world import CHROOT, TENANT, World, own_label
 from tests.support.pool_znodes import REQUESTS
 from tests.support.zuul_client import ZuulClient
@@ -24,7 +25,10 @@ STUCK_SECONDS = 120.0
 PATIENCE_SECONDS = 60.0
 PAUSE_SECONDS = 0.2
 #: Labels of a job, by how often.
-JOBS = ((["small"], 6), (["medium"], 2), (["small", "small"], 2), (["medium", "small", "small"], 1))
+JOBS = (
+    *((["small"], 6), (["medium"], 2), (["small", "small"], 2), (["medium", "small", "small"], 1)),
+    *(([VOLUME], 1), ([FLOATING], 1), ([STATIC], 1), ([STATIC, STATIC], 1)),
+)
 
 
 class Load:
@@ -45,8 +49,10 @@ class Load:
         self.held: dict[str, str] = {}
         #: Node ids that a fault was done to on purpose: their jobs may suffer.
         self.disturbed: set[str] = set()
-        #: Ids of requests that failed.
-        self.failed: list[str] = []
+        #: Slots of static hosts that a job holds now, and its node.
+        self._places: dict[tuple[str, int], str] = {}
+        #: Ids of requests that failed, and when that was seen.
+        self.failed: dict[str, float] = {}
         #: What became of the jobs.
         self.results: Counter[str] = Counter()
         #: Seconds from the submission to the nodes.
@@ -101,7 +107,7 @@ class Load:
         completed.nodeset = request.nodeset
         if completed.state != "fulfilled":
             with self._lock:
-                self.failed.append(request.id)
+                self.failed[request.id] = self._world.now()
             self._persist(lambda: self._client.cancel(completed))
             return str(completed.state)
         nodeset = self._accept(completed)
@@ -128,7 +134,15 @@ class Load:
 
     def _use(self, request_id: str, nodeset: Any, hold_seconds: float) -> str:
         nodes = [node.id for node in nodeset.getNodes()]
+        places = {
+            (node.hostname, node.slot): node.id for node in nodeset.getNodes() if node.provider == STATIC_PROVIDER
+        }
         with self._lock:
+            for place, node_id in places.items():
+                other = self._places.get(place)
+                if other is not None and not {other, node_id} & self.disturbed:
+                    self._violation(f"slot {place} was given to nodes {other} and {node_id} at once")
+            self._places |= places
             for node_id in nodes:
                 if node_id in self.held:
                     self._violation(f"node {node_id} was given to {self.held[node_id]} and to {request_id}")
@@ -141,6 +155,9 @@ class Load:
             with self._lock:
                 for node_id in nodes:
                     self.held.pop(node_id, None)
+                for place, node_id in places.items():
+                    if self._places.get(place) == node_id:
+                        del self._places[place]
         self._persist(lambda: self._client.give_back(nodeset))
         return result
 

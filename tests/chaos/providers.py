@@ -13,6 +13,7 @@ from tests.support.launcher_config import StaticHost, StaticProvider
 #: A second provider of the same cloud, and the most servers of each of its pools.
 PROVIDER = "cloud-two"
 POOL_SERVERS = 3
+SERVERS = 2 * POOL_SERVERS
 #: Its labels. A server of the first boots from a volume; one of the second is reached through a floating IP.
 VOLUME, FLOATING = "volume", "floating"
 #: A provider with hosts that are there anyway, and its label.
@@ -61,6 +62,11 @@ def static_provider(ssh_port: int, host_keys: Sequence[str]) -> StaticProvider:
     """The hosts, which must answer at this port with these keys before they are given out."""
     hosts = [StaticHost(name, (STATIC,), ssh_port, check=True, host_keys=host_keys, slots=n) for name, n in HOSTS]
     return StaticProvider(hosts, STATIC_PROVIDER)
+
+
+def static_nodes(nodes: Mapping[str, Mapping[str, Any]]) -> set[str]:
+    """Those of these nodes by id that stand on static hosts."""
+    return {node_id for node_id, node in nodes.items() if node.get("provider") == STATIC_PROVIDER}
 
 
 def places_of(nodes: Iterable[Mapping[str, Any]]) -> Counter[tuple[str, int]]:

@@ -82,6 +82,9 @@ KINDS: Final[Mapping[str, Kind]] = {
     "rolling-restart": Kind(1, (0.0, 1.0), "launchers", group="hosts"),
     "clock": Kind(2, (4.0, 15.0), CLOCK, (-1.0, 1.0), "hosts"),
     "full-disk": Kind(2, (3.0, 8.0), LAUNCHER, group="hosts"),
+    # No server and no static host can be reached over SSH.
+    "ssh-down": Kind(1, (1.0, 6.0), "ssh", group="hosts"),
+    "leaked-volumes": Kind(1, (3.0, 8.0), "cloud-volumes", (0.3, 1.0), "hosts"),
     # Several ZooKeeper servers.
     "leader-kill": Kind(2, (1.0, 6.0), "zookeeper", group=ENSEMBLE),
     "quorum-loss": Kind(1, (1.0, 6.0), "zookeeper", group=ENSEMBLE),

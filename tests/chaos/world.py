@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The processes of a run: ZooKeeper, the simulated cloud, several launchers with one provider."""
+"""The processes of a run: ZooKeeper, the cloud, an SSH server, several launchers with the same providers."""
 
 from __future__ import annotations
 
@@ -14,11 +14,13 @@ from typing import Any
 
 from nodepool.testing.openstack import SimulatorClient
 from tests.chaos.links import Links
+from tests.chaos.providers import RichProvider, static_provider
 from tests.chaos.skewed_launcher import write_offset
 from tests.support.launcher import OUR_COMMAND, ROOT, LauncherProcess, launcher_command
 from tests.support.launcher_config import write_config
 from tests.support.pool_znodes import PoolZnodes
 from tests.support.process import ChildProcess
+from tests.support.sshd import SshServer
 from tests.support.wait import wait_for
 from tests.support.zookeeper import ZooKeeperServer
 from tests.support.zookeeper_ensemble import ZooKeeperEnsemble
@@ -26,6 +28,9 @@ from tests.support.zookeeper_ensemble import ZooKeeperEnsemble
 PROVIDER = "cloud-one"
 CHROOT = "/chaos"
 TENANT = "limited"
+#: How long a request may live that fails in the end.
+REQUEST_SECONDS = 120.0
+FULL_DISK = "full-disk"
 #: Session timeout of the launchers: a frozen one loses its session after it.
 SESSION_SECONDS = 4.0
 
@@ -108,6 +113,8 @@ class World:
             self.zookeeper = ZooKeeperEnsemble(directory / "zookeeper", zookeepers)
         else:
             self.zookeeper = ZooKeeperServer(directory / "zookeeper")
+        #: It answers for all servers and static hosts.
+        self.sshd = SshServer(directory / "sshd")
         self._seed = seed
         self._simulator = ChildProcess(self._simulator_command(), directory / "cloud.log", cwd=ROOT)
         self.cloud: SimulatorClient
@@ -148,6 +155,7 @@ class World:
     def start(self) -> None:
         """Blocks until everything serves. :raises AssertionError: something does not."""
         self.zookeeper.start()
+        self.sshd.start()
         root = PoolZnodes(self.zookeeper.plain_hosts())
         root.start()
         root.kazoo.ensure_path(CHROOT)
@@ -172,12 +180,15 @@ class World:
 
     def configure(self, number: int, launch_timeout: int = 15) -> None:
         """Writes the configuration of a launcher (anew). Another ``launch-timeout`` makes it replace its provider."""
+        cloud = CloudProvider(number, self.limits, launch_timeout)
+        rich = RichProvider(self.sshd.port, launch_timeout)
+        static = static_provider(self.sshd.port, self.sshd.host_keys)
         tenants = [{"tenant-name": TENANT, "max-servers": self.limits.tenant}]
         write_config(
             self.launchers[number].config_path,
             self.zookeeper,
             CHROOT,
-            [CloudProvider(number, self.limits, launch_timeout)],
+            [cloud, rich, static],
             session_seconds=SESSION_SECONDS,
             zookeeper_ports=self.links[number].zookeeper_ports,
             extra={"tenant-resource-limits": tenants},
@@ -189,14 +200,13 @@ class World:
         def registered() -> bool:
             for number, launcher in enumerate(self.launchers):
                 assert launcher.running, f"launcher {number} ended: {launcher.log_text()[-2000:]}"
-            running = [pool for pool in self.znodes.pools() if pool.get("state") == "running"]
-            assert len(running) == len(self.launchers), f"{len(running)} of {len(self.launchers)}"
+                assert self.serves(number), f"launcher {number} does not"
             return True
 
         wait_for("all launchers are registered", registered, seconds)
 
     def serves(self, number: int) -> bool:
-        """Has this launcher registered a pool that serves?"""
+        """Has this launcher registered the pool with its own label?"""
         pools = [pool for pool in self.znodes.pools() if pool.get("state") == "running"]
         return any(own_label(number) in pool.get("supported_labels", ()) for pool in pools)
 
@@ -209,6 +219,7 @@ class World:
         for links in self.links:
             links.stop()
         self._simulator.stop()
+        self.sshd.stop()
         if hasattr(self, "znodes"):
             self.znodes.stop()
         self.zookeeper.stop()
@@ -225,6 +236,10 @@ class World:
         """Keeps what happened. Any thread."""
         with self._lock:
             self.events.append((round(self.now(), 2), text))
+
+    def disk_was_full(self, when: float) -> bool:
+        """Was a launcher's disk full at some time of a request that failed then?"""
+        return any(FULL_DISK in text for at, text in self.events if when - REQUEST_SECONDS < at < when)
 
     def contents(self) -> Mapping[str, int]:
         """What is in the cloud and ought to go."""
