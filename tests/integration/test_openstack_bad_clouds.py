@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from nodepool.driver.openstack import transport
+from nodepool.driver.openstack import bounded
 from nodepool.driver.statemachine import known
 from nodepool.launcher import providers
 from nodepool.plan import rest
@@ -166,7 +166,7 @@ def test_nonsense(
     kind: str,
 ) -> None:
     """Answers that make no sense, first to creations that worked, then to everything: no leak, no second server."""
-    monkeypatch.setattr(transport, "MAX_ANSWER_BYTES", 1 << 20)
+    monkeypatch.setattr(bounded, "MAX_ANSWER_BYTES", 1 << 20)
     place.launch()
     rule = {"kind": kind, "size": 2 << 20}
     place.simulator.change(errors=[{**rule, "operation": "compute.create_server", "after": True, "count": 2}])

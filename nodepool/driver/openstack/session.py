@@ -31,6 +31,8 @@ def make_client(region: CloudRegion, service: str) -> HttpClient:
     """
     from keystoneauth1 import adapter
 
+    from nodepool.driver.openstack import bounded
+
     class Client(adapter.Adapter):
         def __init__(self, session: Any, **given: Any) -> None:
             kept = {
@@ -42,6 +44,10 @@ def make_client(region: CloudRegion, service: str) -> HttpClient:
             if unused is not None:
                 unused.close()
 
+        def request(self, url: str, method: str, **arguments: Any) -> Any:
+            # At DEBUG keystoneauth would log user data, and the password in the answer to a creation.
+            return super().request(url, method, log=False, **arguments)
+
     # It tells at each attempt what is in the exception, too, but not whose cloud it is about.
     chatter = logging.getLogger("keystoneauth.identity")
     if chatter.level == logging.NOTSET:
@@ -49,7 +55,7 @@ def make_client(region: CloudRegion, service: str) -> HttpClient:
     session = region.get_session()
     if session.timeout is None:
         session.timeout = DEFAULT_TIMEOUT_SECONDS
-    _widen(session.session)
+    bounded.mount(session.session, POOL_SIZE)
     session.session.auth = _as_it_is
     if not region.get_endpoint(service):
         found = session.get_endpoint(
@@ -95,10 +101,3 @@ def _as_it_is(request: Any) -> Any:
     That was a sixth of the launcher's time for a call, and a password from there is not meant for a cloud.
     """
     return request
-
-
-def _widen(requests_session: Any) -> None:
-    """Keep as many connections as there are threads; requests keeps 10. Once a session."""
-    for adapter in {id(mounted): mounted for mounted in requests_session.adapters.values()}.values():
-        if getattr(adapter, "_pool_maxsize", POOL_SIZE) != POOL_SIZE:
-            adapter.init_poolmanager(POOL_SIZE, POOL_SIZE)

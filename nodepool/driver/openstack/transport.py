@@ -30,9 +30,6 @@ LONGEST_PAUSE_SECONDS: Final = 60.0
 LOOK_AGAIN_SECONDS: Final = 300.0
 #: Without this one nothing works at all.
 NEEDED_SERVICE: Final = "compute"
-#: Longest answer that is read, in bytes: a page of 1000 servers has about 3 MB.
-MAX_ANSWER_BYTES: Final = 64 * 1024 * 1024
-_CHUNK_BYTES: Final = 256 * 1024
 #: Whose exceptions come from the network.
 _LIBRARIES: Final = ("keystoneauth1", "openstack", "requests", "urllib3")
 #: In what an exception of requests says when the call never left this machine.
@@ -191,12 +188,13 @@ class Transport:
         started = time.monotonic()
         status = "failed"
         try:
-            response = self._client(service).request(path, method, raise_exc=False, stream=True, **given)
+            response = self._client(service).request(path, method, raise_exc=False, **given)
             status = str(response.status_code)
-            _read(response)
             return response
         finally:
-            session.count(service, method, path, status, time.monotonic() - started)
+            seconds = time.monotonic() - started
+            log.debug("Provider %s: %s %s %s: %s in %.3f s", self.provider, service, method, path, status, seconds)
+            session.count(service, method, path, status, seconds)
 
     def _guarded(self, what: str, service: str, call: Callable[[], Any]) -> Any:
         """Translate what keystoneauth raises."""
@@ -232,7 +230,7 @@ class Transport:
             return CloudAway(f"{head}: the answer makes no sense: {text}; {advice}", maybe_done=False)
         if isinstance(status, int):
             return CloudAway(f"{head}: {status} {text}")
-        if isinstance(error, AnswerTooLong) or type(error).__module__.partition(".")[0] in _LIBRARIES:
+        if type(error).__module__.partition(".")[0] in _LIBRARIES:
             return CloudAway(f"{head}: {kind}: {text}")
         return error
 
@@ -291,21 +289,3 @@ class Transport:
         except ValueError:
             when = email.utils.parsedate_tz(text)
             return None if when is None else max(0.0, email.utils.mktime_tz(when) - time.time())
-
-
-class AnswerTooLong(Exception):
-    """More than any list can have."""
-
-
-def _read(response: Any) -> None:
-    """Read the body, up to a limit: whatever answers there must not fill our memory."""
-    chunks: list[bytes] = []
-    size = 0
-    for chunk in response.iter_content(_CHUNK_BYTES):
-        chunks.append(chunk)
-        size += len(chunk)
-        if size > MAX_ANSWER_BYTES:
-            response.close()
-            raise AnswerTooLong(f"the answer has more than {MAX_ANSWER_BYTES >> 20} MiB")
-    # Where requests keeps what was read; `content` and `json` look there.
-    response._content = b"".join(chunks)

@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Answers of a cloud, bounded in size and time, whatever keystoneauth or we ask for: login and discovery too.
+
+The time-out of requests is for each read of the socket, so that whoever sends a byte now and then would keep a thread
+for ever. Here an answer, from the first byte of its head to the last of its body, has `ANSWER_TIMES` times as long.
+Imported when a cloud is used: requests comes with openstacksdk.
+"""
+
+from __future__ import annotations
+
+import http.client
+import io
+import time
+from typing import Any, Final
+
+import requests
+from keystoneauth1.session import TCPKeepAliveAdapter
+from urllib3.connection import HTTPConnection, HTTPSConnection
+from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
+
+#: Longest answer that is read, in bytes: a page of 1000 servers has about 3 MB.
+MAX_ANSWER_BYTES: Final = 64 * 1024 * 1024
+#: Longest time for one answer, in time-outs of one read.
+ANSWER_TIMES: Final = 2.0
+#: What it is a multiple of when a call has no time-out, in seconds.
+_NO_TIMEOUT_SECONDS: Final = 60.0
+_CHUNK_BYTES: Final = 64 * 1024
+_TLS_SETTINGS: Final = ("tls_ciphers", "tls_min_version")
+
+
+class AnswerTooLong(OSError):
+    """More than any list can have."""
+
+
+class _BoundedReader(io.RawIOBase):
+    """The stream of one answer. Raises TimeoutError and AnswerTooLong."""
+
+    def __init__(self, raw: io.RawIOBase, sock: Any) -> None:
+        self._raw = raw
+        self._sock = sock
+        self._limit = MAX_ANSWER_BYTES
+        self._left = self._limit
+        self._seconds = ANSWER_TIMES * (sock.gettimeout() or _NO_TIMEOUT_SECONDS)
+        self._deadline = time.monotonic() + self._seconds
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int | None:
+        left = self._deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError(f"the answer takes more than {self._seconds:g} s")
+        if left < (self._sock.gettimeout() or _NO_TIMEOUT_SECONDS):
+            self._sock.settimeout(left)
+        count = self._raw.readinto(buffer)
+        self._left -= count or 0
+        if self._left < 0:
+            raise _too_long(self._limit)
+        return count
+
+    def close(self) -> None:
+        self._raw.close()
+        super().close()
+
+
+class _Response(http.client.HTTPResponse):
+    def __init__(self, sock: Any, *arguments: Any, **options: Any) -> None:
+        super().__init__(sock, *arguments, **options)
+        # Nothing is in the buffer yet.
+        self.fp = io.BufferedReader(_BoundedReader(self.fp.detach(), sock))
+
+
+class _HttpConnection(HTTPConnection):
+    response_class = _Response
+
+
+class _HttpsConnection(HTTPSConnection):
+    response_class = _Response
+
+
+class _HttpPool(HTTPConnectionPool):
+    ConnectionCls = _HttpConnection
+
+
+class _HttpsPool(HTTPSConnectionPool):
+    ConnectionCls = _HttpsConnection
+
+
+_POOLS: Final = {"http": _HttpPool, "https": _HttpsPool}
+
+
+class BoundedAdapter(TCPKeepAliveAdapter):
+    """Reads each answer completely before it returns, ``stream`` or not."""
+
+    def init_poolmanager(self, *arguments: Any, **options: Any) -> None:
+        super().init_poolmanager(*arguments, **options)
+        self.poolmanager.pool_classes_by_scheme = _POOLS
+
+    def proxy_manager_for(self, proxy: str, **options: Any) -> Any:
+        manager = super().proxy_manager_for(proxy, **options)
+        # A SOCKS proxy needs connections of its own kind; its answers are bounded in size only.
+        if not proxy.lower().startswith("socks"):
+            manager.pool_classes_by_scheme = _POOLS
+        return manager
+
+    def send(self, request: Any, *arguments: Any, **options: Any) -> Any:
+        """Raises subclasses of `requests.RequestException`."""
+        response = super().send(request, *arguments, **options)
+        try:
+            # One kind of compression is undone piece by piece; several within each other make a piece enormous.
+            if "," in response.headers.get("Content-Encoding", ""):
+                raise requests.exceptions.ContentDecodingError("the answer is compressed more than once")
+            _read(response)
+        except BaseException:
+            response.close()
+            raise
+        return response
+
+
+def _read(response: Any) -> None:
+    chunks: list[bytes] = []
+    left = MAX_ANSWER_BYTES
+    for chunk in response.iter_content(_CHUNK_BYTES):
+        left -= len(chunk)
+        if left < 0:
+            raise requests.exceptions.ContentDecodingError(str(_too_long(MAX_ANSWER_BYTES)))
+        chunks.append(chunk)
+    # Where requests keeps what was read; `content` and `json` look there.
+    response._content = b"".join(chunks)
+
+
+def _too_long(limit: int) -> AnswerTooLong:
+    return AnswerTooLong(f"the answer has more than {limit >> 20} MiB")
+
+
+def mount(session: requests.Session, connections: int) -> None:
+    """Bound all answers to a session. Keeps the TLS settings of what was mounted before; once a session.
+
+    :param connections: to one host that are kept.
+    """
+    made: dict[int, BoundedAdapter] = {}
+    for prefix, old in list(session.adapters.items()):
+        if isinstance(old, BoundedAdapter):
+            continue
+        if id(old) not in made:
+            kept = {name: getattr(old, name) for name in _TLS_SETTINGS if hasattr(old, name)}
+            made[id(old)] = BoundedAdapter(pool_connections=connections, pool_maxsize=connections, **kept)
+        session.mount(prefix, made[id(old)])
+        old.close()

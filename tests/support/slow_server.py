@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A TCP server that answers each connection with given pieces, as slowly and as long as a test wants."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import socket
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from typing import Self
+
+#: Makes the pieces of an answer; called for each request.
+Pieces = Callable[[], Iterable[bytes]]
+
+
+class SlowServer:
+    """Reads the head of a request, then sends pieces until there are no more or the client goes.
+
+    :param pause: seconds between two pieces.
+    """
+
+    def __init__(self, pieces: Pieces, pause: float = 0.0) -> None:
+        self._pieces = pieces
+        self._pause = pause
+        self._stop = threading.Event()
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+        self._threads = [threading.Thread(target=self._accept, name="slow-server")]
+        #: Answers that ended because the client had gone.
+        self.given_up = 0
+
+    def __enter__(self) -> Self:
+        self._threads[0].start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        # Wakes the thread that accepts.
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        for thread in self._threads:
+            thread.join()
+
+    def _accept(self) -> None:
+        while not self._stop.is_set():
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return
+            thread = threading.Thread(target=self._answer, args=(connection,), name="slow-server")
+            self._threads.append(thread)
+            thread.start()
+
+    def _answer(self, connection: socket.socket) -> None:
+        with connection:
+            try:
+                head = b""
+                while b"\r\n\r\n" not in head:
+                    data = connection.recv(65536)
+                    if not data:
+                        return
+                    head += data
+                for piece in self._pieces():
+                    connection.sendall(piece)
+                    if self._stop.wait(self._pause):
+                        return
+            except OSError:
+                self.given_up += 1
+
+
+def drip(text: bytes) -> Iterator[bytes]:
+    """A text byte by byte, and its last byte for ever."""
+    return itertools.chain((text[i : i + 1] for i in range(len(text))), itertools.repeat(text[-1:]))
