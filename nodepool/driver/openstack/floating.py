@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("nodepool.driver.openstack.floating")
 
-#: How old a list of floating IPs may be that serves several servers; and one that shows none at all.
+#: How old a list of floating IPs may be that serves several servers; and one that shows none at all, for servers that
+#: can do without.
 LIST_SECONDS: Final = 1.0
 NONE_SECONDS: Final = 60.0
 #: So many servers are remembered for which one was made.
@@ -111,13 +112,15 @@ class FloatingIps:
         # An address that came late, or before our time, does not show at the server.
         if self._facts.networks.known() is not None and not self._sources():
             return False
-        return self._list.known(NONE_SECONDS) != []
+        # Another launcher may have made one since the last list, for a server that we have not seen or that needs one.
+        unsure = server is None or not server.addresses or self.needed(server)
+        return self._list.known(LIST_SECONDS if unsure else NONE_SECONDS) != []
 
     def release(self, server_id: str, server: Server | None) -> int:
         """Delete those of a server; blocks. Returns how many."""
         with self._lock:
             ids = set(self._made.get(server_id, ()))
-        present = self._list.get(LIST_SECONDS if self._list.known() else NONE_SECONDS)
+        present = self._list.get(LIST_SECONDS)
         if server is None or not server.addresses:
             near = [floating for floating in present if floating.port]
         else:

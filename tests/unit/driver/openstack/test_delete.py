@@ -7,7 +7,7 @@ import itertools
 
 import pytest
 
-from nodepool.driver.openstack import delete
+from nodepool.driver.openstack import delete, floating
 from nodepool.driver.openstack.delete import DeleteMachine
 from nodepool.driver.openstack.errors import CloudAway, CloudRefused
 from tests.unit.driver.openstack.support import LOG, ManualExecutor, StubCloud, server
@@ -201,6 +201,22 @@ class TestFloatingIp:
         """Nothing is known of the server yet."""
         DeleteMachine(cloud, "s1", LOG, cloud.clock).advance()
         assert self.order(cloud) == ["/floatingips/fip1", "/servers/s1"]
+
+    @pytest.mark.parametrize("seen", [False, True])
+    def test_made_by_another_launcher(self, cloud: StubCloud, monkeypatch: pytest.MonkeyPatch, seen: bool) -> None:
+        """A list from before, which shows none, says nothing of a server that we have not seen, or that needs one."""
+        answer = cloud.stub.answers["GET", "/floatingips"]
+        networks = [{"id": "n1", "name": "internal"}, {"id": "x1", "name": "ext", "router:external": True}]
+        cloud.stub.answers["GET", "/networks"] = {"networks": networks}
+        cloud.facts.networks.get()
+        cloud.stub.answers["GET", "/floatingips"] = {"floatingips": []}
+        DeleteMachine(cloud, "s9", LOG, cloud.clock).advance()
+        cloud.stub.answers["GET", "/floatingips"] = answer
+        monkeypatch.setattr(floating, "LIST_SECONDS", -1.0)
+        if seen:
+            cloud.show(server(status="ACTIVE"))
+        DeleteMachine(cloud, "s1", LOG, cloud.clock).advance()
+        assert self.order(cloud) == ["/servers/s9", "/floatingips/fip1", "/servers/s1"]
 
     def test_same_address_in_another_network(self, cloud: StubCloud) -> None:
         """Addresses of different networks may be equal: the port decides."""
