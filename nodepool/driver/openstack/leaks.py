@@ -48,6 +48,8 @@ class Leaks:
         self._down_ports: set[str] = set()
         self._ports_checked_at = float("-inf")
         self._free_ips: set[str] = set()
+        #: Is there anything among these that was not before?
+        self._new_ports = self._new_ips = False
 
     def resources(self) -> Iterator[OpenStackResource]:
         """All that says whose it is; also deletes ports and floating IPs that are left over. Blocks."""
@@ -65,10 +67,8 @@ class Leaks:
 
     def suspected(self) -> bool:
         """Is there something that another look, soon, may delete?"""
-        if self._free_ips:
-            return True
         # A look that comes before the interval is over does not count for ports.
-        return bool(self._down_ports) and self._config.port_cleanup_interval <= LOOK_AGAIN_SECONDS
+        return self._new_ips or (self._new_ports and self._config.port_cleanup_interval <= LOOK_AGAIN_SECONDS)
 
     def delete(self, resource: OpenStackResource) -> None:
         """Delete a leaked thing. Blocks. Raises NotFound and other errors of the API."""
@@ -116,7 +116,7 @@ class Leaks:
             and port.device not in in_use
         }
         self._delete_each("port", down & self._down_ports, self._cloud.api.delete_port)
-        self._down_ports = down
+        self._down_ports, self._new_ports = down, not down <= self._down_ports
 
     def _clean_floating_ips(self) -> None:
         """D-7: attached to nothing in two checks: one that is just being attached by somebody is spared."""
@@ -124,7 +124,7 @@ class Leaks:
             return
         free = {floating.id for floating in self._cloud.floating.unattached()}
         self._delete_each("floatingip", free & self._free_ips, self._cloud.api.delete_floating_ip)
-        self._free_ips = free
+        self._free_ips, self._new_ips = free, not free <= self._free_ips
 
     def _delete_each(self, kind: str, ids: Collection[str], delete: Callable[[str], None]) -> None:
         """D-5."""

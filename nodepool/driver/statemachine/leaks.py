@@ -35,13 +35,14 @@ class LeakSweep:
     def sweep(self) -> bool:
         """One sweep, unless one runs. Blocks; raises what the driver raises when it cannot list.
 
-        :return: something seems to be left over: another sweep, soon, will tell.
+        :return: something seems to be left over that did not before: another sweep, soon, will tell.
         """
         if not self._busy.acquire(blocking=False):
             return False
         try:
+            before = self._suspects | self._extra
             self._sweep()
-            return bool(self._suspects or self._extra or self._provider.adapter.suspectsLeaks())
+            return not (self._suspects | self._extra) <= before or self._provider.adapter.suspectsLeaks()
         finally:
             self._busy.release()
 
@@ -116,9 +117,9 @@ class LeakSweep:
 
 
 class LeakLook:
-    """A task of the scheduler: looks for leaks soon, and soon again if something seems to be left over.
+    """A task of the scheduler: looks for leaks soon, and soon again as long as something new seems to be left over.
 
-    :param looks: how often at most.
+    :param looks: how often at most when looks fail.
     """
 
     def __init__(self, provider: StateMachineProvider, looks: int) -> None:
@@ -139,8 +140,8 @@ class LeakLook:
             again = self._provider.sweep_leaks()
         except Exception as error:  # noqa: BLE001 - the regular sweep comes, too
             self._provider.log.warning("Leaked resources cannot be looked for: %s: %s", type(error).__name__, error)
-            again = True
-        if again and self._looks:
+            again = self._looks > 0
+        if again:
             return LOOK_AGAIN_SECONDS
         self._provider.leak_look_ended()
         return None

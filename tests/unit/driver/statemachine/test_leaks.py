@@ -82,6 +82,26 @@ def test_what_the_adapter_suspects(make_site: MakeSite, monkeypatch: pytest.Monk
     wait_for("another look", lambda: len(looks) == 2 and not len(site.provider.scheduler))
 
 
+def test_something_new_in_the_last_look(make_site: MakeSite, monkeypatch: pytest.MonkeyPatch) -> None:
+    """DESIGN 5: whatever is seen first gets its second look, however many there were; what stays gets no third."""
+    monkeypatch.setattr(sweeps, "LOOK_AGAIN_SECONDS", 0.01)
+    site = make_site()
+    looks: list[int] = []
+    resources = [
+        Resource({"nodepool_provider_name": "nowhere", "nodepool_node_id": node_id}, "port") for node_id in "123"
+    ]
+
+    def look() -> list[Resource]:
+        looks.append(1)
+        return resources[: len(looks)]
+
+    monkeypatch.setattr(site.adapter, "listResources", look)
+    monkeypatch.setattr(site.adapter, "deleteResource", lambda _: None)
+    site.provider.look_for_leaks_soon(1)
+    wait_for("the looks are over", lambda: looks and not len(site.provider.scheduler))
+    assert len(looks) == 4
+
+
 def test_cloud_rests(make_site: MakeSite, monkeypatch: pytest.MonkeyPatch) -> None:
     """The look that a resting cloud did not get comes when it is back, not with the next regular sweep."""
     monkeypatch.setattr(sweeps, "LOOK_AGAIN_SECONDS", 0.01)
