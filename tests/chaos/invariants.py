@@ -150,8 +150,11 @@ class Aftermath:
     def wait_clean(self, seconds: float = RECOVERY_SECONDS) -> float | None:
         """Blocks until nothing is left; returns how long it took, None = something is still there."""
         begun = time.monotonic()
-        left = self.left_over()
+        left, before = self.left_over(), None
         while left and time.monotonic() - begun < seconds:
+            if set(left) != before:
+                self._world.note(f"left: {left}"[:600])
+                before = set(left)
             threading.Event().wait(LOOK_SECONDS)
             left = self.left_over()
         if not left:
