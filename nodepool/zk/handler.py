@@ -31,9 +31,9 @@ _POLL: Final = SimpleNamespace(
 @functools.lru_cache(maxsize=8)
 def _context(ca: str, certfile: str, keyfile: str, _changed: tuple[float, ...]) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    # As in earlier releases: whoever has a certificate of this CA is ZooKeeper, whatever its name.
+    # As in earlier releases: whoever has a certificate of this CA is ZooKeeper, whatever its name. So it has to be
+    # this CA alone: Kazoo takes those of the system too, and thereby the certificate of anybody's web server.
     context.check_hostname = False
-    context.load_default_certs(ssl.Purpose.SERVER_AUTH)
     context.load_verify_locations(ca)
     context.load_cert_chain(certfile=certfile, keyfile=keyfile)
     return context

@@ -99,6 +99,20 @@ def test_wrong_ca_is_refused(tmp_path: Path, zookeeper: ZooKeeperServer) -> None
         client.connect(timeout=1)
 
 
+def test_cas_of_the_system_do_not_count(
+    tmp_path: Path, zookeeper: ZooKeeperServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A certificate of a public CA does not make a ZooKeeper: only the CA that is configured does."""
+    good, foreign = zookeeper.certificates, make_certificates(tmp_path)
+    # Where OpenSSL looks for the CAs of the system.
+    monkeypatch.setenv("SSL_CERT_FILE", str(good.ca))
+    client = ZooKeeperClient(
+        zookeeper.tls_hosts(), tls_cert=str(good.client_cert), tls_key=str(good.client_key), tls_ca=str(foreign.ca)
+    )
+    with pytest.raises(ZKConnectionError, match="zookeeper-tls"):
+        client.connect(1.5)
+
+
 def test_wrong_client_certificate_is_refused(tmp_path: Path, zookeeper: ZooKeeperServer) -> None:
     good, foreign = zookeeper.certificates, make_certificates(tmp_path)
     client = ZooKeeperClient(
