@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from kazoo.exceptions import KazooException
 
 from tests.chaos.providers import FLOATING, STATIC, STATIC_PROVIDER, VOLUME
+from tests.chaos.schedule import KINDS
 from tests.chaos.world import CHROOT, TENANT, World, own_label
 from tests.support.pool_znodes import REQUESTS
 from tests.support.zuul_client import ZuulClient
@@ -58,8 +59,12 @@ class Load:
         #: Seconds from the submission to the nodes.
         self.waits: list[float] = []
 
-    def start(self) -> None:
+    def connect(self) -> None:
+        """Begins the client's session."""
         self._client.start()
+
+    def start(self) -> None:
+        """Begins the jobs."""
         for thread in self._threads:
             thread.start()
 
@@ -67,7 +72,8 @@ class Load:
         """No new jobs; blocks until those that run have ended."""
         self._stopped.set()
         for thread in self._threads:
-            thread.join()
+            if thread.ident is not None:
+                thread.join()
 
     def close(self) -> None:
         """Ends the client's session."""
@@ -126,11 +132,19 @@ class Load:
             nodes = set(request.nodes)
             if not isinstance(error, KazooException) and not nodes & self.disturbed and not self._zookeeper_was_away():
                 self._violation(f"request {request.id} with nodes {sorted(nodes)} could not be accepted: {error!r}")
+            self._persist(self._client.unlock_refused)
             self._persist(lambda: self._client.cancel(request))
             return None
 
     def _zookeeper_was_away(self) -> bool:
-        return any("zookeeper" in text for when, text in self._world.events if when > self._world.now() - 30)
+        since = self._world.now() - 30
+        faults = [kind for kind, what in KINDS.items() if what.target == "zookeeper"]
+        return any(
+            text.startswith(f"fault {kind}") or "zookeeper" in text
+            for when, text in self._world.events
+            if when > since
+            for kind in faults
+        )
 
     def _use(self, request_id: str, nodeset: Any, hold_seconds: float) -> str:
         nodes = [node.id for node in nodeset.getNodes()]
@@ -166,7 +180,7 @@ class Load:
         if set(nodes) & self.disturbed:
             return "disturbed on purpose"
         for node_id in nodes:
-            node = self._persist(lambda node_id=node_id: self._world.znodes.node(node_id))  # type: ignore[misc]
+            node = self._persist(lambda node_id=node_id: self._world.znodes.node_now(node_id))  # type: ignore[misc]
             if node_id in self.disturbed:
                 return "disturbed on purpose"
             if node is None or node["state"] != "in-use":

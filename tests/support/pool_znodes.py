@@ -62,6 +62,11 @@ class PoolZnodes:
     def node(self, node_id: str) -> dict[str, Any] | None:
         return self.read(f"{NODES}/{node_id}")
 
+    def node_now(self, node_id: str) -> dict[str, Any] | None:
+        """As `node`, with all that was written until now: of several servers ours may be behind the leader."""
+        self.kazoo.sync(f"{NODES}/{node_id}")
+        return self.node(node_id)
+
     def nodes(self, state: str | None = None) -> dict[str, dict[str, Any]]:
         """All readable nodes by id, or those in one state."""
         found = {name: self.node(name) for name in self.children(NODES) if name != "lock"}

@@ -57,6 +57,7 @@ class ZuulClient:
         )
         self.nodepool = Nodepool(self.connection, self.system_id, None)
         self._changed = threading.Condition()
+        self._refused: list[Any] = []
         #: Request id -> (request, time.monotonic() of the event). Requests as Zuul's own cache holds them.
         self.completed: dict[str, tuple[Any, float]] = {}
         #: Called with each completed request, in Zuul's cache thread; must not block.
@@ -125,13 +126,34 @@ class ZuulClient:
     def accept(self, request: Any) -> Any:
         """Locks the nodes and deletes the request, as an executor does. Returns the NodeSet with the real nodes.
 
-        :raises Exception: Zuul could not lock the nodes, or they are not allocated to the request.
+        :raises Exception: Zuul could not lock the nodes, they are not allocated to the request, or the request could
+            not be deleted. Some nodes may be locked then; see `unlock_refused`.
         """
         nodeset = request.nodeset.copy()
-        self.nodepool.acceptNodes(request, nodeset)
+        try:
+            self.nodepool.acceptNodes(request, nodeset)
+        except Exception:
+            with self._changed:
+                self._refused += [node.lock for node in nodeset.getNodes() if node.lock is not None]
+            raise
         with self._changed:
             self.completed.pop(request.id, None)
         return nodeset
+
+    def unlock_refused(self) -> None:
+        """Gives back the locks of nodes that could not be accepted. May be called again after an error.
+
+        Zuul 14.3 forgets them when the connection is lost while it deletes the request: they stay until it ends.
+        """
+        while True:
+            with self._changed:
+                if not self._refused:
+                    return
+                lock = self._refused[-1]
+            lock.release()
+            with self._changed:
+                if lock in self._refused:
+                    self._refused.remove(lock)
 
     def use(self, nodeset: Any) -> None:
         """Marks the nodes in use, right before the job's first task."""
