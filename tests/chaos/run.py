@@ -6,6 +6,7 @@ from __future__ import annotations
 import statistics
 import threading
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from tests.chaos.faults import Injector
 from tests.chaos.invariants import Aftermath, Violations, Watcher
 from tests.chaos.load import Load
 from tests.chaos.schedule import Fault
+from tests.chaos.usage import Usage
 from tests.chaos.world import Limits, World
 
 
@@ -41,11 +43,16 @@ def run(settings: Settings, directory: Path) -> dict[str, Any]:
         load = Load(world, settings.seed, settings.jobs, violations.add)
         watcher = Watcher(world, load, violations)
         aftermath = Aftermath(world, load, violations)
-        load.start()
-        watcher.start()
         try:
+            load.connect()
+            # One node of each kind, undisturbed: that is the level to come back to.
+            aftermath.check_serving()
+            before = [launcher.usage() for launcher in world.launchers]
+            world.begin()
+            load.start()
+            watcher.start()
             Injector(world, load, watcher, violations, settings.seed).run(settings.faults)
-            figures = _finish(world, load, aftermath)
+            figures = _finish(world, load, aftermath, before)
         finally:
             watcher.stop()
             load.close()
@@ -73,7 +80,7 @@ def run(settings: Settings, directory: Path) -> dict[str, Any]:
     }
 
 
-def _finish(world: World, load: Load, aftermath: Aftermath) -> dict[str, Any]:
+def _finish(world: World, load: Load, aftermath: Aftermath, before: Sequence[Usage]) -> dict[str, Any]:
     """The faults are over: does everything come back to order?"""
     world.note("all faults are over")
     over = world.now()
@@ -86,13 +93,14 @@ def _finish(world: World, load: Load, aftermath: Aftermath) -> dict[str, Any]:
     world.note(f"clean: {clean}")
     aftermath.check_serving()
     aftermath.wait_clean(20.0)
-    usage = aftermath.check_usage()
+    after = aftermath.check_usage(before)
     waits = sorted(load.waits)
     return {
         "jobs": dict(load.results),
         "wait p50": round(statistics.median(waits), 2) if waits else None,
         "wait p99": round(waits[int(len(waits) * 0.99)], 2) if waits else None,
-        "launchers": usage,
+        "launchers before": before,
+        "launchers after": after,
         "seconds until the jobs were done": round(idle, 1),
         "seconds until all was clean": None if clean is None else round(idle + clean, 1),
     }

@@ -170,7 +170,7 @@ class World:
             self.configure(number)
             launcher.start()
         self.wait_registered()
-        self._begun = time.monotonic()
+        self.begin()
 
     def _connect(self, number: int) -> None:
         links = Links(f"{self._seed} {number}", self.zookeeper.tls_ports, self.cloud.url)
@@ -227,6 +227,10 @@ class World:
     def signal_cloud(self, number: int) -> None:
         """Sends a signal to the cloud's process."""
         self._simulator.send_signal(number)
+
+    def begin(self) -> None:
+        """The run starts now."""
+        self._begun = time.monotonic()
 
     def now(self) -> float:
         """Seconds since the start of the run."""

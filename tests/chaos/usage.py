@@ -1,0 +1,23 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the launchers need before the faults and after them: it must be about the same (nothing piles up)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+#: How much more a launcher may have at the end than at the beginning, when it had served one node of each kind: threads
+#: that wait for the next burst, connections that are kept, in MiB what a burst leaves in the allocator.
+GROWTH: Mapping[str, int] = {"threads": 30, "files": 16, "memory": 60}
+
+Usage = Mapping[str, int]
+
+
+def grown(before: Sequence[Usage], after: Sequence[Usage]) -> Iterator[str]:
+    """What has grown too much, a sentence each.
+
+    :param before: of each launcher, as `tests.support.process.ChildProcess.usage` gives it; ``after`` too.
+    """
+    for number, (first, last) in enumerate(zip(before, after, strict=True)):
+        for what, most in GROWTH.items():
+            if last[what] > first[what] + most:
+                yield f"launcher {number} has {last[what]} {what}, {first[what]} before the faults"

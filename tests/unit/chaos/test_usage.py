@@ -1,0 +1,19 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Growth of launchers over a run."""
+
+from __future__ import annotations
+
+from tests.chaos.usage import GROWTH, grown
+
+BEFORE = {"threads": 20, "files": 10, "memory": 60}
+
+
+def test_about_the_same() -> None:
+    most = {what: BEFORE[what] + GROWTH[what] for what in GROWTH}
+    assert list(grown([BEFORE, BEFORE], [BEFORE, most])) == []
+    assert list(grown([BEFORE], [{"threads": 1, "files": 3, "memory": 40}])) == []
+
+
+def test_too_much() -> None:
+    after = {**BEFORE, "files": 200}
+    assert list(grown([BEFORE, BEFORE], [BEFORE, after])) == ["launcher 1 has 200 files, 10 before the faults"]
