@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Threads of which exactly one runs: whoever has the baton. The code in them needs no change and cannot race.
+
+A job runs until it waits for something. Then the baton goes back to the world, which says who goes on.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+
+#: Real seconds after which a job that neither waits nor ends is taken for stuck: it blocks on something unknown.
+STUCK_SECONDS = 10.0
+
+
+class Killed(BaseException):
+    """The process of this job has died. Not an `Exception`: nothing in the code catches it."""
+
+
+class Job:
+    """Something that runs in a thread of its own.
+
+    :param owner: whose process it belongs to.
+    """
+
+    def __init__(self, name: str, owner: object, work: Callable[[], None]) -> None:
+        self.name = name
+        self.owner = owner
+        self.work = work
+        self.done = False
+        self.killed = False
+        self.error: BaseException | None = None
+        #: What it waits for; None = it has not begun, or may go on.
+        self._waits_for: Callable[[], bool] | None = None
+        self.deadline: float | None = None
+        self._go = threading.Semaphore(0)
+
+    def __repr__(self) -> str:
+        return self.name
+
+    def can_go_on(self, now: float) -> bool:
+        if self._waits_for is None or self.killed or (self.deadline is not None and now >= self.deadline):
+            return True
+        return self._waits_for()
+
+
+class Baton:
+    """Owned by the thread that made it: the world's."""
+
+    def __init__(self) -> None:
+        self._main = threading.Semaphore(0)
+        self._local = threading.local()
+        self._idle: list[_Runner] = []
+        self._runners: list[_Runner] = []
+
+    @property
+    def current(self) -> Job | None:
+        """The job that asks; None = the world itself."""
+        job: Job | None = getattr(self._local, "job", None)
+        return job
+
+    # -- the world --
+
+    def run(self, job: Job, runner: dict[Job, _Runner]) -> None:
+        """Let a job go on until it waits or ends."""
+        found = runner.get(job)
+        if found is None:
+            found = runner[job] = self._idle.pop() if self._idle else self._new_runner()
+            found.job = job
+            found.wake.release()
+        else:
+            job._go.release()
+        if not self._main.acquire(timeout=STUCK_SECONDS):
+            stack = "".join(traceback.format_stack(sys._current_frames()[found.thread.ident or 0]))
+            raise RuntimeError(f"job {job} waits for something that the world does not know of:\n{stack}")
+        if job.done:
+            del runner[job]
+            self._idle.append(found)
+            if job.error is not None:
+                raise job.error
+
+    def _new_runner(self) -> _Runner:
+        made = _Runner(self._main, self._local)
+        self._runners.append(made)
+        return made
+
+    def close(self) -> None:
+        """End the threads. All jobs must have ended."""
+        for runner in self._runners:
+            runner.job = None
+            runner.wake.release()
+        for runner in self._runners:
+            runner.thread.join(STUCK_SECONDS)
+
+    # -- jobs --
+
+    def wait(self, condition: Callable[[], bool], deadline: float | None = None) -> bool:
+        """Give the baton back until something is true, at most until a time of the world's clock; is it true?"""
+        job = self.current
+        if job is None:
+            if not condition():
+                raise RuntimeError("only a job may wait")
+            return True
+        if job.killed:
+            raise Killed
+        job._waits_for, job.deadline = condition, deadline
+        self._main.release()
+        job._go.acquire()
+        job._waits_for = job.deadline = None
+        if job.killed:
+            raise Killed
+        return condition()
+
+
+class _Runner:
+    """A thread that is used for one job after the other."""
+
+    def __init__(self, main: threading.Semaphore, local: threading.local) -> None:
+        self.job: Job | None = None
+        self.wake = threading.Semaphore(0)
+        self._main = main
+        self._local = local
+        self.thread = threading.Thread(target=self._run, name="model-job", daemon=True)
+        self.thread.start()
+
+    def _run(self) -> None:
+        while True:
+            self.wake.acquire()
+            job = self.job
+            if job is None:
+                return
+            self._local.job = job
+            try:
+                if not job.killed:
+                    job.work()
+            except Killed:
+                pass
+            except BaseException as error:
+                job.error = error
+            self._local.job = None
+            job.done = True
+            self._main.release()

@@ -1,0 +1,315 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`ModelKazoo`: what our code uses of Kazoo's client, connected to the `Server` in memory.
+
+A call goes to ``outbox``, the server takes it from there when the world says so, and the answer waits in the session's
+inbox until the world delivers it. The world is the connection thread. In between anything can happen.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, cast
+
+from kazoo.exceptions import (
+    ConnectionClosedError,
+    ConnectionLoss,
+    KazooException,
+    NoNodeError,
+    SessionExpiredError,
+)
+from kazoo.protocol.serialization import Create, Delete, Exists, GetChildren, GetData, SetData
+from kazoo.security import OPEN_ACL_UNSAFE
+
+from nodepool.zk import protocol
+from nodepool.zk.client import ZooKeeperClient
+from nodepool.zk.protocol import AddWatch, Reply, WatchedClient
+from tests.model.baton import Killed
+from tests.model.server import EPHEMERAL, SEQUENCE, Server, Session
+
+if TYPE_CHECKING:
+    from tests.model.world import World
+
+SESSION_SECONDS = 10.0
+LEASE_SECONDS = SESSION_SECONDS * 2 / 3
+
+
+class ModelKazoo:
+    """One process's connection."""
+
+    chroot = ""
+
+    def __init__(self, world: World, name: str) -> None:
+        self.world = world
+        self.server: Server = world.server
+        self.name = name
+        self.state: str = protocol.LOST
+        self.session: Session | None = None
+        self.lease_until = float("-inf")
+        #: The process has died.
+        self.dead = False
+        #: The connection is cut, but the process has not noticed yet.
+        self.broken = False
+        #: When the server last heard of it.
+        self.heard = world.now
+        self.outbox: deque[tuple[Any, Reply]] = deque()
+        self._under_way: deque[Reply] = deque()
+        self._listeners: list[Callable[[str], None]] = []
+        self._functions: dict[str, protocol.WatchFunction] = {}
+
+    # -- the world: server and connection thread --
+
+    def serve(self) -> None:
+        """The server takes the next request."""
+        assert self.session is not None
+        request, reply = self.outbox.popleft()
+        self._under_way.append(reply)
+        session = self.session
+        try:
+            result: Any = self.server.handle(session, request)
+        except KazooException as error:
+            session.inbox.append(lambda e=error: self._answer(reply, None, e))  # type: ignore[misc]
+        else:
+            session.inbox.append(lambda: self._answer(reply, result, None))
+
+    def _answer(self, reply: Reply, result: Any, error: KazooException | None) -> None:
+        self._under_way.remove(reply)
+        if error is None:
+            reply.set(result)
+        else:
+            reply.set_exception(error)
+
+    def deliver(self) -> None:
+        """The client reads the next thing that the server sent."""
+        assert self.session is not None
+        self.session.inbox.popleft()()
+
+    def heartbeat(self) -> None:
+        """A ping that was answered."""
+        self.heard = self.world.now
+        self.lease_until = self.world.now + LEASE_SECONDS
+
+    def cut(self) -> None:
+        """The connection is gone; answers that are under way are lost."""
+        self.broken = True
+        if self.session is not None:
+            self.session.watches.clear()
+            self.session.inbox.clear()
+
+    def notice(self) -> None:
+        """The client sees that the connection is gone."""
+        self.broken = False
+        self._fail_pending(ConnectionLoss())
+        self._tell(protocol.SUSPENDED)
+
+    def reconnect(self) -> None:
+        """Back to the old session, or the news that it is lost, or on to a new one."""
+        self.broken = False
+        if self.session is not None and not self.session.alive:
+            self.session = None
+            self._tell(protocol.LOST)
+            self._fail_pending(SessionExpiredError())
+            return
+        if self.session is None:
+            self.session = self.server.open(self.name)
+        self.session.on_event = self._on_event
+        self.heartbeat()
+        self._tell(protocol.CONNECTED)
+
+    def _fail_pending(self, error: KazooException) -> None:
+        pending = [*self._under_way, *(reply for _, reply in self.outbox)]
+        self._under_way.clear()
+        self.outbox.clear()
+        for reply in pending:
+            reply.set_exception(error)
+
+    def _tell(self, state: str) -> None:
+        self.state = state
+        for listener in list(self._listeners):
+            listener(state)
+
+    def _on_event(self, kind: int, path: str) -> None:
+        for root, function in self._functions.items():
+            if path == root or path.startswith(f"{root}/"):
+                function(kind, path)
+                return
+
+    # -- what `ZooKeeperClient` uses --
+
+    def add_listener(self, listener: Callable[[str], None]) -> None:
+        self._listeners.append(listener)
+
+    def remove_listener(self, listener: Callable[[str], None]) -> None:
+        self._listeners.remove(listener)
+
+    def start_async(self) -> None:
+        self.reconnect()
+
+    def stop(self) -> None:
+        self.dead = True
+
+    def close(self) -> None:
+        return
+
+    # -- what our code uses --
+
+    @property
+    def client_id(self) -> tuple[int, bytes] | None:
+        return None if self.session is None else (self.session.id, b"")
+
+    @property
+    def queued_calls(self) -> int:
+        return len(self.outbox)
+
+    def chrooted(self, path: str) -> str:
+        return path
+
+    def call(self, request: Any, reply: Reply) -> Reply:
+        if self.dead:
+            if self.world.baton.current is not None:
+                raise Killed
+            reply.set_exception(ConnectionClosedError())
+        else:
+            self.outbox.append((request, reply))
+        return reply
+
+    def watch_recursive(
+        self, path: str, function: protocol.WatchFunction, on_done: Callable[[Any, Any], None] | None = None
+    ) -> Reply:
+        self._functions[path] = function
+        return self.call(AddWatch(path), Reply(on_done))
+
+    def retry(self, function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+        while True:
+            try:
+                return function(*arguments, **options)
+            except (ConnectionLoss, SessionExpiredError):
+                self.world.baton.wait(lambda: self.state == protocol.CONNECTED)
+
+    def _ask(self, request: Any) -> Any:
+        return self.call(request, Reply()).get()
+
+    def get(self, path: str) -> Any:
+        return self._ask(GetData(path, None))
+
+    def get_children(self, path: str) -> Any:
+        return self._ask(GetChildren(path, None))
+
+    def exists(self, path: str) -> Any:
+        try:
+            return self._ask(Exists(path, None))
+        except NoNodeError:
+            return None
+
+    def set(self, path: str, data: bytes) -> Any:
+        return self._ask(SetData(path, data, -1))
+
+    def create(
+        self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequence: bool = False, makepath: bool = False
+    ) -> str:
+        flags = (EPHEMERAL if ephemeral else 0) | (SEQUENCE if sequence else 0)
+        try:
+            made: str = self._ask(Create(path, data, OPEN_ACL_UNSAFE, flags))
+        except NoNodeError:
+            if not makepath:
+                raise
+            self.ensure_path(path.rpartition("/")[0])
+            made = self._ask(Create(path, data, OPEN_ACL_UNSAFE, flags))
+        return made
+
+    def ensure_path(self, path: str) -> None:
+        self.retry(self._ensure, path)
+
+    def _ensure(self, path: str) -> None:
+        if self.exists(path) is not None:
+            return
+        above = path.rpartition("/")[0]
+        if above:
+            self._ensure(above)
+        try:
+            self.create(path)
+        except KazooException as error:
+            if type(error).__name__ != "NodeExistsError":
+                raise
+
+    def delete(self, path: str, recursive: bool = False) -> None:
+        if not recursive:
+            self._ask(Delete(path, -1))
+            return
+        try:
+            names = self.get_children(path)
+        except NoNodeError:
+            return
+        for name in names:
+            self.delete(f"{path}/{name}", recursive=True)
+        try:
+            self.delete(path)
+        except NoNodeError:
+            return
+
+    def Lock(self, path: str, identifier: str | None = None) -> ModelLock:
+        return ModelLock(self, path, identifier)
+
+
+class ModelLock:
+    """Kazoo's Lock recipe without waiting for others."""
+
+    def __init__(self, kazoo: ModelKazoo, path: str, identifier: str | None) -> None:
+        self._kazoo = kazoo
+        self._path = path
+        self._data = (identifier or "").encode()
+        self._prefix = f"{kazoo.world.random.getrandbits(64):016x}__lock__"
+        self._tried = False
+        self.node: str | None = None
+
+    def acquire(self, *, blocking: bool, timeout: float | None, ephemeral: bool) -> bool:
+        if blocking:
+            raise NotImplementedError("nobody waits for a lock in this world")
+        try:
+            taken: bool = self._kazoo.retry(self._acquire, ephemeral)
+        except KazooException:
+            self._clean_up()
+            raise
+        if not taken:
+            self._clean_up()
+        return taken
+
+    def _acquire(self, ephemeral: bool) -> bool:
+        kazoo = self._kazoo
+        kazoo.ensure_path(self._path)
+        node = self._find() if self._tried else None
+        self._tried = True
+        if node is None:
+            made = kazoo.create(f"{self._path}/{self._prefix}", self._data, ephemeral=ephemeral, sequence=True)
+            node = made.rpartition("/")[2]
+        self.node = node
+        names = kazoo.get_children(self._path)
+        if node not in names:
+            self._tried = False
+            raise ConnectionLoss  # the session was lost in between: again
+        contenders = [name for name in names if re.search(r"(__lock__|-lock-)\d{10}$", name)]
+        return not any(name[-10:] < node[-10:] for name in contenders)
+
+    def _find(self) -> str | None:
+        names = self._kazoo.get_children(self._path)
+        return next((name for name in names if name.startswith(self._prefix)), None)
+
+    def _clean_up(self) -> None:
+        try:
+            node = self.node or self._kazoo.retry(self._find)
+            if node is not None:
+                self._kazoo.retry(self._kazoo.delete, f"{self._path}/{node}")
+        except KazooException:
+            return
+
+
+class ModelClient(ZooKeeperClient):
+    """The real `ZooKeeperClient` on a `ModelKazoo`."""
+
+    def __init__(self, world: World, name: str) -> None:
+        super().__init__("model", timeout=SESSION_SECONDS)
+        self.model = ModelKazoo(world, name)
+
+    def _make_client(self) -> WatchedClient:
+        return cast("WatchedClient", self.model)

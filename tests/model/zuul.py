@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The client of the simulated world: asks for nodes, takes them, uses them, gives them back, as Zuul does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from nodepool.exceptions import ZKException
+from nodepool.model import states
+from nodepool.model.node import Node
+from nodepool.model.request import NodeRequest
+from nodepool.zk.zookeeper import ZooKeeper
+from tests.model.launcher import Process, Turn
+
+if TYPE_CHECKING:
+    from tests.model.world import World
+
+
+class Zuul(Process):
+    """One client. Its jobs run one after the other, each in as many steps as it has calls."""
+
+    def __init__(self, world: World, name: str) -> None:
+        super().__init__(world, name)
+        self.zk = ZooKeeper(self.client)
+        #: Requests that wait, by id.
+        self.waiting: dict[str, NodeRequest] = {}
+        #: request id -> its nodes, locked and in use.
+        self.held: dict[str, list[Node]] = {}
+        self._jobs: list[tuple[str, Callable[[], None]]] = []
+        self._busy = False
+        self._do("start", self.client.connect)
+
+    @property
+    def idle(self) -> bool:
+        return not self._busy and not self._jobs
+
+    def turns(self) -> Iterator[Turn]:
+        if self._jobs and not self._busy and not self.dead:
+            yield f"{self.name}.job", self._begin
+
+    def _do(self, name: str, work: Callable[[], None]) -> None:
+        self._jobs.append((name, work))
+
+    def _begin(self) -> None:
+        name, work = self._jobs.pop(0)
+        self._busy = True
+
+        def run() -> None:
+            work()
+            self._busy = False
+
+        self.world.spawn(f"{self.name}.{name}", self, run)
+
+    # -- what it can be asked to do --
+
+    def submit(self, nodes: int, tenant: str | None = None) -> None:
+        self._do("submit", lambda: self._submit(nodes, tenant))
+
+    def take(self) -> None:
+        self._do("take", self._take)
+
+    def release(self, number: int) -> None:
+        self._do("release", lambda: self._release(number))
+
+    def cancel(self, number: int) -> None:
+        self._do("cancel", lambda: self._cancel(number))
+
+    # -- jobs --
+
+    def _submit(self, nodes: int, tenant: str | None) -> None:
+        request = NodeRequest()
+        request.state = states.REQUESTED
+        request.node_types = ["small"] * nodes
+        request.requestor = "zuul"
+        request.tenant_name = tenant
+        self.zk.storeNodeRequest(request)
+        self.waiting[request.id or ""] = request
+
+    def _take(self) -> None:
+        """Take the nodes of all requests that are fulfilled."""
+        for request_id in list(self.waiting):
+            current = self.zk.getNodeRequest(request_id)
+            if current is None:
+                self.world.violation(f"request {request_id} vanished")
+                del self.waiting[request_id]
+            elif current.state == states.FAILED:
+                del self.waiting[request_id]
+                self.world.failed(current)
+                self.zk.deleteNodeRequest(current)
+            elif current.state == states.FULFILLED and self._take_nodes(current):
+                del self.waiting[request_id]
+                self.zk.deleteNodeRequest(current)
+
+    def _take_nodes(self, request: NodeRequest) -> bool:
+        nodes: list[Node] = []
+        for node_id in request.nodes:
+            node = self.zk.getNode(node_id)
+            if node is None:
+                self.world.violation(f"node {node_id} of fulfilled request {request.id} is gone")
+                continue
+            try:
+                self.zk.lockNode(node, blocking=False)
+            except ZKException:
+                for locked in nodes:
+                    self.zk.unlockNode(locked)
+                return False
+            self.zk.updateNode(node)
+            if node.allocated_to != request.id or node.state != states.READY:
+                self.world.violation(
+                    f"node {node_id} of fulfilled request {request.id} is {node.state} for {node.allocated_to}"
+                )
+            nodes.append(node)
+        for node in nodes:
+            for other in self.held.values():
+                if node.id in [held.id for held in other]:
+                    self.world.violation(f"node {node.id} is held twice")
+        self.held[request.id or ""] = nodes
+        for node in nodes:
+            node.state = states.IN_USE
+            self.zk.storeNode(node)
+        return True
+
+    def _release(self, number: int) -> None:
+        if not self.held:
+            return
+        request_id = sorted(self.held)[number % len(self.held)]
+        for node in self.held[request_id]:
+            node.state = states.USED
+            self.zk.storeNode(node)
+        for node in self.held.pop(request_id):
+            self.zk.unlockNode(node)
+
+    def _cancel(self, number: int) -> None:
+        if self.waiting:
+            request_id = sorted(self.waiting)[number % len(self.waiting)]
+            self.zk.deleteNodeRequest(self.waiting.pop(request_id))
