@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from nodepool.driver.openstack.cloud import OpenStackCloud
+from nodepool.driver.openstack.clouds import risks_of
 from nodepool.driver.openstack.create import CreateMachine
 from nodepool.driver.openstack.delete import DeleteMachine
 from nodepool.driver.openstack.errors import CloudNotFound
@@ -47,6 +48,8 @@ class OpenStackAdapter(Adapter):
         settings: Mapping[str, Any] = {}
         if transport is None:
             region = provider_config.clouds.region(provider_config.cloud, provider_config.region_name)
+            for risk in risks_of(region):
+                log.warning("Provider %s: %s", provider_config.name, risk)
             settings = region.config
             transport = Transport(
                 provider_config.name, region, provider_config.rate, renew=provider_config.renewed_region

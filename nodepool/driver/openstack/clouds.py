@@ -14,6 +14,7 @@ import re
 import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
 
 import yaml
 
@@ -33,6 +34,10 @@ _PASSWORD_TYPES: Final = frozenset({"password", "v3password", "v2password"})
 _PROJECT_KEYS: Final = ("project_name", "project_id", "tenant_name", "tenant_id", "trust_id", "system_scope")
 #: What makes no difference to what a provider does; loaders put it in.
 _IGNORED_SETTINGS: Final = frozenset({"statsd", "metrics", "cache"})
+#: Values of one cloud, aliases followed: a few lines of aliases to aliases can mean billions.
+_MAX_VALUES: Final = 10_000
+#: In errors of YAML; a password that begins with ``!`` or ``*`` is a tag or an alias to it.
+_QUOTATION: Final = re.compile(r"'[^'\n]{2,}'")
 
 
 class CloudProblem(ConfigError):
@@ -155,10 +160,9 @@ class Clouds:
             )
         try:
             found = loader.get_one(cloud=cloud, **arguments)
+            _comparable(found.config)
             problem = problem_of(found)
-        # The loader passes on whatever its plug-ins and odd values in the file make of them.
-        except Exception as error:
-            log.debug("cloud %s", cloud, exc_info=True)
+        except Exception as error:  # noqa: BLE001 - whatever its plug-ins make of odd values, without its quotations
             raise CloudProblem(
                 f"cloud {cloud!r} in {path} cannot be used: {_reason(error)}; correct it there"
             ) from None
@@ -173,6 +177,8 @@ class Clouds:
                     from openstack.config.loader import CONFIG_FILES, SECURE_FILES, OpenStackConfig
                 except ImportError as error:
                     raise CloudProblem(f"{error}; to install it: pip install 'nodepool[openstack]'") from None
+                # It says of a broken file what YAML says. Adding a filter again does nothing.
+                logging.getLogger("openstack.config").addFilter(_without_quotations)
                 try:
                     # Copies: older releases put files of the environment into these lists, to stay there for ever.
                     self._loader = OpenStackConfig(
@@ -181,8 +187,7 @@ class Clouds:
                         app_name="nodepool",
                         app_version=release_string(),
                     )
-                except Exception as error:
-                    log.debug("clouds.yaml", exc_info=True)
+                except Exception as error:  # noqa: BLE001 - any error of a broken file, without its quotations
                     raise CloudProblem(f"clouds.yaml cannot be read: {_reason(error)}; correct the file") from None
             return self._loader
 
@@ -198,7 +203,8 @@ def problem_of(region: CloudRegion) -> str:
     auth = config.get("auth") or {}
     url = auth.get("auth_url")
     if url and not re.match(r"https?://[^/\s]", str(url)):
-        return f"auth_url must begin with http:// or https://, not {str(url)[:100]!r}"
+        # What is before an @ is no address.
+        return f"auth_url must begin with http:// or https://, not {str(url).rpartition('@')[2][:100]!r}"
     if str(config.get("auth_type") or "password") in _PASSWORD_TYPES:
         for keys in (("auth_url",), ("username", "user_id"), ("password",), _PROJECT_KEYS):
             if not any(auth.get(key) for key in keys):
@@ -216,6 +222,26 @@ def problem_of(region: CloudRegion) -> str:
         if isinstance(name, str) and not os.path.exists(name):
             return f"{key}: there is no file {name}"
     return ""
+
+
+def risks_of(region: CloudRegion) -> list[str]:
+    """What makes a cloud usable, but the password easy to steal. Pure."""
+    found = []
+    if region.get_requests_verify_args()[0] is False:
+        found.append(
+            "certificates are not verified, so that anybody on the way can read the password; "
+            "instead of verify: false or insecure: true in clouds.yaml name the CA with cacert"
+        )
+    try:
+        url = urlsplit(str((region.config.get("auth") or {}).get("auth_url") or ""))
+        plain, host = url.scheme == "http", url.hostname or ""
+    except ValueError:
+        return found
+    if plain and host not in ("localhost", "::1") and not host.startswith("127."):
+        found.append(
+            "the password is sent without TLS, so that anybody on the way can read it; use an auth_url with https"
+        )
+    return found
 
 
 def _files_of(cert: Any) -> tuple[Any, ...]:
@@ -247,18 +273,30 @@ def _reason(error: Exception) -> str:
     mark = getattr(error, "problem_mark", None)
     if mark is not None:
         # The whole text of a YAML error quotes lines of the file, maybe the one with the password.
-        return f"{mark.name}, line {mark.line + 1}: {getattr(error, 'problem', None) or 'no YAML'}"
+        problem = _QUOTATION.sub("'...'", getattr(error, "problem", None) or "no YAML")
+        return f"{mark.name}, line {mark.line + 1}: {problem} (put values with special characters in quotes)"
     return one_line(str(error)) or type(error).__name__
 
 
+def _without_quotations(record: logging.LogRecord) -> bool:
+    """A filter that takes quotations of a broken file out of what openstacksdk says about it."""
+    if any(isinstance(argument, yaml.YAMLError) for argument in record.args or ()):
+        record.msg, record.args = _QUOTATION.sub("'...'", record.getMessage()), ()
+    return True
+
+
 def _comparable(values: Mapping[str, Any]) -> dict[str, Any]:
-    """A copy without what is not plain data, which would never be equal."""
-    return {key: _plain(value) for key, value in values.items() if key not in _IGNORED_SETTINGS}
+    """A copy without what is not plain data, which would never be equal. Raises ValueError: there is too much."""
+    budget = [_MAX_VALUES]
+    return {key: _plain(value, budget) for key, value in values.items() if key not in _IGNORED_SETTINGS}
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: Any, budget: list[int]) -> Any:
+    budget[0] -= 1
+    if budget[0] < 0:
+        raise ValueError(f"more than {_MAX_VALUES} values, or one that contains itself")
     if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
+        return {str(key): _plain(item, budget) for key, item in value.items()}
     if isinstance(value, (list, tuple, set)):
-        return [_plain(item) for item in value]
+        return [_plain(item, budget) for item in value]
     return value if isinstance(value, (str, int, float, bool, type(None))) else str(type(value))

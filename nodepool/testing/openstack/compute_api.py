@@ -100,7 +100,7 @@ class ComputeApi(Service):
             "links": [{"rel": "self", "href": url}],
             "OS-DCF:diskConfig": "MANUAL",
             "security_groups": [{"name": name} for name in server.security_groups],
-            "adminPass": "simulated",
+            "adminPass": "simulated-admin-pass",
         }
         return json_answer({"server": content}, 202, Location=url)
 
