@@ -29,6 +29,10 @@ ERROR_AGE_SECONDS: Final = 10.0
 ANSWER_SECONDS: Final = 5.0
 
 
+class QuotaUnknown(Exception):
+    """What a label needs cannot be said yet, because the cloud does not answer. The text says why."""
+
+
 class QuotaSupport(abc.ABC):
     """Mix-in for providers that have quota. Needs ``provider`` (configuration) and ``zk``.
 
@@ -50,7 +54,11 @@ class QuotaSupport(abc.ABC):
 
     @abc.abstractmethod
     def quotaNeededByLabel(self, label: str, pool: ConfigPool) -> QuotaInformation:
-        """What one node of a label uses. Raises RuntimeConfigurationException: the label can never work."""
+        """What one node of a label uses.
+
+        :raises RuntimeConfigurationException: the label can never work.
+        :raises QuotaUnknown: ask again later.
+        """
 
     @abc.abstractmethod
     def unmanagedQuotaUsed(self) -> QuotaInformation:

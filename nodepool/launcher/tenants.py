@@ -7,7 +7,8 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from nodepool.driver.quota import QuotaSupport
+from nodepool.driver.quota import QuotaSupport, QuotaUnknown
+from nodepool.exceptions import RuntimeConfigurationException
 from nodepool.model.quota import QuotaInformation
 from nodepool.plan.queue import Kind
 
@@ -27,6 +28,8 @@ class TenantCheck:
         self._worker = worker
         #: tenant -> use at its first check in this pass, and what was accepted since
         self._used: dict[str, QuotaInformation] = {}
+        #: tenant -> what was said of the last error
+        self._errors: dict[str, str] = {}
 
     def begin_pass(self) -> None:
         self._used.clear()
@@ -47,10 +50,24 @@ class TenantCheck:
                 self._used[name] = self._worker.tenant_use(name)
             left.subtract(self._used[name])
             left.subtract(self._need(kind))
-        except Exception:
-            self._worker.log.exception("Limits of tenant %s could not be checked, its requests wait", name)
+        except Exception as error:  # noqa: BLE001 - reported with its traceback unless it is an expected one
+            self._report(name, error)
             return False
+        self._errors.pop(name, None)
         return left.non_negative()
+
+    def _report(self, tenant: str, error: Exception) -> None:
+        """Once for each error, not at each look; with a traceback if nobody expected it."""
+        text = f"{type(error).__name__}: {error}"
+        if self._errors.get(tenant) == text:
+            return
+        self._errors[tenant] = text
+        expected = isinstance(error, RuntimeConfigurationException | QuotaUnknown)
+        self._worker.log.warning(
+            "Limits of tenant %s could not be checked, its requests wait: %s",
+            *(tenant, text),
+            exc_info=None if expected else error,
+        )
 
     def add(self, kind: Kind) -> None:
         """Count a request that was accepted in this pass."""

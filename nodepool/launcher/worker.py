@@ -66,6 +66,8 @@ class Worker(threading.Thread):
         finally:
             try:
                 self.on_stop()
+            except ZKConnectionError as error:
+                self.log.warning("What is left to do ends with the session: %s", error)
             except Exception:
                 self.log.exception("Error while stopping")
 

@@ -9,6 +9,8 @@ from collections.abc import Callable
 from concurrent.futures import Executor
 from typing import Final, Generic, TypeVar
 
+from nodepool.driver.quota import QuotaUnknown
+
 T = TypeVar("T")
 
 #: Longest wait for the very first answer.
@@ -17,7 +19,7 @@ FIRST_ANSWER_SECONDS: Final = 5.0
 ERROR_SECONDS: Final = 2.0
 
 
-class NotKnown(Exception):
+class NotKnown(QuotaUnknown):
     """There is no answer yet. The text says why."""
 
 

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from nodepool.driver.quota import QuotaSupport
+from nodepool.driver.quota import QuotaSupport, QuotaUnknown
 from nodepool.exceptions import RuntimeConfigurationException
 from nodepool.launcher.tenants import SETTLE_SECONDS, TenantCheck, has_place
 from nodepool.model.node import Node
@@ -22,6 +22,10 @@ class Cloud(QuotaSupport):
     def quotaNeededByLabel(self, label: str, pool: Any) -> QuotaInformation:
         if label == "broken":
             raise RuntimeConfigurationException("no flavor")
+        if label == "unknown":
+            raise QuotaUnknown("no answer yet")
+        if label == "wrong":
+            raise ValueError("a bug")
         return QuotaInformation(cores=4 if label == "large" else 1, instances=1)
 
     def unmanagedQuotaUsed(self) -> QuotaInformation:
@@ -57,7 +61,7 @@ class Pool:
         return SimpleNamespace(name="main")
 
     def getProviderConfig(self) -> Any:
-        return SimpleNamespace(getSupportedLabels=lambda pool: {"small", "large", "broken"})
+        return SimpleNamespace(getSupportedLabels=lambda pool: {"small", "large", "broken", "unknown", "wrong"})
 
 
 @pytest.fixture
@@ -120,10 +124,18 @@ def test_use_is_counted_once_a_pass(pool: Pool, check: TenantCheck) -> None:
 
 
 def test_error_defers(pool: Pool, check: TenantCheck, caplog: pytest.LogCaptureFixture) -> None:
-    """A-8: also the second time in a pass."""
-    for _ in range(2):
+    """A-8: also the second time in a pass. It is said once for each error, and again when it had worked meanwhile."""
+    for _ in range(3):
         assert not check.allows(kind("broken"))
-    assert "could not be checked" in caplog.text
+    assert caplog.text.count("could not be checked, its requests wait: RuntimeConfigurationException: no flavor") == 1
+    assert not check.allows(kind("unknown"))
+    assert "its requests wait: QuotaUnknown: no answer yet" in caplog.text
+    assert "Traceback" not in caplog.text
+    assert not check.allows(kind("wrong"))
+    assert caplog.text.count("Traceback") == 1
+    assert check.allows(kind("small"))
+    assert not check.allows(kind("wrong"))
+    assert caplog.text.count("Traceback") == 2
 
 
 def test_driver_without_quota(pool: Pool, check: TenantCheck) -> None:

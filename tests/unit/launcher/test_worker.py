@@ -113,6 +113,15 @@ def test_error_in_the_last_words(caplog: pytest.LogCaptureFixture) -> None:
     assert "Error while stopping" in caplog.text
 
 
+def test_connection_lost_at_the_end(caplog: pytest.LogCaptureFixture) -> None:
+    """The session ends anyway: that is no error."""
+    worker = Passes()
+    worker.stopped = throw(ZKConnectionError("gone"))
+    worker.finish()
+    assert "What is left to do ends with the session: gone" in caplog.text
+    assert "Traceback" not in caplog.text
+
+
 def test_stop_all_is_bounded(caplog: pytest.LogCaptureFixture) -> None:
     """A worker that hangs does not keep the others from being stopped, nor the launcher from ending."""
     release = threading.Event()
