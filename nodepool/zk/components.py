@@ -67,7 +67,7 @@ class Registration:
             except KazooException as error:
                 raise translate(error) from None
         root = f"{paths.COMPONENTS}/{self.component.kind}"
-        self._epoch = self._client.session_epoch
+        self._epoch = epoch = self._client.session_epoch
         try:
             self._remove_orphans(root)
             self._path = None
@@ -77,7 +77,8 @@ class Registration:
             )
         except KazooException as error:
             raise translate(error) from None
-        self._create_tried = False
+        # With a session lost in between nobody knows whose it is: if it is the new one's, it is looked for next time.
+        self._create_tried = self._client.session_epoch != epoch
         self._stored = data
 
     def _remove_orphans(self, root: str) -> None:
@@ -88,6 +89,8 @@ class Registration:
         if not self._create_tried:
             return
         kazoo = self._client.kazoo
+        # Another server of the ensemble may not know it yet.
+        kazoo.retry(kazoo.sync, root)
         session_id = (kazoo.client_id or (None,))[0]
         for name, stat, data in _entries(self._client, root):
             # A launcher has one entry of a kind without ids; pools are told apart by theirs.

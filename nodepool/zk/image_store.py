@@ -12,6 +12,7 @@ from nodepool.model.image import ImageBuild, ImageUpload
 from nodepool.model.record import InvalidRecord
 from nodepool.zk import codec, paths
 from nodepool.zk.client import ZooKeeperClient
+from nodepool.zk.multi_read import children
 from nodepool.zk.transactions import translate
 
 
@@ -88,13 +89,7 @@ class ImageStore:
             raise translate(error) from None
 
     def _children(self, path: str) -> list[str]:
-        try:
-            names: list[str] = self._client.kazoo.retry(self._client.kazoo.get_children, path)
-        except NoNodeError:
-            return []
-        except KazooException as error:
-            raise translate(error) from None
-        return [name for name in names if name != paths.LOCK]
+        return [name for name in children(self._client, path) if name != paths.LOCK]
 
     def _get(self, path: str) -> bytes | None:
         try:

@@ -125,6 +125,17 @@ def read_for_callback(
         send()
 
 
+def children(client: ZooKeeperClient, path: str) -> list[str]:
+    """Names below one path; empty when it is not there. Blocks for a round trip, or until there is a connection."""
+    try:
+        names: list[str] = client.kazoo.retry(client.kazoo.get_children, path)
+    except NoNodeError:
+        return []
+    except KazooException as error:
+        raise translate(error) from None
+    return names
+
+
 def read_children(client: ZooKeeperClient, paths: Iterable[str]) -> Iterator[list[str] | None]:
     """Names of the children of each znode, in order; None for one that does not exist. Blocks for some round trips.
 

@@ -25,6 +25,7 @@ from nodepool.zk.transactions import (
     ensure_path,
     result,
     translate,
+    was_removed,
     was_written,
 )
 
@@ -54,7 +55,7 @@ class NodeStore:
 
     def ids(self) -> list[str]:
         """Ids of all nodes, in ZooKeeper's order."""
-        return [name for name in _children(self._client, paths.NODES) if name != paths.LOCK]
+        return [name for name in multi_read.children(self._client, paths.NODES) if name != paths.LOCK]
 
     def get(self, node_id: str) -> Node | None:
         """Read one node; None if there is none, or its data is no node (logged)."""
@@ -257,7 +258,7 @@ class NodeStore:
 
     def _contender_data(self, node_id: str) -> list[tuple[str, str]]:
         lock_dir = paths.node_lock(node_id)
-        names = [name for name in _children(self._client, lock_dir) if paths.CONTENDER_MARK in name]
+        names = [name for name in multi_read.children(self._client, lock_dir) if paths.CONTENDER_MARK in name]
         found = []
         for name in sorted(names, key=lambda name: name[-10:]):
             try:
@@ -313,7 +314,7 @@ class NodeStore:
         """Does anybody hold or wait for the lock? From the cache when there is one."""
         if self._cache is not None:
             return self._cache.nodes.is_locked(node_id)
-        return bool(_children(self._client, paths.node_lock(node_id)))
+        return bool(multi_read.children(self._client, paths.node_lock(node_id)))
 
     def locked_ids(self, node_ids: list[str]) -> set[str]:
         """Which of these nodes are locked; from the cache when there is one, else many read in a packet."""
@@ -327,19 +328,23 @@ class NodeStore:
     def remove(self, node: Node, replacement: Node | None = None) -> None:
         """Remove a node that we hold locked, and store another in its place, in one write.
 
+        A lost answer is resolved by reading, but for that to a ``replacement``: nobody knows its id.
+
         :param replacement: a new node, which gets its id; None = only remove.
         :raises ZKConflict: our lock is gone, or somebody waits for it and ``replacement`` is given.
         """
-        if not isinstance(node.lock, ZkLock):
+        lock, path = node.lock, paths.node(node.id or "")
+        if not isinstance(lock, ZkLock):
             raise ZKLockException(f"node {node.id} is not locked by us")
         tx = self.transaction()
-        tx.delete(node.lock.contender)
-        tx.delete(node.lock.path)
-        tx.delete(paths.node(node.id or ""))
-        if replacement is not None:
-            tx.create_record(f"{paths.NODES}/", replacement, self.encode(replacement))
+        for doomed in (lock.contender, lock.path, path):
+            tx.delete(doomed)
         try:
-            tx.commit()
+            if replacement is None:
+                tx.commit_unless(lambda: was_removed(self._client, path, lock.contender))
+            else:
+                tx.create_record(f"{paths.NODES}/", replacement, self.encode(replacement))
+                tx.commit()
         except TransactionFailed as failure:
             # Somebody waits for the lock of a node that has to go. He finds it `deleted`.
             if isinstance(failure.error, NoNodeError) or replacement is not None:
@@ -388,13 +393,3 @@ class NodeStore:
             except ZKConflict:
                 continue
         return False
-
-
-def _children(client: ZooKeeperClient, path: str) -> list[str]:
-    try:
-        names: list[str] = client.kazoo.retry(client.kazoo.get_children, path)
-    except NoNodeError:
-        return []
-    except KazooException as error:
-        raise translate(error) from None
-    return names

@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kazoo.exceptions import NoNodeError
-from kazoo.protocol.serialization import Delete, GetChildren
+from kazoo.protocol.serialization import Delete, GetChildren, Sync
 
 from nodepool.zk.protocol import Reply
 
@@ -54,6 +54,8 @@ class OrphanedContenders:
     def _look_for(self, prefix: str) -> None:
         kazoo = self._client.kazoo
         lock_dir = prefix.rpartition("/")[0]
+        # Another server of the ensemble may not know yet what the one that we lost has passed on.
+        kazoo.call(Sync(kazoo.chrooted(lock_dir)), Reply())
         kazoo.call(GetChildren(kazoo.chrooted(lock_dir), None), Reply(partial(self._on_listing, prefix)))
 
     def _on_listing(self, prefix: str, names: list[str] | None, error: BaseException | None) -> None:

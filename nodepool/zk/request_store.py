@@ -52,13 +52,7 @@ class RequestStore:
 
     def ids(self) -> list[str]:
         """Ids of all requests, in ZooKeeper's order."""
-        try:
-            names: list[str] = self._client.kazoo.retry(self._client.kazoo.get_children, paths.REQUESTS)
-        except NoNodeError:
-            return []
-        except KazooException as error:
-            raise translate(error) from None
-        return [name for name in names if name != paths.LOCK]
+        return [name for name in multi_read.children(self._client, paths.REQUESTS) if name != paths.LOCK]
 
     def get(self, request_id: str) -> NodeRequest | None:
         """Read one request; None if there is none, or its data is no request (logged)."""
@@ -293,13 +287,7 @@ class RequestStore:
 
     def lock_dir_ids(self) -> list[str]:
         """Ids for which a lock directory exists."""
-        try:
-            names: list[str] = self._client.kazoo.retry(self._client.kazoo.get_children, paths.REQUEST_LOCKS)
-        except NoNodeError:
-            return []
-        except KazooException as error:
-            raise translate(error) from None
-        return names
+        return multi_read.children(self._client, paths.REQUEST_LOCKS)
 
     def lock_dir_age(self, request_id: str) -> float | None:
         """Seconds since the lock directory changed, or None if it is gone."""

@@ -225,6 +225,16 @@ class Transaction:
         """Commit and wait. Raises `TransactionFailed` or `ZKConnectionError`."""
         return result(self.send())
 
+    def commit_unless(self, done: Callable[[], bool]) -> None:
+        """`commit`, and again after a lost answer, unless ``done`` says that everything was written."""
+        while True:
+            try:
+                self.commit()
+                return
+            except ZKConnectionError:
+                if done():
+                    return
+
 
 def was_written(client: ZooKeeperClient, path: str, record: Record, data: bytes) -> bool:
     """After a lost answer to a write: True = it was written, False = it was not, try again.
@@ -234,8 +244,11 @@ def was_written(client: ZooKeeperClient, path: str, record: Record, data: bytes)
     :param data: what was to be written; ``record`` gets the new version.
     :raises ZKConflict: the znode is gone, or somebody else wrote it.
     """
+    kazoo = client.kazoo
     try:
-        found, stat = client.kazoo.retry(client.kazoo.get, path)
+        # Another server of the ensemble may not know yet what the one that we lost has passed on.
+        kazoo.retry(kazoo.sync, path)
+        found, stat = kazoo.retry(kazoo.get, path)
     except NoNodeError:
         raise ZKConflict(f"{path} is gone") from None
     except KazooException as error:
@@ -246,6 +259,26 @@ def was_written(client: ZooKeeperClient, path: str, record: Record, data: bytes)
         raise ZKConflict(f"{path} was changed by somebody else")
     record.version, record.mzxid = stat.version, stat.mzxid
     return True
+
+
+def was_removed(client: ZooKeeperClient, path: str, contender: str) -> bool:
+    """After a lost answer to the removal of a record that we hold locked: True = it is gone, False = try again.
+
+    Blocks until there is a connection.
+
+    :param contender: path of the contender that holds the lock.
+    :raises ZKConflict: the lock is gone, but the record is not.
+    """
+    kazoo = client.kazoo
+    try:
+        kazoo.retry(kazoo.sync, path)
+        if kazoo.retry(kazoo.exists, path) is None:
+            return True
+        if kazoo.retry(kazoo.exists, contender) is None:
+            raise ZKConflict(f"the lock of {path} is lost")
+    except KazooException as error:
+        raise translate(error) from None
+    return False
 
 
 def ensure_path(client: ZooKeeperClient, path: str) -> None:

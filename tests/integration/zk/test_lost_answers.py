@@ -238,6 +238,45 @@ def test_fulfilment_and_the_session_is_lost(
     assert znodes.request_state(request_.id or "") == "pending"
 
 
+def _locked(zk: ZooKeeper, node: Node) -> str:
+    """Locks a node that is built; returns its id."""
+    node.state = "building"
+    zk.nodes.lock_and_save(node)
+    return node.id or ""
+
+
+def test_removed_without_an_answer(zk: ZooKeeper, node: Node, outage: Outage, znodes: PoolZnodes) -> None:
+    node_id = _locked(zk, node)
+    removing = outage.lose_answer(lambda: zk.deleteNode(node), lambda: node_id not in znodes.children(paths.NODES))
+    outage.end()
+    removing.result(30)
+    assert node.lock is None
+
+
+def test_not_removed(zk: ZooKeeper, node: Node, outage: Outage, znodes: PoolZnodes) -> None:
+    """It is removed with the next connection: the session lives, and with it a lock that nobody else could end."""
+    node_id = _locked(zk, node)
+    removing = outage.lose_question(lambda: zk.deleteNode(node))
+    assert node_id in znodes.children(paths.NODES)
+    outage.end()
+    removing.result(30)
+    assert node_id not in znodes.children(paths.NODES)
+
+
+def test_not_removed_and_the_session_lost(
+    zk: ZooKeeper, node: Node, outage: Outage, znodes: PoolZnodes, zookeeper: ZooKeeperServer
+) -> None:
+    """Somebody else may have the node by now."""
+    node_id = _locked(zk, node)
+    session = zk.client.kazoo.client_id
+    removing = outage.lose_question(lambda: zk.deleteNode(node))
+    expire_session(zookeeper.plain_hosts(), session)
+    outage.end()
+    with pytest.raises(ZKConflict):
+        removing.result(30)
+    assert node_id in znodes.children(paths.NODES)
+
+
 def test_creation_without_an_answer(zk: ZooKeeper, outage: Outage, znodes: PoolZnodes) -> None:
     """Nobody knows the id: the caller is told that the outcome is unknown, rule C-10 removes what is there."""
     zk.client.kazoo.ensure_path(paths.NODES)
