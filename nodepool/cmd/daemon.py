@@ -9,12 +9,16 @@ import os
 import sys
 import threading
 from collections.abc import Callable
+from typing import Final
 
 from nodepool import logconfig
 from nodepool.cmd import app
 from nodepool.cmd.pidfile import PidFile, PidFileError
 
 log = logging.getLogger("nodepool.cmd.daemon")
+
+#: Bits of a mode that new files do not get: all of others, and writing of the group.
+NOT_FOR_OTHERS: Final = 0o027
 
 
 def add_options(parser: argparse.ArgumentParser, pidfile: str) -> None:
@@ -56,6 +60,14 @@ def set_up_logging(options: argparse.Namespace, logfile: str) -> None:
             raise logconfig.LogConfigError(f"cannot log to {logfile} ({error}); {hint}") from error
 
 
+def restrict_new_files() -> None:
+    """Files that are made from now on are not for everybody: logs tell much, e.g. what servers wrote to their console.
+
+    For the whole process. A umask that forbids more stays as it is.
+    """
+    os.umask(os.umask(0o077) | NOT_FOR_OTHERS)
+
+
 def run(
     options: argparse.Namespace,
     logfile: str,
@@ -70,6 +82,7 @@ def run(
     :raises LogConfigError: the logging configuration cannot be used.
     :raises app.CommandError: the pid file cannot be had.
     """
+    restrict_new_files()
     if options.debug or options.foreground:
         set_up_logging(options, logfile)
         return serve(options)

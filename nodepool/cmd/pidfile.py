@@ -70,6 +70,9 @@ class PidFile:
             os.close(fd)
             return False
         self._fd = fd
+        # Whoever watches the daemon may read it, whatever the umask; it may be somebody else's file.
+        with contextlib.suppress(PermissionError):
+            os.fchmod(fd, 0o644)
         return True
 
     def read(self) -> int | None:

@@ -150,6 +150,14 @@ def test_background(pool_config: Path, pidfile: Path, tmp_path: Path, znodes: Po
     assert (started.returncode, started.stdout, started.stderr) == (0, "", "")
     wait_for("the pid file", lambda: pidfile.read_text(encoding="ascii").strip())
     wait_for("the pool is registered", znodes.pools)
+    # Logs are not for everybody; the number of the process is.
+    assert log.stat().st_mode & 0o007 == 0
+    assert pidfile.stat().st_mode & 0o444 == 0o444
+    command = Path(f"/proc/{pidfile.read_text(encoding='ascii').strip()}/cmdline").read_bytes()
+    assert [part.decode() for part in command.rstrip(b"\0").split(b"\0")][-len(options) - 1 :] == [
+        *options,
+        "--no-webapp",
+    ]
     os.kill(int(pidfile.read_text(encoding="ascii")), signal.SIGTERM)
     wait_for("the daemon's end", lambda: not pidfile.exists())
     assert "Stopped" in log.read_text(encoding="utf-8")
