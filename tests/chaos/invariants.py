@@ -3,20 +3,21 @@
 
 from __future__ import annotations
 
-import re
 import threading
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from kazoo.exceptions import KazooException
 
 from tests.chaos import providers
+from tests.chaos.audit import Audit
+from tests.chaos.launcher_logs import tracebacks, used_up
 from tests.chaos.load import Load
+from tests.chaos.transaction_log import read_writes
 from tests.chaos.usage import Usage, grown
-from tests.chaos.world import PROVIDER, TENANT, World, own_label
+from tests.chaos.world import CHROOT, PROVIDER, TENANT, World, own_label
 from tests.support.pool_znodes import NODES, REQUEST_LOCKS, REQUESTS
 
 LOOK_SECONDS = 0.25
@@ -219,19 +220,19 @@ class Aftermath:
             if self._world.disk_was_full(self._load.failed[request_id]):
                 # The proof may be what did not fit.
                 continue
-            if not any(_used_up(launcher.log_path, request_id) for launcher in self._world.launchers):
+            logs = [launcher.log_text().splitlines() for launcher in self._world.launchers]
+            if not any(used_up(lines, request_id) for lines in logs):
                 self._violations.add(f"request {request_id} failed although no launch used up its attempts")
 
     def check_logs(self) -> None:
         """No exception that nobody expected."""
         for number, launcher in enumerate(self._world.launchers):
-            text = launcher.log_text()
-            for last in sorted(set(re.findall(r"^Traceback \(most.*?^(\w[^\n]*)$", text, re.DOTALL | re.MULTILINE))):
+            for last in sorted(set(tracebacks(launcher.log_text().splitlines()))):
                 self._violations.add(f"traceback in the log of launcher {number}: {last}")
 
-
-def _used_up(log: Path, request_id: str) -> bool:
-    """Does the log say that a launch for the request had all its attempts?"""
-    pattern = re.compile(r"Attempt (\d+) of \1 failed")
-    with log.open(encoding="utf-8", errors="replace") as lines:
-        return any(request_id in line and pattern.search(line) for line in lines)
+    def check_writes(self) -> dict[str, int]:
+        """No launcher wrote what it had not locked, says ZooKeeper; returns how many writes there were of each kind."""
+        audit = Audit(CHROOT).follow(read_writes(self._world.transaction_logs()))
+        for text in audit.violations:
+            self._violations.add(text)
+        return dict(audit.counts)

@@ -62,6 +62,7 @@ def run(settings: Settings, directory: Path) -> dict[str, Any]:
         world.stop()
     aftermath.check_failures()
     aftermath.check_logs()
+    writes = aftermath.check_writes()
     peaks = {
         "servers": state["peak_servers"],
         "cores": state["peak_cores"],
@@ -72,7 +73,7 @@ def run(settings: Settings, directory: Path) -> dict[str, Any]:
     return {
         "seed": settings.seed,
         "violations": violations.found,
-        "figures": {**figures, "peaks": peaks, "cloud": state["events"]},
+        "figures": {**figures, "peaks": peaks, "writes of launchers": writes, "cloud": state["events"]},
         "zookeepers": settings.zookeepers,
         "kinds": dict(Counter(fault.kind for fault in settings.faults)),
         "faults": [fault.as_json() for fault in settings.faults],

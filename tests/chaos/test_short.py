@@ -36,4 +36,5 @@ def test_nothing_is_lost_and_nothing_leaks(tmp_path: Path) -> None:
     report = json.loads((tmp_path / f"seed-{SEED}" / "report.json").read_text(encoding="utf-8"))
     assert report["violations"] == []
     assert report["figures"]["jobs"]["done"] > 0
+    assert report["figures"]["writes of launchers"]["with its lock"] > 0
     assert status == 0

@@ -245,6 +245,10 @@ class World:
         """Was a launcher's disk full at some time of a request that failed then?"""
         return any(FULL_DISK in text for at, text in self.events if when - REQUEST_SECONDS < at < when)
 
+    def transaction_logs(self) -> list[Path]:
+        """Where ZooKeeper has its record of all writes: a directory for each server."""
+        return sorted(self.zookeeper.directory.glob("**/version-2"))
+
     def contents(self) -> Mapping[str, int]:
         """What is in the cloud and ought to go."""
         contents = self.cloud.state()["contents"]

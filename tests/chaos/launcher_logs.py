@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the log of a launcher tells about a run."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+#: What each line begins with, also those that a record has several of.
+PREFIX = re.compile(r"\d{4}-\d\d-\d\d [\d:,]+ [A-Z]+ [^\s:\[]+(?:\[[^\]]*\])?: ")
+USED_UP = re.compile(r"Attempt (\d+) of \1 failed")
+
+
+def tracebacks(lines: Iterable[str]) -> Iterator[str]:
+    """The last line of each traceback, for example ``ValueError: no``; one that was cut off has none."""
+    depth: int | None = None
+    for line in lines:
+        text = PREFIX.sub("", line.rstrip("\n"), count=1)
+        indent = len(text) - len(text.lstrip())
+        if text.lstrip().startswith("Traceback (most recent call last)"):
+            depth = indent
+        elif depth is not None and text.strip() and indent <= depth:
+            yield text.strip()
+            depth = None
+
+
+def used_up(lines: Iterable[str], request_id: str) -> bool:
+    """Did a launch for the request have all its attempts?"""
+    return any(request_id in line and USED_UP.search(line) for line in lines)
