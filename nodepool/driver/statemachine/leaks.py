@@ -129,10 +129,14 @@ class LeakLook:
 
     def step(self) -> float | None:
         """See `nodepool.driver.statemachine.scheduler.Task`."""
+        if self._provider.idle_now:
+            # Nothing shall wait for a look that comes to nothing.
+            self._provider.leak_look_ended()
+            return None
         if not self._begun:
             self._begun = True
             return LOOK_AGAIN_SECONDS
-        if self._provider.calls.resting and not self._provider.idle_now:
+        if self._provider.calls.resting:
             # What is left over stays until the cloud answers again.
             return LOOK_AGAIN_SECONDS
         self._looks -= 1

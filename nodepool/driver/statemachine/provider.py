@@ -89,7 +89,7 @@ class StateMachineProvider(StateMachineQuota, Provider):
             self.calls.get_azs, AZ_AGE_SECONDS, self._asks, patience=self.patience
         )
         self._leaks = LeakSweep(self, self.log)
-        self._leak_look = False
+        self._leak_look: LeakLook | None = None
         #: Of the latest rest.
         self.probe: _Probe | None = None
 
@@ -102,8 +102,12 @@ class StateMachineProvider(StateMachineQuota, Provider):
             self._known_limits.refresh()
 
     def idle(self) -> None:
-        """Look for leaks no more: the successor does."""
-        self._idle.set()
+        """Look for leaks no more: the successor does. Any thread; does not block."""
+        with self._lock:
+            self._idle.set()
+            look = self._leak_look
+        if look is not None:
+            self.scheduler.wake(look)
 
     @property
     def idle_now(self) -> bool:
@@ -112,7 +116,7 @@ class StateMachineProvider(StateMachineQuota, Provider):
 
     def stop(self) -> None:
         """What runs is finished in the background (L-17), then everything is released. Does not block."""
-        self._idle.set()
+        self.idle()
         self.scheduler.drain()
 
     def join(self) -> None:
@@ -332,14 +336,15 @@ class StateMachineProvider(StateMachineQuota, Provider):
     def look_for_leaks_soon(self, looks: int = 2) -> None:
         """Something may be left over: do not wait for the regular sweep. Any thread; does not block."""
         with self._lock:
-            begin = not self._leak_look and not self.idle_now
-            self._leak_look = self._leak_look or begin
-        if begin:
-            self.scheduler.add(LeakLook(self, looks))
+            if self._leak_look is not None or self.idle_now:
+                return
+            self._leak_look = LeakLook(self, looks)
+            # Under the lock: `idle` wakes it.
+            self.scheduler.add(self._leak_look)
 
     def leak_look_ended(self) -> None:
         with self._lock:
-            self._leak_look = False
+            self._leak_look = None
 
     def node_ids(self) -> set[str]:
         """Ids of all nodes in ZooKeeper, readable or not. Blocks."""

@@ -121,6 +121,18 @@ def test_cloud_rests(make_site: MakeSite, monkeypatch: pytest.MonkeyPatch) -> No
     wait_for("the look came", lambda: looks and not len(site.provider.scheduler))
 
 
+def test_replaced_provider(make_site: MakeSite, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A look that is due later does not keep a provider that has a successor."""
+    site = make_site()
+    monkeypatch.setattr(site.adapter, "suspectsLeaks", lambda: True)
+    site.provider.cleanupLeakedResources()
+    assert len(site.provider.scheduler) == 1
+    site.provider.idle()
+    wait_for("the look is over", lambda: not len(site.provider.scheduler))
+    site.provider.look_for_leaks_soon()
+    assert not len(site.provider.scheduler)
+
+
 def test_sweep_that_fails(make_site: MakeSite, monkeypatch: pytest.MonkeyPatch) -> None:
     """The caller hears of it, and another look comes soon."""
     monkeypatch.setattr(sweeps, "LOOK_AGAIN_SECONDS", 0.01)
