@@ -7,7 +7,7 @@ import asyncio
 import socket
 import threading
 from collections.abc import Callable
-from contextlib import closing, suppress
+from contextlib import ExitStack, suppress
 from random import Random
 
 #: What waits on a slow or silent link, in pieces of at most 64 KiB; more stays with the sender.
@@ -43,6 +43,7 @@ class TcpProxy:
         self._passing = asyncio.Event()
         self._passing.set()
         self._filler: socket.socket | None = None
+        self._filler_port = 0
         self._thread = threading.Thread(target=self._loop.run_forever, name="tcp-proxy", daemon=True)
 
     def start(self) -> None:
@@ -83,6 +84,7 @@ class TcpProxy:
         self._filler = socket.socket()
         self._filler.setblocking(False)
         self._filler.connect_ex(("127.0.0.1", self.port))
+        self._filler_port = self._filler.getsockname()[1]
 
     async def _resume(self) -> None:
         if self._filler is not None:
@@ -100,9 +102,13 @@ class TcpProxy:
 
     def _accept(self) -> None:
         try:
-            client, _ = self._listener.accept()
+            client, (_, port) = self._listener.accept()
         except OSError:
             # It has gone again.
+            return
+        if port == self._filler_port:
+            self._filler_port = 0
+            client.close()
             return
         if not self.accepting:
             client.close()
@@ -113,23 +119,22 @@ class TcpProxy:
 
     async def _serve(self, client: socket.socket) -> None:
         """Forwards both ways until either side ends."""
-        with closing(client), suppress(OSError, asyncio.CancelledError):
+        with ExitStack() as opened, suppress(OSError, asyncio.CancelledError):
+            opened.callback(client.close)
             near_reader, near = await asyncio.open_connection(sock=client)
-            with closing(near.transport):
-                far_reader, far = await asyncio.open_connection("127.0.0.1", self._target_port)
-                with closing(far.transport):
-                    pumps = [
-                        self._loop.create_task(self._pump(near_reader, far, lambda: self.deaf)),
-                        self._loop.create_task(self._pump(far_reader, near, lambda: self.mute)),
-                    ]
-                    try:
-                        await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
-                    finally:
-                        for pump in pumps:
-                            pump.cancel()
-                        await asyncio.gather(*pumps, return_exceptions=True)
-                        near.transport.abort()
-                        far.transport.abort()
+            opened.callback(near.transport.abort)
+            far_reader, far = await asyncio.open_connection("127.0.0.1", self._target_port)
+            opened.callback(far.transport.abort)
+            pumps = [
+                self._loop.create_task(self._pump(near_reader, far, lambda: self.deaf)),
+                self._loop.create_task(self._pump(far_reader, near, lambda: self.mute)),
+            ]
+            try:
+                await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for pump in pumps:
+                    pump.cancel()
+                await asyncio.gather(*pumps, return_exceptions=True)
 
     async def _pump(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, swallowed: Callable[[], bool]

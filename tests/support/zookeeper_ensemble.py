@@ -10,6 +10,9 @@ from tests.support.ports import free_ports
 from tests.support.wait import wait_for
 from tests.support.zookeeper import ZooKeeperServer
 
+#: A busy machine with several Java processes.
+START_SECONDS = 90.0
+
 
 class ZooKeeperEnsemble:
     """Servers by number from 0. What is sent to `ZooKeeperServer` in tests can be sent to all of them at once.
@@ -45,7 +48,7 @@ class ZooKeeperEnsemble:
         for server in self.servers:
             if not server.running:
                 server.start()
-        wait_for("all ZooKeeper servers serve", lambda: len(self.modes()) == self._count)
+        wait_for("all ZooKeeper servers serve", lambda: len(self.modes()) == self._count, START_SECONDS)
 
     def stop(self) -> None:
         """Ends all."""
