@@ -20,7 +20,7 @@ from nodepool.exceptions import ZKConflict, ZKConnectionError
 from nodepool.logconfig import get_annotated_logger
 from nodepool.model import states
 from nodepool.model.node import Node
-from nodepool.plan import assignment
+from nodepool.plan import assignment, standoff
 from nodepool.plan.queue import MIN_READY_REQUESTOR
 
 if TYPE_CHECKING:
@@ -66,6 +66,8 @@ class NodeRequestHandler(NodeRequestHandlerNotifications, abc.ABC):
         self._ending: Callable[[], None] | None = None
         self._aborts = 0
         self._not_before = 0.0
+        #: Since when it has waited for room.
+        self._waits_since = 0.0
         self._refresh()
 
     def _refresh(self) -> None:
@@ -212,8 +214,20 @@ class NodeRequestHandler(NodeRequestHandlerNotifications, abc.ABC):
         else:
             if not self.paused:
                 self.log.info("Pausing: no room for another node now")
+                self._waits_since = time.monotonic()
             self.paused = True
             self.pw.relieve()
+            self._give_way()
+
+    def _give_way(self) -> None:
+        """Give the request back if one that comes before it waits as well, for what this one holds."""
+        cache = self.zk.cache
+        if cache is None or not self.nodeset or time.monotonic() < self._waits_since + standoff.PATIENCE_SECONDS:
+            return
+        first = standoff.stands_before(self.request, self.provider.name, cache.nodes.values(), cache.requests.get)
+        if first is not None:
+            self.log.info("Giving the request back: request %s comes first, and each waits for the other", first.id)
+            self.give_back_when_launched()
 
     def _end(self, how: Callable[[], None]) -> None:
         """End the request now, or when its running launches have ended.
@@ -277,6 +291,8 @@ class NodeRequestHandler(NodeRequestHandlerNotifications, abc.ABC):
         self.node_set.drop_aborted()
         self._not_before = time.monotonic() + delay
         self.log.info("Pausing: a launch was aborted, another one follows when there is room, in %g s or later", delay)
+        if not self.paused:
+            self._waits_since = time.monotonic()
         self.paused = True
 
     def pause_after_abort(self) -> float:
@@ -344,6 +360,19 @@ class NodeRequestHandler(NodeRequestHandlerNotifications, abc.ABC):
                 self.log.warning("Unlocking the request: %s", conflict)
         self.paused = False
         self.done = True
+
+    def release_locks(self) -> None:
+        """The session was lost, maybe in the middle of a pass: what was locked after that is locked in the new one.
+
+        The request and its nodes are left as they are, for whoever finds them.
+
+        :raises ZKConnectionError: call again.
+        """
+        for node in self.nodeset:
+            if node.lock is not None:
+                self.zk.unlockNode(node)
+        if self.request.lock is not None:
+            self.zk.unlockNodeRequest(self.request)
 
     def unlockNodeSet(self, clear_allocation: bool = False) -> None:
         """Unlock all nodes; errors are logged, not raised.

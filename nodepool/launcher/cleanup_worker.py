@@ -14,7 +14,7 @@ from nodepool.launcher.refusal import START_SECONDS
 from nodepool.launcher.worker import Worker
 from nodepool.model import states
 from nodepool.plan.assignment import declined_state
-from nodepool.plan.cleanup import Delete, judge_age, reset_lost_request
+from nodepool.plan.cleanup import Delete, is_orphan, judge_age, reset_lost_request
 from nodepool.zk import paths
 from nodepool.zk.transactions import TransactionFailed
 
@@ -44,6 +44,8 @@ class CleanupWorker(Worker):
         self._due = 0.0
         self._begun = time.monotonic()
         self._leaks = LeakSweeps()
+        #: Nodes that seemed to be lost at the last look, as they were then, and since when (monotonic seconds).
+        self._orphans: dict[str, tuple[int | None, float]] = {}
 
     def sweep_soon(self) -> None:
         """A launcher went away: look for what it left as soon as its locks are gone. Any thread."""
@@ -68,6 +70,7 @@ class CleanupWorker(Worker):
         """All tasks once; one that fails does not stop the others (C-1)."""
         for task in (
             self.reset_lost_requests,
+            self.free_orphans,
             self.fail_refused_requests,
             self.remove_empty_nodes,
             self.remove_lock_dirs,
@@ -108,6 +111,39 @@ class CleanupWorker(Worker):
                 self.sweep_soon()
             return
         self.log.info("Reset lost request %s; freed nodes %s", request.id, [node.id for node in nodes])
+
+    def free_orphans(self) -> None:
+        """Nodes that a lost launcher had gathered for a request that somebody serves anew: nobody else knows them."""
+        cache, now = self._nodepool.cache, time.monotonic()
+        before, self._orphans = self._orphans, {}
+        for node in cache.nodes.values():
+            if not is_orphan(node, cache.requests.get) or cache.nodes.is_locked(node.id or ""):
+                continue
+            version, since = before.get(node.id or "", (node.version, now))
+            if version == node.version and now >= since + SOON_SECONDS:
+                self._free_orphan(node.copy())
+            else:
+                # A new node is about to be locked; and launchers of old releases unlock nodes a moment too early.
+                self._orphans[node.id or ""] = (node.version, since if version == node.version else now)
+                self.sweep_soon()
+
+    def _free_orphan(self, node: Node) -> None:
+        zk, request_id = self._nodepool.getZK(), node.allocated_to or ""
+        request = zk.requests.get(request_id)
+        if request is None or not is_orphan(node, lambda _: request):
+            return
+        if node.state == states.INIT:
+            node.state = states.DELETING
+        node.free()
+        tx = zk.nodes.transaction()
+        # Else it might be fulfilled with this node just now.
+        tx.check(paths.request(request_id), -1 if request.version is None else request.version)
+        zk.nodes.add_unlocked_write(tx, node, zk.nodes.has_lock_dir(node.id or ""))
+        try:
+            tx.commit()
+            self.log.info("Freed node %s: request %s is served without it", node.id, request_id)
+        except ZKConflict as conflict:
+            self.log.debug("Node %s is not lost: %s", node.id, conflict)
 
     def fail_refused_requests(self) -> None:
         """A-15: a request that all pools have declined fails, too, when the last one that had not went for good."""

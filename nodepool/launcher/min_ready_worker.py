@@ -42,7 +42,8 @@ class MinReadyWorker(Worker):
         #: request id -> when it was seen to have ended (monotonic seconds)
         self._ended: dict[str, float] = {}
         self._not_before: dict[str, float] = {}
-        self._epoch = -1
+        #: ``event_id`` of requests whose creation gave no answer: they may be there.
+        self._unsure: set[str] = set()
         self._last_count = -math.inf
         #: Count at this time even if nothing changed (monotonic seconds).
         self._count_by = -math.inf
@@ -62,10 +63,7 @@ class MinReadyWorker(Worker):
     def run_once(self) -> float | None:
         if not self._nodepool.cache.ready:
             return 1.0
-        if self._epoch != self._client.session_epoch:
-            self._epoch = self._client.session_epoch
-            self._own.clear()  # they were ephemeral
-            self._ended.clear()
+        self._find_unsure()
         self._finish_requests()
         now = time.monotonic()
         if now < self._last_count + PACE_SECONDS:
@@ -130,9 +128,25 @@ class MinReadyWorker(Worker):
         request.node_types = [label]
         request.reuse = False
         request.requestor = MIN_READY_REQUESTOR
-        request.event_id = uuid.uuid4().hex
-        self._nodepool.getZK().storeNodeRequest(request, PRIORITY)
+        request.event_id = event_id = uuid.uuid4().hex
+        # Known before it is there: without an owner it would keep its nodes for as long as our session lives.
+        self._unsure.add(event_id)
+        try:
+            self._nodepool.getZK().storeNodeRequest(request, PRIORITY)
+        except ZKConflict:
+            self._unsure.discard(event_id)
+            raise
+        self._unsure.discard(event_id)
         self._own[request.id or ""] = request
+
+    def _find_unsure(self) -> None:
+        """Take on requests of ours whose creation gave no answer. One that is not there now never will be."""
+        unsure, self._unsure = self._unsure, set()
+        if not unsure:
+            return
+        for request in self._nodepool.cache.requests.values():
+            if request.requestor == MIN_READY_REQUESTOR and request.event_id in unsure:
+                self._own[request.id or ""] = request
 
     def _finish_requests(self) -> None:
         """M-4: nodes of a fulfilled request go to everybody at once; a failed one is tried again later."""

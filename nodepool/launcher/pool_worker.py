@@ -245,7 +245,10 @@ class PoolWorker(Worker):
             return
         if self._epoch != -1 and self.handlers:
             self.log.warning("ZooKeeper session lost: dropping %d requests in progress", len(self.handlers))
-            self.handlers.clear()
+            while self.handlers:
+                # Forgotten only when it holds nothing any more; else the next pass goes on here.
+                self.handlers[0].release_locks()
+                del self.handlers[0]
         self._epoch = epoch
         self._siblings_until = time.monotonic() + SIBLINGS_SECONDS
         self.request_changed("")

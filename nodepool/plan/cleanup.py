@@ -53,6 +53,18 @@ def judge_unlocked(node: Node, request: Callable[[str], NodeRequest | None]) -> 
     return Keep()
 
 
+def is_orphan(node: Node, request: Callable[[str], NodeRequest | None]) -> bool:
+    """Was an unlocked node made for a request that waits, or is served anew, without it?
+
+    Whoever serves a request has its nodes locked. One that is let go of goes in the same write that ends the request;
+    so this one was lost by a launcher, after whoever reset its request had looked.
+    """
+    if node.allocated_to is None or node.state not in (states.READY, states.INIT):
+        return False
+    wanted_by = request(node.allocated_to)
+    return wanted_by is not None and wanted_by.state in (states.REQUESTED, states.PENDING)
+
+
 def judge_age(node: Node, now: float, max_ready_age: Callable[[str], float], max_hold_age: float) -> Action:
     """What to do with an unlocked node because of its age (C-5, C-6).
 

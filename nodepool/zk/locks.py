@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from kazoo.exceptions import KazooException, LockTimeout, NoNodeError
 
-from nodepool.exceptions import ZKLockException
+from nodepool.exceptions import ZKConnectionError, ZKLockException
 from nodepool.zk import paths
 from nodepool.zk.client import ZooKeeperClient
 from nodepool.zk.transactions import Transaction, translate
@@ -65,7 +65,12 @@ def acquire(
         raise translate(error) from None
     if not taken:
         raise ZKLockException(f"{lock_dir} is locked by somebody else")
-    return ZkLock(lock_dir, f"{lock_dir}/{lock.node}", epoch)
+    taken_lock = ZkLock(lock_dir, f"{lock_dir}/{lock.node}", epoch)
+    if ephemeral and client.session_epoch != epoch:
+        # Lost while we waited: it may be ours in the new session, but everybody would take it for lost.
+        release(client, taken_lock)
+        raise ZKConnectionError(f"the session was lost while {lock_dir} was being locked")
+    return taken_lock
 
 
 def release(client: ZooKeeperClient, lock: ZkLock) -> None:

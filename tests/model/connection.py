@@ -19,7 +19,7 @@ from kazoo.exceptions import (
     NoNodeError,
     SessionExpiredError,
 )
-from kazoo.protocol.serialization import Create, Delete, Exists, GetChildren, GetData, SetData
+from kazoo.protocol.serialization import Create, Delete, Exists, GetChildren, GetData, SetData, Sync
 from kazoo.security import OPEN_ACL_UNSAFE
 
 from nodepool.zk import protocol
@@ -47,6 +47,7 @@ class ModelKazoo:
         self.state: str = protocol.LOST
         self.session: Session | None = None
         self.lease_until = float("-inf")
+        self.started = False
         #: The process has died.
         self.dead = False
         #: The connection is cut, but the process has not noticed yet.
@@ -144,6 +145,7 @@ class ModelKazoo:
         self._listeners.remove(listener)
 
     def start_async(self) -> None:
+        self.started = True
         self.reconnect()
 
     def stop(self) -> None:
@@ -201,6 +203,9 @@ class ModelKazoo:
             return self._ask(Exists(path, None))
         except NoNodeError:
             return None
+
+    def sync(self, path: str) -> Any:
+        return self._ask(Sync(path))
 
     def set(self, path: str, data: bytes) -> Any:
         return self._ask(SetData(path, data, -1))

@@ -48,6 +48,8 @@ class Process:
     def connection_turns(self) -> Iterator[Turn]:
         kazoo = self.kazoo
         session = kazoo.session
+        if not kazoo.started:
+            return
         if session is not None and session.alive and not kazoo.broken and kazoo.state == protocol.CONNECTED:
             if kazoo.outbox and (not self.dead or self.world.setup.sends_after_death):
                 yield f"{self.name}.send", kazoo.serve

@@ -22,7 +22,7 @@ from kazoo.exceptions import (
     RuntimeInconsistency,
     SessionExpiredError,
 )
-from kazoo.protocol.serialization import CheckVersion, Create, Delete, Exists, GetChildren, GetData, SetData
+from kazoo.protocol.serialization import CheckVersion, Create, Delete, Exists, GetChildren, GetData, SetData, Sync
 from kazoo.protocol.serialization import Transaction as MultiRequest
 from kazoo.protocol.states import ZnodeStat
 
@@ -132,6 +132,8 @@ class Server:
         if isinstance(request, AddWatch):
             session.watches.append(request.path)
             return True
+        if isinstance(request, Sync):
+            return request.path
         if isinstance(request, (GetData, GetChildren, Exists)):
             return self._read(request)
         changes: list[Change] = []
