@@ -29,6 +29,9 @@ _PREFIX: Final = "tag:yaml.org,2002:"
 _SCALAR_TAGS: Final = frozenset(f"{_PREFIX}{kind}" for kind in ("null", "bool", "int", "float", "binary", "timestamp"))
 #: Longest number, in bits: what is longer cannot even be printed, and nothing has a use for it.
 _MAX_BITS: Final = 128
+#: Longest text of a number that is read at all.
+_MAX_DIGITS: Final = 200
+_NUMBER_TAGS: Final = frozenset({f"{_PREFIX}int", f"{_PREFIX}float"})
 _KINDS: Final = {"int": "a whole number", "float": "a number", "timestamp": "a date", "bool": "true or false"}
 _MERGE: Final = object()
 _MISSING: Final = object()
@@ -252,6 +255,9 @@ class _Builder:
         try:
             if constructor is None:
                 raise ValueError(f"the YAML tag {tag!r} is not allowed here")
+            if len(text) > _MAX_DIGITS and tag in _NUMBER_TAGS:
+                # PyYAML's time for 1:59:59:... grows with the square of the length.
+                raise ValueError(text)
             value = constructor(self._tools, node)
             if isinstance(value, int) and value.bit_length() > _MAX_BITS:
                 raise ValueError(text)

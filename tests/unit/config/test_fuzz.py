@@ -6,6 +6,7 @@ Issue 2, "Bad input": logged or refused clearly. A traceback of anything else wo
 
 from __future__ import annotations
 
+import argparse
 import copy
 import logging
 from collections.abc import Iterator
@@ -17,8 +18,9 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from nodepool.cmd.validate import validate_config
 from nodepool.config.loader import load_config, load_zookeeper
-from nodepool.config.problems import MAX_REPORTED, Severity
+from nodepool.config.problems import MAX_REPORTED, Problem, Severity
 from nodepool.config.validator import validate
 from nodepool.exceptions import ConfigError
 
@@ -160,7 +162,7 @@ values = st.recursive(
     max_leaves=8,
 )
 
-fuzz = settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+fuzz = settings(deadline=None, max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 class Dumper(yaml.SafeDumper):
@@ -221,16 +223,20 @@ def check(main: Path, secure: Path | None = None) -> None:
     """Use the files in every way there is."""
     second = None if secure is None else str(secure)
     reasons: list[str] = []
+    found: list[Problem] = []
     for use in (
-        lambda: load_config(str(main), second),
         lambda: load_config(str(main), second, strict=True),
         lambda: load_zookeeper(str(main), second),
-        lambda: validate(str(main)),
+        lambda: found.extend(validate(str(main))),
     ):
         try:
             use()
         except ConfigError as error:
             reasons.append(str(error))
+    for problem in found:
+        # One line each, which says where.
+        assert len(str(problem).splitlines()) == 1
+        reasons.append(str(problem))
     for line in [line for reason in reasons for line in reason.splitlines() or [""]]:
         assert line.startswith((str(main), str(secure)))
 
@@ -289,6 +295,39 @@ def test_same_text_same_result(tmp_path: Path, text: str) -> None:
     except ConfigError:
         return
     assert ".nan" in text or first == load_config(str(file))
+
+
+#: Texts that mean much more than they are long.
+BOMBS = {
+    "deep lists": "[" * 100_000,
+    "deep mappings": "{a: " * 100_000,
+    "deep blocks": "\n".join(" " * depth + "a:" for depth in range(2000)),
+    "aliases of aliases": "a0: &a0 [x]\n" + "".join(f"a{n + 1}: &a{n + 1} [{f'*a{n}, ' * 10}]\n" for n in range(30)),
+    "merges of merges": "a0: &a0 {x: 1}\n"
+    + "".join(f"a{n + 1}: &a{n + 1} {{<<: [{f'*a{n}, ' * 10}], k{n}: 1}}\n" for n in range(30)),
+    "itself": "providers: &a [*a]",
+    "itself as a key": "&a {*a : 1}",
+    "a long number": "max-hold-age: " + "9" * 1_000_000,
+    "a long number of sixties": "max-hold-age: 1" + ":59" * 100_000,
+    "a long number in hex": "max-hold-age: 0x" + "f" * 1_000_000,
+    "many tags": "labels: " + "!!str " * 1000 + "x",
+    "a long key": "x" * 1_000_000 + ": 1",
+    "many anchors": "labels: [" + ", ".join(f"&a{n} x" for n in range(2000)) + "]",
+    "many documents": "---\n" * 20_000,
+    "many keys": "".join(f"key{n}: 1\n" for n in range(500)),
+}
+
+
+@pytest.mark.parametrize("text", BOMBS.values(), ids=BOMBS)
+def test_bombs(tmp_path: Path, text: str) -> None:
+    """Refused at once: what they would expand to is never made. A message is not as long as what it is about."""
+    file = tmp_path / "nodepool.yaml"
+    file.write_text(text, encoding="utf-8")
+    check(file)
+    assert validate_config(argparse.Namespace(config=str(file))) == 1
+    with pytest.raises(ConfigError) as caught:
+        load_config(str(file), strict=True)
+    assert max(map(len, str(caught.value).splitlines())) < 2000
 
 
 def test_many_problems(tmp_path: Path) -> None:
