@@ -3,12 +3,16 @@
 
 A launcher that was frozen or cut off, and whose session has ended, still believes in its locks. Whatever it writes then
 with its next session shows here, however short the moment was. A record that nobody has locked may be written only
-in a transaction that takes its lock, or that makes or removes its lock directory: that fails when anybody is there.
+
+* in a transaction that takes its lock, or that makes or removes its lock directory: it fails when anybody is there. So
+  does the removal of a record, which has no lock directory then;
+* by the launcher that touched it last, perhaps with an earlier session: nobody has changed or locked it since.
 """
 
 from __future__ import annotations
 
 import itertools
+import json
 import re
 from collections import Counter
 from collections.abc import Container, Iterable
@@ -36,17 +40,18 @@ class Audit:
     counts: Counter[str] = field(default_factory=Counter)
     #: record -> sequence number of a contender -> its session; the least one has the lock.
     _contenders: dict[str, dict[int, int]] = field(default_factory=dict)
-    _launchers: set[int] = field(default_factory=set)
+    #: session of a launcher -> ids of its pools, which tell the process
+    _launchers: dict[int, set[str]] = field(default_factory=dict)
+    #: record -> the last session that changed or locked it
+    _touched: dict[str, int] = field(default_factory=dict)
 
     def follow(self, writes: Iterable[Write]) -> Audit:
         """Looks at all writes, in their order; returns itself."""
         transactions = [list(parts) for _, parts in itertools.groupby(writes, lambda write: write.number)]
         # A launcher may write before it registers its pools.
-        self._launchers = {
-            write.session
-            for write in itertools.chain.from_iterable(transactions)
-            if write.kind == "create" and self._path(write).startswith(f"{POOLS}/")
-        }
+        for write in itertools.chain.from_iterable(transactions):
+            if write.kind == "create" and self._path(write).startswith(f"{POOLS}/"):
+                self._launchers.setdefault(write.session, set()).add(str(json.loads(write.data)["id"]))
         for parts in transactions:
             fenced = {record for part in parts if (record := _locked_record(self._path(part)))}
             for write in parts:
@@ -65,11 +70,13 @@ class Audit:
         elif (record := _locked_record(path)) and (match := CONTENDER.fullmatch(path)):
             contenders = self._contenders.setdefault(record, {})
             if write.kind == "create":
-                contenders[int(match[1])] = write.session
+                contenders[int(match[1])] = self._touched[record] = write.session
             elif write.kind == "delete":
                 contenders.pop(int(match[1]), None)
-        elif RECORD.fullmatch(path) and write.session in self._launchers and write.kind != "create":
-            self._judge(write, path, path in fenced)
+        elif RECORD.fullmatch(path):
+            if write.session in self._launchers and write.kind != "create":
+                self._judge(write, path, path in fenced or write.kind == "delete")
+            self._touched[path] = write.session
 
     def _judge(self, write: Write, record: str, fenced: bool) -> None:
         contenders = self._contenders.get(record)
@@ -78,6 +85,8 @@ class Audit:
             self.counts["with its lock"] += 1
         elif owner is None and fenced:
             self.counts["with proof that nobody has it"] += 1
+        elif owner is None and self._is_same_launcher(self._touched.get(record), write.session):
+            self.counts["of what it touched last"] += 1
         else:
             whose = "a launcher" if owner in self._launchers else "a client"
             where = "nobody has its lock" if owner is None else f"{whose}, {_hex(owner)}, has its lock"
@@ -85,6 +94,9 @@ class Audit:
                 f"transaction {write.number:x}: {write.kind} of {record} by launcher {_hex(write.session)}, but {where}"
                 f": {write.data[:200]!r}"
             )
+
+    def _is_same_launcher(self, one: int | None, other: int) -> bool:
+        return one is not None and not self._launchers.get(one, set()).isdisjoint(self._launchers[other])
 
 
 def _locked_record(path: str) -> str | None:

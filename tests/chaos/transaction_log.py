@@ -8,6 +8,7 @@ import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 #: Types of transactions (org.apache.zookeeper.ZooDefs.OpCode).
 CREATES = (1, 15, 19)
@@ -15,6 +16,8 @@ DELETES = (2, 20)
 SET, MULTI, END_OF_SESSION = 5, 14, -11
 MAGIC = b"ZKLG"
 FILE_HEADER_BYTES = 16
+#: Checksum and length.
+RECORD_HEAD = struct.Struct(">qi")
 
 
 @dataclass(frozen=True)
@@ -41,25 +44,25 @@ def read_writes(directories: Iterable[Path]) -> list[Write]:
     found: dict[int, list[Write]] = {}
     for directory in directories:
         for file in directory.glob("log.*"):
-            for record in _records(file.read_bytes()):
-                writes = _writes_of(record)
-                if writes:
-                    found.setdefault(writes[0].number, writes)
+            with file.open("rb") as opened:
+                for record in _records(opened):
+                    if writes := _writes_of(record):
+                        found.setdefault(writes[0].number, writes)
     return [write for number in sorted(found) for write in found[number]]
 
 
-def _records(content: bytes) -> Iterator[bytes]:
+def _records(file: BinaryIO) -> Iterator[bytes]:
     """The transactions of a file; a last one that a crash cut off is left out, as ZooKeeper does."""
-    assert content[:4] in (MAGIC, b""), "not a transaction log of ZooKeeper"
-    at = FILE_HEADER_BYTES
-    while at + 12 <= len(content):
-        checksum, length = struct.unpack_from(">qi", content, at)
-        record = content[at + 12 : at + 12 + length]
-        if length <= 0 or checksum != zlib.adler32(record):
+    assert file.read(FILE_HEADER_BYTES)[:4] in (MAGIC, b""), f"{file.name} is no transaction log of ZooKeeper"
+    # ZooKeeper makes files long beforehand: what is not written yet has no length.
+    while len(head := file.read(RECORD_HEAD.size)) == RECORD_HEAD.size:
+        checksum, length = RECORD_HEAD.unpack(head)
+        record = file.read(length) if length > 0 else b""
+        if not record or checksum != zlib.adler32(record):
             return
         yield record
         # A byte marks the end.
-        at += 12 + length + 1
+        file.read(1)
 
 
 class _Reader:
