@@ -15,12 +15,15 @@ from tests.chaos import providers
 from tests.chaos.audit import Audit
 from tests.chaos.launcher_logs import tracebacks, used_up
 from tests.chaos.load import Load
+from tests.chaos.registrations import Registrations
 from tests.chaos.transaction_log import read_writes
 from tests.chaos.usage import Usage, grown
 from tests.chaos.world import CHROOT, PROVIDER, TENANT, World, own_label
 from tests.support.pool_znodes import NODES, REQUEST_LOCKS, REQUESTS
 
 LOOK_SECONDS = 0.25
+#: From the failure of a request until the client has heard of it.
+MOMENT_SECONDS = 0.5
 #: After the end of all faults.
 RECOVERY_SECONDS = 60.0
 SERVE_SECONDS = 30.0
@@ -63,6 +66,7 @@ class Watcher:
         #: Servers without a node that we know of because a hand made them so: they may come on top of the limits.
         self.orphaned = 0
         self.peak_tenant = 0
+        self.registrations = Registrations()
         #: The same server twice in a row without its job's node: a look at two places is not one moment.
         self._missing: set[str] = set()
 
@@ -76,11 +80,14 @@ class Watcher:
 
     def _run(self) -> None:
         while not self._ended.wait(LOOK_SECONDS):
-            for look in (self._look_at_requests, self._look_at_cloud):
+            for look in (self._look_at_launchers, self._look_at_requests, self._look_at_cloud):
                 try:
                     look()
                 except (KazooException, OSError) as error:
                     self._world.note(f"watcher: {error!r}")
+
+    def _look_at_launchers(self) -> None:
+        self.registrations.note(self._world.now(), self._world.registered())
 
     def _look_at_cloud(self) -> None:
         held = dict(self._load.held)
@@ -214,11 +221,15 @@ class Aftermath:
             self._violations.add(text)
         return after
 
-    def check_failures(self) -> None:
-        """A request only fails after all attempts of a launch were used up."""
-        for request_id in self._load.failed:
-            if self._world.disk_was_full(self._load.failed[request_id]):
+    def check_failures(self, registrations: Registrations) -> None:
+        """A request only fails after all attempts of a launch were used up, or when nobody knows who could serve it."""
+        own = {own_label(number): number for number in range(len(self._world.launchers))}
+        for request_id, (labels, when) in self._load.failed.items():
+            if self._world.disk_was_full(when):
                 # The proof may be what did not fit.
+                continue
+            if any(registrations.forgotten(own[label], when - MOMENT_SECONDS) for label in labels if label in own):
+                self._world.note(f"request {request_id} for {labels} failed: nobody knew of that launcher")
                 continue
             logs = [launcher.log_text().splitlines() for launcher in self._world.launchers]
             if not any(used_up(lines, request_id) for lines in logs):

@@ -52,8 +52,8 @@ class Load:
         self.disturbed: set[str] = set()
         #: Slots of static hosts that a job holds now, and its node.
         self._places: dict[tuple[str, int], str] = {}
-        #: Ids of requests that failed, and when that was seen.
-        self.failed: dict[str, float] = {}
+        #: Ids of requests that failed, their labels, and when that was seen.
+        self.failed: dict[str, tuple[list[str], float]] = {}
         #: What became of the jobs.
         self.results: Counter[str] = Counter()
         #: Seconds from the submission to the nodes.
@@ -113,7 +113,7 @@ class Load:
         completed.nodeset = request.nodeset
         if completed.state != "fulfilled":
             with self._lock:
-                self.failed[request.id] = self._world.now()
+                self.failed[request.id] = (labels, self._world.now())
             self._persist(lambda: self._client.cancel(completed))
             return str(completed.state)
         nodeset = self._accept(completed)

@@ -60,7 +60,7 @@ def run(settings: Settings, directory: Path) -> dict[str, Any]:
         state = world.cloud.state()
     finally:
         world.stop()
-    aftermath.check_failures()
+    aftermath.check_failures(watcher.registrations)
     aftermath.check_logs()
     writes = aftermath.check_writes()
     peaks = {

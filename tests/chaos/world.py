@@ -207,8 +207,17 @@ class World:
 
     def serves(self, number: int) -> bool:
         """Has this launcher registered the pool with its own label?"""
+        return number in self.registered()
+
+    def registered(self) -> dict[int, str]:
+        """Numbers of the launchers whose pool with their own label is registered, and the id of that pool."""
         pools = [pool for pool in self.znodes.pools() if pool.get("state") == "running"]
-        return any(own_label(number) in pool.get("supported_labels", ()) for pool in pools)
+        return {
+            number: str(pool.get("id"))
+            for number in range(len(self.launchers))
+            for pool in pools
+            if own_label(number) in pool.get("supported_labels", ())
+        }
 
     def stop(self) -> None:
         """Ends everything, in any state."""
