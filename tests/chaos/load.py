@@ -22,6 +22,8 @@ T = TypeVar("T")
 
 #: A request that is older is stuck.
 STUCK_SECONDS = 120.0
+#: One that waited longer is worth a note.
+SLOW_SECONDS = 20.0
 #: How long an operation is tried again while ZooKeeper is away.
 PATIENCE_SECONDS = 60.0
 PAUSE_SECONDS = 0.2
@@ -119,8 +121,11 @@ class Load:
         nodeset = self._accept(completed)
         if nodeset is None:
             return "not accepted"
+        waited = time.monotonic() - begun
+        if waited > SLOW_SECONDS:
+            self._world.note(f"client: request {request.id} for {labels} waited for {waited:.1f} s")
         with self._lock:
-            self.waits.append(time.monotonic() - begun)
+            self.waits.append(waited)
         return self._use(request.id, nodeset, hold_seconds)
 
     def _accept(self, request: Any) -> Any:
