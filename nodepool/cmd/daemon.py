@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import logging
 import os
 import sys
@@ -125,12 +126,17 @@ def _in_background(
 
 
 def finish(status: int) -> int:
-    """End the process here if threads are left that the interpreter would wait for; else return the status."""
-    left = [thread for thread in threading.enumerate() if thread is not threading.main_thread() and not thread.daemon]
+    """End the process here if threads are left that the interpreter would wait for; else return the status.
+
+    Daemon threads count, too: it waits for those of a thread pool, which are daemons when a daemon thread made them.
+    """
+    left = [thread for thread in threading.enumerate() if thread is not threading.main_thread()]
     if left:
-        log.warning("Ending with threads that still run: %s", ", ".join(thread.name for thread in left))
+        log.info("Ending with threads that still run: %s", ", ".join(thread.name for thread in left))
         logging.shutdown()
-        sys.stdout.flush()
-        sys.stderr.flush()
+        for stream in (sys.stdout, sys.stderr):
+            # On a full disk there is nothing more to do for what was not written.
+            with contextlib.suppress(OSError):
+                stream.flush()
         os._exit(status)
     return status
