@@ -35,6 +35,9 @@ LONGEST_PAUSE_SECONDS: Final = 2.0
 #: What a host may send in one key exchange. An ordinary one takes 2-4 KiB.
 MAX_ANSWER_BYTES: Final = 256 * 1024
 
+#: Longest reason in an error; a host may give one of its own.
+MAX_REASON: Final = 200
+
 #: The key type of a signature algorithm, where the names differ.
 _KEY_TYPE: Final = {"rsa-sha2-512": "ssh-rsa", "rsa-sha2-256": "ssh-rsa"}
 #: The CPU time of a scan is that of the key exchange; these cost less than 1 ms.
@@ -185,8 +188,6 @@ class _Attempt:
         :param algorithms: what to accept as signature of the host; None = all that paramiko knows.
         :return: algorithms that both sides know, for key types that we have not got yet.
         """
-        import paramiko
-
         sock = _CountingSocket(self._connect(addresses))
         transport: paramiko.Transport | None = None
         try:
@@ -198,8 +199,8 @@ class _Attempt:
             if not transport.initial_kex_done:
                 raise _NegotiationFailed(f"{self._where}: no time left for the SSH negotiation")
             key = transport.get_remote_server_key()
-        except (paramiko.SSHException, OSError, EOFError, ValueError) as error:
-            reason = sock.trouble or str(error) or type(error).__name__
+        except Exception as error:  # noqa: BLE001 - paramiko's parsers raise whatever the bytes of a host lead to
+            reason = sock.trouble or _one_line(str(error)) or type(error).__name__
             raise _NegotiationFailed(f"{self._where}: SSH negotiation failed: {reason}") from None
         finally:
             _close(sock, transport)
@@ -242,6 +243,11 @@ class _CountingSocket(socket.socket):
         self._left -= len(data)
         self._offer.feed(data)
         return data
+
+
+def _one_line(text: str) -> str:
+    """What a host said, or what was made of it, for a message."""
+    return " ".join("".join(char if char.isprintable() else " " for char in text[:MAX_REASON]).split())
 
 
 def _quiet_logger() -> logging.Logger:
