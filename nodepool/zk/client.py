@@ -112,7 +112,7 @@ class ZooKeeperClient:
         Does not block. With a connection in order the answer is yes nearly always.
         """
         client = self._client
-        return client is not None and epoch == self.session_epoch and time.monotonic() < client.lease_until
+        return client is not None and epoch == self.session_epoch and client.is_leased()
 
     def add_session_listener(self, listener: SessionListener) -> None:
         self._listeners.append(listener)

@@ -31,7 +31,7 @@ from typing import Any, Final, NamedTuple
 from kazoo.client import KazooClient
 from kazoo.exceptions import BadArgumentsError, ConnectionLoss
 from kazoo.protocol.connection import WATCH_XID, ConnectionHandler
-from kazoo.protocol.serialization import Watch, int_struct, write_string
+from kazoo.protocol.serialization import Create, Delete, SetData, Sync, Transaction, Watch, int_struct, write_string
 from kazoo.protocol.states import KazooState
 
 log = logging.getLogger("nodepool.zk.ZooKeeper")
@@ -39,6 +39,9 @@ log = logging.getLogger("nodepool.zk.ZooKeeper")
 CREATED: Final = 1
 DELETED: Final = 2
 CHANGED: Final = 3
+
+#: Types of the requests that a server cannot answer without the leader.
+_PASSED_ON: Final = frozenset(request.type for request in (Create, Delete, SetData, Sync, Transaction))
 
 #: Calls from the connection thread that may wait in Kazoo's queue; the others wait in ours.
 _MAX_QUEUED: Final = 100
@@ -103,6 +106,10 @@ class Reply:
     def set_exception(self, error: BaseException) -> None:
         self._finish(None, error)
 
+    @property
+    def answered(self) -> bool:
+        return self._answered
+
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until there is an answer, at most ``timeout`` seconds; returns whether there is one."""
         if not self._done.acquire(timeout=-1 if timeout is None else timeout):
@@ -131,9 +138,10 @@ class _WatchConnection(ConnectionHandler):  # type: ignore[misc]
         super().__init__(*arguments, **options)
         #: Monotonic seconds.
         self.lease_until = float("-inf")
-        self._lease_seconds = 0.0
-        #: When requests were sent that have no answer yet. Answers come in the order of the requests.
-        self._sent: deque[float] = deque()
+        self.lease_seconds = 0.0
+        #: When requests were sent that have no answer yet, and whether the leader had to see them. Answers come in the
+        #: order of the requests.
+        self._sent: deque[tuple[float, bool]] = deque()
         #: Calls from this thread that are not in Kazoo's queue yet.
         self._own_calls: deque[tuple[Any, Reply]] = deque()
         self._thread_id = 0
@@ -175,18 +183,25 @@ class _WatchConnection(ConnectionHandler):  # type: ignore[misc]
         # Kazoo's read timeout is two thirds of the session timeout that the server has granted.
         read_ms, connect_ms = super()._connect(*arguments)
         self._sent.clear()
-        self._lease_seconds = read_ms / 1000
-        self.lease_until = begun + self._lease_seconds
+        self.lease_seconds = read_ms / 1000
+        self.lease_until = begun + self.lease_seconds
         return read_ms, connect_ms
 
-    def _submit(self, *arguments: Any, **options: Any) -> None:
-        self._sent.append(time.monotonic())
-        super()._submit(*arguments, **options)
+    def _send_ping(self, *arguments: Any) -> None:
+        super()._send_ping(*arguments)
+        # A server that the leader has lost answers pings, too, and may do so for longer than the session lives.
+        self.call(Sync(self.client.chroot or "/"), Reply())
+
+    def _submit(self, request: Any, *arguments: Any, **options: Any) -> None:
+        self._sent.append((time.monotonic(), request.type in _PASSED_ON))
+        super()._submit(request, *arguments, **options)
 
     def _read_header(self, timeout: float) -> tuple[Any, bytes, int]:
         header, buffer, offset = super()._read_header(timeout)
         if header.xid != WATCH_XID and self._sent:
-            self.lease_until = max(self.lease_until, self._sent.popleft() + self._lease_seconds)
+            sent, passed_on = self._sent.popleft()
+            if passed_on:
+                self.lease_until = max(self.lease_until, sent + self.lease_seconds)
         return header, buffer, offset
 
     def _read_watch_event(self, buffer: bytes, offset: int) -> None:
@@ -215,16 +230,28 @@ class WatchedClient(KazooClient):  # type: ignore[misc]
         super().__init__(**kwargs)
         self._recursive: dict[str, WatchFunction] = {}
         self._connection = _WatchConnection(self, self._conn_retry.copy(), logger=self.logger)
+        #: The last question that was only asked for `lease_until`.
+        self._renewal = Reply()
+        self._renewal.set()
 
     @property
     def lease_until(self) -> float:
         """Until when it is certain that the session lives, in monotonic seconds.
 
         Counted from when something was sent that has been answered, and not from the answer: a process that was
-        stopped for a while finds old answers when it goes on.
+        stopped for a while finds old answers when it goes on. Only what the leader had to see counts, because it is the
+        leader that ends sessions, and a server that has lost it answers reads and pings for a while.
         """
         until: float = self._connection.lease_until
         return until
+
+    def is_leased(self) -> bool:
+        """Is it certain that the session lives? Does not block; asks the leader when it will not be for much longer."""
+        left = self.lease_until - time.monotonic()
+        if left < self._connection.lease_seconds / 2 and self.state == KazooState.CONNECTED and self._renewal.answered:
+            self._renewal = Reply()
+            self.call(Sync(self.chroot or "/"), self._renewal)
+        return left > 0
 
     @property
     def queued_calls(self) -> int:

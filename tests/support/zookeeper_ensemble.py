@@ -7,6 +7,7 @@ from pathlib import Path
 
 from tests.support.certificates import Certificates, make_certificates
 from tests.support.ports import free_ports
+from tests.support.tcp_proxy import TcpProxy
 from tests.support.wait import wait_for
 from tests.support.zookeeper import ZooKeeperServer
 
@@ -18,11 +19,15 @@ class ZooKeeperEnsemble:
     """Servers by number from 0. What is sent to `ZooKeeperServer` in tests can be sent to all of them at once.
 
     :param directory: everything they write goes here.
+    :param links: let each server go through a link of its own to each of the others as a leader; see `links`.
     """
 
-    def __init__(self, directory: Path, count: int = 3) -> None:
+    def __init__(self, directory: Path, count: int = 3, *, links: bool = False) -> None:
         self.directory = directory
         self._count = count
+        self._with_links = links
+        #: By the numbers of a server and of another one that it would follow.
+        self.links: dict[tuple[int, int], TcpProxy] = {}
         self._certificates: Certificates | None = None
         self.servers: list[ZooKeeperServer] = []
 
@@ -54,6 +59,8 @@ class ZooKeeperEnsemble:
         """Ends all."""
         for server in self.servers:
             server.stop()
+        for link in self.links.values():
+            link.stop()
 
     def modes(self) -> dict[int, str]:
         """``leader`` or ``follower`` by the number of each server that serves now."""
@@ -82,8 +89,13 @@ class ZooKeeperEnsemble:
         # Limits in ticks: what a busy machine needs, and still less than the shortest session of a test.
         settings: dict[str, object] = {"initLimit": 50, "syncLimit": 15}
         for number in range(self._count):
-            settings[f"server.{number + 1}"] = f"127.0.0.1:{ports[2 * number]}:{ports[2 * number + 1]}"
-        for number in range(self._count):
+            for other in range(self._count):
+                port = ports[2 * other]
+                if self._with_links and other != number:
+                    link = self.links[number, other] = TcpProxy(port)
+                    link.start()
+                    port = link.port
+                settings[f"server.{other + 1}"] = f"127.0.0.1:{port}:{ports[2 * other + 1]}"
             directory = self.directory / str(number)
             (directory / "data").mkdir(parents=True)
             (directory / "data" / "myid").write_text(str(number + 1), encoding="ascii")
