@@ -13,7 +13,7 @@ from typing import BinaryIO
 #: Types of transactions (org.apache.zookeeper.ZooDefs.OpCode).
 CREATES = (1, 15, 19)
 DELETES = (2, 20)
-SET, MULTI, END_OF_SESSION = 5, 14, -11
+SET, MULTI, ERROR, END_OF_SESSION = 5, 14, -1, -11
 MAGIC = b"ZKLG"
 FILE_HEADER_BYTES = 16
 #: Checksum and length.
@@ -100,9 +100,11 @@ def _writes_of(record: bytes) -> list[Write]:
 def _parts(number: int, session: int, kind: int, content: bytes, at: int = 0) -> Iterator[Write]:
     reader = _Reader(content, at)
     if kind == MULTI:
-        for _ in range(reader.integer()):
-            part = reader.integer()
-            yield from _parts(number, session, part, reader.buffer())
+        parts = [(reader.integer(), reader.buffer()) for _ in range(reader.integer())]
+        # One part that failed undoes all, also where the log still shows the others.
+        if all(part != ERROR for part, _ in parts):
+            for part, body in parts:
+                yield from _parts(number, session, part, body)
     elif kind in CREATES:
         path, data = reader.text(), reader.buffer()
         for _ in range(reader.integer()):

@@ -34,7 +34,8 @@ def write_log(directory: Path, name: str, *records: bytes) -> None:
 
 
 def test_all_kinds(tmp_path: Path) -> None:
-    failed = struct.pack(">i", 1) + struct.pack(">i", -1) + text(struct.pack(">i", -101))
+    error = struct.pack(">i", -1) + text(struct.pack(">i", -101))
+    failed = struct.pack(">ii", 2, 2) + text(DELETE) + error
     records = [record(1, 5, -10, struct.pack(">i", 4000)), record(2, 5, 15, CREATE), record(3, 6, 14, PARTS)]
     records += [record(4, 6, 14, failed), record(5, 5, -11, struct.pack(">i", 0))]
     write_log(tmp_path, "log.1", *records)
