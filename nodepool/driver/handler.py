@@ -203,6 +203,7 @@ class NodeRequestHandler(NodeRequestHandlerNotifications, abc.ABC):
             return
         if time.monotonic() < self._not_before:
             return
+        had_nodes = bool(self.nodeset)
         self._gathered = self.node_set.gather()
         if self._gathered:
             self.paused = False
@@ -212,22 +213,27 @@ class NodeRequestHandler(NodeRequestHandlerNotifications, abc.ABC):
             self.decline_reasons = ["it would exceed quota"]
             self._end(self.declineRequest)
         else:
-            if not self.paused:
-                self.log.info("Pausing: no room for another node now")
-                self._waits_since = time.monotonic()
-            self.paused = True
+            self._wait_for_room("no room for another node now")
             self.pw.relieve()
-            self._give_way()
+            # What was taken just now was let go of for somebody, perhaps.
+            if not had_nodes or time.monotonic() >= self._waits_since + standoff.PATIENCE_SECONDS:
+                self._give_way()
 
     def _give_way(self) -> None:
-        """Give the request back if one that comes before it waits as well, for what this one holds."""
+        """Give the request back if one that comes first waits, too, for what this one holds (`plan.standoff`)."""
         cache = self.zk.cache
-        if cache is None or not self.nodeset or time.monotonic() < self._waits_since + standoff.PATIENCE_SECONDS:
+        if cache is None or not self.nodeset:
             return
         first = standoff.stands_before(self.request, self.provider.name, cache.nodes.values(), cache.requests.get)
         if first is not None:
             self.log.info("Giving the request back: request %s comes first, and each waits for the other", first.id)
             self.give_back_when_launched()
+
+    def _wait_for_room(self, why: str) -> None:
+        if not self.paused:
+            self.log.info("Pausing: %s", why)
+            self._waits_since = time.monotonic()
+        self.paused = True
 
     def _end(self, how: Callable[[], None]) -> None:
         """End the request now, or when its running launches have ended.
@@ -290,10 +296,7 @@ class NodeRequestHandler(NodeRequestHandlerNotifications, abc.ABC):
         delay = self.pause_after_abort()
         self.node_set.drop_aborted()
         self._not_before = time.monotonic() + delay
-        self.log.info("Pausing: a launch was aborted, another one follows when there is room, in %g s or later", delay)
-        if not self.paused:
-            self._waits_since = time.monotonic()
-        self.paused = True
+        self._wait_for_room(f"a launch was aborted, another one follows when there is room, in {delay:g} s or later")
 
     def pause_after_abort(self) -> float:
         """Seconds from aborted launches until the next one at the earliest; longer each time."""

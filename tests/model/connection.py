@@ -156,6 +156,10 @@ class ModelKazoo:
 
     # -- what our code uses --
 
+    def is_leased(self) -> bool:
+        """Is it certain that the session lives?"""
+        return self.world.now < self.lease_until
+
     @property
     def client_id(self) -> tuple[int, bytes] | None:
         return None if self.session is None else (self.session.id, b"")

@@ -78,9 +78,10 @@ class ModelScheduler:
         from tests.model.world import World
 
         self._world = World.current()
-        self._owner = self._world.starting
-        assert self._owner is not None
-        self._owner.schedulers.append(self)
+        owner = self._world.starting
+        assert owner is not None
+        self._owner: Launcher = owner
+        owner.schedulers.append(self)
         self._entries: dict[Task, _Entry] = {}
         self._order = itertools.count()
 
@@ -109,7 +110,7 @@ class ModelScheduler:
     def turns(self) -> Iterator[Turn]:
         for entry in list(self._entries.values()):
             if not entry.running and entry.due <= self._world.now:
-                yield f"{self._owner.name}.{type(entry.task).__name__}{entry.number}", lambda e=entry: self._begin(e)
+                yield f"{self._owner.name}.{type(entry.task).__name__}{entry.number}", lambda e=entry: self._begin(e)  # type: ignore[misc]
 
     def dues(self) -> Iterator[float]:
         return (entry.due for entry in self._entries.values() if not entry.running)
@@ -189,7 +190,6 @@ def make_config(setup: Setup, world: World, cloud_name: str) -> Config:
         "pools": [{"name": "main", "max-servers": setup.max_servers, "labels": [{"name": "small"}]}],
     }
     provider = MachineProviderConfig(section)
-    provider.driver = SteppedDriver(world.baton)
     provider.load(config)
     config.providers = {"one": provider}
     return config
@@ -225,7 +225,7 @@ class Launcher(Process):
         self.world.baton.wait(lambda: nodepool.cache.ready)
         self.world.starting = self
         config = nodepool.config.providers["one"]
-        provider = config.driver.getProvider(config)
+        provider = SteppedDriver(self.world.baton).getProvider(config)
         self.world.starting = None
         provider.zk = nodepool.getZK()
         provider.start(nodepool.getZK())
@@ -296,5 +296,3 @@ class Launcher(Process):
             self.nodepool.log.warning("Main loop interrupted: %s", error)
         self._main_due = self.world.now + MAIN_LOOP_SECONDS
         self._main_busy = False
-
-

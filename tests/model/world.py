@@ -6,7 +6,6 @@ Time goes on when nobody has anything to do, or when the schedule says so. The s
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import inspect
 import logging
@@ -15,7 +14,7 @@ import socket
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -462,12 +461,6 @@ class Violated(AssertionError):
 
     def __init__(self, violations: Sequence[str]) -> None:
         super().__init__("\n".join(violations))
-
-
-@contextlib.contextmanager
-def world(setup: Setup, *, trace: bool = False) -> Iterator[World]:
-    with World(setup, trace=trace) as made:
-        yield made
 
 
 def replay(setup: Setup, *moves: Move, trace: bool = False) -> None:

@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Cases that the simulated world found. Each was a fault of a launcher when it was found."""
+
+from __future__ import annotations
+
+from tests.model.world import Move, Setup, replay
+
+
+def test_two_launchers_each_hold_one_node_of_two_that_both_requests_need() -> None:
+    """Both waited for ever. Now the request that comes later gives way (`nodepool.plan.standoff`)."""
+    replay(
+        Setup(launchers=2, max_servers=2, min_ready=2, order=770012735, sends_after_death=False),
+        Move(20, "submit", 7),
+        Move(0, "submit", 11),
+        Move(40, "submit", 45),
+    )
+    replay(
+        Setup(launchers=2, max_servers=2, min_ready=1, order=567715822, sends_after_death=False),
+        Move(150, "serve_and_cut", 12),
+        Move(80, "stall", 2),
+        Move(2, "submit", 7),
+        Move(2, "submit", 23),
+        Move(0, "submit", 21),
+        Move(40, "clock", 35),
+    )
+
+
+def test_what_one_request_lets_go_of_for_the_first_is_not_kept_by_a_third() -> None:
+    """Two later requests handed a node to each other, and the first, for which they let go of it, never got it."""
+    replay(
+        Setup(launchers=3, max_servers=2, min_ready=1),
+        Move(150, "crash", 39),
+        Move(1, "submit", 6),
+        Move(80, "submit", 49),
+        Move(0, "cloud_down", 26),
+        Move(1, "stall", 38),
+        Move(40, "clock", 49),
+        Move(150, "freeze", 15),
+        Move(2, "submit", 15),
+        Move(40, "clock", 32),
+        Move(20, "quota_error", 8),
+        Move(10, "submit", 3),
+    )
+
+
+def test_a_pool_whose_session_is_lost_while_it_registers_is_there_once() -> None:
+    """The entry was made in the new session, taken for one of the old, and made once more: nobody removed the first."""
+    replay(
+        Setup(launchers=2, max_servers=2, order=160602510),
+        Move(80, "stall", 14),
+        Move(20, "zombie", 0),
+    )
+    replay(
+        Setup(launchers=2, max_servers=3, min_ready=2, order=1070499737),
+        Move(150, "release", 41),
+        Move(40, "freeze", 42),
+        Move(150, "stall", 5),
+        Move(150, "release", 10),
+    )
+
+
+def test_a_min_ready_request_made_while_the_session_is_lost_has_an_owner() -> None:
+    """It was made in the new session and forgotten as one of the old: its node was nobody's, and missing."""
+    replay(
+        Setup(launchers=2, max_servers=2, min_ready=1, order=11661308),
+        Move(80, "submit", 38),
+        Move(5, "stall", 42),
+        Move(2, "zombie", 23),
+        Move(0, "stall", 12),
+        Move(40, "submit", 5),
+        Move(0, "take", 42),
+        Move(150, "freeze", 27),
+        Move(150, "cut", 44),
+        Move(1, "release", 26),
+        Move(150, "clock", 46),
+        Move(1, "take", 42),
+        Move(40, "submit", 7),
+        Move(10, "kill_zuul", 23),
+        Move(20, "stall", 48),
+        Move(150, "cut", 24),
+        Move(40, "clock", 1),
+    )
+
+
+def test_a_min_ready_request_whose_creation_gave_no_answer_has_an_owner() -> None:
+    """It was there all the same, and kept its node for as long as the session lived."""
+    replay(
+        Setup(launchers=2, max_servers=2, min_ready=2, order=832657797, sends_after_death=False),
+        Move(20, "zombie", 9),
+        Move(1, "cancel", 15),
+        Move(20, "stall", 34),
+        Move(150, "serve_and_cut", 20),
+        Move(0, "submit", 17),
+    )
+
+
+def test_nodes_locked_in_the_middle_of_a_pass_that_lost_its_session_are_released() -> None:
+    """The pool forgot its requests, and nobody gave back what it had locked in the new session: ready for ever."""
+    replay(
+        Setup(launchers=2, max_servers=1, min_ready=2, order=21473634),
+        Move(2, "cloud_down", 43),
+        Move(80, "submit", 7),
+        Move(150, "clock", 8),
+        Move(40, "take", 21),
+        Move(1, "zombie", 18),
+        Move(10, "quota_error", 49),
+        Move(150, "cancel", 41),
+        Move(150, "long_clock", 14),
+        Move(0, "submit", 15),
+        Move(5, "lost_create", 34),
+        Move(40, "cut", 21),
+        Move(150, "take", 13),
+        Move(1, "submit", 35),
+        Move(2, "release", 33),
+        Move(2, "release", 20),
+        Move(150, "submit", 40),
+        Move(5, "stall", 7),
+        Move(40, "zombie", 38),
+    )

@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Properties of the decisions about who serves a request."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nodepool.model import states
+from nodepool.model.node import Node
+from nodepool.model.request import NodeRequest
+from nodepool.plan import assignment, first_choice, min_ready, standoff
+from nodepool.plan.assignment import Consider, Decline, Leave, PoolInfo, screen
+from nodepool.plan.queue import MIN_READY_REQUESTOR, Kind, RequestQueue
+from tests.model.budget import budget
+
+LABELS = ("a", "b", "c")
+
+
+@st.composite
+def registries(draw: st.DrawFn) -> list[PoolInfo]:
+    """Pools with different ids."""
+    return [
+        PoolInfo(
+            f"pool{number}",
+            draw(st.sampled_from(("one", "two"))),
+            draw(st.frozensets(st.sampled_from(LABELS))),
+            draw(st.sampled_from((50, 100))),
+            draw(st.booleans()),
+        )
+        for number in range(draw(st.integers(1, 5)))
+    ]
+
+
+KINDS = st.builds(
+    Kind,
+    st.lists(st.sampled_from(LABELS), max_size=3).map(lambda labels: tuple(sorted(labels))),
+    st.sampled_from((None, None, "one", "two", "nobody")),
+    st.frozensets(st.sampled_from([f"pool{number}" for number in range(5)])),
+    st.none(),
+    st.just(True),
+    st.just(False),
+)
+
+
+@given(pools=registries(), kind=KINDS)
+@budget(150)
+def test_a_request_is_considered_or_refused_by_somebody_until_it_ends(pools: list[PoolInfo], kind: Kind) -> None:
+    """A-2 to A-6, A-15: nobody waits for one who waits for him.
+
+    Whoever considers it may refuse it in the end. So the worst case is that all do; then it fails.
+    """
+    declined = set(kind.declined_by)
+    for _ in range(len(pools) + 1):
+        now = kind._replace(declined_by=frozenset(declined))
+        verdicts = {pool.id: screen(now, pool, pools) for pool in pools}
+        active = [pool_id for pool_id, verdict in verdicts.items() if not isinstance(verdict, Leave)]
+        state = assignment.declined_state(now.labels, declined, [pool.id for pool in pools])
+        if state == states.FAILED:
+            assert not active
+            assert declined >= {pool.id for pool in pools}
+            return
+        assert active, f"everybody leaves it: {verdicts}"
+        for pool in pools:
+            if isinstance(verdicts[pool.id], Consider):
+                assert pool.supports(now.labels)
+            if isinstance(verdicts[pool.id], Decline):
+                assert not pool.supports(now.labels)
+        declined.add(active[0])
+    raise AssertionError("no end")
+
+
+@given(pools=registries(), kind=KINDS, gone=st.integers(0, 4), request=st.integers(0, 10**6))
+@budget(120)
+def test_each_request_has_one_first_choice_and_others_after_it(
+    pools: list[PoolInfo], kind: Kind, gone: int, request: int
+) -> None:
+    request_id = f"500-{request:010d}"
+    able = first_choice.able_pools(kind, pools)
+    chosen = first_choice.first_choice(request_id, able)
+    assert (chosen is None) == (not able)
+    # In whatever order one knows them.
+    assert first_choice.first_choice(request_id, able[::-1]) == chosen
+    # Who goes changes the answer only for what was his.
+    rest = [pool for pool in able if pool.id != f"pool{gone}"]
+    if chosen in rest:
+        assert first_choice.first_choice(request_id, rest) == chosen
+    # One after the other, all have their turn.
+    left, turns = list(able), []
+    while left:
+        turn = first_choice.first_choice(request_id, left)
+        assert turn is not None
+        turns.append(turn)
+        left.remove(turn)
+    assert sorted(turn.id for turn in turns) == sorted(pool.id for pool in able)
+
+
+@given(actions=st.lists(st.tuples(st.integers(0, 9), st.integers(-1, 3), st.sampled_from(LABELS)), max_size=60))
+@budget(100)
+def test_the_queue_has_each_request_once_and_in_order(actions: list[tuple[int, int, str]]) -> None:
+    """A-1. A priority of -1 takes a request out."""
+    queue = RequestQueue()
+    expected: dict[str | None, NodeRequest] = {}
+    for number, priority, label in actions:
+        request = NodeRequest(f"{(number % 2) * 100 + 100}-{number:010d}")
+        request.relative_priority, request.node_types = priority, [label]
+        if priority < 0:
+            queue.discard(request.id or "")
+            expected.pop(request.id, None)
+        else:
+            queue.put(request)
+            expected[request.id] = request
+    queued = [request_id for bucket in queue.buckets() for request_id in bucket]
+    assert sorted(queued) == sorted(str(request_id) for request_id in expected)
+    assert len(queue) == len(expected)
+    for bucket in queue.buckets():
+        keys = [expected[request_id].order_key for request_id in bucket]
+        assert keys == sorted(keys)
+        assert all(Kind.of(expected[request_id]) == bucket.kind for request_id in bucket)
+        assert bucket.head_key == keys[0]
+
+
+def _ready(number: int, labels: list[str], allocated_to: str | None) -> Node:
+    node = Node(labels)
+    node.id, node.state, node.allocated_to = f"{number:010d}", states.READY, allocated_to
+    return node
+
+
+def _request(number: int, label: str, state: str) -> NodeRequest:
+    request = NodeRequest(f"900-{number:010d}")
+    request.node_types, request.state, request.requestor = [label], state, MIN_READY_REQUESTOR
+    return request
+
+
+@given(
+    wanted=st.dictionaries(st.sampled_from(LABELS), st.integers(0, 4)),
+    ready=st.lists(
+        st.tuples(st.lists(st.sampled_from(LABELS), min_size=1, unique=True), st.integers(0, 3)), max_size=6
+    ),
+    requests=st.lists(st.tuples(st.sampled_from(LABELS), st.sampled_from(NodeRequest.STATES)), max_size=4),
+)
+@budget(120)
+def test_min_ready_is_reached_and_not_exceeded(
+    wanted: dict[str, int], ready: list[tuple[list[str], int]], requests: list[tuple[str, str]]
+) -> None:
+    """M-1, M-6: what is asked for fills the gap; asked again before anything happened, nothing more is wanted."""
+    asked = [_request(number, *request) for number, request in enumerate(requests)]
+    nodes = [
+        _ready(number, labels, f"900-{owner:010d}" if owner else None) for number, (labels, owner) in enumerate(ready)
+    ]
+    missing = min_ready.missing(wanted, nodes, asked)
+    for label, count in missing.items():
+        assert 0 < count <= wanted[label]
+        asked += [_request(100 + number, label, states.REQUESTED) for number in range(count)]
+    assert not min_ready.missing(wanted, nodes, asked)
+
+
+@given(
+    waiting=st.lists(
+        st.tuples(st.integers(1, 3), st.integers(0, 3), st.sampled_from(("one", "two"))), min_size=2, max_size=5
+    )
+)
+@budget(120)
+def test_of_requests_that_wait_for_each_other_the_first_stays_and_the_others_give_way(
+    waiting: list[tuple[int, int, str]],
+) -> None:
+    """All have the same answer, so exactly those go that stand in the way of one before them."""
+    requests: dict[str | None, NodeRequest] = {}
+    nodes: list[Node] = []
+    for number, (wanted, held, provider) in enumerate(waiting):
+        request = NodeRequest(f"500-{number:010d}")
+        request.node_types, request.state = ["a"] * wanted, states.PENDING
+        requests[request.id] = request
+        for _ in range(min(held, wanted)):
+            node = _ready(len(nodes), ["a"], request.id)
+            node.provider = provider
+            nodes.append(node)
+    for number, (_, _, provider) in enumerate(waiting):
+        mine = requests[f"500-{number:010d}"]
+        first = standoff.stands_before(mine, provider, nodes, requests.get)
+        before = [
+            other
+            for other, (wanted, held, its_provider) in zip(list(requests.values())[:number], waiting, strict=False)
+            if 0 < min(held, wanted) < wanted and its_provider == provider
+        ]
+        assert first is (before[0] if before else None)

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The simulated world under moves and faults that Hypothesis picks: the invariants of issue 5.
+
+A failure prints ``Setup`` and ``Move`` values. `tests.model.world.replay` with ``trace=True`` prints each turn of that
+run and what the launchers log. A found case becomes a test in ``test_found.py``.
+"""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.model.budget import budget
+from tests.model.world import Move, Setup, replay
+
+#: 0 = whoever can go on first; odd = by chance; even = by priorities, where one party may be slow for long.
+ORDERS = st.integers(0, 2**30)
+
+CALM = ("submit", "submit", "take", "release", "stall", "clock")
+FAULTS = (
+    *("submit", "submit", "take", "release", "stall", "clock"),
+    *("cancel", "crash", "restart", "freeze", "zombie", "cut", "serve_and_cut", "kill_zuul"),
+    *("lost_create", "failed_create", "quota_error", "cloud_down", "long_clock"),
+)
+
+
+def moves(kinds: tuple[str, ...], most: int) -> st.SearchStrategy[list[Move]]:
+    gaps = st.sampled_from((0, 1, 2, 5, 10, 20, 40, 80, 150))
+    return st.lists(st.builds(Move, gaps, st.sampled_from(kinds), st.integers(0, 49)), max_size=most)
+
+
+@given(
+    setup=st.builds(
+        Setup,
+        launchers=st.integers(2, 3),
+        max_servers=st.integers(1, 3),
+        min_ready=st.sampled_from((0, 0, 1, 2)),
+        tenant_limit=st.sampled_from((None, None, 2)),
+        order=ORDERS,
+        sends_after_death=st.booleans(),
+    ),
+    moves=moves(FAULTS, 25),
+)
+@budget(110)
+def test_nothing_is_lost_or_leaked_or_over_the_limit_whatever_fails(setup: Setup, moves: list[Move]) -> None:
+    replay(setup, *moves)
+
+
+@given(
+    setup=st.builds(Setup, launchers=st.just(3), max_servers=st.integers(1, 3), order=ORDERS),
+    count=st.integers(2, 5),
+    moves=moves(CALM, 12),
+)
+@budget(50)
+def test_launchers_that_fill_one_limit_at_the_same_time(setup: Setup, count: int, moves: list[Move]) -> None:
+    """All see the same gap. Also requests for two nodes, which must not wait for each other for ever."""
+    replay(setup, Move(40, "submit"), *(Move(0, "submit", number) for number in range(1, count)), *moves)
+
+
+@given(
+    setup=st.builds(
+        Setup, launchers=st.integers(2, 3), max_servers=st.just(3), min_ready=st.integers(1, 2), order=ORDERS
+    ),
+    moves=moves(("stall", "clock", "long_clock"), 8),
+)
+@budget(30)
+def test_min_ready_is_met_by_several_launchers_and_not_exceeded(setup: Setup, moves: list[Move]) -> None:
+    """M-6."""
+    replay(setup, *moves)
