@@ -80,7 +80,8 @@ class OpenStackAdapter(Adapter):
         return CreateMachine(self.cloud, hostname, label, image_external_id, metadata, request, az, log)
 
     def getDeleteStateMachine(self, external_id: Any, log: Log) -> DeleteMachine:
-        return DeleteMachine(self.cloud, external_id, log)
+        # Out of a record, where anything may stand; a server that it does not name is found as a leaked one.
+        return DeleteMachine(self.cloud, external_id if isinstance(external_id, str) else None, log)
 
     # -- lists --
 

@@ -4,8 +4,11 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
+
+_ADDRESS: Final = re.compile(r"[0-9A-Fa-f:.]{2,45}")
 
 ACTIVE: Final = "ACTIVE"
 ERROR: Final = "ERROR"
@@ -73,10 +76,10 @@ class Server(NamedTuple):
             task_state=str(data.get("OS-EXT-STS:task_state") or ""),
             metadata={str(key): str(value) for key, value in _mapping(data.get("metadata")).items()},
             addresses=tuple(_addresses(_mapping(data.get("addresses")))),
-            access_ipv4=str(data.get("accessIPv4") or ""),
-            access_ipv6=str(data.get("accessIPv6") or ""),
-            az=data.get("OS-EXT-AZ:availability_zone") or None,
-            host_id=data.get("hostId") or None,
+            access_ipv4=_ip(data.get("accessIPv4")),
+            access_ipv6=_ip(data.get("accessIPv6")),
+            az=_text(data.get("OS-EXT-AZ:availability_zone")),
+            host_id=_text(data.get("hostId")),
             flavor_id=str(flavor.get("id") or ""),
             cores=_whole(flavor.get("vcpus")),
             ram=_whole(flavor.get("ram")),
@@ -216,12 +219,21 @@ def available_zones(data: Any) -> list[str]:
     return [str(z["zoneName"]) for z in zones if z.get("zoneName") and _mapping(z.get("zoneState")).get("available")]
 
 
+def _text(value: Any) -> str | None:
+    """What goes into a node's record, where only a text or null may stand."""
+    return value if isinstance(value, str) and value else None
+
+
+def _ip(value: Any) -> str:
+    """An address; "" = it is none. It goes to Zuul, which makes lines of known_hosts and inventories of it."""
+    return value if isinstance(value, str) and _ADDRESS.fullmatch(value) else ""
+
+
 def _addresses(networks: Mapping[Any, Any]) -> list[Address]:
     found = []
     for network, entries in networks.items():
         for entry in _list(entries):
-            if isinstance(entry, dict) and entry.get("addr"):
-                ip = str(entry["addr"])
+            if isinstance(entry, dict) and (ip := _ip(entry.get("addr"))):
                 version = 6 if entry.get("version") == 6 or ":" in ip else 4
                 found.append(Address(str(network), ip, version, entry.get("OS-EXT-IPS:type") == "floating"))
     return found

@@ -12,11 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nodepool.driver.openstack.adapter import OpenStackAdapter
 from nodepool.driver.openstack.api import Api
 from nodepool.driver.openstack.errors import CloudAway
 from nodepool.driver.openstack.transport import Answer
-from nodepool.driver.openstack.views import Port, limit
+from nodepool.driver.openstack.views import Port, Server, limit
 from nodepool.exceptions import LaunchError
+from tests.unit.driver.openstack.support import LOG, StubTransport, load, section
 
 PORT = Port("p1", "n1", "ACTIVE", "", "s1", ())
 #: Each call, and the key of the answer that it reads; "" = the answer itself.
@@ -106,3 +108,41 @@ def test_creation_without_an_id(answer: Any) -> None:
 def test_limit(value: Any, wanted: float) -> None:
     """A limit that makes no sense is none: a quota error of the cloud will show it."""
     assert limit(value) == wanted
+
+
+HOSTILE = st.sampled_from(
+    ["10.0.0.1\nh ssh-rsa AAAA", "10.0.0.1 x", "host.example.org", "::1", "10.0.0.9", "\ud800", ""]
+)
+ODD_SERVERS = st.fixed_dictionaries(
+    {"id": st.just("s1")},
+    optional={
+        "accessIPv4": ODD | HOSTILE,
+        "accessIPv6": ODD | HOSTILE,
+        "hostId": ODD,
+        "OS-EXT-AZ:availability_zone": ODD,
+        "addresses": st.dictionaries(
+            st.text(max_size=3), st.lists(st.fixed_dictionaries({"addr": ODD | HOSTILE, "version": ODD}), max_size=2)
+        ),
+    },
+)
+
+
+@given(ODD_SERVERS)
+def test_what_goes_into_a_node(data: dict[str, Any]) -> None:
+    """L-13, zookeeper.md 5: a text where a record must have one, and an address is one: Zuul writes files with it."""
+    found = Server.of(data)
+    for address in (found.access_ipv4, found.access_ipv6, *(address.ip for address in found.addresses)):
+        assert set(address) <= set("0123456789abcdefABCDEF:.")
+    assert isinstance(found.az, str | None)
+    assert isinstance(found.host_id, str | None)
+
+
+@pytest.mark.parametrize("external_id", [{"a": 1}, ["s1"], 7, True])
+def test_deletion_of_a_node_with_an_odd_server(external_id: Any) -> None:
+    """zookeeper.md 5: ``external_id`` is whatever somebody stored. There is nothing to delete; leaks are found."""
+    config, _ = load(section())
+    adapter = OpenStackAdapter(config, StubTransport())  # type: ignore[arg-type]
+    machine = adapter.getDeleteStateMachine(external_id, LOG)
+    machine.advance()
+    assert machine.complete
+    adapter.stop()
