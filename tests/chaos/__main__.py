@@ -20,6 +20,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
     parser.add_argument("--seeds", default="1", help="for example 7 or 1-20 (%(default)s)")
     parser.add_argument("--seconds", type=float, default=60.0, help="time with faults (%(default)s)")
+    parser.add_argument("--every", type=float, default=1.5, help="mean seconds between faults (%(default)s)")
     parser.add_argument("--launchers", type=int, default=3, help="(%(default)s)")
     parser.add_argument("--jobs", type=int, default=20, help="jobs at once (%(default)s)")
     parser.add_argument("--zookeepers", type=int, default=1, help="3: an ensemble, and its faults (%(default)s)")
@@ -41,7 +42,7 @@ def main() -> int:
             faults, zookeepers = from_json(before["faults"]), before.get("zookeepers", 1)
         else:
             zookeepers = options.zookeepers
-            faults = make_schedule(seed, options.seconds, options.launchers, kinds, zookeepers=zookeepers)
+            faults = make_schedule(seed, options.seconds, options.launchers, kinds, options.every, zookeepers)
         directory = parent / f"seed-{seed}"
         directory.mkdir(parents=True)
         report = run(Settings(seed, faults, options.launchers, options.jobs, zookeepers=zookeepers), directory)

@@ -24,6 +24,8 @@ from tests.support.pool_znodes import NODES
 
 #: How long "...-in-launch" waits for a launch to hit.
 LAUNCH_SECONDS = 3.0
+#: How long a fault waits for the one before on the same target.
+LATE_SECONDS = 5.0
 #: How long the requests of a killed client stay.
 SUCCESSOR_SECONDS = 3.0
 
@@ -59,11 +61,18 @@ class Injector:
             thread.join()
         self._world.cloud.release_stuck()
         for node_id in self._corrupted:
-            self._world.znodes.kazoo.delete(f"{NODES}/{node_id}", recursive=True)
+            if self._world.znodes.kazoo.exists(f"{NODES}/{node_id}"):
+                self._world.znodes.kazoo.delete(f"{NODES}/{node_id}", recursive=True)
 
     def _do(self, fault: Fault) -> None:
-        with self._targets[fault.target]:
+        if not self._targets[fault.target].acquire(timeout=LATE_SECONDS):
+            # Faults that queued up would come one upon the other, and after the end of the run.
+            self._world.note(f"fault {fault.kind} was left out: its target, {fault.target}, is busy")
+            return
+        try:
             self._do_alone(fault)
+        finally:
+            self._targets[fault.target].release()
 
     def _do_alone(self, fault: Fault) -> None:
         method = self._method(fault.kind.replace("-", "_"))
@@ -240,8 +249,9 @@ class Injector:
     def _node_corrupted(self, _fault: Fault) -> str:
         node_id = self._victim()
         if node_id is not None:
-            self._world.znodes.kazoo.set(f"{NODES}/{node_id}", b'{"state": "rea')
+            # An error may come after the effect.
             self._corrupted.append(node_id)
+            self._world.znodes.kazoo.set(f"{NODES}/{node_id}", b'{"state": "rea')
         return f"node {node_id}"
 
     def _node_emptied(self, _fault: Fault) -> str:
