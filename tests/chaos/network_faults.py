@@ -97,6 +97,21 @@ class ZooKeeperFaults:
         others = [number for number in range(len(self._ensemble.servers)) if number != leader]
         return self._kill(fault, [leader, *self._random.sample(others, len(others) // 2)])
 
+    def server_cut(self, fault: Fault) -> str:
+        """Silence both ways between one server, any one, and the others; its clients do not notice at once."""
+        number = self._random.randrange(len(self._ensemble.servers))
+        before = self._ensemble.modes()
+        links = [link for pair, link in self._ensemble.links.items() if number in pair]
+        for link in links:
+            link.silence()
+        pause(fault.seconds)
+        for link in links:
+            link.resume()
+        # Waits until all serve.
+        self._ensemble.start()
+        self._world.note("zookeeper is whole again")
+        return f"cut off {number} of {before}, now {self._ensemble.modes()}"
+
     @property
     def _ensemble(self) -> ZooKeeperEnsemble:
         zookeeper = self._world.zookeeper

@@ -88,6 +88,7 @@ KINDS: Final[Mapping[str, Kind]] = {
     # Several ZooKeeper servers.
     "leader-kill": Kind(2, (1.0, 6.0), "zookeeper", group=ENSEMBLE),
     "quorum-loss": Kind(1, (1.0, 6.0), "zookeeper", group=ENSEMBLE),
+    "server-cut": Kind(1, (3.0, 8.0), "zookeeper", group=ENSEMBLE),
 }
 
 

@@ -110,7 +110,7 @@ class World:
         self.limits = limits
         self.zookeeper: ZooKeeperServer | ZooKeeperEnsemble
         if zookeepers > 1:
-            self.zookeeper = ZooKeeperEnsemble(directory / "zookeeper", zookeepers)
+            self.zookeeper = ZooKeeperEnsemble(directory / "zookeeper", zookeepers, links=True)
         else:
             self.zookeeper = ZooKeeperServer(directory / "zookeeper")
         #: It answers for all servers and static hosts.
