@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
-from tests.model.world import Move, Setup, replay
+from nodepool.model import states
+from nodepool.model.node import Node
+from tests.model.world import Move, Setup, World, replay
 
 
 def test_two_launchers_each_hold_one_node_of_two_that_both_requests_need() -> None:
@@ -117,3 +119,29 @@ def test_nodes_locked_in_the_middle_of_a_pass_that_lost_its_session_are_released
         Move(5, "stall", 7),
         Move(40, "zombie", 38),
     )
+
+
+def test_a_session_lost_anywhere_in_a_pass_for_min_ready() -> None:
+    """The same at each point of the pass, so that it does not rest on one order."""
+    for point in range(40):
+        with World(Setup(launchers=1, max_servers=1, min_ready=1)) as world:
+            while not any(job.name == "nl0.MinReadyWorker" for job in world._jobs):
+                world.run(1)
+            world.run(point)
+            world.do_zombie(0)
+            world.settle()
+
+
+def test_a_ready_node_whose_request_is_served_without_it_is_free_again() -> None:
+    """A launcher that was lost had made it; the request was reset before the others knew that its lock was gone."""
+    with World(Setup(launchers=1, max_servers=1)) as world:
+        world.run_seconds(1)
+        world.do_freeze(0)
+        world.zuul.submit(1)
+        world.run_seconds(1)
+        node = Node("small")
+        node.state, node.provider, node.pool = states.READY, "one", "main"
+        node.external_id, node.allocated_to = "made-by-another", next(iter(world.zuul.waiting))
+        world.zuul._do("store", lambda: world.zuul.zk.storeNode(node))
+        world.run_seconds(1)
+        world.settle()
