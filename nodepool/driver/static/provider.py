@@ -161,12 +161,14 @@ class StaticProvider(Provider):
         nodes = self._registry.nodes()
         plan = self._registry.plan(nodes)
         self._apply(plan)
-        for node in nodes:
-            if static_hosts.is_free(node) and not self._registry.is_locked(node):
-                self._apply_check(node)
+        emptied = {
+            static_hosts.slot_of(node).host
+            for node in nodes
+            if static_hosts.is_free(node) and not self._registry.is_locked(node) and self._apply_check(node)
+        }
         self._found.clear()
         self._failed.clear()
-        return self._start_checks(plan, now)
+        return self._start_checks(plan, emptied, now)
 
     def _take_results(self, now: float) -> None:
         """Sort checks that ended into hosts that work (`_found`) and hosts that do not (`_failed`)."""
@@ -197,22 +199,30 @@ class StaticProvider(Provider):
         for node, reason in plan.deregister:
             self._registry.deregister(node, reason)
 
-    def _apply_check(self, node: Node) -> None:
-        """Give a free node what the check of its host found (S-6); a host that failed loses it (S-3, S-9)."""
+    def _apply_check(self, node: Node) -> bool:
+        """Give a free node what the check of its host found (S-6); a host that failed loses it (S-3, S-9).
+
+        :return: it lost it; its slot is empty now.
+        """
         host = static_hosts.slot_of(node).host
         spec = self._registry.spec_of(node)
         if spec is None:
-            return
+            return False
         if host in self._found:
             changes = static_hosts.changed_by_scan(spec, node, self._found[host])
             if changes:
                 self._registry.update(node, changes)
         elif host in self._failed and spec.check:
-            self._registry.deregister(node, str(self._failed[host]))
+            return self._registry.deregister(node, str(self._failed[host]))
+        return False
 
-    def _start_checks(self, plan: StaticPlan, now: float) -> float:
-        """Start the checks that are due; returns the time until the next one is."""
-        needy = plan.register.keys() | self._unverified | {static_hosts.slot_of(node).host for node in plan.rescan}
+    def _start_checks(self, plan: StaticPlan, emptied: set[HostId], now: float) -> float:
+        """Start the checks that are due; returns the time until the next one is.
+
+        :param emptied: hosts that lost nodes after the plan was made.
+        """
+        rescan = {static_hosts.slot_of(node).host for node in plan.rescan}
+        needy = plan.register.keys() | emptied | rescan | self._unverified
         delay = RESYNC_SECONDS
         for host in sorted(needy - self._checking, key=self._retries.due):
             wait = self._retries.due(host) - now

@@ -111,6 +111,26 @@ def test_changes_are_made_in_place(lab: Lab, sshd: SshServer) -> None:
     assert (left.id, left.type) == (busy.id, ["small"])
 
 
+def test_node_lost_at_start_is_looked_for_soon(lab: Lab, sshd: SshServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """S-9: a host that fails the check at the start loses its node, and is tried again in a second, not in a minute."""
+    host = {"connection-port": sshd.port}
+    lab.settle(lab.provider(host))
+
+    def fail(*_: object) -> None:
+        raise OSError("frozen")
+
+    provider = lab.provider(host)
+    with monkeypatch.context() as down:
+        down.setattr("nodepool.driver.static.checks.check_host", fail)
+        provider.run_once()
+        wait_for("the check ends", lambda: provider.has_results)
+        assert provider.run_once() == 1
+    assert lab.zk.all_nodes() == []
+    lab.clock.now += 1
+    lab.settle(provider)
+    assert len(lab.zk.all_nodes()) == 1
+
+
 def test_host_keys_are_refreshed_at_start(lab: Lab, sshd: SshServer) -> None:
     """S-6: a host that got new keys while nobody looked."""
     lab.settle(lab.provider({"connection-port": sshd.port}))
