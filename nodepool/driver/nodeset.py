@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from nodepool.driver.node_ahead import NodeAhead
 from nodepool.driver.outcome import launch_outcome
@@ -15,6 +15,9 @@ from nodepool.model.node import Node
 
 if TYPE_CHECKING:
     from nodepool.driver.handler import NodeRequestHandler
+
+
+_TAKEN: Final = "others took the room that was left to tenant %s"
 
 
 class NoPlace(Exception):
@@ -96,7 +99,10 @@ class NodeSet:
                     handler.nodeReusedNotification(found)
 
     def _take(self, position: int, found: Node) -> bool:
-        """Lock and mark one ready node (N-3)."""
+        """Lock and mark one ready node (N-3).
+
+        :raises NoPlace: with it the tenant would have too much.
+        """
         handler = self._handler
         if not handler.startReusableNodeCheck(found).result():
             handler.pw.set_aside(found)
@@ -111,6 +117,8 @@ class NodeSet:
             handler.log.debug("Node %s was taken by somebody else: %s", node.id, conflict)
             return False
         self._nodes[position] = node
+        if not handler.pw.tenant_has_place(node, reused=True):
+            raise NoPlace(_TAKEN % node.tenant_name)
         handler.log.debug("Took ready node %s", node.id)
         return True
 
@@ -130,7 +138,7 @@ class NodeSet:
         if not handler.pw.tenant_has_place(node):
             self._nodes[position] = None
             handler.zk.deleteNode(node)
-            raise NoPlace(f"others took the room that was left to tenant {node.tenant_name}")
+            raise NoPlace(_TAKEN % node.tenant_name)
         handler.log.info("Launching node %s for %s", node.id, label)
         try:
             handler.launch(node)

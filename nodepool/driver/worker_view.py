@@ -45,10 +45,12 @@ class PoolWorkerView(Protocol):
         """Was the provider stopped after this pass began? Then it launches nothing any more."""
         ...
 
-    def tenant_has_place(self, node: Node) -> bool:
+    def tenant_has_place(self, node: Node, *, reused: bool = False) -> bool:
         """Is there room in the limits of its tenant for a node that is stored, counting all that were stored before?
 
         Blocks until what ZooKeeper announced has been read, if there are limits.
+
+        :param reused: it was there before it was the tenant's: all others count.
         """
         ...
 

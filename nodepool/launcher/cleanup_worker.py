@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from nodepool.model.node import Node
     from nodepool.model.request import NodeRequest
 
-SWEEP_SECONDS: Final = 60.0
+#: With another look ten seconds later, what nobody knows is gone within a minute.
+SWEEP_SECONDS: Final = 40.0
 #: A sweep of lost requests this soon after a launcher went.
 SOON_SECONDS: Final = 2.0
 #: Age of a request's lock directory after which it is removed with all that is in it (C-2).

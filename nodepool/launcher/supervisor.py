@@ -344,7 +344,11 @@ class NodePool:
         return {handler.request.id or "" for worker in workers for handler in list(worker.handlers)}
 
     def tenant_use(self, tenant_name: str) -> QuotaInformation:
-        """What all nodes of a tenant use, of all providers, as far as it is stored."""
+        """What all nodes of a tenant use, of all providers, as far as it is known.
+
+        What changed under somebody's lock is read now, and counts the next time.
+        """
+        self.cache.nodes.refresh_stale()
         return self._tenants.used(tenant_name)[0]
 
     def lock_dir_lingers(self, request_id: str) -> None:

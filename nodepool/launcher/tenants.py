@@ -88,20 +88,28 @@ class TenantCheck:
         return need
 
 
-def has_place(node: Node, limits: Mapping[str, dict[str, float]], cache: NodepoolCache) -> bool:
+def has_place(
+    node: Node, limits: Mapping[str, dict[str, float]], cache: NodepoolCache, *, reused: bool = False
+) -> bool:
     """Is there room for a node that is stored already, counting those of its tenant that were stored before it?
 
     Several launchers may see the same room and fill it. Ids of nodes grow, so of those who did the first has its place.
     Blocks until what ZooKeeper announced has been read.
+
+    :param reused: it was there before it was the tenant's. Its id says nothing, so all others count: one that was
+        stored later may have been found in order already. Two that are reused may both be refused.
     """
     name = node.tenant_name
     if not name or name not in limits:
         return True
+    # A ready node that somebody took is under his lock, where changes are not read otherwise.
+    cache.nodes.refresh_stale()
     if not cache.nodes.wait_settled(SETTLE_SECONDS):
         return False
     left = _limit(limits[name])
     for other in cache.nodes.values():
-        if other.tenant_name == name and other.id != node.id and (other.id or "") < (node.id or ""):
+        before = reused or (other.id or "") < (node.id or "")
+        if other.tenant_name == name and other.id != node.id and before:
             left.subtract(QuotaInformation.from_resources(other.resources or {}))
     left.subtract(QuotaInformation.from_resources(node.resources or {}))
     return left.non_negative()

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Two requests that wait for room may each hold nodes that the other one needs. Which of them gives way?
 
-Launchers fill the same limit at the same time, each for its own request: without an answer both would wait for ever. All
-find the same one by themselves: the request that is served first keeps what it has.
+Launchers fill the same limit at the same time, each for its own request: without an answer both would wait for ever.
+All find the same one by themselves: the request that is served first keeps what it has.
 """
 
 from __future__ import annotations

@@ -73,7 +73,7 @@ class PoolWorkerStandIn:
     def provider_replaced(self) -> bool:
         return False
 
-    def tenant_has_place(self, _node: Node) -> bool:
+    def tenant_has_place(self, _node: Node, *, reused: bool = False) -> bool:
         return True
 
     def set_aside(self, node: Node) -> None:

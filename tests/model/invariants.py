@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from nodepool.model import states
 from nodepool.plan.queue import MIN_READY_REQUESTOR
 from nodepool.zk import paths
-from nodepool.zk.protocol import DELETED
+from nodepool.zk.protocol import CREATED, DELETED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,6 +26,8 @@ class Invariants:
         #: Requests that were fulfilled or failed, and how.
         self._ended: dict[str, str] = {}
         self._creates = 0
+        #: Nodes that were stored without a tenant, to be given to somebody later.
+        self._made_for_all: set[str] = set()
 
     # -- after each commit --
 
@@ -58,11 +60,15 @@ class Invariants:
                 node = self._record(paths.node(node_id))
                 if node is None or node["state"] != states.READY or node["allocated_to"] != request_id:
                     self._world.violation(f"request {request_id} is fulfilled with node {node_id}: {node}")
+            self._look_at_tenant()
         if state in (states.FULFILLED, states.FAILED):
             self._ended[request_id] = state
 
     def _node_changed(self, change: Change, node_id: str) -> None:
         """Invariant 6: what a living client holds is touched by nobody else."""
+        record = self._record(change.path)
+        if change.kind == CREATED and record is not None and not record["tenant_name"]:
+            self._made_for_all.add(node_id)
         zuul = self._world.zuul
         session = zuul.kazoo.session
         if session is None or not session.alive or change.session is session:
@@ -87,12 +93,31 @@ class Invariants:
         nodes = [server.metadata["nodepool_node_id"] for server in servers]
         if len(set(nodes)) < len(nodes):
             self._world.violation(f"two servers of one node: {nodes}")
+        self._look_at_tenant()
+
+    def _look_at_tenant(self) -> None:
+        """Invariant 3: a tenant has no more than its limit allows.
+
+        A ready node that a launcher has only taken, to look then whether it may keep it, is not the tenant's yet: its
+        server was there before.
+        """
         tenant_limit = self._world.setup.tenant_limit
-        if tenant_limit is not None:
-            records = [self._record(paths.node(node_id)) for node_id in nodes]
-            of_tenant = [record for record in records if record is not None and record["tenant_name"]]
-            if len(of_tenant) > tenant_limit:
-                self._world.violation(f"{len(of_tenant)} servers of the tenant, its limit is {tenant_limit}")
+        if tenant_limit is None:
+            return
+        servers = [record.instance for record in self._world.cloud._records.values()]
+        node_ids = {server.metadata["nodepool_node_id"] for server in servers}
+        of_tenant = [node_id for node_id in node_ids if self._is_of_tenant(node_id)]
+        if len(of_tenant) > tenant_limit:
+            self._world.violation(f"servers of {sorted(of_tenant)} for the tenant, its limit is {tenant_limit}")
+
+    def _is_of_tenant(self, node_id: str) -> bool:
+        node = self._record(paths.node(node_id))
+        if node is None or not node["tenant_name"]:
+            return False
+        if node_id not in self._made_for_all or node["state"] != states.READY:
+            return True
+        request = self._record(paths.request(node["allocated_to"] or ""))
+        return request is None or request["state"] == states.FULFILLED
 
     # -- at the end --
 

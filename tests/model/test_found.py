@@ -145,3 +145,13 @@ def test_a_ready_node_whose_request_is_served_without_it_is_free_again() -> None
         world.zuul._do("store", lambda: world.zuul.zk.storeNode(node))
         world.run_seconds(1)
         world.settle()
+
+
+def test_a_limit_of_a_tenant_holds_where_ready_nodes_are_reused() -> None:
+    """One launcher made a node for the tenant while another gave it a ready one; only the first looked twice."""
+    replay(
+        Setup(launchers=2, max_servers=3, min_ready=2, tenant_limit=2, order=630706511),
+        Move(0, "submit", 5),
+        Move(5, "submit", 11),
+        Move(2, "submit", 47),
+    )

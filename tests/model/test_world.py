@@ -35,6 +35,7 @@ def moves(kinds: tuple[str, ...], most: int) -> st.SearchStrategy[list[Move]]:
         launchers=st.integers(2, 3),
         max_servers=st.integers(1, 3),
         min_ready=st.sampled_from((0, 0, 1, 2)),
+        tenant_limit=st.sampled_from((None, None, 2)),
         order=ORDERS,
         sends_after_death=st.booleans(),
     ),
@@ -46,7 +47,6 @@ def test_nothing_is_lost_or_leaked_or_over_the_limit_whatever_fails(setup: Setup
 
 
 @given(
-    # A tenant's limit only where no ready node is there to be reused: two launchers that reuse do not look twice (yet).
     setup=st.builds(
         Setup,
         launchers=st.just(3),

@@ -376,7 +376,7 @@ def test_unlock_logs_and_goes_on(stage: Stage, caplog: pytest.LogCaptureFixture)
 def test_no_place_for_the_tenant(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     """A-8, Q-15: others were faster; what is there is freed for them, when its launch has ended, and counts no more."""
     places = iter([True, False])
-    monkeypatch.setattr(stage, "tenant_has_place", lambda node: next(places))
+    monkeypatch.setattr(stage, "tenant_has_place", lambda node, *, reused=False: next(places))
     handler = stage.begin("small", "small", tenant_name="poor")
     assert len(handler.launched) == 1
     assert [state for state, _, _ in stage.nodes()] == [states.BUILDING], "the second one is gone"

@@ -40,6 +40,24 @@ def test_reuse(stage: Stage) -> None:
     assert handler.launched == []
 
 
+def test_no_place_for_a_ready_node(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A-8, Q-15: another launcher filled the tenant's limit at the same time; the ready node is free again."""
+    ready = stage.add_ready()
+    asked: list[tuple[str | None, bool]] = []
+
+    def has_place(node: Node, *, reused: bool = False) -> bool:
+        asked.append((node.id, reused))
+        return False
+
+    monkeypatch.setattr(stage, "tenant_has_place", has_place)
+    handler = stage.begin("small", tenant_name="poor")
+    assert asked == [(ready.id, True)]
+    assert handler.reused == handler.launched == []
+    assert handler.poll()
+    assert stage.request(handler).state == states.REQUESTED
+    assert stage.nodes() == [(states.READY, None, False)]
+
+
 def test_no_reuse(stage: Stage) -> None:
     """N-4"""
     stage.add_ready()

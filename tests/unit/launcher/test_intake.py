@@ -348,6 +348,25 @@ def test_limits_of_concurrency_and_tenants(
     cloud.set(hang=False)
 
 
+def test_ready_node_of_a_limited_tenant(still: Still, znodes: PoolZnodes, cloud_name: str) -> None:
+    """A-8, Q-15: a ready node is given in two steps, with a look at the tenant's limit between them."""
+    launcher = still(
+        [fake_provider("one", cloud=cloud_name)],
+        tenant_resource_limits=[{"tenant-name": "poor", "max-servers": 1}],
+    )
+    worker = launcher.worker()
+    rich = znodes.submit(["small"], tenant_name="rich")
+    known(launcher, 1)
+    launcher.passes(worker, "a node is made", lambda: znodes.request_state(rich) == "fulfilled")
+    (node_id,) = znodes.request(rich)["nodes"]  # type: ignore[index]
+    znodes.change_node(node_id, allocated_to=None)
+    znodes.delete_request(rich)
+    poor = znodes.submit(["small"], tenant_name="poor")
+    launcher.passes(worker, "it is reused", lambda: znodes.request_state(poor) == "fulfilled")
+    assert znodes.request(poor)["nodes"] == [node_id]  # type: ignore[index]
+    assert not worker.instant.serves(poor)
+
+
 def test_nodes_of_launchers_that_are_away(
     still: Still, znodes: PoolZnodes, cloud_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

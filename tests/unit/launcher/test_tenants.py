@@ -149,10 +149,19 @@ class Cache:
 
     def __init__(self, *nodes: tuple[str, str, float]) -> None:
         self.settled = True
-        self.nodes = SimpleNamespace(values=lambda: [stored(*node) for node in nodes], wait_settled=self._wait_settled)
+        self.refreshed = False
+        self.nodes = SimpleNamespace(
+            values=lambda: [stored(*node) for node in nodes],
+            refresh_stale=self._refresh_stale,
+            wait_settled=self._wait_settled,
+        )
+
+    def _refresh_stale(self) -> None:
+        self.refreshed = True
 
     def _wait_settled(self, seconds: float) -> bool:
         assert seconds == SETTLE_SECONDS
+        assert self.refreshed, "what others took is under their locks"
         return self.settled
 
 
@@ -172,6 +181,9 @@ def test_place_of_a_stored_node() -> None:
     assert not has_place(stored("05", "poor", 1), limits, cache), "its own record may not be in the cache yet"
     assert not has_place(stored("03", "poor", 6), limits, cache)
     assert has_place(stored("05", "rich", 100), limits, cache), "Q-16: no limits"
+    assert not has_place(stored("01", "poor", 1), limits, cache, reused=True), "04 may have been found in order before"
+    few: Any = Cache(("01", "poor", 1), ("04", "poor", 1))
+    assert has_place(stored("01", "poor", 1), limits, few, reused=True)
     cache.settled = False
     assert not has_place(stored("01", "poor", 1), limits, cache), "nobody knows"
     assert has_place(stored("05", "rich", 1), limits, cache)
