@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from nodepool.model import states
 from nodepool.plan.queue import MIN_READY_REQUESTOR
 from nodepool.zk import paths
-from nodepool.zk.protocol import CREATED, DELETED
+from nodepool.zk.protocol import DELETED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,8 +26,8 @@ class Invariants:
         #: Requests that were fulfilled or failed, and how.
         self._ended: dict[str, str] = {}
         self._creates = 0
-        #: Nodes that were stored without a tenant, to be given to somebody later.
-        self._made_for_all: set[str] = set()
+        #: Nodes that were free once, to be given to somebody later.
+        self._were_free: set[str] = set()
 
     # -- after each commit --
 
@@ -67,8 +67,8 @@ class Invariants:
     def _node_changed(self, change: Change, node_id: str) -> None:
         """Invariant 6: what a living client holds is touched by nobody else."""
         record = self._record(change.path)
-        if change.kind == CREATED and record is not None and not record["tenant_name"]:
-            self._made_for_all.add(node_id)
+        if record is not None and not record["tenant_name"]:
+            self._were_free.add(node_id)
         zuul = self._world.zuul
         session = zuul.kazoo.session
         if session is None or not session.alive or change.session is session:
@@ -114,7 +114,7 @@ class Invariants:
         node = self._record(paths.node(node_id))
         if node is None or not node["tenant_name"]:
             return False
-        if node_id not in self._made_for_all or node["state"] != states.READY:
+        if node_id not in self._were_free or node["state"] != states.READY:
             return True
         request = self._record(paths.request(node["allocated_to"] or ""))
         return request is None or request["state"] == states.FULFILLED
