@@ -197,7 +197,8 @@ class NodeRequestHandler(NodeRequestHandlerNotifications, abc.ABC):
             self._end(self.declineRequest)
             return
         reason = self.manager.pausedReason()
-        if reason is not None:
+        # Ready nodes are there whether the cloud answers or not.
+        if reason is not None and not self.node_set.can_reuse_all():
             self.log.info("Giving the request back: %s", reason)
             self.give_back_when_launched()
             return

@@ -84,12 +84,21 @@ class NodeSet:
 
     # -- ready nodes --
 
+    def can_reuse_all(self) -> bool:
+        """Are there ready nodes for all that is missing?"""
+        missing = self._missing()
+        return self._handler.request.reuse and len(self._choose(missing)) == len(missing)
+
+    def _choose(self, missing: list[int]) -> dict[int, Node]:
+        """Ready nodes for some positions: index in ``missing`` -> node."""
+        wanted = [self._handler.request.node_types[position] for position in missing]
+        zone = next((node.az for node in self.nodes if node.az), None)
+        return self._handler.pw.ready_nodes.choose(wanted, zone)
+
     def _reuse(self) -> None:
         handler = self._handler
         while missing := self._missing():
-            wanted = [handler.request.node_types[position] for position in missing]
-            zone = next((node.az for node in self.nodes if node.az), None)
-            chosen = handler.pw.ready_nodes.choose(wanted, zone)
+            chosen = self._choose(missing)
             if not chosen:
                 return
             for index, found in chosen.items():

@@ -183,11 +183,11 @@ class Intake:
             self._instant += 1
             return True
         if request.reuse and worker.ready_nodes.could_serve(request.node_types):
-            if manager.LAUNCHES and self._tenants.limits(bucket.kind):
-                # What is fulfilled in one write cannot be taken back when others filled the limit at the same time.
-                return self._launch(bucket, handler, until)
             chosen = worker.ready_nodes.choose(request.node_types)
             if len(chosen) == len(request.node_types):
+                if manager.LAUNCHES and self._tenants.limits(bucket.kind):
+                    # What is fulfilled in one write cannot be taken back when others filled the limit at the same time.
+                    return self._launch(bucket, handler, until)
                 worker.instant.start(handler, chosen)
                 self._tenants.add(bucket.kind)
                 self._instant += 1

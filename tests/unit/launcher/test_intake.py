@@ -367,6 +367,33 @@ def test_ready_node_of_a_limited_tenant(still: Still, znodes: PoolZnodes, cloud_
     assert not worker.instant.serves(poor)
 
 
+def test_limited_tenant_while_the_cloud_rests(
+    still: Still, znodes: PoolZnodes, cloud_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """F-5, Q-15: ready nodes are given to it, too; what they cannot serve is not taken just to be given back."""
+    launcher = still(
+        [fake_provider("one", cloud=cloud_name)],
+        tenant_resource_limits=[{"tenant-name": "poor", "max-servers": 3}],
+    )
+    worker = launcher.worker()
+    rich = znodes.submit(["small"], tenant_name="rich")
+    known(launcher, 1)
+    launcher.passes(worker, "a node is made", lambda: znodes.request_state(rich) == "fulfilled")
+    (node_id,) = znodes.request(rich)["nodes"]  # type: ignore[index]
+    znodes.change_node(node_id, allocated_to=None)
+    znodes.delete_request(rich)
+    monkeypatch.setattr(FakeProvider, "pausedReason", lambda provider: "it rests")
+    pair = znodes.submit(["small", "small"], tenant_name="poor")
+    launcher.passes(worker, "it waits", lambda: "it rests" in reasons(worker))
+    single = znodes.submit(["small"], tenant_name="poor")
+    launcher.passes(worker, "it is reused", lambda: znodes.request_state(single) == "fulfilled")
+    assert znodes.request(single)["nodes"] == [node_id]  # type: ignore[index]
+    launcher.settle()
+    written = launcher.nodepool.cache.requests.get(pair)
+    assert written is not None
+    assert written.version == 0, "never taken"
+
+
 def test_nodes_of_launchers_that_are_away(
     still: Still, znodes: PoolZnodes, cloud_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
