@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -47,6 +48,8 @@ class CleanupWorker(Worker):
         self._leaks = LeakSweeps()
         #: Nodes that seemed to be lost at the last look, as they were then, and since when (monotonic seconds).
         self._orphans: dict[str, tuple[int | None, float]] = {}
+        #: When to look at these again. Of a burst of new nodes some always seem to be lost, and a sweep costs more.
+        self._orphans_due = math.inf
 
     def sweep_soon(self) -> None:
         """A launcher went away: look for what it left as soon as its locks are gone. Any thread."""
@@ -57,15 +60,16 @@ class CleanupWorker(Worker):
         now = time.monotonic()
         if not self._nodepool.cache.ready:
             return 1.0
-        if now < self._due:
-            return self._due - now
-        self._due = now + SWEEP_SECONDS
         try:
-            self.sweep()
+            if now >= self._due:
+                self._due = now + SWEEP_SECONDS
+                self.sweep()
+            elif now >= self._orphans_due:
+                self._perform(self.free_orphans)
         except ZKConnectionError:
             self.sweep_soon()
             raise
-        return self._due - time.monotonic()
+        return min(self._due, self._orphans_due) - time.monotonic()
 
     def sweep(self) -> None:
         """All tasks once; one that fails does not stop the others (C-1)."""
@@ -80,12 +84,15 @@ class CleanupWorker(Worker):
         ):
             if self.stopping:
                 return
-            try:
-                task()
-            except ZKConnectionError:
-                raise
-            except Exception:
-                self.log.exception("Error in cleanup task %s", task.__name__)
+            self._perform(task)
+
+    def _perform(self, task: Callable[[], None]) -> None:
+        try:
+            task()
+        except ZKConnectionError:
+            raise
+        except Exception:
+            self.log.exception("Error in cleanup task %s", task.__name__)
 
     def reset_lost_requests(self) -> None:
         """C-4: requests that are `pending` while nobody holds them go back to `requested`."""
@@ -116,7 +123,7 @@ class CleanupWorker(Worker):
     def free_orphans(self) -> None:
         """Nodes that a lost launcher had gathered for a request that somebody serves anew: nobody else knows them."""
         cache, now = self._nodepool.cache, time.monotonic()
-        before, self._orphans = self._orphans, {}
+        before, self._orphans, self._orphans_due = self._orphans, {}, math.inf
         for node in cache.nodes.values():
             if not is_orphan(node, cache.requests.get) or cache.nodes.is_locked(node.id or ""):
                 continue
@@ -126,7 +133,8 @@ class CleanupWorker(Worker):
             else:
                 # A new node is about to be locked; and launchers of old releases unlock nodes a moment too early.
                 self._orphans[node.id or ""] = (node.version, since if version == node.version else now)
-                self.sweep_soon()
+        if self._orphans:
+            self._orphans_due = now + SOON_SECONDS
 
     def _free_orphan(self, node: Node) -> None:
         zk, request_id = self._nodepool.getZK(), node.allocated_to or ""

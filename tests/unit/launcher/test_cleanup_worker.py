@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import threading
 import time
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -91,6 +92,74 @@ def test_node_of_a_lost_request_is_deleted_meanwhile(
     worker.reset_lost_requests()
     assert znodes.request_state(request_id) == "pending"
     assert worker._due <= time.monotonic() + SOON_SECONDS
+
+
+@pytest.fixture
+def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    moment = [time.monotonic()]
+    monkeypatch.setattr(cleanup_worker, "time", SimpleNamespace(monotonic=lambda: moment[0]))
+    return moment
+
+
+def test_nodes_that_a_lost_launcher_gathered(
+    launcher: StillLauncher, worker: CleanupWorker, znodes: PoolZnodes, now: list[float]
+) -> None:
+    """C-4: somebody serves their request anew, without them. Not at the first look, and nothing else is swept for that."""
+    served = znodes.submit(["small"], state="pending")
+    lock = Lock(znodes.kazoo, f"/nodepool/requests-lock/{served}")
+    assert lock.acquire(timeout=5)
+    launcher.settle()
+    worker.run_once()
+    init, ready = (znodes.create_node(stored(state, allocated_to=served)) for state in ("init", "ready"))
+    launcher.settle()
+    now[0] += SWEEP_SECONDS
+    wait = worker.run_once()
+    assert wait is not None
+    assert 0 < wait <= SOON_SECONDS
+    assert [(znodes.node(i) or {})["allocated_to"] for i in (init, ready)] == [served, served]
+    old = znodes.create_node(stored("ready", state_time=1.0))
+    launcher.settle()
+    now[0] += SOON_SECONDS
+    wait = worker.run_once()
+    found = [znodes.node(i) or {} for i in (init, ready, old)]
+    assert [(node["state"], node.get("allocated_to")) for node in found] == [
+        ("deleting", None),
+        ("ready", None),
+        ("ready", None),
+    ]
+    assert wait is not None
+    assert wait > SOON_SECONDS, "the next sweep"
+    lock.release()
+
+
+def test_nodes_that_are_nobody_elses(
+    launcher: StillLauncher, worker: CleanupWorker, znodes: PoolZnodes, now: list[float]
+) -> None:
+    """C-4: one that is locked, that Zuul is about to take, that changed meanwhile, or whose request is fulfilled now."""
+    served, fulfilled, ended = (znodes.submit(["small"], state=i) for i in ("pending", "fulfilled", "pending"))
+    request_locks = [Lock(znodes.kazoo, f"/nodepool/requests-lock/{i}") for i in (served, ended)]
+    taken, offered, changed, given = (
+        znodes.create_node(stored("ready", allocated_to=i)) for i in (served, fulfilled, served, ended)
+    )
+    locks = [*request_locks, Lock(znodes.kazoo, f"/nodepool/nodes/{taken}/lock")]
+    assert all(lock.acquire(timeout=5) for lock in locks)
+    launcher.settle()
+    worker.free_orphans()
+    znodes.change_node(changed, comment="about to be used")
+    launcher.settle()
+    stale = launcher.nodepool.cache.requests.get(ended)
+    assert stale is not None
+    znodes.kazoo.set(
+        f"/nodepool/requests/{ended}", json.dumps({"state": "fulfilled", "node_types": ["small"]}).encode()
+    )
+    launcher.settle()
+    launcher.nodepool.cache.requests._records[ended] = stale  # the cache is a moment behind
+    now[0] += SOON_SECONDS
+    worker.free_orphans()
+    found = [(znodes.node(i) or {})["allocated_to"] for i in (taken, offered, changed, given)]
+    assert found == [served, fulfilled, served, ended]
+    for lock in locks:
+        lock.release()
 
 
 def test_sweep_is_made_up_for(
