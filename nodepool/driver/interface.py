@@ -124,7 +124,7 @@ class Provider(ProviderNotifications, abc.ABC):
 
     @abc.abstractmethod
     def cleanupLeakedResources(self) -> None:
-        """Look for resources that nobody knows and delete them. Called every 60 s, in a thread of its own."""
+        """Look for resources that nobody knows and delete them. Called every 40 s, in a thread of its own."""
 
     @abc.abstractmethod
     def getRequestHandler(self, poolworker: Any, request: NodeRequest) -> NodeRequestHandler:

@@ -66,7 +66,7 @@ class Adapter:
         raise NotImplementedError
 
     def listResources(self) -> Iterable[Resource]:
-        """All visible things that could be left over. Called every 60 s; may block."""
+        """All visible things that could be left over. Called every 40 s; may block."""
         raise NotImplementedError
 
     def suspectsLeaks(self) -> bool:

@@ -104,7 +104,7 @@ def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 def test_nodes_that_a_lost_launcher_gathered(
     launcher: StillLauncher, worker: CleanupWorker, znodes: PoolZnodes, now: list[float]
 ) -> None:
-    """C-4: somebody serves their request anew, without them. Not at the first look, and nothing else is swept for that."""
+    """C-4: somebody serves their request without them. Not at the first look; nothing else is swept for that."""
     served = znodes.submit(["small"], state="pending")
     lock = Lock(znodes.kazoo, f"/nodepool/requests-lock/{served}")
     assert lock.acquire(timeout=5)
@@ -135,7 +135,7 @@ def test_nodes_that_a_lost_launcher_gathered(
 def test_nodes_that_are_nobody_elses(
     launcher: StillLauncher, worker: CleanupWorker, znodes: PoolZnodes, now: list[float]
 ) -> None:
-    """C-4: one that is locked, that Zuul is about to take, that changed meanwhile, or whose request is fulfilled now."""
+    """C-4: one that is locked, that Zuul is about to take, that changed, or whose request is fulfilled now."""
     served, fulfilled, ended = (znodes.submit(["small"], state=i) for i in ("pending", "fulfilled", "pending"))
     request_locks = [Lock(znodes.kazoo, f"/nodepool/requests-lock/{i}") for i in (served, ended)]
     taken, offered, changed, given = (
