@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final
 
 from nodepool.driver.openstack.addresses import CloudNetworks
-from nodepool.driver.openstack.api import VOLUME, Api
+from nodepool.driver.openstack.api import Api
 from nodepool.driver.openstack.claims import Claims
 from nodepool.driver.openstack.errors import CloudNotFound
 from nodepool.driver.openstack.facts import Facts, choose_flavor
@@ -19,6 +20,7 @@ from nodepool.driver.openstack.servers import ServerList
 from nodepool.driver.openstack.session import DEFAULT_TIMEOUT_SECONDS
 from nodepool.driver.openstack.transport import Transport
 from nodepool.driver.openstack.views import Flavor, Server, Volume
+from nodepool.driver.openstack.volumes import VolumeMarks
 from nodepool.exceptions import LaunchError
 from nodepool.metrics import leaks
 
@@ -56,6 +58,7 @@ class OpenStackCloud:
         self.floating = FloatingIps(config.name, self.api, self.facts, self.networks)
         self.creators = ThreadPoolExecutor(CREATE_THREADS, thread_name_prefix=f"openstack-create-{config.name}")
         self.others = ThreadPoolExecutor(OTHER_THREADS, thread_name_prefix=f"openstack-call-{config.name}")
+        self.volumes = VolumeMarks(config.name, self.api, lambda work: self.others.submit(work))
 
     def stop(self) -> None:
         """End everything; blocks until calls that are under way have ended."""
@@ -104,18 +107,21 @@ class OpenStackCloud:
             region=self.region,
         )
 
+    def delete_server(self, server_id: str) -> None:
+        """Order the deletion; its volume says whose it is before, in case that it stays. Blocks.
+
+        Raises CloudNotFound and other errors of the API.
+        """
+        server = self.servers.get(server_id)
+        if self.config.uses_volumes and server is None:
+            # What it says of a server that is not there does not count: only the answer to the order does.
+            with contextlib.suppress(CloudNotFound):
+                server = self.api.server(server_id)
+        if self.config.uses_volumes and server is not None:
+            self.volumes.mark(server)
+        self.api.delete_server(server_id)
+
     # -- in the background --
-
-    def mark_volume(self, volume_id: str, metadata: Mapping[str, str]) -> None:
-        """Write into a volume whose it is. Does not block; a failure is logged."""
-        self.others.submit(self._mark_volume, volume_id, dict(metadata))
-
-    def _mark_volume(self, volume_id: str, metadata: Mapping[str, str]) -> None:
-        try:
-            if self.transport.has(VOLUME):
-                self.api.mark_volume(volume_id, metadata)
-        except LaunchError as error:
-            log.warning("Provider %s: volume %s is not marked as ours: %s", self.config.name, volume_id, error)
 
     def _look_for_strays(self, servers: Iterable[Server]) -> None:
         """A server whose creation was given up as lost showed up late."""
@@ -130,7 +136,7 @@ class OpenStackCloud:
 
     def _delete_stray(self, server_id: str) -> None:
         try:
-            self.api.delete_server(server_id)
+            self.delete_server(server_id)
         except CloudNotFound:
             log.debug("Server %s is gone already", server_id)
         except LaunchError as error:

@@ -319,8 +319,7 @@ class CreateMachine(StateMachine):
         if self._marked or not self._label.boot_from_volume or not server.volumes:
             return
         self._marked = True
-        for volume_id in server.volumes:
-            self._cloud.mark_volume(volume_id, self._metadata)
+        self._cloud.volumes.begin(server.volumes, self._metadata)
 
     # -- helpers --
 

@@ -117,10 +117,11 @@ class DeleteMachine(StateMachine):
 
     def _send(self) -> bool:
         server_id = self.external_id
+        assert server_id is not None
         if self._watch is None:
             self._watch = self._cloud.servers.watch("delete", lambda: self.wake())
             self._watch.server_id = server_id
-        self._submit(lambda: self._cloud.api.delete_server(server_id))
+        self._submit(lambda: self._cloud.delete_server(server_id))
         return self._go(self.DELETING)
 
     def _deleting(self) -> bool:

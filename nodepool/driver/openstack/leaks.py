@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
 from nodepool.driver.openstack.errors import CloudNotFound, CloudRefused
-from nodepool.driver.openstack.views import Server
+from nodepool.driver.openstack.views import Server, Volume
 from nodepool.driver.statemachine import Resource
 from nodepool.driver.statemachine.leaks import LOOK_AGAIN_SECONDS
 from nodepool.exceptions import LaunchError
@@ -57,7 +57,7 @@ class Leaks:
         for server in servers:
             yield OpenStackResource(server.metadata, INSTANCE, server.id)
         if self._config.uses_volumes:
-            for volume in self._cloud.api.volumes():
+            for volume in self._volumes(servers):
                 if not volume.attached and _OURS in volume.metadata:
                     yield OpenStackResource(volume.metadata, VOLUME, volume.id)
         if self._config.diskimages:
@@ -68,7 +68,11 @@ class Leaks:
     def suspected(self) -> bool:
         """Is there something that another look, soon, may delete?"""
         # A look that comes before the interval is over does not count for ports.
-        return self._new_ips or (self._new_ports and self._config.port_cleanup_interval <= LOOK_AGAIN_SECONDS)
+        return (
+            self._new_ips
+            or self._cloud.volumes.open
+            or (self._new_ports and self._config.port_cleanup_interval <= LOOK_AGAIN_SECONDS)
+        )
 
     def delete(self, resource: OpenStackResource) -> None:
         """Delete a leaked thing. Blocks. Raises NotFound and other errors of the API."""
@@ -76,11 +80,19 @@ class Leaks:
             server = self._cloud.servers.get(resource.id)
             if self._cloud.floating.may_have(resource.id, server):
                 self._cloud.floating.release(resource.id, server)
-            self._cloud.api.delete_server(resource.id)
+            self._cloud.delete_server(resource.id)
         elif resource.type == VOLUME:
             self._cloud.api.delete_volume(resource.id)
         else:
             self._cloud.api.delete_image(resource.id)
+
+    def _volumes(self, servers: Iterable[Server]) -> list[Volume]:
+        """All of the project. Those of our servers that nobody could mark so far are marked now."""
+        self._cloud.volumes.catch_up()
+        volumes = self._cloud.api.volumes()
+        marked = {volume.id for volume in volumes if _OURS in volume.metadata}
+        self._cloud.volumes.seen(marked, {volume.id for volume in volumes} - marked, servers)
+        return volumes
 
     def _unfinished_images(self) -> Iterator[OpenStackResource]:
         """Uploads that a builder began and never ended. Images that can be used are the builder's business."""

@@ -34,6 +34,7 @@ class Server(NamedTuple):
 
     :param flavor_id: "" when the cloud writes the flavor out.
     :param cores: 0 when only the id of the flavor is known; so is ``ram`` (MiB).
+    :param boot_volume: the volume that it boots from; None = none, or there are others, too.
     :param fault: of a server in ERROR, "" = none.
     :param updated: as Nova writes it, e.g. ``2024-05-01T12:00:00Z``.
     """
@@ -52,6 +53,7 @@ class Server(NamedTuple):
     cores: int
     ram: int
     volumes: tuple[str, ...]
+    boot_volume: str | None
     fault: str
     updated: str
 
@@ -69,6 +71,11 @@ class Server(NamedTuple):
         """Raises KeyError when not even an id is there."""
         flavor = _mapping(data.get("flavor"))
         fault = _mapping(data.get("fault"))
+        volumes = tuple(
+            str(volume["id"])
+            for volume in _list(data.get("os-extended-volumes:volumes_attached"))
+            if isinstance(volume, dict) and volume.get("id")
+        )
         return cls(
             id=str(data["id"]),
             name=str(data.get("name") or ""),
@@ -83,11 +90,8 @@ class Server(NamedTuple):
             flavor_id=str(flavor.get("id") or ""),
             cores=_whole(flavor.get("vcpus")),
             ram=_whole(flavor.get("ram")),
-            volumes=tuple(
-                str(volume["id"])
-                for volume in _list(data.get("os-extended-volumes:volumes_attached"))
-                if isinstance(volume, dict) and volume.get("id")
-            ),
+            volumes=volumes,
+            boot_volume=volumes[0] if len(volumes) == 1 and not data.get("image") else None,
             fault=" ".join(str(fault.get(key)) for key in ("message", "details") if fault.get(key)),
             updated=str(data.get("updated") or ""),
         )

@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests of `nodepool.driver.openstack.volumes` (behaviour.md O-6, D-2, D-4)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from nodepool.driver.openstack.delete import DeleteMachine
+from nodepool.driver.openstack.errors import CloudAway, CloudRefused
+from nodepool.driver.openstack.leaks import Leaks
+from tests.unit.driver.openstack.support import LOG, METADATA, StubCloud, label_section, server
+
+MARK = ("POST", "/volumes/v1/metadata")
+DELETION = ("DELETE", "/servers/s1")
+
+
+def with_volumes(*volume_ids: str, **more: Any) -> dict[str, Any]:
+    """A server that boots from a volume: it has no image."""
+    attached = [{"id": volume_id} for volume_id in volume_ids]
+    return server("s1", "ACTIVE", image="", **{"os-extended-volumes:volumes_attached": attached}, **more)
+
+
+def left_volume(**metadata: str) -> dict[str, Any]:
+    return {"id": "v1", "metadata": metadata, "attachments": []}
+
+
+@pytest.fixture
+def cloud(make_cloud: Callable[..., StubCloud]) -> StubCloud:
+    cloud = make_cloud(label_section(**{"boot-from-volume": True}))
+    cloud.stub.answers[MARK] = {}
+    cloud.stub.answers["GET", "/volumes/detail"] = {"volumes": []}
+    return cloud
+
+
+def test_before_the_server_goes(cloud: StubCloud) -> None:
+    """Its launcher died before it could mark the volume, or the cloud did not let it."""
+    cloud.show(with_volumes("v1"))
+    DeleteMachine(cloud, "s1", LOG, cloud.clock).advance()
+    assert [call for call in cloud.stub.calls if call in (MARK, DELETION)] == [MARK, DELETION]
+    assert {"metadata": METADATA} in cloud.stub.bodies
+
+
+def test_a_server_that_is_in_no_list(cloud: StubCloud) -> None:
+    """After a restart nothing is known of it."""
+    cloud.stub.answers["GET", "/servers/s1"] = {"server": with_volumes("v1")}
+    cloud.delete_server("s1")
+    assert (cloud.stub.count(*MARK), cloud.stub.count(*DELETION)) == (1, 1)
+
+
+def test_a_server_that_seems_to_be_gone(cloud: StubCloud) -> None:
+    """Only the answer to the order of the deletion counts."""
+    cloud.delete_server("s1")
+    assert (cloud.stub.count(*MARK), cloud.stub.count(*DELETION)) == (0, 1)
+
+
+def test_once(cloud: StubCloud) -> None:
+    cloud.volumes.begin(["v1"], METADATA)
+    cloud.show(with_volumes("v1"))
+    cloud.delete_server("s1")
+    assert cloud.stub.count(*MARK) == 1
+
+
+def test_trouble_does_not_keep_the_server(cloud: StubCloud) -> None:
+    """It is marked later, also when the server is gone; then it is found as a left over one."""
+    cloud.stub.answers[MARK] = CloudAway("503")
+    cloud.volumes.begin(["v1"], METADATA)
+    cloud.show(with_volumes("v1"))
+    cloud.delete_server("s1")
+    assert cloud.stub.count(*DELETION) == 1
+    cloud.show()
+    sweep = Leaks(cloud, cloud.clock)
+    assert sweep.suspected()
+    cloud.stub.answers[MARK] = {}
+    cloud.stub.answers["GET", "/volumes/detail"] = lambda body, query: {"volumes": [left_volume(**METADATA)]}
+    (found,) = sweep.resources()
+    assert (found.type, found.metadata) == ("volume", METADATA)
+    assert not cloud.volumes.open
+
+
+def test_refused(cloud: StubCloud, caplog: pytest.LogCaptureFixture) -> None:
+    """Then it stays as it is; nothing is tried over and over."""
+    cloud.stub.answers[MARK] = CloudRefused("403", 403)
+    cloud.volumes.begin(["v1"], METADATA)
+    list(Leaks(cloud, cloud.clock).resources())
+    assert cloud.stub.count(*MARK) == 1
+    assert "volume v1 is not marked as ours" in caplog.text
+
+
+def test_the_search_for_leaks_marks_what_nobody_has(cloud: StubCloud) -> None:
+    cloud.stub.answers["GET", "/servers/detail"] = {"servers": [with_volumes("v1")]}
+    attached = {"id": "v1", "metadata": {}, "attachments": [{"server_id": "s1"}]}
+    cloud.stub.answers["GET", "/volumes/detail"] = {"volumes": [attached]}
+    list(Leaks(cloud, cloud.clock).resources())
+    assert cloud.stub.count(*MARK) == 1
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        with_volumes("v1", "v2"),
+        {**with_volumes("v1"), "image": {"id": "i1"}},
+        {**with_volumes("v1"), "metadata": {**METADATA, "nodepool_provider_name": "other"}},
+        {**with_volumes("v1"), "metadata": {}},
+    ],
+)
+def test_volumes_of_others_are_not_touched(cloud: StubCloud, other: dict[str, Any]) -> None:
+    """D-4: somebody may have attached one by hand, which must not go; nor are servers of others ours."""
+    cloud.stub.answers["GET", "/volumes/detail"] = {"volumes": [{"id": "v1"}, {"id": "v2"}]}
+    cloud.show(other)
+    list(Leaks(cloud, cloud.clock).resources())
+    cloud.delete_server("s1")
+    assert [path for method, path in cloud.stub.calls if method == "POST"] == []
