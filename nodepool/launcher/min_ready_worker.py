@@ -9,6 +9,8 @@ import time
 import uuid
 from typing import TYPE_CHECKING, Final
 
+from kazoo.exceptions import KazooException
+
 from nodepool.exceptions import ZKConflict, ZKConnectionError, ZKException, ZKLockException
 from nodepool.launcher.worker import Worker
 from nodepool.model import states
@@ -16,6 +18,7 @@ from nodepool.model.request import NodeRequest
 from nodepool.plan.min_ready import missing
 from nodepool.plan.queue import MIN_READY_REQUESTOR
 from nodepool.zk import locks, paths
+from nodepool.zk.transactions import translate
 
 if TYPE_CHECKING:
     from nodepool.launcher.supervisor import NodePool
@@ -29,6 +32,8 @@ FAILED_SECONDS: Final = 5.0
 #: Seconds from the end of a request until it is deleted. Kazoo's TreeCache, which Zuul uses, may keep a znode for ever
 #: that is deleted while the cache still reads its last change.
 LINGER_SECONDS: Final = 1.0
+#: Longest wait for the cache to have read what it was told of.
+SETTLE_SECONDS: Final = 5.0
 
 
 class MinReadyWorker(Worker):
@@ -113,7 +118,7 @@ class MinReadyWorker(Worker):
             return False
         try:
             # All that the last holder wrote was announced to us before the lock was ours; now it is also read.
-            self._nodepool.cache.wait_settled(5.0)
+            self._nodepool.cache.wait_settled(SETTLE_SECONDS)
             for label, count in self._missing(wanted).items():
                 self.log.info("Requesting %d more ready node(s) of label %s", count, label)
                 for _ in range(count):
@@ -141,12 +146,20 @@ class MinReadyWorker(Worker):
 
     def _find_unsure(self) -> None:
         """Take on requests of ours whose creation gave no answer. One that is not there now never will be."""
-        unsure, self._unsure = self._unsure, set()
-        if not unsure:
+        if not self._unsure:
             return
-        for request in self._nodepool.cache.requests.values():
-            if request.requestor == MIN_READY_REQUESTOR and request.event_id in unsure:
+        try:
+            # Another server of the ensemble may not know yet what the one that we lost has passed on.
+            self._client.kazoo.retry(self._client.kazoo.sync, paths.REQUESTS)
+        except KazooException as error:
+            raise translate(error) from None
+        cache = self._nodepool.cache
+        if not cache.wait_settled(SETTLE_SECONDS) or not cache.ready:
+            raise ZKConnectionError("requests are not read in time")
+        for request in cache.requests.values():
+            if request.requestor == MIN_READY_REQUESTOR and request.event_id in self._unsure:
                 self._own[request.id or ""] = request
+        self._unsure.clear()
 
     def _finish_requests(self) -> None:
         """M-4: nodes of a fulfilled request go to everybody at once; a failed one is tried again later."""

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -10,8 +11,10 @@ from kazoo.recipe.lock import Lock
 
 from nodepool.driver.fake.cloud import FakeCloud
 from nodepool.driver.fake.provider import FakeProvider
+from nodepool.exceptions import ZKConnectionError
 from nodepool.launcher import min_ready_worker
 from nodepool.launcher.min_ready_worker import MinReadyWorker
+from nodepool.model.request import NodeRequest
 from tests.support.local_launcher import fake_provider
 from tests.support.pool_znodes import REQUESTS, PoolZnodes
 from tests.support.still_launcher import StillLauncher
@@ -159,6 +162,32 @@ def test_pace(
     counted = worker._count_by
     worker.run_once()
     assert worker._count_by == counted, "nothing changed, nothing is counted"
+
+
+def test_request_whose_creation_gave_no_answer(
+    launcher: StillLauncher, worker: MinReadyWorker, znodes: PoolZnodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """M-4: it has an owner, also when our server hears of it only now; one that was not made is forgotten."""
+    store = launcher.nodepool.getZK().storeNodeRequest
+
+    def made_without_an_answer(request: NodeRequest, priority: str) -> None:
+        znodes.submit_raw(json.dumps(request.to_dict(0.0)).encode(), priority)
+        raise ZKConnectionError("no answer")
+
+    def not_made(request: NodeRequest, priority: str) -> None:
+        raise ZKConnectionError("away")
+
+    zk = launcher.nodepool.getZK()
+    for outcome in (made_without_an_answer, not_made):
+        monkeypatch.setattr(zk, "storeNodeRequest", outcome)
+        worker.changed()
+        with pytest.raises(ZKConnectionError):
+            worker.run_once()
+    monkeypatch.setattr(zk, "storeNodeRequest", store)
+    worker.changed()
+    worker.run_once()
+    assert sorted(worker._own) == sorted(znodes.children(REQUESTS))
+    assert len(worker._own) == 2
 
 
 def test_stop(launcher: StillLauncher, worker: MinReadyWorker, znodes: PoolZnodes) -> None:
