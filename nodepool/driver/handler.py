@@ -66,8 +66,8 @@ class NodeRequestHandler(NodeRequestHandlerNotifications, abc.ABC):
         self._ending: Callable[[], None] | None = None
         self._aborts = 0
         self._not_before = 0.0
-        #: Since when it has waited for room.
-        self._waits_since = 0.0
+        #: Until when it waits for room without a look whether it is in somebody's way (monotonic seconds).
+        self._patient_until = 0.0
         self._refresh()
 
     def _refresh(self) -> None:
@@ -217,12 +217,14 @@ class NodeRequestHandler(NodeRequestHandlerNotifications, abc.ABC):
             self._wait_for_room("no room for another node now")
             self.pw.relieve()
             # What was taken just now was let go of for somebody, perhaps.
-            if not had_nodes or time.monotonic() >= self._waits_since + standoff.PATIENCE_SECONDS:
+            if not had_nodes or time.monotonic() >= self._patient_until:
                 self._give_way()
 
     def _give_way(self) -> None:
         """Give the request back if one that comes first waits, too, for what this one holds (`plan.standoff`)."""
         cache = self.zk.cache
+        # All nodes are looked at, and passes are many: not in each.
+        self._patient_until = time.monotonic() + standoff.PATIENCE_SECONDS
         if cache is None or not self.nodeset:
             return
         first = standoff.stands_before(self.request, self.provider.name, cache.nodes.values(), cache.requests.get)
@@ -233,7 +235,7 @@ class NodeRequestHandler(NodeRequestHandlerNotifications, abc.ABC):
     def _wait_for_room(self, why: str) -> None:
         if not self.paused:
             self.log.info("Pausing: %s", why)
-            self._waits_since = time.monotonic()
+            self._patient_until = time.monotonic() + standoff.PATIENCE_SECONDS
         self.paused = True
 
     def _end(self, how: Callable[[], None]) -> None:

@@ -13,6 +13,7 @@ from nodepool.driver.handler import FIRST_ABORT_SECONDS, LAST_ABORT_SECONDS
 from nodepool.exceptions import QuotaException, ZKConflict, ZKConnectionError
 from nodepool.model import states
 from nodepool.model.component import PoolComponent
+from nodepool.plan import standoff
 from nodepool.plan.assignment import PoolInfo
 from nodepool.plan.queue import MIN_READY_REQUESTOR
 from tests.support.scripted_driver import ScriptedHandler, ScriptedProvider, Stage
@@ -141,6 +142,39 @@ def test_no_room(stage: Stage) -> None:
     handler.end(1, states.READY)
     assert handler.poll()
     assert len(stage.zk.getNodes()) == 2
+
+
+def test_in_the_way_of_another_request(stage: Stage, now: list[float]) -> None:
+    """Q-10, Q-12: each waits for what the other holds; the later one is given back."""
+    first = stage.submit("big", "big")
+    stage.provider.room = 1
+    handler = stage.begin("small", "small")
+    handler.end(0, states.READY)
+    assert not handler.poll()
+    stage.add_ready("big", allocated_to=first.id)
+    first.state = states.PENDING
+    stage.zk.requests.lock_and_save(first)
+    handler.run()
+    assert paused(handler), "the other one may have room in a moment"
+    now[0] += standoff.PATIENCE_SECONDS
+    handler.run()
+    assert handler.done
+    assert stage.request(handler).state == states.REQUESTED
+    assert stage.nodes()[0] == (states.READY, None, False)
+
+
+def test_the_look_for_requests_in_the_way(stage: Stage, now: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Q-10: it goes through all nodes, and passes are many: once in a while is enough."""
+    looks: list[float] = []
+    monkeypatch.setattr(standoff, "stands_before", lambda *_: looks.append(now[0]))
+    stage.provider.room = 1
+    handler = stage.begin("small", "small")
+    handler.end(0, states.READY)
+    begun = now[0]
+    for _ in range(50):
+        handler.run()
+        now[0] += 1
+    assert looks == [begun, *(begun + standoff.PATIENCE_SECONDS * turn for turn in (1, 2, 3, 4))]
 
 
 def test_no_room_for_min_ready(stage: Stage) -> None:
