@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 import json
 import logging
+import os
 import signal
 import sys
 import tempfile
@@ -13,6 +14,7 @@ from pathlib import Path
 
 from tests.chaos.run import Settings, run
 from tests.chaos.schedule import KINDS, from_json, make_schedule
+from tests.support.launcher import COMMAND_VARIABLE
 
 
 def main() -> int:
@@ -25,6 +27,11 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=20, help="jobs at once (%(default)s)")
     parser.add_argument("--zookeepers", type=int, default=1, help="3: an ensemble, and its faults (%(default)s)")
     parser.add_argument("--kinds", default="", metavar="KIND,...", help=f"only these faults: {', '.join(KINDS)}")
+    parser.add_argument("--without", default="", metavar="KIND,...", help="the same, but for these faults")
+    parser.add_argument(
+        "--launcher", metavar="COMMAND", help="another launcher, e.g. the released one; without ``clock``"
+    )
+    parser.add_argument("--patience", type=float, default=0.0, help="seconds to look on at what is left (%(default)s)")
     parser.add_argument("--replay", type=Path, metavar="FILE", help="the faults of a printed report")
     parser.add_argument("--directory", type=Path, help="where logs are kept (default: a new one)")
     options = parser.parse_args()
@@ -32,6 +39,10 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda _number, _frame: sys.exit(1))
     # What Kazoo and Zuul say of connections that are cut on purpose.
     logging.basicConfig(level=logging.CRITICAL)
+    without = options.without.split(",")
+    if options.launcher:
+        os.environ[COMMAND_VARIABLE] = options.launcher
+        without.append("clock")
     kinds = [kind for kind in options.kinds.split(",") if kind]
     parent = options.directory or Path(tempfile.mkdtemp(prefix="chaos-"))
     failed = False
@@ -43,9 +54,13 @@ def main() -> int:
         else:
             zookeepers = options.zookeepers
             faults = make_schedule(seed, options.seconds, options.launchers, kinds, options.every, zookeepers)
+        faults = [fault for fault in faults if fault.kind not in without]
         directory = parent / f"seed-{seed}"
         directory.mkdir(parents=True)
-        report = run(Settings(seed, faults, options.launchers, options.jobs, zookeepers=zookeepers), directory)
+        settings = Settings(
+            seed, faults, options.launchers, options.jobs, zookeepers=zookeepers, patience=options.patience
+        )
+        report = run(settings, directory)
         (directory / "report.json").write_text(json.dumps(report, indent=1), encoding="utf-8")
         short = {name: value for name, value in report.items() if name not in ("faults", "events")}
         print(json.dumps({**short, "report": str(directory / "report.json")}, indent=1), flush=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import errno
 import threading
-import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,6 +13,7 @@ from kazoo.exceptions import KazooException
 
 from tests.chaos import providers
 from tests.chaos.audit import Audit
+from tests.chaos.deadline import Deadline
 from tests.chaos.launcher_logs import tracebacks, used_up
 from tests.chaos.load import Load
 from tests.chaos.registrations import Registrations
@@ -25,8 +25,6 @@ from tests.support.pool_znodes import NODES, REQUEST_LOCKS, REQUESTS
 LOOK_SECONDS = 0.25
 #: From the failure of a request until the client has heard of it.
 MOMENT_SECONDS = 0.5
-#: After the end of all faults.
-RECOVERY_SECONDS = 60.0
 SERVE_SECONDS = 30.0
 #: A static node in such a state has left its slot, or may leave it at any moment.
 GOING = ("used", "deleting", "deleted")
@@ -156,21 +154,23 @@ class Aftermath:
         self._load = load
         self._violations = violations
 
-    def wait_clean(self, seconds: float = RECOVERY_SECONDS) -> float | None:
-        """Blocks until nothing is left; returns how long it took, None = something is still there."""
-        begun = time.monotonic()
+    def wait_clean(self, deadline: Deadline) -> dict[str, Any]:
+        """Blocks until nothing is left, or time is up; returns what is still there."""
         left, before = self.left_over(), None
-        while left and time.monotonic() - begun < seconds:
+        while left and not deadline.passed():
             if set(left) != before:
                 self._world.note(f"left: {left}"[:600])
                 before = set(left)
             threading.Event().wait(LOOK_SECONDS)
             left = self.left_over()
-        if not left:
-            return round(time.monotonic() - begun, 1)
+        return left
+
+    def check_clean(self, deadline: Deadline) -> dict[str, Any]:
+        """As `wait_clean`; what is still there must not be."""
+        left = self.wait_clean(deadline)
         for what, which in left.items():
-            self._violations.add(f"left after {seconds:g} s: {what}: {str(which)[:400]}")
-        return None
+            self._violations.add(f"left after {deadline.elapsed:.0f} s: {what}: {str(which)[:400]}")
+        return left
 
     def left_over(self) -> dict[str, Any]:
         """What is there and should not; empty when all is well. Ready nodes that nobody has are no left-overs."""

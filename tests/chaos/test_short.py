@@ -14,8 +14,8 @@ from tests.support.process import ChildProcess
 
 SEED = 1
 SECONDS = 45.0
-#: How long the whole run may take.
-DEADLINE_SECONDS = 280.0
+#: How long the whole run may take, also on a busy machine; and its end when it takes longer.
+DEADLINE_SECONDS, END_SECONDS = 245.0, 40.0
 
 
 @pytest.mark.timeout(300)
@@ -31,8 +31,8 @@ def test_nothing_is_lost_and_nothing_leaks(tmp_path: Path) -> None:
         status = run.wait(DEADLINE_SECONDS)
     finally:
         # In order: it ends its own processes.
-        run.stop(seconds=60)
-    print(run.log_text())
+        run.stop(seconds=END_SECONDS)
+        print(run.log_text())
     report = json.loads((tmp_path / f"seed-{SEED}" / "report.json").read_text(encoding="utf-8"))
     assert report["violations"] == []
     assert report["figures"]["jobs"]["done"] > 0

@@ -113,6 +113,8 @@ class World:
             self.zookeeper = ZooKeeperEnsemble(directory / "zookeeper", zookeepers, links=True)
         else:
             self.zookeeper = ZooKeeperServer(directory / "zookeeper")
+        #: Not with another launcher: it says other things in its log, and has a protocol of its own.
+        self.ours = launcher_command() == list(OUR_COMMAND)
         #: It answers for all servers and static hosts.
         self.sshd = SshServer(directory / "sshd")
         self._seed = seed
@@ -137,7 +139,7 @@ class World:
         environment = {"OS_CLIENT_CONFIG_FILE": str(self._clouds_file(number))}
         config, log = self.directory / f"nodepool{number}.yaml", self.directory / f"launcher{number}.log"
         command = launcher_command()
-        if command == list(OUR_COMMAND):
+        if self.ours:
             self.set_clock(number, 0.0)
             command = [sys.executable, "-m", "tests.chaos.skewed_launcher", str(self._clock_file(number))]
         return LauncherProcess(config, log, command, debug=True, environment=environment)
