@@ -227,7 +227,8 @@ class NodeRequestHandler(NodeRequestHandlerNotifications, abc.ABC):
         self._patient_until = time.monotonic() + standoff.PATIENCE_SECONDS
         if cache is None or not self.nodeset:
             return
-        first = standoff.stands_before(self.request, self.provider.name, cache.nodes.values(), cache.requests.get)
+        place = (self.provider.name, self.node_set.full_pool())
+        first = standoff.stands_before(self.request, *place, cache.nodes.values(), cache.requests.get)
         if first is not None:
             self.log.info("Giving the request back: request %s comes first, and each waits for the other", first.id)
             self.give_back_when_launched()

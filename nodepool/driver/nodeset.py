@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from nodepool.driver.node_ahead import NodeAhead
 from nodepool.driver.outcome import launch_outcome
-from nodepool.driver.quota import QuotaSupport
+from nodepool.driver.quota import QuotaSupport, QuotaUnknown
 from nodepool.exceptions import ZKConflict, ZKConnectionError, ZKException
 from nodepool.model import states
 from nodepool.model.node import Node
@@ -39,6 +39,17 @@ class NodeSet:
 
     def _missing(self) -> list[int]:
         return [position for position, node in enumerate(self._nodes) if node is None]
+
+    def full_pool(self) -> str | None:
+        """Name of the pool if `gather` stopped at its own limits; None = at what pools share, as far as known."""
+        handler, missing = self._handler, self._missing()
+        if not missing or not isinstance(handler.manager, QuotaSupport):
+            return None
+        label = handler.request.node_types[missing[0]]
+        try:
+            return None if handler.manager.poolHasRoom(handler.pool, label) else handler.pool.name
+        except QuotaUnknown:
+            return None
 
     def gather(self) -> bool:
         """Fill what is missing; False = no room for the rest now. Blocks for a few round trips a node.

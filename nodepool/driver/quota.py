@@ -200,17 +200,23 @@ class QuotaSupport(abc.ABC):
     def roomForOne(self, pool: ConfigPool, label: str) -> bool:
         """Is there room for one more node of a label now? (Q-2)"""
         needed = self._needed(pool, [label])
-        if needed is None:
-            return False
-        left = self.poolQuota(pool)
-        left.subtract(self.estimatedNodepoolQuotaUsed(pool))
-        if not self._within(left, needed):
+        if needed is None or not self._poolFits(pool, needed):
             return False
         limits = self._provider_limits(pool)
         if limits is None:
             return False
         limits.subtract(self.estimatedNodepoolQuotaUsed())
         return self._within(limits, needed)
+
+    def poolHasRoom(self, pool: ConfigPool, label: str) -> bool:
+        """Do the pool's own limits leave room for one more node of a label?"""
+        needed = self._needed(pool, [label])
+        return needed is not None and self._poolFits(pool, needed)
+
+    def _poolFits(self, pool: ConfigPool, needed: QuotaInformation) -> bool:
+        left = self.poolQuota(pool)
+        left.subtract(self.estimatedNodepoolQuotaUsed(pool))
+        return self._within(left, needed)
 
     @staticmethod
     def _within(limits: QuotaInformation, needed: QuotaInformation) -> bool:

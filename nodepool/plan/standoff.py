@@ -19,17 +19,24 @@ PATIENCE_SECONDS: Final = 10.0
 
 
 def stands_before(
-    mine: NodeRequest, provider: str, nodes: Iterable[Node], request: Callable[[str], NodeRequest | None]
+    mine: NodeRequest,
+    provider: str,
+    pool: str | None,
+    nodes: Iterable[Node],
+    request: Callable[[str], NodeRequest | None],
 ) -> NodeRequest | None:
     """A request that comes before this one, and waits for room with nodes in its hands, too; None = there is none.
 
+    Limits of tenants play no part: nobody waits for them with nodes in his hands.
+
     :param provider: that this request waits for.
+    :param pool: whose own limit it waits for; None = for something that the pools of the provider share.
     :param nodes: all nodes.
     :param request: looks up a request by id; None = it does not exist.
     """
     held: dict[str, list[Node]] = {}
     for node in nodes:
-        shares = node.provider == provider or (mine.tenant_name and node.tenant_name == mine.tenant_name)
+        shares = node.provider == provider and pool in (None, node.pool)
         if node.allocated_to is not None and node.allocated_to != mine.id and shares:
             held.setdefault(node.allocated_to, []).append(node)
     first: NodeRequest | None = None

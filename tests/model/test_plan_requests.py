@@ -157,30 +157,37 @@ def test_min_ready_is_reached_and_not_exceeded(
 
 @given(
     waiting=st.lists(
-        st.tuples(st.integers(1, 3), st.integers(0, 3), st.sampled_from(("one", "two"))), min_size=2, max_size=5
-    )
+        st.tuples(st.integers(1, 3), st.integers(0, 3), st.sampled_from(("one", "two")), st.sampled_from(("a", "b"))),
+        min_size=2,
+        max_size=5,
+    ),
+    own_limit=st.booleans(),
 )
 @budget(120)
 def test_of_requests_that_wait_for_each_other_the_first_stays_and_the_others_give_way(
-    waiting: list[tuple[int, int, str]],
+    waiting: list[tuple[int, int, str, str]], own_limit: bool
 ) -> None:
     """All have the same answer, so exactly those go that stand in the way of one before them."""
     requests: dict[str | None, NodeRequest] = {}
     nodes: list[Node] = []
-    for number, (wanted, held, provider) in enumerate(waiting):
+    for number, (wanted, held, provider, pool) in enumerate(waiting):
         request = NodeRequest(f"500-{number:010d}")
-        request.node_types, request.state = ["a"] * wanted, states.PENDING
+        request.node_types, request.state, request.tenant_name = ["a"] * wanted, states.PENDING, "everybody"
         requests[request.id] = request
         for _ in range(min(held, wanted)):
             node = _ready(len(nodes), ["a"], request.id)
-            node.provider = provider
+            node.provider, node.pool = provider, pool
+            # As all of them: that of a tenant without limits is nothing that requests share.
+            node.tenant_name = request.tenant_name
             nodes.append(node)
-    for number, (_, _, provider) in enumerate(waiting):
+    for number, (_, _, provider, pool) in enumerate(waiting):
         mine = requests[f"500-{number:010d}"]
-        first = standoff.stands_before(mine, provider, nodes, requests.get)
+        first = standoff.stands_before(mine, provider, pool if own_limit else None, nodes, requests.get)
         before = [
             other
-            for other, (wanted, held, its_provider) in zip(list(requests.values())[:number], waiting, strict=False)
-            if 0 < min(held, wanted) < wanted and its_provider == provider
+            for other, (wanted, held, its_provider, its_pool) in zip(
+                list(requests.values())[:number], waiting, strict=False
+            )
+            if 0 < min(held, wanted) < wanted and its_provider == provider and (its_pool == pool or not own_limit)
         ]
         assert first is (before[0] if before else None)

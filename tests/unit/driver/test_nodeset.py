@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from nodepool.driver.quota import QuotaSupport
+from nodepool.driver.quota import QuotaSupport, QuotaUnknown
 from nodepool.exceptions import QuotaException, ZKConflict, ZKConnectionError
 from nodepool.model import states
 from nodepool.model.node import Node
@@ -190,25 +190,26 @@ def test_attributes_are_the_nodes_own() -> None:
     assert handler.pool.node_attributes == {"zones": ["z"]}
 
 
+class Cloud(QuotaSupport, ScriptedProvider):
+    def __init__(self, config: Any) -> None:
+        QuotaSupport.__init__(self)
+        ScriptedProvider.__init__(self, config)
+
+    def quotaNeededByLabel(self, label: str, pool: Any) -> QuotaInformation:
+        return QuotaInformation(cores=2, instances=1, ram=float("inf"))
+
+    def unmanagedQuotaUsed(self) -> QuotaInformation:
+        return QuotaInformation()
+
+    def getProviderLimits(self) -> QuotaInformation:
+        return QuotaInformation()
+
+    def errorLabels(self) -> list[str]:
+        return []
+
+
 def test_resources_from_the_first_write(monkeypatch: pytest.MonkeyPatch) -> None:
     """Q-3, Q-15, L-1: a node counts for quota and tenant from the moment it exists."""
-
-    class Cloud(QuotaSupport, ScriptedProvider):
-        def __init__(self, config: Any) -> None:
-            QuotaSupport.__init__(self)
-            ScriptedProvider.__init__(self, config)
-
-        def quotaNeededByLabel(self, label: str, pool: Any) -> QuotaInformation:
-            return QuotaInformation(cores=2, instances=1, ram=float("inf"))
-
-        def unmanagedQuotaUsed(self) -> QuotaInformation:
-            return QuotaInformation()
-
-        def getProviderLimits(self) -> QuotaInformation:
-            return QuotaInformation()
-
-        def errorLabels(self) -> list[str]:
-            return []
 
     stage = Stage(Cloud)
     stored: list[Any] = []
@@ -221,6 +222,24 @@ def test_resources_from_the_first_write(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(stage.zk.nodes, "create", note)
     stage.begin("small")
     assert stored == [{"cores": 2, "instances": 1}], "numbers without an end cannot be stored"
+
+
+def test_what_there_is_no_room_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Q-10: the own limits of the pool, in which those of other pools are in nobody's way, or what pools share."""
+    stage = Stage(Cloud, pool={"max-servers": 1})
+    stage.provider.room = 1
+    handler = stage.begin("small", "small")
+    assert handler.node_set.full_pool() == "main"
+    stage = Stage(Cloud)
+    stage.provider.room = 1
+    handler = stage.begin("small", "small")
+    assert handler.node_set.full_pool() is None
+
+    def unknown(label: str, pool: Any) -> QuotaInformation:
+        raise QuotaUnknown("no answer yet")
+
+    monkeypatch.setattr(stage.provider, "quotaNeededByLabel", unknown)
+    assert handler.node_set.full_pool() is None
 
 
 @pytest.mark.parametrize(

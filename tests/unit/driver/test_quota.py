@@ -257,10 +257,12 @@ def test_room_for_one_counts_the_pool_and_the_provider() -> None:
     nodes = [make_node(pool="first") for _ in range(2)]
     manager = Manager(first, second, nodes=tuple(nodes))
     assert not manager.roomForOne(first, "small")
+    assert not manager.poolHasRoom(first, "small")
     assert manager.roomForOne(second, "small")
     manager.limits = QuotaInformation(cores=5, default=math.inf)
     manager.invalidateQuotaCache()
     assert not manager.roomForOne(second, "small"), "the cloud counts the nodes of all pools"
+    assert manager.poolHasRoom(second, "small")
 
 
 def test_ignore_provider_quota() -> None:
