@@ -56,7 +56,7 @@ def make_client(region: CloudRegion, service: str) -> HttpClient:
     if session.timeout is None:
         session.timeout = DEFAULT_TIMEOUT_SECONDS
     bounded.mount(session.session, POOL_SIZE)
-    session.session.auth = _as_it_is
+    session.session.auth = _log_in_as_told
     if not region.get_endpoint(service):
         found = session.get_endpoint(
             service_type=region.get_service_type(service),
@@ -95,9 +95,16 @@ def close(client: HttpClient) -> None:
         requests_session.close()
 
 
-def _as_it_is(request: Any) -> Any:
+def _log_in_as_told(request: Any) -> Any:
     """For ``auth`` of a requests session: without any, requests looks for a netrc file at each call.
 
-    That was a sixth of the launcher's time for a call, and a password from there is not meant for a cloud.
+    That was a sixth of the launcher's time for a call, and a password from there is not meant for a cloud. One in the
+    address itself is sent, as without this: a proxy before the cloud may ask for it.
     """
+    if "@" in request.url:
+        from requests.auth import HTTPBasicAuth
+        from requests.utils import get_auth_from_url
+
+        found = get_auth_from_url(request.url)
+        return HTTPBasicAuth(*found)(request) if any(found) else request
     return request

@@ -41,3 +41,17 @@ def test_no_netrc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert answer.status_code == 200
         assert "Authorization" not in answer.request.headers
         close(client)
+
+
+def test_login_of_a_proxy_before_the_cloud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """https://user:password@host in an address is sent as requests does it; an @ elsewhere is none."""
+    with OpenStackSimulator() as simulator:
+        monkeypatch.setenv("OS_CLIENT_CONFIG_FILE", str(simulator.write_clouds_yaml(tmp_path / "clouds.yaml")))
+        client: Any = make_client(Clouds().region(CLOUD_NAME, None), "compute")
+        plain = client.get_endpoint()
+        for url, wanted in (
+            (plain.replace("://", "://some%40body:pass@"), "Basic c29tZUBib2R5OnBhc3M="),
+            (f"{plain}/flavors?name=@", None),
+        ):
+            assert client.request(url, "GET").request.headers.get("Authorization") == wanted
+        close(client)
