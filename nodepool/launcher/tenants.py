@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from nodepool.driver.quota import QuotaSupport, QuotaUnknown
-from nodepool.exceptions import RuntimeConfigurationException
+from nodepool.exceptions import RuntimeConfigurationException, ZKConnectionError
 from nodepool.model.quota import QuotaInformation
 from nodepool.plan.queue import Kind
 
@@ -62,7 +62,7 @@ class TenantCheck:
         if self._errors.get(tenant) == text:
             return
         self._errors[tenant] = text
-        expected = isinstance(error, RuntimeConfigurationException | QuotaUnknown)
+        expected = isinstance(error, RuntimeConfigurationException | QuotaUnknown | ZKConnectionError)
         self._worker.log.warning(
             "Limits of tenant %s could not be checked, its requests wait: %s",
             *(tenant, text),

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from nodepool.driver.quota import QuotaSupport, QuotaUnknown
-from nodepool.exceptions import RuntimeConfigurationException
+from nodepool.exceptions import RuntimeConfigurationException, ZKConnectionError
 from nodepool.launcher.tenants import SETTLE_SECONDS, TenantCheck, has_place
 from nodepool.model.node import Node
 from nodepool.model.quota import QuotaInformation
@@ -24,6 +24,8 @@ class Cloud(QuotaSupport):
             raise RuntimeConfigurationException("no flavor")
         if label == "unknown":
             raise QuotaUnknown("no answer yet")
+        if label == "away":
+            raise ZKConnectionError("not connected to ZooKeeper")
         if label == "wrong":
             raise ValueError("a bug")
         return QuotaInformation(cores=4 if label == "large" else 1, instances=1)
@@ -61,7 +63,7 @@ class Pool:
         return SimpleNamespace(name="main")
 
     def getProviderConfig(self) -> Any:
-        return SimpleNamespace(getSupportedLabels=lambda pool: {"small", "large", "broken", "unknown", "wrong"})
+        return SimpleNamespace(getSupportedLabels=lambda pool: {"small", "large", "broken", "unknown", "away", "wrong"})
 
 
 @pytest.fixture
@@ -130,6 +132,7 @@ def test_error_defers(pool: Pool, check: TenantCheck, caplog: pytest.LogCaptureF
     assert caplog.text.count("could not be checked, its requests wait: RuntimeConfigurationException: no flavor") == 1
     assert not check.allows(kind("unknown"))
     assert "its requests wait: QuotaUnknown: no answer yet" in caplog.text
+    assert not check.allows(kind("away"))
     assert "Traceback" not in caplog.text
     assert not check.allows(kind("wrong"))
     assert caplog.text.count("Traceback") == 1
