@@ -254,8 +254,8 @@ class LeakSweeps:
     def _clean(self, provider: Provider) -> None:
         try:
             provider.cleanupLeakedResources()
-        except LaunchError as error:
-            # What a cloud said, or did not say: no mistake of ours, and no traceback for it.
+        except (LaunchError, ZKConnectionError) as error:
+            # What a cloud said, or did not say, or ZooKeeper is away: no mistake of ours, and no traceback for it.
             self.log.warning("Provider %s: leaked resources are looked for again later: %s", provider.name, error)
         except Exception:
             self.log.exception("Provider %s: error while looking for leaked resources", provider.name)
