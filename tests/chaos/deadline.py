@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-#: Least share of the CPU time that nobody used, or only those who give way, for the time to count.
+#: Least share of the CPU time that nobody used, for the time to count.
 LEAST_SPARE = 0.1
 #: Most seconds that do not count.
 MOST_SECONDS = 60.0
@@ -31,7 +31,7 @@ class CpuTimes(NamedTuple):
 def cpu_times(file: Path = Path("/proc/stat")) -> CpuTimes:
     """See proc(5): user, nice, system, idle, iowait, irq, softirq, steal; guests are in user."""
     ticks = [int(text) for text in file.read_text(encoding="ascii").splitlines()[0].split()[1:9]]
-    return CpuTimes(ticks[1] + ticks[3] + ticks[4], sum(ticks))
+    return CpuTimes(ticks[3] + ticks[4], sum(ticks))
 
 
 class Deadline:
