@@ -73,7 +73,7 @@ def test_at_least(machine: Machine, deadline: Deadline) -> None:
 
 
 def test_what_the_kernel_says(tmp_path: Path) -> None:
-    """What the host takes (steal) is not there; time of guests is in that of users; one that is niced takes its share."""
+    """What the host takes (steal) is not there; guests are in the time of users; niced programs take their share."""
     file = tmp_path / "stat"
     file.write_text("cpu  1 20 300 4000 50000 600 7000 80 9 9\ncpu0 1 2 3 4 5 6 7 8 9 9\n", encoding="ascii")
     assert cpu_times(file) == CpuTimes(54000, 62001)
