@@ -234,9 +234,14 @@ def risks_of(region: CloudRegion) -> list[str]:
         )
     try:
         url = urlsplit(str((region.config.get("auth") or {}).get("auth_url") or ""))
-        plain, host = url.scheme == "http", url.hostname or ""
+        plain, host, password = url.scheme == "http", url.hostname or "", url.password
     except ValueError:
         return found
+    if password:
+        found.append(
+            "auth_url has a password in it, which errors of libraries may quote; "
+            "leave it out if no proxy before the cloud asks for it"
+        )
     if plain and host not in ("localhost", "::1") and not host.startswith("127."):
         found.append(
             "the password is sent without TLS, so that anybody on the way can read it; use an auth_url with https"

@@ -12,6 +12,7 @@ from nodepool.exceptions import CloudUnavailableException, LaunchError, NotFound
 
 #: Longest text of a cloud that goes into an error or the log.
 MAX_TEXT: Final = 500
+_LOGIN_IN_URL: Final = re.compile(r"://[^/\s@]{1,200}@")
 #: Statuses with which services refuse something as over quota, if the text says so too.
 _QUOTA_STATUSES: Final = frozenset({400, 403, 409, 413})
 
@@ -109,8 +110,8 @@ def message_of(body: bytes, content_type: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """Without line breaks and not too long."""
-    line = " ".join(text.split())
+    """Without line breaks, not too long, and without user and password in addresses."""
+    line = _LOGIN_IN_URL.sub("://", " ".join(text.split()))
     return line if len(line) <= MAX_TEXT else line[: MAX_TEXT - 3] + "..."
 
 

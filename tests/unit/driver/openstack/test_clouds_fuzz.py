@@ -132,6 +132,7 @@ def test_damaged_file(file: Path, changes: list[tuple[tuple[Any, ...], Any]]) ->
         ({"auth_url": "http://k.example.org/v3"}, ["the password is sent without TLS"]),
         ({"auth_url": "http://127.0.0.1:5000/v3"}, []),
         ({"auth_url": "http://localhost/v3"}, []),
+        ({"auth_url": "https://proxy:secret@k.example.org/v3"}, ["auth_url has a password in it"]),
     ],
     ids=str,
 )
@@ -143,3 +144,4 @@ def test_risks(file: Path, settings: dict[str, Any], risks: list[str]) -> None:
     file.write_text(yaml.safe_dump(data), encoding="utf-8")
     found = risks_of(Clouds().region("one", None))
     assert [text.partition(",")[0] for text in found] == risks
+    assert "secret" not in "".join(found)

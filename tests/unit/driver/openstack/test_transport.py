@@ -129,6 +129,13 @@ def test_no_answer(error: Exception, maybe_done: bool) -> None:
     assert caught.value.maybe_done is maybe_done
 
 
+def test_login_in_an_address_is_not_told() -> None:
+    """A proxy before the cloud may ask for one, see security.rst; other addresses stay as they are."""
+    error = exceptions.ConnectTimeout("Request to https://proxy:pass-W0RD@k.example.org/v3?user=a@b timed out")
+    with pytest.raises(CloudAway, match=r"Request to https://k.example.org/v3\?user=a@b timed out"):
+        FastTransport(error).get()
+
+
 def test_expired_password() -> None:
     """Bad input: the remedy is told."""
     with pytest.raises(LoginRefused, match=r"password \(is it expired\?\)"):
