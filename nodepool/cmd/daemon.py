@@ -4,13 +4,12 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import logging
 import os
 import sys
 import threading
 from collections.abc import Callable
-from typing import Final
+from typing import Final, TextIO
 
 from nodepool import logconfig
 from nodepool.cmd import app
@@ -126,17 +125,25 @@ def _in_background(
 
 
 def finish(status: int) -> int:
-    """End the process here if threads are left that the interpreter would wait for; else return the status.
+    """End the process here if the interpreter would not end with this status, or not now; else return the status.
 
-    Daemon threads count, too: it waits for those of a thread pool, which are daemons when a daemon thread made them.
+    It waits for threads. Daemon threads count, too: it waits for those of a thread pool, which are daemons when a
+    daemon thread made them. And it makes an error of its own of output that cannot be written, for example on a full disk.
     """
     left = [thread for thread in threading.enumerate() if thread is not threading.main_thread()]
     if left:
         log.info("Ending with threads that still run: %s", ", ".join(thread.name for thread in left))
-        logging.shutdown()
-        for stream in (sys.stdout, sys.stderr):
-            # On a full disk there is nothing more to do for what was not written.
-            with contextlib.suppress(OSError):
-                stream.flush()
+    logging.shutdown()
+    flushed = [_flush(stream) for stream in (sys.stdout, sys.stderr)]
+    if left or not all(flushed):
         os._exit(status)
     return status
+
+
+def _flush(stream: TextIO) -> bool:
+    """Could all be written? There is nothing more to do for what could not."""
+    try:
+        stream.flush()
+    except OSError:
+        return False
+    return True
