@@ -128,7 +128,7 @@ def finish(status: int) -> int:
     """End the process here if the interpreter would not end with this status, or not now; else return the status.
 
     It waits for threads. Daemon threads count, too: it waits for those of a thread pool, which are daemons when a
-    daemon thread made them. And it makes an error of its own of output that cannot be written, for example on a full disk.
+    daemon thread made them. And it makes an error of its own of output that cannot be written, as on a full disk.
     """
     left = [thread for thread in threading.enumerate() if thread is not threading.main_thread()]
     if left:
