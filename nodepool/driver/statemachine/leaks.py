@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from nodepool.driver.contract import without_exit
 from nodepool.driver.statemachine import metadata
-from nodepool.exceptions import NotFound
+from nodepool.exceptions import LaunchError, NotFound
 from nodepool.metrics import leaks
 
 if TYPE_CHECKING:
@@ -87,6 +87,9 @@ class LeakSweep:
         try:
             without_exit(lambda: self._provider.adapter.deleteResource(resource))
         except NotFound:
+            return 0
+        except LaunchError as error:
+            self.log.warning("Leaked %s could not be deleted, trying again at the next sweep: %s", resource.type, error)
             return 0
         except Exception:
             self.log.exception("Leaked %s could not be deleted, trying again at the next sweep", resource.type)
