@@ -15,6 +15,8 @@ from tests.functional.openstack.provider import OpenStackProvider
 @pytest.fixture
 def no_block_storage(clouds: Callable[[str], RealCloud], cloud: RealCloud) -> Iterator[None]:
     """Takes block storage out of the catalog: to its users the cloud is one that never had any."""
+    # Other tests use this login, too: it is made now, with the catalog as it is.
+    cloud.contents()
     admin = clouds("rig-admin").connection
     services = [service for service in admin.identity.services() if service.type.startswith(("volume", "block"))]
     for service in services:
