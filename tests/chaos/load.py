@@ -185,13 +185,20 @@ class Load:
         if set(nodes) & self.disturbed:
             return "disturbed on purpose"
         for node_id in nodes:
-            node = self._persist(lambda node_id=node_id: self._world.znodes.node_now(node_id))  # type: ignore[misc]
+            node = self._look(node_id)
+            if node is not None and node["state"] != "in-use":
+                # A server of an ensemble may answer a sync a moment before it has what the leader has committed.
+                threading.Event().wait(PAUSE_SECONDS)
+                node = self._look(node_id)
             if node_id in self.disturbed:
                 return "disturbed on purpose"
             if node is None or node["state"] != "in-use":
                 self._violation(f"node {node_id} was touched while its job ran: {node}")
                 return "touched"
         return "done"
+
+    def _look(self, node_id: str) -> dict[str, Any] | None:
+        return self._persist(lambda: self._world.znodes.node_now(node_id))
 
     def _persist(self, operation: Callable[[], T]) -> T:
         """Does it again while ZooKeeper is away, as the parts of Zuul do in one way or the other."""
