@@ -14,7 +14,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TextIO
 
 from nodepool.exceptions import ConfigError, ZKException
 from nodepool.logconfig import LogConfigError
@@ -95,7 +95,7 @@ def run(prog: str, function: Callable[[], int]) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        _discard_output()
+        discard_output(sys.stdout)
         return 1
     except CommandError as error:
         print(error, file=sys.stdout if error.answer else sys.stderr)
@@ -113,8 +113,11 @@ def _complain(prog: str, error: object) -> None:
     print("\n".join(f"{prog}: {line}" for line in text.splitlines()), file=sys.stderr)
 
 
-def _discard_output() -> None:
-    """Whoever read our output is gone (``| head``): let the flush at interpreter exit go nowhere."""
+def discard_output(stream: TextIO) -> None:
+    """Let what is not written yet, and what comes, go nowhere: else the flush at interpreter exit is an error.
+
+    Whoever read our output is gone (``| head``), or the disk of a daemon's log is full.
+    """
     null = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(null, sys.stdout.fileno())
+    os.dup2(null, stream.fileno())
     os.close(null)

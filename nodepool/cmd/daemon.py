@@ -85,7 +85,12 @@ def run(
     restrict_new_files()
     if options.debug or options.foreground:
         set_up_logging(options, logfile)
-        return serve(options)
+        status = serve(options)
+        for stream in (sys.stdout, sys.stderr):
+            if not _flush(stream):
+                # A log that could not be written, on a full disk, does not make the end a failure.
+                app.discard_output(stream)
+        return status
     # While logging is not set up, warnings go to the terminal; the daemon logs them again.
     check(options)
     set_up_logging(options, logfile)

@@ -125,6 +125,9 @@ class TcpProxy:
             opened.callback(near.transport.abort)
             far_reader, far = await asyncio.open_connection("127.0.0.1", self._target_port)
             opened.callback(far.transport.abort)
+            for end in (near, far):
+                # `drain` waits until the kernel has all: what is in the transport when one side ends would be lost.
+                end.transport.set_write_buffer_limits(high=0)
             pumps = [
                 self._loop.create_task(self._pump(near_reader, far, lambda: self.deaf)),
                 self._loop.create_task(self._pump(far_reader, near, lambda: self.mute)),
