@@ -13,7 +13,8 @@ import tempfile
 from pathlib import Path
 
 from tests.chaos.run import Settings, run
-from tests.chaos.schedule import KINDS, from_json, make_schedule
+from tests.chaos.schedule import KINDS, from_json, make_arrivals, make_schedule
+from tests.chaos.world import Limits
 from tests.support.launcher import COMMAND_VARIABLE
 
 
@@ -25,6 +26,8 @@ def main() -> int:
     parser.add_argument("--every", type=float, default=1.5, help="mean seconds between faults (%(default)s)")
     parser.add_argument("--launchers", type=int, default=3, help="(%(default)s)")
     parser.add_argument("--jobs", type=int, default=20, help="jobs at once (%(default)s)")
+    parser.add_argument("--requests", type=int, default=0, help="so many, spread over the time (0: without end)")
+    parser.add_argument("--limit", type=int, default=Limits.servers, help="servers of the first cloud (%(default)s)")
     parser.add_argument("--zookeepers", type=int, default=1, help="3: an ensemble, and its faults (%(default)s)")
     parser.add_argument("--kinds", default="", metavar="KIND,...", help=f"only these faults: {', '.join(KINDS)}")
     parser.add_argument("--without", default="", metavar="KIND,...", help="the same, but for these faults")
@@ -58,7 +61,14 @@ def main() -> int:
         directory = parent / f"seed-{seed}"
         directory.mkdir(parents=True)
         settings = Settings(
-            seed, faults, options.launchers, options.jobs, zookeepers=zookeepers, patience=options.patience
+            seed,
+            faults,
+            options.launchers,
+            options.jobs,
+            Limits.of_servers(options.limit),
+            zookeepers,
+            options.patience,
+            make_arrivals(seed, options.requests, options.seconds),
         )
         report = run(settings, directory)
         (directory / "report.json").write_text(json.dumps(report, indent=1), encoding="utf-8")

@@ -6,7 +6,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Sequence
 from random import Random
 from typing import Any, TypeVar
 
@@ -37,17 +37,29 @@ JOBS = (
 class Load:
     """Jobs in threads. Only looks and judges; faults are none of its business.
 
+    :param threads: jobs at once; as one ends, the next one begins. Without meaning when there are ``arrivals``.
     :param on_violation: called with what must not be; any thread.
+    :param arrivals: a job at each of these times and no others, however many run already.
     """
 
-    def __init__(self, world: World, seed: int, threads: int, on_violation: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        world: World,
+        seed: int,
+        threads: int,
+        on_violation: Callable[[str], None],
+        arrivals: Sequence[float] = (),
+    ) -> None:
         self._world = world
         self._violation = on_violation
         self._random = Random(f"load {seed}")
         self._client = ZuulClient(world.zookeeper.tls_hosts(CHROOT), world.zookeeper.certificates, session_seconds=30)
         self._stopped = threading.Event()
         self._lock = threading.Lock()
-        self._threads = [threading.Thread(target=self._run, name=f"job-{number}") for number in range(threads)]
+        self._threads = [
+            *(threading.Thread(target=self._run_at, args=(at,), name=f"job-at-{at:g}") for at in arrivals),
+            *(threading.Thread(target=self._run, name=f"job-{n}") for n in range(0 if arrivals else threads)),
+        ]
         #: node id -> request id, of nodes that a job holds now.
         self.held: dict[str, str] = {}
         #: Node ids that a fault was done to on purpose: their jobs may suffer.
@@ -58,7 +70,7 @@ class Load:
         self.failed: dict[str, tuple[list[str], float]] = {}
         #: What became of the jobs.
         self.results: Counter[str] = Counter()
-        #: Seconds from the submission to the nodes.
+        #: Seconds from the submission to the nodes, or until nobody waited any longer.
         self.waits: list[float] = []
 
     def connect(self) -> None:
@@ -87,21 +99,28 @@ class Load:
         return self._job([label], "tenant", 0.0, seconds)
 
     def _run(self) -> None:
+        while not self._stopped.is_set():
+            self._run_one()
+
+    def _run_at(self, at: float) -> None:
+        if not self._stopped.wait(max(0.0, at - self._world.now())):
+            self._run_one()
+
+    def _run_one(self) -> None:
         # Some have a label that only one launcher offers: it may be away just now.
         own = [([own_label(number)], 1) for number in range(len(self._world.launchers))]
         labels, weights = [labels for labels, _ in (*JOBS, *own)], [weight for _, weight in (*JOBS, *own)]
-        while not self._stopped.is_set():
-            with self._lock:
-                chosen = self._random.choices(labels, weights)[0]
-                tenant = TENANT if self._random.random() < 0.3 and len(chosen) < 3 else "tenant"
-                hold = self._random.uniform(0.1, 2.5)
-            try:
-                result = self._job(chosen, tenant, hold, STUCK_SECONDS)
-            except Exception as error:
-                self._violation(f"a job ended with {error!r}")
-                result = "error"
-            with self._lock:
-                self.results[result] += 1
+        with self._lock:
+            chosen = self._random.choices(labels, weights)[0]
+            tenant = TENANT if self._random.random() < 0.3 and len(chosen) < 3 else "tenant"
+            hold = self._random.uniform(0.1, 2.5)
+        try:
+            result = self._job(chosen, tenant, hold, STUCK_SECONDS)
+        except Exception as error:
+            self._violation(f"a job ended with {error!r}")
+            result = "error"
+        with self._lock:
+            self.results[result] += 1
 
     def _job(self, labels: list[str], tenant: str, hold_seconds: float, seconds: float) -> str:
         begun = time.monotonic()
@@ -110,6 +129,8 @@ class Load:
             completed = self._client.wait(request, seconds)
         except AssertionError as error:
             self._violation(f"stuck: {error}")
+            with self._lock:
+                self.waits.append(time.monotonic() - begun)
             self._persist(lambda: self._client.cancel(request))
             return "stuck"
         completed.nodeset = request.nodeset

@@ -30,6 +30,7 @@ class Settings:
     """What a run is made of; the same settings make the same faults at the same times.
 
     :param patience: how many seconds longer to look how long what is left stays.
+    :param arrivals: when a request is submitted; empty = so many ``jobs`` at once, one after the other.
     """
 
     seed: int
@@ -39,6 +40,7 @@ class Settings:
     limits: Limits = field(default_factory=Limits)
     zookeepers: int = 1
     patience: float = 0.0
+    arrivals: Sequence[float] = ()
 
 
 def run(settings: Settings, directory: Path) -> dict[str, Any]:
@@ -50,7 +52,7 @@ def run(settings: Settings, directory: Path) -> dict[str, Any]:
     violations = Violations(world)
     try:
         world.start()
-        load = Load(world, settings.seed, settings.jobs, violations.add)
+        load = Load(world, settings.seed, settings.jobs, violations.add, settings.arrivals)
         watcher = Watcher(world, load, violations)
         aftermath = Aftermath(world, load, violations)
         try:

@@ -153,6 +153,12 @@ def make_schedule(
     return sorted(faults, key=lambda fault: fault.at)
 
 
+def make_arrivals(seed: int, requests: int, seconds: float) -> list[float]:
+    """When each of so many requests is submitted, in seconds from the start of the run; spread over all of it. Pure."""
+    random = Random(f"arrivals {seed}")
+    return sorted(round(random.uniform(0.0, seconds), 2) for _ in range(requests))
+
+
 def _draw(random: Random, names: Sequence[str], seconds: float, launchers: int, mean_seconds: float) -> Iterator[Fault]:
     weights = [KINDS[name].weight for name in names]
     at = 1.0

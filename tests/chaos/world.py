@@ -44,6 +44,12 @@ class Limits:
     ram: int = 30 * 1024
     tenant: int = 5
 
+    @classmethod
+    def of_servers(cls, servers: int) -> Limits:
+        """The same for another number of servers: everything in proportion."""
+        share = servers / cls.servers
+        return cls(servers, round(cls.cores * share), round(cls.ram * share), round(cls.tenant * share))
+
 
 @dataclass
 class CloudProvider:

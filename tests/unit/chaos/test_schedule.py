@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.chaos.schedule import ENSEMBLE, KINDS, OF_LAUNCHERS, Fault, from_json, make_schedule
+from tests.chaos.schedule import ENSEMBLE, KINDS, OF_LAUNCHERS, Fault, from_json, make_arrivals, make_schedule
 
 
 @given(seed=st.integers(0, 10**6), seconds=st.floats(2, 300), launchers=st.integers(1, 4), zookeepers=st.integers(1, 3))
@@ -67,3 +67,11 @@ def test_targets() -> None:
     assert Fault(1.0, "kill", launcher=2).target == "launcher-2"
     assert Fault(1.0, "link-cut", launcher=2).target == "link-2"
     assert Fault(1.0, "cloud-away").target == Fault(1.0, "cloud-errors").target == "cloud-api"
+
+
+def test_requests_come_all_the_time() -> None:
+    arrivals = make_arrivals(7, 300, 90.0)
+    assert len(arrivals) == 300
+    assert arrivals == sorted(arrivals) == make_arrivals(7, 300, 90.0) != make_arrivals(8, 300, 90.0)
+    assert 0.0 <= arrivals[0] < arrivals[-1] <= 90.0
+    assert all(any(begun <= at < begun + 10.0 for at in arrivals) for begun in range(0, 90, 10))
