@@ -34,6 +34,8 @@ from kazoo.protocol.connection import WATCH_XID, ConnectionHandler
 from kazoo.protocol.serialization import Create, Delete, SetData, Sync, Transaction, Watch, int_struct, write_string
 from kazoo.protocol.states import KazooState
 
+from nodepool.exceptions import ZKConnectionError
+
 log = logging.getLogger("nodepool.zk.ZooKeeper")
 
 CREATED: Final = 1
@@ -94,6 +96,9 @@ class Reply:
         try:
             if self._on_done is not None:
                 self._on_done(result, error)
+        except ZKConnectionError as closing:
+            # Somebody ends the connection at this moment: what was to be asked next is of no use to anybody.
+            log.debug("Nothing more is made of a ZooKeeper reply: %s", closing)
         except Exception:
             # An error here would end Kazoo's connection loop.
             log.exception("Error while handling a ZooKeeper reply")
