@@ -26,7 +26,7 @@ def main() -> int:
     parser.add_argument("--every", type=float, default=1.5, help="mean seconds between faults (%(default)s)")
     parser.add_argument("--launchers", type=int, default=3, help="(%(default)s)")
     parser.add_argument("--jobs", type=int, default=20, help="jobs at once (%(default)s)")
-    parser.add_argument("--requests", type=int, default=0, help="so many, spread over the time (0: without end)")
+    parser.add_argument("--requests", type=int, default=0, help="so many, spread over the faults (0: without end)")
     parser.add_argument("--limit", type=int, default=Limits.servers, help="servers of the first cloud (%(default)s)")
     parser.add_argument("--zookeepers", type=int, default=1, help="3: an ensemble, and its faults (%(default)s)")
     parser.add_argument("--kinds", default="", metavar="KIND,...", help=f"only these faults: {', '.join(KINDS)}")
@@ -68,7 +68,7 @@ def main() -> int:
             Limits.of_servers(options.limit),
             zookeepers,
             options.patience,
-            make_arrivals(seed, options.requests, options.seconds),
+            make_arrivals(seed, options.requests, max((fault.end for fault in faults), default=0.0)),
         )
         report = run(settings, directory)
         (directory / "report.json").write_text(json.dumps(report, indent=1), encoding="utf-8")
