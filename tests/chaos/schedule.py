@@ -154,7 +154,7 @@ def make_schedule(
 
 
 def make_arrivals(seed: int, requests: int, seconds: float) -> list[float]:
-    """When each of so many requests is submitted, in seconds from the start of the run; until the last fault ends. Pure."""
+    """When each of so many requests comes, in seconds from the start of the run, all before ``seconds``. Pure."""
     random = Random(f"arrivals {seed}")
     return sorted(round(random.uniform(0.0, seconds), 2) for _ in range(requests))
 
