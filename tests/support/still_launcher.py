@@ -60,6 +60,10 @@ class StillLauncher:
         self.nodepool.client.kazoo.sync("/")
         assert self.nodepool.cache.wait_settled(10)
 
+    def knows_requests(self, count: int) -> None:
+        """Waits until its cache has so many requests."""
+        wait_for("the requests are known", lambda: len(self.nodepool.cache.requests) == count)
+
     def passes(self, worker: Worker, what: str, look: Callable[[], T]) -> T:
         """Makes passes until ``look`` returns something true, and returns that."""
 

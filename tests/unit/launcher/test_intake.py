@@ -28,10 +28,6 @@ def reasons(worker: PoolWorker) -> list[str]:
     return list(worker.intake.explanations.values())
 
 
-def known(launcher: StillLauncher, count: int) -> None:
-    wait_for("the requests are known", lambda: len(launcher.nodepool.cache.requests) == count)
-
-
 def in_state(launcher: StillLauncher, request_id: str, state: str) -> bool:
     request = launcher.nodepool.cache.requests.get(request_id)
     return request is not None and request.state == state
@@ -43,7 +39,7 @@ def test_many_refusals(still: Still, znodes: PoolZnodes, cloud_name: str, monkey
     launcher = still([fake_provider("one", cloud=cloud_name)])
     worker = launcher.worker()
     requests = [znodes.submit(["unknown"]) for _ in range(5)]
-    known(launcher, 5)
+    launcher.knows_requests(5)
     waits = [worker.run_once() for _ in range(3)]
     assert waits == [0.0, 0.0, None]
     assert {znodes.request_state(request_id) for request_id in requests} == {"failed"}
@@ -57,7 +53,7 @@ def test_many_impossible_requests(
     launcher = still([fake_provider("one", cloud=cloud_name, pool_max_servers=0)])
     worker = launcher.worker()
     requests = [znodes.submit(["small"]) for _ in range(3)]
-    known(launcher, 3)
+    launcher.knows_requests(3)
     assert [worker.run_once() for _ in range(2)] == [0.0, None]
     assert {znodes.request_state(request_id) for request_id in requests} == {"failed"}
 
@@ -69,7 +65,7 @@ def test_error_while_judging(
     launcher = still([fake_provider("one", cloud=cloud_name)])
     worker = launcher.worker()
     bad, good = znodes.submit(["small"]), znodes.submit(["small"])
-    known(launcher, 2)
+    launcher.knows_requests(2)
     handler = FakeProvider.getRequestHandler
 
     def flaky(provider: FakeProvider, pw: Any, request: Any) -> Any:
@@ -90,7 +86,7 @@ def test_provider_is_replaced_in_the_middle_of_a_pass(
     launcher = still([fake_provider("one", cloud=cloud_name)])
     worker = launcher.worker()
     request_id = znodes.submit(["small"])
-    known(launcher, 1)
+    launcher.knows_requests(1)
     launch = FakeRequestHandler.launch
 
     def reload_first(handler: FakeRequestHandler, node: Any) -> None:
@@ -132,7 +128,7 @@ def test_request_that_changed_before_it_was_taken(
     launcher = still([fake_provider("one", cloud=cloud_name)])
     worker = launcher.worker()
     request_id = znodes.submit(["small"])
-    known(launcher, 1)
+    launcher.knows_requests(1)
     handler = FakeProvider.getRequestHandler
 
     def cancel_first(provider: FakeProvider, pw: Any, request: Any) -> Any:
@@ -155,7 +151,7 @@ def test_request_that_others_finish_during_a_pass(
     launcher = still([fake_provider("one", cloud=cloud_name, pool_max_servers=5)])
     worker = launcher.worker()
     first, second = znodes.submit(["small"], priority="100"), znodes.submit([label])
-    known(launcher, 2)
+    launcher.knows_requests(2)
     registered = worker.registered_pools
     done: list[str] = []
 
@@ -185,7 +181,7 @@ def test_better_pool_comes_first(still: Still, znodes: PoolZnodes, cloud_name: s
     )
     worker, better = launcher.worker("one"), launcher.worker("two")
     first = znodes.submit(["small"])
-    known(launcher, 1)
+    launcher.knows_requests(1)
     worker.run_once()
     assert znodes.request_state(first) == "requested"
     assert "better priority" in reasons(worker)[0]
@@ -206,7 +202,7 @@ def test_labels_of_another_pool(still: Still, znodes: PoolZnodes, cloud_name: st
     )
     worker, able = launcher.worker("one"), launcher.worker("two")
     request_id = znodes.submit(["b"])
-    known(launcher, 1)
+    launcher.knows_requests(1)
     worker.run_once()
     assert "is not here, but pool" in reasons(worker)[0]
     assert znodes.request_state(request_id) == "requested"
@@ -253,145 +249,13 @@ def test_requests_from_before_the_start(
     launcher = still([fake_provider("one", cloud=cloud_name)])
     worker = launcher.worker()
     new = znodes.submit(["unknown"])
-    known(launcher, 2)
+    launcher.knows_requests(2)
     worker.run_once()
     assert (znodes.request_state(old), znodes.request_state(new)) == ("requested", "failed")
     monkeypatch.setattr(refusal, "START_SECONDS", 0.0)
     monkeypatch.setattr(worker.intake, "_later", dict.fromkeys([old], 0.0))
     worker.run_once()
     assert znodes.request_state(old) == "failed", "nobody else came"
-
-
-@pytest.fixture
-def roomy(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """How many requests a driver says have room for sure; change it."""
-    room = [3.0]
-    monkeypatch.setattr(FakeRequestHandler, "room_ahead", lambda handler: room[0])
-    return room
-
-
-def test_requests_that_have_room_are_taken_together(
-    still: Still, znodes: PoolZnodes, cloud_name: str, roomy: list[float]
-) -> None:
-    """A-11, A-12: in order, each with a node of its own, and nothing is left of those that are gone or held."""
-    launcher = still([fake_provider("one", cloud=cloud_name)])
-    worker = launcher.worker()
-    requests = [znodes.submit(["small"]) for _ in range(7)]
-    lock = Lock(znodes.kazoo, f"/nodepool/requests-lock/{requests[1]}")
-    assert lock.acquire(timeout=5)
-    known(launcher, 7)
-    znodes.delete_request(requests[4])
-    others = [request_id for number, request_id in enumerate(requests) if number not in (1, 4)]
-    launcher.passes(worker, "all are served", lambda: {znodes.request_state(i) for i in others} == {"fulfilled"})
-    nodes = [(znodes.request(request_id) or {})["nodes"] for request_id in others]
-    assert sorted(nodes) == sorted([node_id] for node_id in znodes.nodes())
-    lock.release()
-    launcher.passes(worker, "it is served", lambda: znodes.request_state(requests[1]) == "fulfilled")
-    assert znodes.children("/nodepool/requests-lock") == []
-
-
-def test_only_as_many_as_have_room(
-    still: Still, znodes: PoolZnodes, cloud_name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A-9, Q-2: one more is taken, finds no room and pauses the pool."""
-    monkeypatch.setattr(FakeRequestHandler, "room_ahead", lambda handler: 2 - len(handler.zk.cache.nodes))
-    launcher = still([fake_provider("one", cloud=cloud_name, pool_max_servers=2)])
-    worker = launcher.worker()
-    requests = [znodes.submit(["small"]) for _ in range(5)]
-    known(launcher, 5)
-    launcher.passes(worker, "the pool is full", lambda: worker.paused)
-    states = [znodes.request_state(request_id) for request_id in requests]
-    assert states[3:] == ["requested", "requested"]
-    assert len(znodes.nodes()) == 2
-
-
-def test_turns_of_other_requests(
-    still: Still, znodes: PoolZnodes, cloud_name: str, roomy: list[float], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A-5: those behind the first are not taken before a more urgent one of another kind."""
-    launcher = still([fake_provider("one", cloud=cloud_name, labels=("small", "big"))])
-    worker = launcher.worker()
-    labels = ["small", "big", "small", "small"]
-    requests = [znodes.submit([label], priority=str(100 + number)) for number, label in enumerate(labels)]
-    known(launcher, 4)
-    order: list[str] = []
-    launch = FakeRequestHandler.launch
-
-    def noting(handler: FakeRequestHandler, node: Any) -> Any:
-        order.append(handler.request.id or "")
-        return launch(handler, node)
-
-    monkeypatch.setattr(FakeRequestHandler, "launch", noting)
-    launcher.passes(worker, "all are served", lambda: {znodes.request_state(i) for i in requests} == {"fulfilled"})
-    assert order == requests
-
-
-def test_limits_of_concurrency_and_tenants(
-    still: Still, znodes: PoolZnodes, cloud_name: str, cloud: FakeCloud, roomy: list[float]
-) -> None:
-    """A-8, A-10: what limits single requests limits those that are taken together."""
-    cloud.set(hang=True)
-    launcher = still(
-        [fake_provider("one", cloud=cloud_name, max_concurrency=2)],
-        tenant_resource_limits=[{"tenant-name": "poor", "max-servers": 1}],
-    )
-    worker = launcher.worker()
-    poor = [znodes.submit(["small"], priority="100", tenant_name="poor") for _ in range(3)]
-    rich = [znodes.submit(["small"]) for _ in range(3)]
-    known(launcher, 6)
-    launcher.passes(worker, "two are launched", lambda: worker.own_launches() == 2)
-    worker.run_once()
-    assert [znodes.request_state(request_id) for request_id in poor + rich] == [
-        *["pending", "requested", "requested"],
-        *["pending", "requested", "requested"],
-    ]
-    cloud.set(hang=False)
-
-
-def test_ready_node_of_a_limited_tenant(still: Still, znodes: PoolZnodes, cloud_name: str) -> None:
-    """A-8, Q-15: a ready node is given in two steps, with a look at the tenant's limit between them."""
-    launcher = still(
-        [fake_provider("one", cloud=cloud_name)],
-        tenant_resource_limits=[{"tenant-name": "poor", "max-servers": 1}],
-    )
-    worker = launcher.worker()
-    rich = znodes.submit(["small"], tenant_name="rich")
-    known(launcher, 1)
-    launcher.passes(worker, "a node is made", lambda: znodes.request_state(rich) == "fulfilled")
-    (node_id,) = znodes.request(rich)["nodes"]  # type: ignore[index]
-    znodes.change_node(node_id, allocated_to=None)
-    znodes.delete_request(rich)
-    poor = znodes.submit(["small"], tenant_name="poor")
-    launcher.passes(worker, "it is reused", lambda: znodes.request_state(poor) == "fulfilled")
-    assert znodes.request(poor)["nodes"] == [node_id]  # type: ignore[index]
-    assert not worker.instant.serves(poor)
-
-
-def test_limited_tenant_while_the_cloud_rests(
-    still: Still, znodes: PoolZnodes, cloud_name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """F-5, Q-15: ready nodes are given to it, too; what they cannot serve is not taken just to be given back."""
-    launcher = still(
-        [fake_provider("one", cloud=cloud_name)],
-        tenant_resource_limits=[{"tenant-name": "poor", "max-servers": 3}],
-    )
-    worker = launcher.worker()
-    rich = znodes.submit(["small"], tenant_name="rich")
-    known(launcher, 1)
-    launcher.passes(worker, "a node is made", lambda: znodes.request_state(rich) == "fulfilled")
-    (node_id,) = znodes.request(rich)["nodes"]  # type: ignore[index]
-    znodes.change_node(node_id, allocated_to=None)
-    znodes.delete_request(rich)
-    monkeypatch.setattr(FakeProvider, "pausedReason", lambda provider: "it rests")
-    pair = znodes.submit(["small", "small"], tenant_name="poor")
-    launcher.passes(worker, "it waits", lambda: "it rests" in reasons(worker))
-    single = znodes.submit(["small"], tenant_name="poor")
-    launcher.passes(worker, "it is reused", lambda: znodes.request_state(single) == "fulfilled")
-    assert znodes.request(single)["nodes"] == [node_id]  # type: ignore[index]
-    launcher.settle()
-    written = launcher.nodepool.cache.requests.get(pair)
-    assert written is not None
-    assert written.version == 0, "never taken"
 
 
 def test_nodes_of_launchers_that_are_away(
@@ -405,7 +269,7 @@ def test_nodes_of_launchers_that_are_away(
     for foreign in ("static driver", worker.launcher_id):
         znodes.create_node(json.dumps({**node, "launcher": foreign}).encode())
     request_id = znodes.submit(["unknown"])
-    known(launcher, 1)
+    launcher.knows_requests(1)
     launcher.settle()
     worker.run_once()
     assert znodes.request_state(request_id) == "requested"
@@ -432,7 +296,7 @@ def test_first_choice_that_refuses(
             chosen = request_id
         else:
             znodes.delete_request(request_id)
-    known(launcher, 1)
+    launcher.knows_requests(1)
     one.run_once()
     assert znodes.request_state(chosen) == "requested"
     assert one.intake.next_retry() is not None

@@ -256,7 +256,7 @@ def test_busy_passes_end(still: Still, znodes: PoolZnodes, cloud_name: str, monk
     launcher = still([fake_provider("one", cloud=cloud_name)])
     worker = launcher.worker()
     requests = [znodes.submit(["small"]) for _ in range(5)]
-    wait_for("they are known", lambda: len(launcher.nodepool.cache.requests) == 5)
+    launcher.knows_requests(5)
     assert worker.run_once() == 0.0
     assert [znodes.request_state(i) for i in requests].count("requested") == 3
     for request_id in requests:
@@ -276,7 +276,7 @@ def test_order_of_service(still: Still, znodes: PoolZnodes, cloud_name: str, mon
         znodes.submit(["small"], priority="100", relative_priority=9),
     ]
     expected = [expected[i] for i in (4, 2, 3, 1, 0)]
-    wait_for("they are known", lambda: len(launcher.nodepool.cache.requests) == 5)
+    launcher.knows_requests(5)
     taken: list[str] = []
     for _ in expected:
         worker.run_once()

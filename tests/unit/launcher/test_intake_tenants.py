@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ready nodes for tenants with limits (behaviour.md A-8, Q-15), by single passes of a pool worker."""
+
+from __future__ import annotations
+
+import pytest
+
+from nodepool.driver.fake.provider import FakeProvider
+from tests.support.local_launcher import fake_provider
+from tests.support.pool_znodes import PoolZnodes
+from tests.support.still_launcher import StillLauncher
+from tests.unit.launcher.conftest import Still
+
+pytestmark = pytest.mark.usefixtures("cloud")
+
+
+def limited(still: Still, cloud_name: str, max_servers: int) -> StillLauncher:
+    """A launcher with a limit for the tenant ``poor``."""
+    limits = [{"tenant-name": "poor", "max-servers": max_servers}]
+    return still([fake_provider("one", cloud=cloud_name)], tenant_resource_limits=limits)
+
+
+def free_node(launcher: StillLauncher, znodes: PoolZnodes) -> str:
+    """Id of a ready node that a tenant without limits had, and that nobody has now."""
+    rich = znodes.submit(["small"], tenant_name="rich")
+    launcher.passes(launcher.worker(), "a node is made", lambda: znodes.request_state(rich) == "fulfilled")
+    (node_id,) = nodes_of(znodes, rich)
+    znodes.change_node(node_id, allocated_to=None)
+    znodes.delete_request(rich)
+    return node_id
+
+
+def nodes_of(znodes: PoolZnodes, request_id: str) -> list[str]:
+    nodes: list[str] = (znodes.request(request_id) or {})["nodes"]
+    return nodes
+
+
+def test_ready_node_of_a_limited_tenant(still: Still, znodes: PoolZnodes, cloud_name: str) -> None:
+    """A-8, Q-15: a ready node is given in two steps, with a look at the tenant's limit between them."""
+    launcher = limited(still, cloud_name, 1)
+    worker = launcher.worker()
+    node_id = free_node(launcher, znodes)
+    poor = znodes.submit(["small"], tenant_name="poor")
+    launcher.passes(worker, "it is reused", lambda: znodes.request_state(poor) == "fulfilled")
+    assert nodes_of(znodes, poor) == [node_id]
+    assert not worker.instant.serves(poor)
+
+
+def test_limited_tenant_while_the_cloud_rests(
+    still: Still, znodes: PoolZnodes, cloud_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """F-5, Q-15: ready nodes are given to it, too; what they cannot serve is not taken just to be given back."""
+    launcher = limited(still, cloud_name, 3)
+    worker = launcher.worker()
+    node_id = free_node(launcher, znodes)
+    monkeypatch.setattr(FakeProvider, "pausedReason", lambda provider: "it rests")
+    pair = znodes.submit(["small", "small"], tenant_name="poor")
+    launcher.passes(worker, "it waits", lambda: "it rests" in worker.intake.explanations.values())
+    single = znodes.submit(["small"], tenant_name="poor")
+    launcher.passes(worker, "it is reused", lambda: znodes.request_state(single) == "fulfilled")
+    assert nodes_of(znodes, single) == [node_id]
+    launcher.settle()
+    written = launcher.nodepool.cache.requests.get(pair)
+    assert written is not None
+    assert written.version == 0, "never taken"
