@@ -13,6 +13,8 @@ from random import Random
 #: What waits on a slow or silent link, in pieces of at most 64 KiB; more stays with the sender.
 PIECES = 64
 BACKLOG = 128
+#: Between two tries to reach a target that refuses.
+PAUSE_SECONDS = 0.02
 
 
 class TcpProxy:
@@ -21,10 +23,14 @@ class TcpProxy:
     :param target_port: where to forward to.
     :param port: of our own; 0 = any.
     :param seed: of the delays of a slow link.
+    :param patience: seconds for which a target that refuses is tried again, before the connection is closed. A relay
+        has accepted it already and cannot refuse it. For clients that take a refusal for a target that will listen in a
+        moment, but the end of a connection for the end of the target.
     """
 
-    def __init__(self, target_port: int, port: int = 0, seed: str = "") -> None:
+    def __init__(self, target_port: int, port: int = 0, seed: str = "", patience: float = 0.0) -> None:
         self._target_port = target_port
+        self._patience = patience
         self._listener = socket.create_server(("127.0.0.1", port), backlog=BACKLOG)
         self._listener.setblocking(False)
         self.port: int = self._listener.getsockname()[1]
@@ -123,7 +129,7 @@ class TcpProxy:
             opened.callback(client.close)
             near_reader, near = await asyncio.open_connection(sock=client)
             opened.callback(near.transport.abort)
-            far_reader, far = await asyncio.open_connection("127.0.0.1", self._target_port)
+            far_reader, far = await self._connect()
             opened.callback(far.transport.abort)
             for end in (near, far):
                 # `drain` waits until the kernel has all: what is in the transport when one side ends would be lost.
@@ -138,6 +144,17 @@ class TcpProxy:
                 for pump in pumps:
                     pump.cancel()
                 await asyncio.gather(*pumps, return_exceptions=True)
+
+    async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """:raises OSError: the target refuses for too long."""
+        deadline = self._loop.time() + self._patience
+        while True:
+            try:
+                return await asyncio.open_connection("127.0.0.1", self._target_port)
+            except ConnectionRefusedError:
+                if self._loop.time() >= deadline:
+                    raise
+            await asyncio.sleep(PAUSE_SECONDS)
 
     async def _pump(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, swallowed: Callable[[], bool]

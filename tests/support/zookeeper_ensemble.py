@@ -13,6 +13,9 @@ from tests.support.zookeeper import ZooKeeperServer
 
 #: A busy machine with several Java processes.
 START_SECONDS = 90.0
+#: How long one that was elected may take until it listens. A follower tries again when it is refused; when a link ends,
+#: it elects anew, while the one that was elected waits for it and for nothing else for ten seconds (initLimit).
+ELECTED_SECONDS = 3.0
 
 
 class ZooKeeperEnsemble:
@@ -92,7 +95,7 @@ class ZooKeeperEnsemble:
             for other in range(self._count):
                 port = ports[2 * other]
                 if self._with_links and other != number:
-                    link = self.links[number, other] = TcpProxy(port)
+                    link = self.links[number, other] = TcpProxy(port, patience=ELECTED_SECONDS)
                     link.start()
                     port = link.port
                 settings[f"server.{other + 1}"] = f"127.0.0.1:{port}:{ports[2 * other + 1]}"

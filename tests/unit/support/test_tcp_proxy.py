@@ -128,6 +128,35 @@ def test_more_data_than_the_link_holds(link: Link) -> None:
     assert len(read(far, sent + 1)) == sent
 
 
+def test_waits_for_a_target_that_will_listen_in_a_moment() -> None:
+    """As a follower of ZooKeeper does when it is refused: the one that was elected listens a moment later."""
+    with ExitStack() as opened:
+        target = opened.enter_context(socket.socket())
+        target.bind(("127.0.0.1", 0))
+        proxy = TcpProxy(target.getsockname()[1], patience=DEADLINE_SECONDS)
+        opened.callback(proxy.stop)
+        proxy.start()
+        near = opened.enter_context(socket.create_connection(("127.0.0.1", proxy.port), DEADLINE_SECONDS))
+        near.sendall(b"early")
+        assert_silent(near)
+        target.listen()
+        target.settimeout(DEADLINE_SECONDS)
+        far = opened.enter_context(target.accept()[0])
+        far.settimeout(DEADLINE_SECONDS)
+        assert read(far, 5) == b"early"
+
+
+def test_closes_the_connection_to_a_target_that_does_not_listen() -> None:
+    with ExitStack() as opened:
+        target = opened.enter_context(socket.socket())
+        target.bind(("127.0.0.1", 0))
+        proxy = TcpProxy(target.getsockname()[1], patience=0.1)
+        opened.callback(proxy.stop)
+        proxy.start()
+        near = opened.enter_context(socket.create_connection(("127.0.0.1", proxy.port), DEADLINE_SECONDS))
+        assert near.recv(1) == b""
+
+
 def _send(end: socket.socket) -> int:
     """How much of a piece was taken; 0 = none within the timeout."""
     try:
