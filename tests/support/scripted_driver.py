@@ -56,6 +56,10 @@ class ScriptedHandler(NodeRequestHandler):
     def launchesComplete(self) -> bool:
         return self.alive_thread_count == 0
 
+    def is_paused(self) -> bool:
+        """A call, because mypy does not know that `run` changes the attribute."""
+        return self.paused
+
     def end(self, number: int, state: str, *, stored: bool = True) -> None:
         """End a launch.
 

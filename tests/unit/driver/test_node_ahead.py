@@ -12,11 +12,6 @@ from nodepool.model import states
 from tests.support.scripted_driver import ScriptedHandler, Stage
 
 
-@pytest.fixture
-def stage() -> Stage:
-    return Stage()
-
-
 def accepted(stage: Stage) -> ScriptedHandler:
     """A handler whose request is locked, but that has not begun to gather."""
     request = stage.submit("small")

@@ -25,11 +25,6 @@ from tests.support.scripted_driver import ScriptedHandler, ScriptedProvider, Sta
 
 
 @pytest.fixture
-def stage() -> Stage:
-    return Stage()
-
-
-@pytest.fixture
 def reported(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Keys of the launches that were counted."""
     keys: list[str] = []

@@ -17,11 +17,6 @@ from nodepool.model.quota import QuotaInformation
 from tests.support.scripted_driver import ScriptedHandler, ScriptedProvider, Stage
 
 
-@pytest.fixture
-def stage() -> Stage:
-    return Stage()
-
-
 def test_reuse(stage: Stage) -> None:
     """N-2, N-3: locked, allocated, with tenant and requestor; the driver is told."""
     ready = stage.add_ready()

@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A request that waits in its handler for room, or for its next launch (behaviour.md L, N, Q)."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from nodepool.driver import handler as handler_module
+from nodepool.driver.handler import FIRST_ABORT_SECONDS, LAST_ABORT_SECONDS
+from nodepool.exceptions import QuotaException
+from nodepool.model import states
+from nodepool.plan import standoff
+from nodepool.plan.queue import MIN_READY_REQUESTOR
+from tests.support.scripted_driver import ScriptedProvider, Stage
+
+
+@pytest.fixture
+def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    time = [1000.0]
+    monkeypatch.setattr(handler_module, "time", SimpleNamespace(monotonic=lambda: time[0]))
+    return time
+
+
+def test_aborted_launch(stage: Stage, now: list[float]) -> None:
+    """L-7: not declined; the node goes, another one is launched later, with growing pauses."""
+    handler = stage.begin("small")
+    for attempt in range(8):
+        handler.end(attempt, states.ABORTED)
+        assert not handler.poll()
+        assert handler.is_paused()
+        assert handler.unfinished
+        assert stage.nodes()[attempt] == (states.ABORTED, handler.request.id, False)
+        handler.run()
+        assert len(handler.launched) == attempt + 1, "not at once"
+        now[0] += min(LAST_ABORT_SECONDS, FIRST_ABORT_SECONDS * 2**attempt)
+        handler.run()
+        assert len(handler.launched) == attempt + 2
+        assert not handler.is_paused()
+    handler.end(8, states.READY)
+    assert handler.poll()
+    assert stage.request(handler).declined_by == []
+
+
+def test_quota_error_at_once(stage: Stage) -> None:
+    """L-7: also when launch() itself raises it."""
+    stage.provider.launch_error = QuotaException("full")
+    handler = stage.begin("small")
+    assert not handler.poll()
+    assert handler.is_paused()
+    assert [state for state, _, _ in stage.nodes()] == [states.ABORTED]
+
+
+def test_provider_was_replaced(stage: Stage) -> None:
+    """G-5: what a stopped provider refuses to launch is no failed launch."""
+    stage.provider.launch_error = RuntimeError("was stopped")
+    stage.replaced = True
+    handler = stage.begin("small")
+    assert not handler.poll()
+    assert handler.is_paused()
+    assert [state for state, _, _ in stage.nodes()] == [states.ABORTED]
+
+
+def test_no_room(stage: Stage) -> None:
+    """Q-8, Q-10, N-9: paused, with relief; what is gathered stays, and the rest follows."""
+    stage.provider.room = 1
+    handler = stage.begin("small", "small")
+    assert handler.is_paused()
+    assert stage.relieved == 1
+    assert stage.request(handler).state == states.PENDING
+    handler.end(0, states.READY)
+    assert not handler.poll()
+    handler.run()
+    assert handler.is_paused()
+    stage.provider.room = 2
+    handler.run()
+    assert not handler.is_paused()
+    handler.end(1, states.READY)
+    assert handler.poll()
+    assert len(stage.zk.getNodes()) == 2
+
+
+def test_in_the_way_of_another_request(stage: Stage, now: list[float]) -> None:
+    """Q-10, Q-12: each waits for what the other holds; the later one is given back."""
+    first = stage.submit("big", "big")
+    stage.provider.room = 1
+    handler = stage.begin("small", "small")
+    handler.end(0, states.READY)
+    assert not handler.poll()
+    stage.add_ready("big", allocated_to=first.id)
+    first.state = states.PENDING
+    stage.zk.requests.lock_and_save(first)
+    handler.run()
+    assert handler.is_paused(), "the other one may have room in a moment"
+    now[0] += standoff.PATIENCE_SECONDS
+    handler.run()
+    assert handler.done
+    assert stage.request(handler).state == states.REQUESTED
+    assert stage.nodes()[0] == (states.READY, None, False)
+
+
+def test_the_look_for_requests_in_the_way(stage: Stage, now: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Q-10: it goes through all nodes, and passes are many: once in a while is enough."""
+    looks: list[float] = []
+    monkeypatch.setattr(standoff, "stands_before", lambda *_: looks.append(now[0]))
+    stage.provider.room = 1
+    handler = stage.begin("small", "small")
+    handler.end(0, states.READY)
+    begun = now[0]
+    for _ in range(50):
+        handler.run()
+        now[0] += 1
+    assert looks == [begun, *(begun + standoff.PATIENCE_SECONDS * turn for turn in (1, 2, 3, 4))]
+
+
+def test_no_room_for_min_ready(stage: Stage) -> None:
+    """Q-7, M-7: declined, without a pause and without relief."""
+    stage.provider.room = 0
+    handler = stage.begin("small", requestor=MIN_READY_REQUESTOR)
+    assert handler.done
+    assert stage.relieved == 0
+    assert stage.request(handler).state == states.FAILED
+
+
+def test_no_room_and_no_pause() -> None:
+    """Q-12: a driver that does not pause gives the request back at once, as it was."""
+
+    class Static(ScriptedProvider):
+        PAUSE_AT_QUOTA = False
+
+    stage = Stage(Static)
+    stage.provider.room = 1
+    handler = stage.begin("small", "small")
+    assert not handler.is_paused()
+    assert not handler.done, "a launch still runs"
+    handler.end(0, states.READY)
+    assert handler.poll()
+    request = stage.request(handler)
+    assert (request.state, request.nodes, request.declined_by) == (states.REQUESTED, [], [])
+    assert stage.nodes() == [(states.READY, None, False)]
+
+
+@pytest.mark.parametrize("launched", [False, True])
+def test_can_never_fit_any_more(stage: Stage, launched: bool) -> None:
+    """Q-11: a paused request is declined when a reload made it impossible; nodes go when their launch is over."""
+    stage.provider.room = 1 if launched else 0
+    handler = stage.begin("small", "small")
+    assert handler.is_paused()
+    stage.provider.limit = 1
+    handler.run()
+    assert not handler.is_paused()
+    if launched:
+        assert stage.nodes() == [(states.BUILDING, handler.request.id, True)]
+        assert not handler.poll()
+        handler.end(0, states.READY)
+        assert handler.poll()
+        assert stage.nodes() == [(states.READY, None, False)]
+    assert stage.request(handler).state == states.FAILED
+
+
+def test_launch_failed_while_waiting_for_room(stage: Stage) -> None:
+    """L-6: nobody waits for room for the rest of a set that is lost already."""
+    stage.provider.room = 1
+    handler = stage.begin("small", "small")
+    handler.end(0, states.FAILED)
+    handler.run()
+    assert handler.done
+    assert stage.request(handler).state == states.FAILED
+    assert len(handler.launched) == 1
+
+
+def test_launch_aborted_while_waiting_for_room(stage: Stage) -> None:
+    """L-7: the aborted one does not use up the room that it waits for."""
+    stage.provider.room = 1
+    handler = stage.begin("small", "small")
+    handler.end(0, states.ABORTED)
+    handler.run()
+    assert handler.is_paused()
+    assert stage.nodes() == [(states.ABORTED, handler.request.id, False)]
+    stage.provider.room = 3
+    handler.run()
+    assert len(handler.launched) == 3
+
+
+@pytest.mark.parametrize("launched", [False, True])
+def test_cancelled_while_paused(stage: Stage, launched: bool) -> None:
+    """Q-13: dropped at the next run; a node that is launched just now is not let go before it is known."""
+    stage.provider.room = 1 if launched else 0
+    handler = stage.begin("small", "small")
+    stage.zk.deleteNodeRequest(handler.request)
+    handler.run()
+    assert not handler.is_paused()
+    assert handler.done is not launched
+    if launched:
+        assert stage.nodes() == [(states.BUILDING, handler.request.id, True)]
+        handler.end(0, states.READY)
+        assert handler.poll()
+        assert stage.nodes() == [(states.READY, None, False)]
