@@ -70,8 +70,8 @@ class Load:
         self.failed: dict[str, tuple[list[str], float]] = {}
         #: What became of the jobs.
         self.results: Counter[str] = Counter()
-        #: Seconds from the submission to the nodes, or until nobody waited any longer.
-        self.waits: list[float] = []
+        #: Seconds from the submission to the nodes, or until nobody waited any longer; and who waited.
+        self.waits: list[tuple[float, str]] = []
 
     def connect(self) -> None:
         """Begins the client's session."""
@@ -96,7 +96,7 @@ class Load:
 
     def one(self, label: str, seconds: float) -> str:
         """One job with one node; returns how it ended, for example ``done``."""
-        return self._job([label], "tenant", 0.0, seconds)
+        return self._job([label], "tenant", 0.0, seconds, counted=False)
 
     def _run(self) -> None:
         while not self._stopped.is_set():
@@ -122,15 +122,15 @@ class Load:
         with self._lock:
             self.results[result] += 1
 
-    def _job(self, labels: list[str], tenant: str, hold_seconds: float, seconds: float) -> str:
-        begun = time.monotonic()
+    def _job(self, labels: list[str], tenant: str, hold_seconds: float, seconds: float, *, counted: bool = True) -> str:
+        begun = self._world.now()
         request = self._persist(lambda: self._client.submit(labels, tenant=tenant))
         try:
             completed = self._client.wait(request, seconds)
         except AssertionError as error:
             self._violation(f"stuck: {error}")
-            with self._lock:
-                self.waits.append(time.monotonic() - begun)
+            if counted:
+                self._count(request.id, labels, begun)
             self._persist(lambda: self._client.cancel(request))
             return "stuck"
         completed.nodeset = request.nodeset
@@ -142,12 +142,16 @@ class Load:
         nodeset = self._accept(completed)
         if nodeset is None:
             return "not accepted"
-        waited = time.monotonic() - begun
-        if waited > SLOW_SECONDS:
-            self._world.note(f"client: request {request.id} for {labels} waited for {waited:.1f} s")
-        with self._lock:
-            self.waits.append(waited)
+        if counted:
+            self._count(request.id, labels, begun)
         return self._use(request.id, nodeset, hold_seconds)
+
+    def _count(self, request_id: str, labels: list[str], begun: float) -> None:
+        waited = self._world.now() - begun
+        if waited > SLOW_SECONDS:
+            self._world.note(f"client: request {request_id} for {labels} waited for {waited:.1f} s")
+        with self._lock:
+            self.waits.append((waited, f"{request_id} for {labels} at {begun:.1f} s"))
 
     def _accept(self, request: Any) -> Any:
         try:

@@ -23,6 +23,8 @@ from tests.chaos.world import Limits, World
 RECOVERY_SECONDS, END_SECONDS = 60.0, 15.0
 #: The same after the jobs that show that all serve.
 SERVED_SECONDS = 20.0
+#: So many of the requests that waited longest are told.
+SLOWEST = 15
 
 
 @dataclass(frozen=True)
@@ -115,12 +117,14 @@ def _finish(world: World, load: Load, aftermath: Aftermath, before: Sequence[Usa
     aftermath.check_serving()
     aftermath.check_clean(Deadline(SERVED_SECONDS))
     after = aftermath.check_usage(before)
-    waits = sorted(load.waits)
+    slowest = [f"{waited:.1f} s: {who}" for waited, who in sorted(load.waits, reverse=True)[:SLOWEST]]
+    waits = sorted(waited for waited, _ in load.waits)
     return {
         "jobs": dict(load.results),
         "wait p50": round(statistics.median(waits), 2) if waits else None,
         "wait p99": round(waits[int(len(waits) * 0.99)], 2) if waits else None,
         "wait max": round(waits[-1], 2) if waits else None,
+        "slowest": slowest,
         "launchers before": before,
         "launchers after": after,
         "seconds until the jobs were done": round(idle, 1),
