@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections import Counter
@@ -14,14 +15,16 @@ from kazoo.exceptions import KazooException
 
 from tests.chaos.providers import FLOATING, STATIC, STATIC_PROVIDER, VOLUME
 from tests.chaos.schedule import KINDS
+from tests.chaos.served_time import Patience, ServedTime
 from tests.chaos.world import CHROOT, TENANT, World, own_label
 from tests.support.pool_znodes import REQUESTS
 from tests.support.zuul_client import ZuulClient
 
 T = TypeVar("T")
 
-#: A request that is older is stuck.
+#: A request that is older is stuck. Time in which ZooKeeper does not serve does not count, up to a limit.
 STUCK_SECONDS = 120.0
+MOST_SECONDS = 300.0
 #: One that waited longer is worth a note.
 SLOW_SECONDS = 20.0
 #: How long an operation is tried again while ZooKeeper is away.
@@ -54,6 +57,7 @@ class Load:
         self._violation = on_violation
         self._random = Random(f"load {seed}")
         self._client = ZuulClient(world.zookeeper.tls_hosts(CHROOT), world.zookeeper.certificates, session_seconds=30)
+        self.served = ServedTime(lambda: self._client.connection.connected and world.zookeeper.serves())
         self._stopped = threading.Event()
         self._lock = threading.Lock()
         self._threads = [
@@ -76,6 +80,7 @@ class Load:
     def connect(self) -> None:
         """Begins the client's session."""
         self._client.start()
+        self.served.start()
 
     def start(self) -> None:
         """Begins the jobs."""
@@ -92,6 +97,7 @@ class Load:
     def close(self) -> None:
         """Ends the client's session."""
         self.finish()
+        self.served.stop()
         self._client.stop()
 
     def one(self, label: str, seconds: float) -> str:
@@ -126,7 +132,7 @@ class Load:
         begun = self._world.now()
         request = self._persist(lambda: self._client.submit(labels, tenant=tenant))
         try:
-            completed = self._client.wait(request, seconds)
+            completed = self._wait(request, seconds)
         except AssertionError as error:
             self._violation(f"stuck: {error}")
             if counted:
@@ -145,6 +151,15 @@ class Load:
         if counted:
             self._count(request.id, labels, begun)
         return self._use(request.id, nodeset, hold_seconds)
+
+    def _wait(self, request: Any, seconds: float) -> Any:
+        """As the client does, but time without ZooKeeper does not count."""
+        patience = Patience(self.served, seconds, seconds + MOST_SECONDS)
+        while (left := patience.left()) > 0:
+            with contextlib.suppress(AssertionError):
+                return self._client.wait(request, max(left, PAUSE_SECONDS))
+        state = self._client.cached_state(request)
+        raise AssertionError(f"no event for request {request.id} within {seconds:g} s with ZooKeeper, state {state}")
 
     def _count(self, request_id: str, labels: list[str], begun: float) -> None:
         waited = self._world.now() - begun

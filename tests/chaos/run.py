@@ -125,6 +125,7 @@ def _finish(world: World, load: Load, aftermath: Aftermath, before: Sequence[Usa
         "wait p99": round(waits[int(len(waits) * 0.99)], 2) if waits else None,
         "wait max": round(waits[-1], 2) if waits else None,
         "slowest": slowest,
+        "seconds without ZooKeeper": round(load.served.seconds_without, 1),
         "launchers before": before,
         "launchers after": after,
         "seconds until the jobs were done": round(idle, 1),

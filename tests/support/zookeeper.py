@@ -127,6 +127,10 @@ class ZooKeeperServer:
             return ""
         return answer.partition("Mode: ")[2].partition("\n")[0]
 
+    def serves(self) -> bool:
+        """Does it answer requests now?"""
+        return bool(self.mode())
+
     def counters(self) -> dict[str, int]:
         """The integer values of ``mntr``, e.g. ``zk_packets_received``."""
         values = {}

@@ -77,6 +77,11 @@ class ZooKeeperEnsemble:
         """Number of the server that leads now; None: there is none."""
         return next((number for number, mode in self.modes().items() if mode == "leader"), None)
 
+    def serves(self) -> bool:
+        """Do most of them follow a leader now?"""
+        modes = self.modes()
+        return "leader" in modes.values() and 2 * len(modes) > self._count
+
     def tls_hosts(self, chroot: str = "") -> str:
         """Connection string of the TLS ports."""
         return ",".join(server.tls_hosts() for server in self.servers) + chroot
