@@ -21,6 +21,9 @@ REQUEST_LOCKS = "/nodepool/requests-lock"
 COMPONENTS = "/nodepool/components"
 POOLS = f"{COMPONENTS}/pool"
 
+#: A node that any request may have.
+READY_NODE = json.dumps({"state": "ready", "type": ["small"]}).encode()
+
 
 class PoolZnodes:
     """Reads and writes below one chroot.

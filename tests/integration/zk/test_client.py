@@ -11,12 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from kazoo.exceptions import BadArgumentsError
+from kazoo.exceptions import BadArgumentsError, ConnectionLoss
+from kazoo.protocol.serialization import Exists
 
 from nodepool.exceptions import ConfigError, ZKConnectionError, ZKException
 from nodepool.zk.client import ZooKeeperClient, connection_string
 from nodepool.zk.nodepool_cache import NodepoolCache
-from tests.support.certificates import make_certificates
+from nodepool.zk.protocol import Reply
+from tests.support.certificates import Certificates, make_certificates
 from tests.support.pool_znodes import PoolZnodes
 from tests.support.ports import free_ports
 from tests.support.session_loss import expire_session
@@ -86,15 +88,17 @@ def test_chroot_is_made(make_client: MakeClient, zookeeper: ZooKeeperServer, chr
 # -- TLS
 
 
+def tls_client(zookeeper: ZooKeeperServer, own: Certificates, ca: Certificates) -> ZooKeeperClient:
+    """A client with a certificate of ``own`` that trusts servers of ``ca``."""
+    return ZooKeeperClient(
+        zookeeper.tls_hosts(), tls_cert=str(own.client_cert), tls_key=str(own.client_key), tls_ca=str(ca.ca)
+    )
+
+
 def test_wrong_ca_is_refused(tmp_path: Path, zookeeper: ZooKeeperServer) -> None:
     """A server whose certificate our CA did not sign gets nothing from us."""
     good, foreign = zookeeper.certificates, make_certificates(tmp_path)
-    client = ZooKeeperClient(
-        zookeeper.tls_hosts(),
-        tls_cert=str(good.client_cert),
-        tls_key=str(good.client_key),
-        tls_ca=str(foreign.ca),
-    )
+    client = tls_client(zookeeper, good, foreign)
     with pytest.raises(ZKConnectionError, match="zookeeper-tls"):
         client.connect(timeout=1)
 
@@ -106,21 +110,14 @@ def test_cas_of_the_system_do_not_count(
     good, foreign = zookeeper.certificates, make_certificates(tmp_path)
     # Where OpenSSL looks for the CAs of the system.
     monkeypatch.setenv("SSL_CERT_FILE", str(good.ca))
-    client = ZooKeeperClient(
-        zookeeper.tls_hosts(), tls_cert=str(good.client_cert), tls_key=str(good.client_key), tls_ca=str(foreign.ca)
-    )
+    client = tls_client(zookeeper, good, foreign)
     with pytest.raises(ZKConnectionError, match="zookeeper-tls"):
         client.connect(1.5)
 
 
 def test_wrong_client_certificate_is_refused(tmp_path: Path, zookeeper: ZooKeeperServer) -> None:
     good, foreign = zookeeper.certificates, make_certificates(tmp_path)
-    client = ZooKeeperClient(
-        zookeeper.tls_hosts(),
-        tls_cert=str(foreign.client_cert),
-        tls_key=str(foreign.client_key),
-        tls_ca=str(good.ca),
-    )
+    client = tls_client(zookeeper, foreign, good)
     with pytest.raises(ZKConnectionError):
         client.connect(timeout=1)
 
@@ -282,3 +279,36 @@ def test_path_that_cannot_be_sent(client: ZooKeeperClient) -> None:
         client.kazoo.exists("/\ud800")
     assert client.kazoo.exists("/nobody") is None
     assert client.session_epoch == 0
+
+
+# -- calls from callbacks
+
+
+def test_calls_from_the_connection_thread(client: ZooKeeperClient, znodes: PoolZnodes) -> None:
+    """A callback may make any number of calls, also while other threads fill Kazoo's queue: nothing blocks."""
+    znodes.kazoo.create("/here", b"")
+    left = threading.Semaphore(0)
+
+    def many(_: object, __: BaseException | None) -> None:
+        for _number in range(1000):
+            client.kazoo.call(Exists(client.kazoo.chrooted("/here"), None), Reply(lambda *_: left.release()))
+
+    client.kazoo.call(Exists(client.kazoo.chrooted("/here"), None), Reply(many))
+    for _ in range(1000):
+        client.kazoo.call(Exists(client.kazoo.chrooted("/here"), None), Reply(lambda *_: left.release()))
+    assert all(left.acquire(timeout=30) for _ in range(2000))
+
+
+def test_calls_end_with_their_connection(shaky: ZooKeeperClient, proxy: TcpProxy, znodes: PoolZnodes) -> None:
+    """What the connection thread had still to send when the connection broke is answered by an error, once each."""
+    znodes.kazoo.create("/here", b"")
+    answers: list[BaseException | None] = []
+
+    def many(_: object, __: BaseException | None) -> None:
+        proxy.cut()
+        for _number in range(500):
+            shaky.kazoo.call(Exists(shaky.kazoo.chrooted("/here"), None), Reply(lambda _, error: answers.append(error)))
+
+    shaky.kazoo.call(Exists(shaky.kazoo.chrooted("/here"), None), Reply(many))
+    wait_for("all are answered", lambda: len(answers) == 500)
+    assert any(isinstance(error, ConnectionLoss) for error in answers)

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from typing import Any
 
@@ -16,16 +15,15 @@ from nodepool.zk.multi_read import MultiRead
 from nodepool.zk.nodepool_cache import NodepoolCache
 from nodepool.zk.protocol import Reply
 from nodepool.zk.zookeeper import ZooKeeper
-from tests.support.pool_znodes import PoolZnodes
+from tests.support.pool_znodes import READY_NODE, PoolZnodes
 from tests.support.wait import wait_for
+from tests.support.zk_cache import caught_up
 from tests.support.zk_reads import count_reads
-
-READY = json.dumps({"state": "ready", "type": ["small"]}).encode()
 
 
 @pytest.fixture
 def node_id(cache: NodepoolCache, znodes: PoolZnodes) -> str:
-    made = znodes.create_node(READY)
+    made = znodes.create_node(READY_NODE)
     wait_for("the node is known", lambda: cache.nodes.get(made) is not None)
     return made
 
@@ -64,8 +62,7 @@ def test_changes_under_a_foreign_lock_are_read_at_its_release(
     cache.nodes.add_listener(lambda i: heard.append((i, state(cache, node_id))))
     znodes.change_node(node_id, state="in-use")
     znodes.change_node(node_id, state="used")
-    marker = znodes.create_node(READY)
-    wait_for("events came", lambda: cache.nodes.get(marker) is not None)
+    caught_up(cache, znodes)
     assert state(cache, node_id) == "ready"
     assert paths.node(node_id) not in reads
     znodes.kazoo.delete(contender)
@@ -85,8 +82,7 @@ def test_stale_records_on_demand(cache: NodepoolCache, znodes: PoolZnodes, node_
     contend(znodes, node_id)
     wait_for("the lock is seen", lambda: cache.nodes.is_locked(node_id))
     znodes.change_node(node_id, state="in-use")
-    marker = znodes.create_node(READY)
-    wait_for("events came", lambda: cache.nodes.get(marker) is not None)
+    caught_up(cache, znodes)
     assert state(cache, node_id) == "ready"
     cache.nodes.refresh_stale()
     assert cache.wait_settled(30)
@@ -137,8 +133,7 @@ def test_own_write_and_release_in_one(
     zk.requests.finish(request, [node], nodes_too=True)
     wait_for("the release is told", lambda: heard)
     assert heard[-1] == (node.id, "ready", False)
-    marker = znodes.create_node(READY)
-    wait_for("events came", lambda: cache.nodes.get(marker) is not None)
+    caught_up(cache, znodes)
     assert paths.node(node.id or "") not in reads
 
 
@@ -146,7 +141,7 @@ def test_events_that_overtake_what_is_read(
     make_client: Callable[..., ZooKeeperClient], znodes: PoolZnodes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """While everything is read anew, an event is newer than an answer that comes after it."""
-    ids = [znodes.create_node(READY) for _ in range(3)]
+    ids = [znodes.create_node(READY_NODE) for _ in range(3)]
     taken, left, untouched = ids
     contend(znodes, left, "gone__lock__")
     contend(znodes, untouched, "stay__lock__")

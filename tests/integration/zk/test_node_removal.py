@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from nodepool.exceptions import ZKConflict, ZKLockException
@@ -13,12 +11,10 @@ from nodepool.zk import paths
 from nodepool.zk.client import ZooKeeperClient
 from nodepool.zk.node_store import NodeStore
 from tests.support.kazoo_lock import Competitor
-from tests.support.pool_znodes import PoolZnodes
+from tests.support.pool_znodes import READY_NODE, PoolZnodes
 from tests.support.session_loss import expire_session
 from tests.support.wait import wait_for
 from tests.support.zookeeper import ZooKeeperServer
-
-READY = json.dumps({"state": "ready", "type": ["small"]}).encode()
 
 
 @pytest.fixture
@@ -139,7 +135,7 @@ def test_remove_raw(store: NodeStore, node: Node, znodes: PoolZnodes, competitor
 @pytest.mark.parametrize("lock_dir", [True, False])
 def test_remove_empty(store: NodeStore, znodes: PoolZnodes, lock_dir: bool, emptied: bool) -> None:
     """C-8: made without data, or emptied by a hand."""
-    empty = znodes.create_node(READY if emptied else b"")
+    empty = znodes.create_node(READY_NODE if emptied else b"")
     if emptied:
         znodes.kazoo.set(paths.node(empty), b"")
     if lock_dir:
@@ -153,7 +149,7 @@ def test_remove_empty_leaves_what_is_used(store: NodeStore, znodes: PoolZnodes, 
     """C-8: locked, or filled meanwhile."""
     locked, filled = znodes.create_node(b""), znodes.create_node(b"")
     competitor.hold(paths.node_lock(locked))
-    znodes.kazoo.set(paths.node(filled), READY)
+    znodes.kazoo.set(paths.node(filled), READY_NODE)
     assert not store.remove_empty(locked)
     assert not store.remove_empty(filled)
     assert znodes.children(paths.NODES) == [locked, filled]

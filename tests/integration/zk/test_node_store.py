@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 
 import pytest
@@ -19,8 +18,6 @@ from nodepool.zk.transactions import TransactionFailed
 from tests.support.kazoo_lock import Competitor
 from tests.support.pool_znodes import PoolZnodes
 from tests.support.wait import wait_for
-
-READY = json.dumps({"state": "ready", "type": ["small"]}).encode()
 
 
 @pytest.fixture
