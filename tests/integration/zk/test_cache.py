@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import threading
 from collections.abc import Callable
