@@ -185,6 +185,7 @@ class _WatchConnection(ConnectionHandler):  # type: ignore[misc]
             # As Kazoo does with what was in its queue when the last connection broke.
             self._own_calls.popleft()[1].set_exception(ConnectionLoss())
         self._sent.clear()
+        self.handler.servers = len(self.client.hosts)
         # Kazoo's read timeout is two thirds of the session timeout that the server has granted.
         read_ms, connect_ms = super()._connect(*arguments)
         self._sent.clear()
