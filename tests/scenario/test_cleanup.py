@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 
 import pytest
@@ -26,16 +25,11 @@ def _sweep_often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cleanup_worker, "SWEEP_SECONDS", 0.2)
 
 
-def stored_node(state: str, **fields: object) -> bytes:
-    node = {"state": state, "state_time": time.time(), "type": ["small"], "provider": "one", "pool": "main"}
-    return json.dumps({**node, **fields}).encode()
-
-
 @pytest.mark.parametrize("state", ["used", "in-use", "building", "failed", "aborted", "deleting", "deleted"])
 def test_unlocked_nodes_go(launch: Launch, znodes: PoolZnodes, cloud_name: str, cloud: FakeCloud, state: str) -> None:
     """X-1, X-4, X-6: such nodes are removed, also when the cloud does not know them."""
     launch([fake_provider("one", cloud=cloud_name)])
-    node_id = znodes.create_node(stored_node(state, external_id="nobody-knows-me"))
+    node_id = znodes.add_node(state, external_id="nobody-knows-me")
     wait_for("it is gone", lambda: znodes.node(node_id) is None)
     assert not znodes.children(f"/nodepool/nodes/{node_id}")
 
@@ -44,8 +38,8 @@ def test_unlocked_nodes_go(launch: Launch, znodes: PoolZnodes, cloud_name: str, 
 def test_other_states_stay(launch: Launch, znodes: PoolZnodes, cloud_name: str, cloud: FakeCloud, state: str) -> None:
     """X-1: never touched. The second node shows that the worker came by."""
     launch([fake_provider("one", cloud=cloud_name)])
-    stays = znodes.create_node(stored_node(state))
-    goes = znodes.create_node(stored_node("used"))
+    stays = znodes.add_node(state)
+    goes = znodes.add_node("used")
     wait_for("the other one is gone", lambda: znodes.node(goes) is None)
     assert znodes.node(stays) is not None
 
@@ -53,12 +47,12 @@ def test_other_states_stay(launch: Launch, znodes: PoolZnodes, cloud_name: str, 
 def test_locked_node_stays(launch: Launch, znodes: PoolZnodes, cloud_name: str, cloud: FakeCloud) -> None:
     """X-2, C-7: a node that somebody has locked, and nodes of providers that are not ours, are left alone."""
     launch([fake_provider("one", cloud=cloud_name)])
-    node_id = znodes.create_node(stored_node("ready"))
+    node_id = znodes.add_node("ready")
     lock = Lock(znodes.kazoo, f"/nodepool/nodes/{node_id}/lock")
     assert lock.acquire(timeout=5)
     znodes.change_node(node_id, state="in-use")
-    foreign = znodes.create_node(stored_node("used", provider="elsewhere"))
-    other = znodes.create_node(stored_node("used"))
+    foreign = znodes.add_node("used", provider="elsewhere")
+    other = znodes.add_node("used")
     wait_for("the other one is gone", lambda: znodes.node(other) is None)
     assert znodes.node(node_id) is not None
     assert znodes.node(foreign) is not None
@@ -80,15 +74,15 @@ def test_unused_node_comes_back(launch: Launch, znodes: PoolZnodes, cloud_name: 
 def test_init_node_of_nobody(launch: Launch, znodes: PoolZnodes, cloud_name: str, cloud: FakeCloud) -> None:
     """C-10: a node that was never launched goes with its request."""
     launch([fake_provider("one", cloud=cloud_name)])
-    node_id = znodes.create_node(stored_node("init", allocated_to="200-9999999999"))
+    node_id = znodes.add_node("init", allocated_to="200-9999999999")
     wait_for("it is gone", lambda: znodes.node(node_id) is None)
 
 
 def test_lost_request(launch: Launch, znodes: PoolZnodes, cloud_name: str, cloud: FakeCloud) -> None:
     """C-4, G-14: a request that a dead launcher left `pending` is served by whoever is there."""
     request_id = znodes.submit(["small"], state="pending")
-    building = znodes.create_node(stored_node("building", allocated_to=request_id))
-    init = znodes.create_node(stored_node("init", allocated_to=request_id))
+    building = znodes.add_node("building", allocated_to=request_id)
+    init = znodes.add_node("init", allocated_to=request_id)
     launch([fake_provider("one", cloud=cloud_name)])
     request = fulfilled(znodes, request_id)
     assert not {building, init} & set(request["nodes"])
@@ -119,16 +113,16 @@ def test_ages(launch: Launch, znodes: PoolZnodes, cloud_name: str, cloud: FakeCl
         max_hold_age=2000,
     )
     goes = [
-        znodes.create_node(stored_node("ready", state_time=old)),
-        znodes.create_node(stored_node("hold", state_time=old, hold_expiration=500)),
-        znodes.create_node(stored_node("hold", state_time=old - 2000, hold_expiration=10000)),
-        znodes.create_node(stored_node("hold", state_time=old - 2000, hold_expiration="no number")),
+        znodes.add_node("ready", state_time=old),
+        znodes.add_node("hold", state_time=old, hold_expiration=500),
+        znodes.add_node("hold", state_time=old - 2000, hold_expiration=10000),
+        znodes.add_node("hold", state_time=old - 2000, hold_expiration="no number"),
     ]
     stays = [
-        znodes.create_node(stored_node("ready")),
-        znodes.create_node(stored_node("ready", state_time=old, type=["keep"])),
-        znodes.create_node(stored_node("ready", state_time=old, allocated_to=znodes.submit(["x"], state="fulfilled"))),
-        znodes.create_node(stored_node("hold", state_time=old)),
+        znodes.add_node("ready"),
+        znodes.add_node("ready", state_time=old, type=["keep"]),
+        znodes.add_node("ready", state_time=old, allocated_to=znodes.submit(["x"], state="fulfilled")),
+        znodes.add_node("hold", state_time=old),
     ]
     wait_for("the old ones are gone", lambda: sorted(znodes.nodes()) == sorted(stays))
     assert not set(goes) & set(znodes.nodes())

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
@@ -15,11 +14,6 @@ from tests.scenario.test_requests import fulfilled, use_and_return
 from tests.support.local_launcher import fake_provider
 from tests.support.pool_znodes import REQUESTS, PoolZnodes
 from tests.support.wait import holds_for, wait_for
-
-
-def add_ready(znodes: PoolZnodes, *labels: str, **fields: Any) -> str:
-    node = {"state": "ready", "type": list(labels or ["small"]), "provider": "one", "pool": "main", **fields}
-    return znodes.create_node(json.dumps(node).encode())
 
 
 def test_states_on_the_way(launch: Launch, znodes: PoolZnodes, cloud_name: str, cloud: FakeCloud) -> None:
@@ -50,9 +44,9 @@ def test_states_on_the_way(launch: Launch, znodes: PoolZnodes, cloud_name: str, 
 def test_ready_nodes_first(launch: Launch, znodes: PoolZnodes, cloud_name: str, cloud: FakeCloud) -> None:
     """N-1, N-2, N-4, N-5: ready ones are used, each once, and only what is missing is launched."""
     launch([fake_provider("one", ("small", "big"), cloud=cloud_name)])
-    ready = [add_ready(znodes, "small", "big"), add_ready(znodes, "small")]
-    add_ready(znodes, "small", pool="other")
-    add_ready(znodes, "small", provider="elsewhere")
+    ready = [znodes.add_node("ready", type=["small", "big"]), znodes.add_node("ready")]
+    znodes.add_node("ready", pool="other")
+    znodes.add_node("ready", provider="elsewhere")
     wait_for("they are free", lambda: len(znodes.free_nodes()) == 4)
     request = fulfilled(znodes, znodes.submit(["big", "small", "small"]))
     assert request["nodes"][0] == ready[0]
@@ -66,7 +60,7 @@ def test_ready_nodes_first(launch: Launch, znodes: PoolZnodes, cloud_name: str, 
 def test_one_zone(launch: Launch, znodes: PoolZnodes, cloud_name: str, cloud: FakeCloud) -> None:
     """N-7: new nodes follow the zone of a reused one; otherwise one zone is picked for all."""
     launch([fake_provider("one", cloud=cloud_name, pool_availability_zones=["a", "b", "c"])])
-    add_ready(znodes, az="c")
+    znodes.add_node("ready", az="c")
     wait_for("it is free", lambda: znodes.free_nodes())
     for _ in range(3):
         request = fulfilled(znodes, znodes.submit(["small", "small", "small"]))
@@ -111,7 +105,7 @@ def test_relief_is_rare(
     """Q-8, Q-9: one idle node goes for the requests that wait, and no other one for the next five minutes."""
     monkeypatch.setattr(relief, "RELIEF_SECONDS", 1000.0)
     launch([fake_provider("one", ("idle", "wanted"), cloud=cloud_name, pool_max_servers=3)])
-    idle = [add_ready(znodes, "idle", state_time=1000.0 + number) for number in range(3)]
+    idle = [znodes.add_node("ready", type=["idle"], state_time=1000.0 + number) for number in range(3)]
     wait_for("they are free", lambda: len(znodes.free_nodes()) == 3)
     first, second = znodes.submit(["wanted"]), znodes.submit(["wanted"])
     fulfilled(znodes, first)

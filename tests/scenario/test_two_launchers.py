@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from typing import Any
 
@@ -63,8 +62,7 @@ def test_nodes_are_deleted_once(
     for _ in range(2):
         launch([fake_provider("one", cloud=cloud_name)])
     for number in range(30):
-        node = {"state": "used", "type": ["small"], "provider": "one", "pool": "main", "external_id": f"x{number}"}
-        znodes.create_node(json.dumps(node).encode())
+        znodes.add_node("used", external_id=f"x{number}")
     wait_for("nothing is left", lambda: not znodes.nodes())
     assert set(deleted.values()) == {1}
     assert len(deleted) == 30

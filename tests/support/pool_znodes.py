@@ -135,6 +135,11 @@ class PoolZnodes:
         path: str = self.kazoo.create(f"{NODES}/", value, sequence=True, makepath=True)
         return path.rsplit("/", 1)[1]
 
+    def add_node(self, state: str, **fields: Any) -> str:
+        """Creates a node of pool ``main`` of provider ``one`` and returns its id."""
+        node = {"state": state, "state_time": time.time(), "type": ["small"], "provider": "one", "pool": "main"}
+        return self.create_node(json.dumps({**node, **fields}).encode())
+
     def change_node(self, node_id: str, **fields: Any) -> None:
         """Changes fields of a node."""
         self.kazoo.set(f"{NODES}/{node_id}", json.dumps({**(self.node(node_id) or {}), **fields}).encode())

@@ -26,11 +26,6 @@ from tests.support.wait import wait_for
 from tests.unit.launcher.conftest import Still
 
 
-def stored(state: str, **fields: Any) -> bytes:
-    node = {"state": state, "state_time": time.time(), "type": ["small"], "provider": "one", "pool": "main"}
-    return json.dumps({**node, **fields}).encode()
-
-
 @pytest.fixture
 def launcher(still: Still, cloud_name: str, cloud: FakeCloud) -> StillLauncher:
     return still([fake_provider("one", cloud=cloud_name)], labels={"small": {"max-ready-age": 500}}, max_hold_age=1000)
@@ -44,8 +39,8 @@ def worker(launcher: StillLauncher) -> CleanupWorker:
 def test_lost_request(launcher: StillLauncher, worker: CleanupWorker, znodes: PoolZnodes) -> None:
     """C-4: ``requested`` again without nodes; its `init` nodes are deleted, others are free, locked ones stay."""
     request_id = znodes.submit(["small"], state="pending", nodes=["x"], declined_by=["somebody"])
-    init, ready = (znodes.create_node(stored(state, allocated_to=request_id)) for state in ("init", "ready"))
-    locked = znodes.create_node(stored("building", allocated_to=request_id))
+    init, ready = (znodes.add_node(state, allocated_to=request_id) for state in ("init", "ready"))
+    locked = znodes.add_node("building", allocated_to=request_id)
     lock = Lock(znodes.kazoo, f"/nodepool/nodes/{locked}/lock")
     assert lock.acquire(timeout=5)
     launcher.settle()
@@ -79,12 +74,12 @@ def test_node_of_a_lost_request_is_deleted_meanwhile(
 ) -> None:
     """C-4: the request does not wait for the next minute because of that."""
     request_id = znodes.submit(["small"], state="pending")
-    node_id = znodes.create_node(stored("building", allocated_to=request_id))
+    node_id = znodes.add_node("building", allocated_to=request_id)
     launcher.settle()
     worker.run_once()
     worker._due = time.monotonic() + SWEEP_SECONDS
     request_id = znodes.submit(["small"], state="pending")
-    node_id = znodes.create_node(stored("building", allocated_to=request_id))
+    node_id = znodes.add_node("building", allocated_to=request_id)
     launcher.settle()
     cached = launcher.nodepool.cache.nodes.get(node_id)
     assert cached is not None
@@ -110,14 +105,14 @@ def test_nodes_that_a_lost_launcher_gathered(
     assert lock.acquire(timeout=5)
     launcher.settle()
     worker.run_once()
-    init, ready = (znodes.create_node(stored(state, allocated_to=served)) for state in ("init", "ready"))
+    init, ready = (znodes.add_node(state, allocated_to=served) for state in ("init", "ready"))
     launcher.settle()
     now[0] += SWEEP_SECONDS
     wait = worker.run_once()
     assert wait is not None
     assert 0 < wait <= SOON_SECONDS
     assert [(znodes.node(i) or {})["allocated_to"] for i in (init, ready)] == [served, served]
-    old = znodes.create_node(stored("ready", state_time=1.0))
+    old = znodes.add_node("ready", state_time=1.0)
     launcher.settle()
     now[0] += SOON_SECONDS
     wait = worker.run_once()
@@ -139,7 +134,7 @@ def test_nodes_that_are_nobody_elses(
     served, fulfilled, ended = (znodes.submit(["small"], state=i) for i in ("pending", "fulfilled", "pending"))
     request_locks = [Lock(znodes.kazoo, f"/nodepool/requests-lock/{i}") for i in (served, ended)]
     taken, offered, changed, given = (
-        znodes.create_node(stored("ready", allocated_to=i)) for i in (served, fulfilled, served, ended)
+        znodes.add_node("ready", allocated_to=i) for i in (served, fulfilled, served, ended)
     )
     locks = [*request_locks, Lock(znodes.kazoo, f"/nodepool/nodes/{taken}/lock")]
     assert all(lock.acquire(timeout=5) for lock in locks)
@@ -193,7 +188,7 @@ def test_tasks_are_independent(
 
         fail.__name__ = name
         monkeypatch.setattr(worker, name, fail)
-    empty, old = znodes.create_node(b""), znodes.create_node(stored("ready", state_time=1.0))
+    empty, old = znodes.create_node(b""), znodes.add_node("ready", state_time=1.0)
     launcher.settle()
     worker.sweep()
     assert "cleanup task reset_lost_requests" in caplog.text
@@ -278,7 +273,7 @@ def test_ages(
 ) -> None:
     """C-5, C-6, C-7"""
     node = {**fields, "state_time": time.time() - fields["age"]}
-    node_id = znodes.create_node(stored(**node))
+    node_id = znodes.add_node(**node)
     launcher.settle()
     worker.expire_nodes()
     assert ((znodes.node(node_id) or {})["state"] == "deleting") is goes
@@ -288,7 +283,7 @@ def test_ages(
 def test_old_node_that_is_in_use(launcher: StillLauncher, worker: CleanupWorker, znodes: PoolZnodes, how: str) -> None:
     """C-5: neither with a lock nor with a request."""
     request_id = znodes.submit(["small"], state="fulfilled") if how == "allocated" else None
-    node_id = znodes.create_node(stored("ready", state_time=1.0, allocated_to=request_id))
+    node_id = znodes.add_node("ready", state_time=1.0, allocated_to=request_id)
     launcher.settle()
     lock = Lock(znodes.kazoo, f"/nodepool/nodes/{node_id}/lock")
     if how == "locked":

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 from typing import Any
 
 import pytest
@@ -15,15 +14,10 @@ from nodepool.driver.fake.cloud import FakeCloud
 from nodepool.driver.fake.provider import FakeProvider
 from nodepool.launcher import deletion
 from tests.support.local_launcher import fake_provider
-from tests.support.pool_znodes import PoolZnodes
+from tests.support.pool_znodes import READY_NODE, PoolZnodes
 from tests.support.still_launcher import StillLauncher
 from tests.support.wait import wait_for
 from tests.unit.launcher.conftest import Still
-
-
-def stored(state: str, **fields: Any) -> bytes:
-    node = {"state": state, "state_time": time.time(), "type": ["small"], "provider": "one", "pool": "main"}
-    return json.dumps({**node, **fields}).encode()
 
 
 def fail(provider: FakeProvider, node: Any) -> Any:
@@ -40,7 +34,7 @@ def test_lock_is_given_back_when_the_provider_raises(
 ) -> None:
     """X-7, X-5: the node is unlocked, stays `deleting`, and is tried again."""
 
-    node_id = znodes.create_node(stored("used", external_id="x"))
+    node_id = znodes.add_node("used", external_id="x")
     worker = launcher.nodepool.deletion
     with monkeypatch.context() as patch:
         patch.setattr(FakeProvider, "startNodeCleanup", fail)
@@ -63,7 +57,7 @@ def test_no_hot_loop_while_a_deletion_is_tried_again(
     monkeypatch.setattr(deletion, "FIRST_RETRY_SECONDS", 0.05)
     instance = cloud.create("np", metadata={}, resources={})
     cloud.set(down=True, delete_seconds=1000.0)
-    node_id = znodes.create_node(stored("used", external_id=instance.id))
+    node_id = znodes.add_node("used", external_id=instance.id)
     worker = launcher.nodepool.deletion
     launcher.passes(worker, "it failed once", lambda: worker._attempts)
     cloud.set(down=False)
@@ -85,7 +79,7 @@ def test_no_hot_loop_when_a_retry_finds_nothing_to_do(
     """X-2, X-1: a failed node that somebody locked, or put on hold, meanwhile is left alone, without a busy loop."""
     monkeypatch.setattr(deletion, "FIRST_RETRY_SECONDS", 0.05)
     monkeypatch.setattr(FakeProvider, "startNodeCleanup", fail)
-    node_id = znodes.create_node(stored("used", external_id="x"))
+    node_id = znodes.add_node("used", external_id="x")
     worker = launcher.nodepool.deletion
     launcher.settle()
     worker.run_once()
@@ -109,7 +103,7 @@ def test_lock_of_a_deletion_that_died(
     def die(provider: FakeProvider, node: Any) -> threading.Thread:
         return threading.Thread(target=lambda: None)
 
-    node_id = znodes.create_node(stored("used", external_id="x"))
+    node_id = znodes.add_node("used", external_id="x")
     worker = launcher.nodepool.deletion
     with monkeypatch.context() as patch:
         patch.setattr(FakeProvider, "startNodeCleanup", die)
@@ -126,7 +120,7 @@ def test_deletion_that_takes_too_long(
     monkeypatch.setattr(deletion, "DELETE_TIMEOUT_SECONDS", 0.0)
     cloud.set(delete_seconds=0.3)
     instance = cloud.create("np", metadata={}, resources={})
-    node_id = znodes.create_node(stored("used", external_id=instance.id))
+    node_id = znodes.add_node("used", external_id=instance.id)
     worker = launcher.nodepool.deletion
     launcher.passes(worker, "it began", lambda: znodes.node_lockers(node_id))
     worker.run_once()
@@ -140,8 +134,8 @@ def test_only_nodes_of_a_gone_request_are_looked_at(
 ) -> None:
     """C-9: what a cancelled request had is free again; nobody goes through all the others for that."""
     request_id, other = znodes.submit(["small"], state="fulfilled"), znodes.submit(["small"], state="fulfilled")
-    mine = znodes.create_node(stored("ready", allocated_to=request_id))
-    theirs = znodes.create_node(stored("ready", allocated_to=other))
+    mine = znodes.add_node("ready", allocated_to=request_id)
+    theirs = znodes.add_node("ready", allocated_to=other)
     worker = launcher.nodepool.deletion
     launcher.settle()
     worker.run_once()
@@ -162,7 +156,7 @@ def test_only_nodes_of_a_gone_request_are_looked_at(
 def test_init_node_of_a_finished_request(launcher: StillLauncher, znodes: PoolZnodes) -> None:
     """C-10: it goes when its request is fulfilled, not only when somebody looks at everything."""
     request_id = znodes.submit(["small"], state="pending")
-    node_id = znodes.create_node(stored("init", allocated_to=request_id))
+    node_id = znodes.add_node("init", allocated_to=request_id)
     worker = launcher.nodepool.deletion
     launcher.settle()
     worker.run_once()
@@ -178,13 +172,13 @@ def test_time_of_deleting_does_not_move(
 ) -> None:
     """Q-9, X-5: ``state_time`` tells when a node went to `deleting` first, however often it is tried."""
     monkeypatch.setattr(FakeProvider, "startNodeCleanup", fail)
-    node_id = znodes.create_node(stored("deleting", external_id="x", state_time=1000.0))
+    node_id = znodes.add_node("deleting", external_id="x", state_time=1000.0)
     launcher.settle()
     launcher.nodepool.deletion.run_once()
     assert (znodes.node(node_id) or {})["state_time"] == 1000.0
 
 
-@pytest.mark.parametrize("before", [b"", stored("ready", external_id="x")], ids=["made-empty", "emptied"])
+@pytest.mark.parametrize("before", [b"", READY_NODE], ids=["made-empty", "emptied"])
 def test_empty_nodes_go_soon(
     launcher: StillLauncher, znodes: PoolZnodes, monkeypatch: pytest.MonkeyPatch, before: bytes
 ) -> None:
@@ -204,7 +198,7 @@ def test_empty_nodes_go_soon(
 
 def test_node_that_is_being_read(launcher: StillLauncher, znodes: PoolZnodes, monkeypatch: pytest.MonkeyPatch) -> None:
     """Released with changes that are not here yet: what the old record says would be written for nothing."""
-    node_id = znodes.create_node(stored("ready", allocated_to="200-0000000000"))
+    node_id = znodes.add_node("ready", allocated_to="200-0000000000")
     launcher.settle()
     worker = launcher.nodepool.deletion
     with monkeypatch.context() as patch:

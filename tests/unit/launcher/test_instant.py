@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 from concurrent.futures import Future
 from typing import Any
 
@@ -34,8 +33,7 @@ def worker(launcher: StillLauncher) -> PoolWorker:
 
 
 def add_ready(launcher: StillLauncher, znodes: PoolZnodes, *labels: str, **fields: Any) -> str:
-    node = {"state": "ready", "type": list(labels or ["small"]), "provider": "one", "pool": "main", **fields}
-    node_id = znodes.create_node(json.dumps(node).encode())
+    node_id = znodes.add_node("ready", type=list(labels or ["small"]), **fields)
     wait_for("the node is known", lambda: launcher.nodepool.cache.nodes.get(node_id))
     return node_id
 

@@ -262,12 +262,11 @@ def test_nodes_of_launchers_that_are_away(
     still: Still, znodes: PoolZnodes, cloud_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A-15: right after its start a launcher does not know what those serve whose nodes it sees."""
-    node = {"state": "in-use", "state_time": 1.0, "type": ["small"], "provider": "other", "pool": "main"}
     launcher = still([fake_provider("one", cloud=cloud_name)])
     worker = launcher.worker()
-    away = znodes.create_node(json.dumps({**node, "launcher": "host-PoolWorker.other-main-1234"}).encode())
+    away = znodes.add_node("in-use", provider="other", launcher="host-PoolWorker.other-main-1234")
     for foreign in ("static driver", worker.launcher_id):
-        znodes.create_node(json.dumps({**node, "launcher": foreign}).encode())
+        znodes.add_node("in-use", provider="other", launcher=foreign)
     request_id = znodes.submit(["unknown"])
     launcher.knows_requests(1)
     launcher.settle()

@@ -218,8 +218,7 @@ def test_refused_node(still: Still, znodes: PoolZnodes, cloud_name: str) -> None
     """N-2: a ready node that the driver refuses does not keep a request waiting, nor the worker busy."""
     launcher = still([fake_provider("one", cloud=cloud_name, pool_availability_zones=["east"])])
     worker = launcher.worker()
-    node = b'{"state": "ready", "type": ["small"], "provider": "one", "pool": "main", "az": "west"}'
-    refused = znodes.create_node(node)
+    refused = znodes.add_node("ready", az="west")
     launcher.passes(worker, "the node is known", lambda: refused in worker.ready_nodes)
     request = fulfil(launcher, worker, znodes, znodes.submit(["small"]))
     assert request["nodes"] != [refused]
