@@ -237,6 +237,9 @@ class ZooKeeperClient:
         for listener in list(self._listeners):
             try:
                 listener(name)
+            except ZKConnectionError as closing:
+                # Somebody ends the connection at this moment.
+                self.log.debug("Nothing more is made of a connection that is %s: %s", name, closing)
             except Exception:
                 self.log.exception("Error in a session listener")
         # Kazoo sets its own state before it calls listeners, so a waiter sees the new one.

@@ -218,6 +218,9 @@ class _WatchConnection(ConnectionHandler):  # type: ignore[misc]
             if not self.client._stopped.is_set():
                 try:
                     function(watch.type, path)
+                except ZKConnectionError as closing:
+                    # As in `Reply`.
+                    log.debug("Nothing more is made of a ZooKeeper event for %s: %s", path, closing)
                 except Exception:
                     log.exception("Error while handling a ZooKeeper event for %s", path)
             # A recipe (a lock that waits) may watch the same path in the ordinary way: one event for both.

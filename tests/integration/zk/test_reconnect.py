@@ -9,9 +9,11 @@ from contextlib import ExitStack
 
 import pytest
 
+from nodepool.exceptions import ZKConnectionError
 from nodepool.zk.client import ZooKeeperClient
 from nodepool.zk.handler import TlsHandler
 from tests.support.ports import free_ports
+from tests.support.wait import wait_for
 from tests.support.zookeeper import ZooKeeperServer
 
 MakeClient = Callable[..., ZooKeeperClient]
@@ -52,3 +54,20 @@ def test_a_silent_server_takes_no_longer_than_its_share(zookeeper: ZooKeeperServ
         filler.connect_ex(silent.getsockname())
         with pytest.raises(TimeoutError):
             handler.create_connection(silent.getsockname(), timeout=30_000.0, **options)
+
+
+def test_connection_that_somebody_ends_while_it_comes_back(
+    make_client: MakeClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A listener that would ask something then has made no mistake: no traceback."""
+    client = make_client(connect=False)
+
+    def late(state: str) -> None:
+        raise ZKConnectionError("not connected to ZooKeeper")
+
+    states: list[str] = []
+    client.add_session_listener(late)
+    client.add_session_listener(states.append)
+    client.connect(30)
+    wait_for("the others hear of it", lambda: states == ["connected"])
+    assert [record for record in caplog.records if record.exc_info] == []

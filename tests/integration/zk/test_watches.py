@@ -11,6 +11,7 @@ from kazoo.exceptions import NoNodeError
 from kazoo.protocol.serialization import Create, GetData, SetData
 from kazoo.security import OPEN_ACL_UNSAFE
 
+from nodepool.exceptions import ZKConnectionError
 from nodepool.zk.client import ZooKeeperClient
 from nodepool.zk.protocol import CHANGED, CREATED, DELETED, Reply
 from tests.support.pool_znodes import PoolZnodes
@@ -113,6 +114,23 @@ def test_function_that_raises(client: ZooKeeperClient, znodes: PoolZnodes, caplo
     wait_for("both events", lambda: calls == ["/root", "/root/a"])
     assert client.kazoo.get("/root")[0] == b""
     assert "Error while handling a ZooKeeper event for /root" in caplog.text
+
+
+def test_event_while_somebody_disconnects(
+    client: ZooKeeperClient, znodes: PoolZnodes, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What the function would ask next is of no use to anybody: no mistake, no traceback."""
+    calls: list[str] = []
+
+    def late(event: int, path: str) -> None:
+        calls.append(path)
+        raise ZKConnectionError("not connected to ZooKeeper")
+
+    client.kazoo.watch_recursive("/root", late).get(30)
+    znodes.kazoo.create("/root", b"")
+    wait_for("the event", lambda: calls == ["/root"])
+    assert client.kazoo.get("/root")[0] == b""
+    assert [record for record in caplog.records if record.exc_info] == []
 
 
 # -- Reply
