@@ -40,6 +40,10 @@ class CommandError(Exception):
         self.answer = answer
 
 
+class Stopped(BaseException):
+    """A signal ends a daemon that has not begun its work yet. No error, and for nobody on the way to handle."""
+
+
 class _VersionAction(argparse.Action):
     """``--version``. The release is only looked up when it is asked for."""
 
@@ -78,7 +82,9 @@ def make_parser(prog: str, description: str) -> argparse.ArgumentParser:
 
 
 def run(prog: str, function: Callable[[], int]) -> int:
-    """Run a program's work and turn every way it may end into an exit status.
+    """Run a program's work and turn every way it may end into an exit status, which is the interpreter's own, too.
+
+    Output that cannot be written, as on a full disk, is dropped here. Whose answer it is must flush it himself.
 
     :param prog: name of the program, put before errors.
     :param function: the work; returns the exit status.
@@ -88,17 +94,24 @@ def run(prog: str, function: Callable[[], int]) -> int:
         # What other programs stored may have characters that this terminal does not know.
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
-        status = function()
-        # Here and not at interpreter exit, where an error could only be printed as a traceback.
-        sys.stdout.flush()
-        return status
+        return _outcome(prog, function)
+    finally:
+        for stream in _streams():
+            _write(stream)
+
+
+def _outcome(prog: str, function: Callable[[], int]) -> int:
+    try:
+        return function()
     except KeyboardInterrupt:
         return INTERRUPTED
+    except Stopped:
+        return 0
     except BrokenPipeError:
-        discard_output(sys.stdout)
+        # Whoever read our output is gone (`| head`).
         return 1
     except CommandError as error:
-        print(error, file=sys.stdout if error.answer else sys.stderr)
+        _tell(str(error), sys.stdout if error.answer else sys.stderr)
     except (ConfigError, ZKException, LogConfigError, OSError) as error:
         log.debug("The reason in full:", exc_info=True)
         _complain(prog, error)
@@ -110,14 +123,28 @@ def run(prog: str, function: Callable[[], int]) -> int:
 
 def _complain(prog: str, error: object) -> None:
     text = str(error).strip() or type(error).__name__
-    print("\n".join(f"{prog}: {line}" for line in text.splitlines()), file=sys.stderr)
+    _tell("\n".join(f"{prog}: {line}" for line in text.splitlines()), sys.stderr)
 
 
-def discard_output(stream: TextIO) -> None:
-    """Let what is not written yet, and what comes, go nowhere: else the flush at interpreter exit is an error.
+def _tell(text: str, stream: TextIO) -> None:
+    if stream in _streams():
+        _write(stream, f"{text}\n")
 
-    Whoever read our output is gone (``| head``), or the disk of a daemon's log is full.
+
+def _streams() -> list[TextIO]:
+    """Standard output and error, but those that were closed before we began (Python has none then)."""
+    return [stream for stream in (sys.stdout, sys.stderr) if stream is not None]
+
+
+def _write(stream: TextIO, text: str = "") -> None:
+    """Write all that is to be written to a stream. Where that is impossible, it and all that follows goes nowhere.
+
+    Otherwise the interpreter tries again at its exit, and makes a traceback and a status of its own of the failure.
     """
-    null = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(null, stream.fileno())
-    os.close(null)
+    try:
+        stream.write(text)
+        stream.flush()
+    except OSError:
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, stream.fileno())
+        os.close(null)

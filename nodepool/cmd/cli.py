@@ -54,6 +54,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     def work() -> int:
         set_up_logging(options)
         status: int = options.run(options)
+        # Part of the answer: if it cannot be written, as on a full disk, the command has failed.
+        print(end="", flush=True)
         return status
 
     return app.run(PROG, work)

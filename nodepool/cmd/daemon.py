@@ -6,13 +6,12 @@ from __future__ import annotations
 import argparse
 import logging
 import os
-import sys
 import threading
 from collections.abc import Callable
-from typing import Final, TextIO
+from typing import Final
 
 from nodepool import logconfig
-from nodepool.cmd import app
+from nodepool.cmd import app, supervisor
 from nodepool.cmd.pidfile import PidFile, PidFileError
 
 log = logging.getLogger("nodepool.cmd.daemon")
@@ -84,13 +83,9 @@ def run(
     """
     restrict_new_files()
     if options.debug or options.foreground:
-        set_up_logging(options, logfile)
-        status = serve(options)
-        for stream in (sys.stdout, sys.stderr):
-            if not _flush(stream):
-                # A log that could not be written, on a full disk, does not make the end a failure.
-                app.discard_output(stream)
-        return status
+        with supervisor.early_stop():
+            set_up_logging(options, logfile)
+            return serve(options)
     # While logging is not set up, warnings go to the terminal; the daemon logs them again.
     check(options)
     set_up_logging(options, logfile)
@@ -119,7 +114,7 @@ def _in_background(
         # The supervisor of the process sets its own.
         signal_map={},
     )
-    with context:
+    with context, supervisor.early_stop():
         try:
             set_up_logging(options, logfile)
             return serve(options)
@@ -130,25 +125,13 @@ def _in_background(
 
 
 def finish(status: int) -> int:
-    """End the process here if the interpreter would not end with this status, or not now; else return the status.
+    """End the process here if the interpreter would wait for threads; else return the status.
 
-    It waits for threads. Daemon threads count, too: it waits for those of a thread pool, which are daemons when a
-    daemon thread made them. And it makes an error of its own of output that cannot be written, as on a full disk.
+    Daemon threads count, too: it waits for those of a thread pool, which are daemons when a daemon thread made them.
     """
     left = [thread for thread in threading.enumerate() if thread is not threading.main_thread()]
     if left:
         log.info("Ending with threads that still run: %s", ", ".join(thread.name for thread in left))
-    logging.shutdown()
-    flushed = [_flush(stream) for stream in (sys.stdout, sys.stderr)]
-    if left or not all(flushed):
+        logging.shutdown()
         os._exit(status)
     return status
-
-
-def _flush(stream: TextIO) -> bool:
-    """Could all be written? There is nothing more to do for what could not."""
-    try:
-        stream.flush()
-    except OSError:
-        return False
-    return True

@@ -3,16 +3,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import queue
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Final, Protocol
 
 from nodepool.cmd import stack_dump
+from nodepool.cmd.app import Stopped
 from nodepool.cmd.sdnotify import Notifier
 
 #: Signals that end a daemon in order. SIGUSR1 is an old name for SIGINT.
@@ -42,6 +44,24 @@ class Service(Protocol):
 
     def stop(self) -> None:
         """End in order. May block."""
+
+
+@contextlib.contextmanager
+def early_stop() -> Iterator[None]:
+    """Inside, a signal that stops a daemon ends it by `Stopped`, until a `Supervisor` takes the signals over.
+
+    Much is imported before that. For the main thread.
+    """
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        raise Stopped(signal.Signals(number).name)
+
+    previous = {number: signal.signal(number, stop) for number in STOP_SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
 
 
 class Supervisor:

@@ -43,14 +43,3 @@ def test_nothing_is_waited_for(start: str) -> None:
     command = [sys.executable, "-c", PROGRAM.format(start=start)]
     ended = subprocess.run(command, env={**os.environ, "PYTHONPATH": str(ROOT)}, timeout=60, check=False)
     assert ended.returncode == 3
-
-
-@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full")
-def test_output_that_cannot_be_written() -> None:
-    """A full disk: the interpreter would end with a status of its own, 120."""
-    program = "import sys; from nodepool.cmd.daemon import finish; print('x'); sys.exit(finish(3))"
-    with open("/dev/full", "w", encoding="utf-8") as full:
-        command = [sys.executable, "-c", program]
-        environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": ""}
-        ended = subprocess.run(command, env=environment, stdout=full, timeout=60, check=False)
-    assert ended.returncode == 3

@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Signals that come before the launcher waits for them (cli.md 4)."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from nodepool.cmd.app import Stopped
+from nodepool.cmd.supervisor import STOP_SIGNALS, early_stop
+from tests.support.launcher import ROOT
+
+#: Python imports it before anything else. It sends the signal when the launcher imports what it needs for its work.
+HOOK = """
+import os, signal, sys
+
+class Hook:
+    def find_spec(self, name, path=None, target=None):
+        if name == "nodepool.launcher.supervisor":
+            os.kill(os.getpid(), signal.SIGTERM)
+
+sys.meta_path.insert(0, Hook())
+"""
+
+
+def test_stop_while_the_launcher_is_imported(tmp_path: Path) -> None:
+    """`systemctl stop` right after the start: exit status 0, and nothing to say."""
+    (tmp_path / "sitecustomize.py").write_text(HOOK, encoding="utf-8")
+    command = [sys.executable, "-m", "nodepool.cmd.launcher", "-f", "-c", str(tmp_path / "nodepool.yaml")]
+    environment = {**os.environ, "PYTHONPATH": f"{tmp_path}:{ROOT}"}
+    ended = subprocess.run(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120, check=False
+    )
+    assert (ended.returncode, ended.stdout) == (0, "")
+
+
+@pytest.mark.parametrize("number", STOP_SIGNALS)
+def test_signals(number: signal.Signals) -> None:
+    """All that stop a daemon in order later on; the handlers are put back."""
+    before = signal.getsignal(number)
+    with pytest.raises(Stopped), early_stop():
+        os.kill(os.getpid(), number)
+    assert signal.getsignal(number) is before
