@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The cloud of the simulated world: the `FakeCloud`, with an instant before and after each creation."""
+"""The cloud of the simulated world: the `FakeCloud`, with an instant before and after whatever is asked of it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any, TypeVar
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from nodepool.driver.fake import cloud as fake
-from nodepool.driver.statemachine import Instance, Resource, StateMachine
-from nodepool.exceptions import CloudUnavailableException, LaunchStatusException
-from tests.model.baton import Baton
+from nodepool.driver.statemachine import Instance, Resource
+from nodepool.exceptions import LaunchStatusException
+from nodepool.model.quota import QuotaInformation
 from tests.support.machine_driver import CreateMachine, MachineAdapter, MachineDriverBase
 
-T = TypeVar("T")
+if TYPE_CHECKING:
+    from tests.model.world import World
 
 
 class SteppedCreate(CreateMachine):
@@ -33,36 +33,25 @@ class SteppedCreate(CreateMachine):
 
 
 class SteppedAdapter(MachineAdapter):
-    baton: Baton
+    create_machine: ClassVar[type[CreateMachine]] = SteppedCreate
+    world: World
 
     def pause(self) -> None:
-        if self.baton.current is not None:
-            self.baton.wait(lambda: True)
-
-    def getCreateStateMachine(
-        self,
-        hostname: str,
-        label: Any,
-        image_external_id: Any,
-        metadata: dict[str, str],
-        request: Any,
-        az: Any,
-        log: Any,
-    ) -> StateMachine:
-        return SteppedCreate(self, hostname, label, metadata, az)
+        if self.world.baton.current is not None:
+            self.world.baton.wait(lambda: True)
 
     def listInstances(self) -> Iterator[Instance]:
-        return self._answered(super().listInstances)
+        self.pause()
+        return iter(list(super().listInstances()))
 
     def listResources(self) -> Iterator[Resource]:
-        return self._answered(super().listResources)
-
-    def _answered(self, call: Callable[[], Iterator[T]]) -> Iterator[T]:
         self.pause()
-        try:
-            return iter(list(call()))
-        except fake.CloudError as error:
-            raise CloudUnavailableException(str(error)) from None
+        return super().listResources()
+
+    def getQuotaLimits(self) -> QuotaInformation:
+        """The cloud says what it allows, and does not see to it: that is for launchers to do."""
+        super().getQuotaLimits()
+        return QuotaInformation(default=float("inf"), instances=self.world.layout.limit)
 
     def delete(self, external_id: Any) -> None:
         self.pause()
@@ -71,12 +60,10 @@ class SteppedAdapter(MachineAdapter):
 
 
 class SteppedDriver(MachineDriverBase):
-    """:param baton: of the world."""
-
-    def __init__(self, baton: Baton) -> None:
-        self._baton = baton
+    def __init__(self, world: World) -> None:
+        self._world = world
 
     def getAdapter(self, provider_config: Any) -> SteppedAdapter:
         adapter = SteppedAdapter(provider_config)
-        adapter.baton = self._baton
+        adapter.world = self._world
         return adapter

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from nodepool.model import states
 from nodepool.model.node import Node
-from tests.model.world import Move, Setup, World, replay
+from tests.model.setup import Move, Setup
+from tests.model.world import World, replay
 
 
 def test_two_launchers_each_hold_one_node_of_two_that_both_requests_need() -> None:
@@ -128,7 +129,7 @@ def test_a_session_lost_anywhere_in_a_pass_for_min_ready() -> None:
             while not any(job.name == "nl0.MinReadyWorker" for job in world._jobs):
                 world.run(1)
             world.run(point)
-            world.do_zombie(0)
+            world.moves.do_zombie(0)
             world.settle()
 
 
@@ -136,8 +137,8 @@ def test_a_ready_node_whose_request_is_served_without_it_is_free_again() -> None
     """A launcher that was lost had made it; the request was reset before the others knew that its lock was gone."""
     with World(Setup(launchers=1, max_servers=1)) as world:
         world.run_seconds(1)
-        world.do_freeze(0)
-        world.zuul.submit(1)
+        world.moves.do_freeze(0)
+        world.zuul.submit(["small"])
         world.run_seconds(1)
         node = Node("small")
         node.state, node.provider, node.pool = states.READY, "one", "main"

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.model.budget import budget
-from tests.model.world import Move, Setup, replay
+from tests.model.setup import Move, Setup
+from tests.model.world import replay
 
 #: 0 = whoever can go on first; odd = by chance; even = by priorities, where one party may be slow for long.
 ORDERS = st.integers(0, 2**30)

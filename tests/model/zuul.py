@@ -11,7 +11,7 @@ from nodepool.model import states
 from nodepool.model.node import Node
 from nodepool.model.request import NodeRequest
 from nodepool.zk.zookeeper import ZooKeeper
-from tests.model.launcher import Process, Turn
+from tests.model.process import Process, Turn
 
 if TYPE_CHECKING:
     from tests.model.world import World
@@ -54,8 +54,8 @@ class Zuul(Process):
 
     # -- what it can be asked to do --
 
-    def submit(self, nodes: int, tenant: str | None = None) -> None:
-        self._do("submit", lambda: self._submit(nodes, tenant))
+    def submit(self, labels: list[str], tenant: str | None = None) -> None:
+        self._do("submit", lambda: self._submit(labels, tenant))
 
     def take(self) -> None:
         self._do("take", self._take)
@@ -68,10 +68,10 @@ class Zuul(Process):
 
     # -- jobs --
 
-    def _submit(self, nodes: int, tenant: str | None) -> None:
+    def _submit(self, labels: list[str], tenant: str | None) -> None:
         request = NodeRequest()
         request.state = states.REQUESTED
-        request.node_types = ["small"] * nodes
+        request.node_types = labels
         request.requestor = "zuul"
         request.tenant_name = tenant
         self.zk.storeNodeRequest(request)

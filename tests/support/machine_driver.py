@@ -10,7 +10,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, TypeVar
 
 from nodepool.driver.config import ImageSettings, integer, number
 from nodepool.driver.fake import cloud as fake
@@ -18,6 +18,8 @@ from nodepool.driver.fake.config import FakeProviderConfig
 from nodepool.driver.statemachine import Adapter, Instance, Resource, StateMachine, StateMachineDriver
 from nodepool.exceptions import CloudUnavailableException, LaunchStatusException, NotFound, QuotaException
 from nodepool.model.quota import QuotaInformation
+
+T = TypeVar("T")
 
 DIRECTORY = Path(__file__).parent / "drivers"
 
@@ -86,12 +88,9 @@ class CreateMachine(StateMachine):
         if self.state == self.START:
             hostname, label, metadata, az = self._arguments
             resources = {"cores": label.cores, "ram": label.ram}
-            try:
-                made = self._adapter.cloud.create(hostname, metadata=metadata, resources=resources, az=az)
-            except fake.OverQuota as error:
-                raise QuotaException(str(error)) from None
-            except fake.CloudError as error:
-                raise CloudUnavailableException(str(error)) from None
+            made = self._adapter.ask(
+                lambda: self._adapter.cloud.create(hostname, metadata=metadata, resources=resources, az=az)
+            )
             self.external_id = made.id
             self.state = "building"
         found = self._adapter.instance(self.external_id)
@@ -128,6 +127,8 @@ class MachineResource(Resource):
 class MachineAdapter(Adapter):
     """``hooks`` are called before each step of a machine: a test can block there, or raise."""
 
+    create_machine: ClassVar[type[CreateMachine]] = CreateMachine
+
     def __init__(self, provider_config: MachineProviderConfig) -> None:
         super().__init__(provider_config)
         self.config = provider_config
@@ -149,23 +150,26 @@ class MachineAdapter(Adapter):
         for hook in list(self.hooks):
             hook(machine)
 
-    def instance(self, external_id: Any) -> fake.Instance | None:
+    def ask(self, call: Callable[[], T]) -> T:
+        """Ask the cloud; its errors become ours."""
         try:
-            return next((found for found in self.cloud.instances() if found.id == external_id), None)
+            return call()
+        except fake.OverQuota as error:
+            raise QuotaException(str(error)) from None
+        except fake.NoSuchInstance as error:
+            raise NotFound(str(error)) from None
         except fake.CloudError as error:
             raise CloudUnavailableException(str(error)) from None
+
+    def instance(self, external_id: Any) -> fake.Instance | None:
+        return next((found for found in self.ask(self.cloud.instances) if found.id == external_id), None)
 
     def delete(self, external_id: Any) -> None:
         self.calls["delete"] += 1
         if self.swallow_deletes:
             self.swallow_deletes -= 1
             return
-        try:
-            self.cloud.delete(external_id)
-        except fake.NoSuchInstance:
-            raise NotFound(external_id) from None
-        except fake.CloudError as error:
-            raise CloudUnavailableException(str(error)) from None
+        self.ask(lambda: self.cloud.delete(external_id))
 
     def getCreateStateMachine(
         self,
@@ -178,21 +182,21 @@ class MachineAdapter(Adapter):
         log: Any,
     ) -> StateMachine:
         self.last_image = image_external_id
-        return CreateMachine(self, hostname, label, metadata, az)
+        return self.create_machine(self, hostname, label, metadata, az)
 
     def getDeleteStateMachine(self, external_id: Any, log: Any) -> StateMachine:
         return DeleteMachine(self, external_id)
 
     def listInstances(self) -> Iterator[Instance]:
         self.calls["list"] += 1
-        found = self.cloud.instances()
+        found = self.ask(self.cloud.instances)
         if self.hide_from_lists:
             self.hide_from_lists -= 1
             return
         yield from map(MachineInstance, found)
 
     def listResources(self) -> Iterator[Resource]:
-        return map(MachineResource, self.cloud.instances())
+        return map(MachineResource, self.ask(self.cloud.instances))
 
     def deleteResource(self, resource: Resource) -> None:
         assert isinstance(resource, MachineResource)

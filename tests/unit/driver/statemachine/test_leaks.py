@@ -10,7 +10,7 @@ import pytest
 from nodepool.driver.fake.cloud import CloudError
 from nodepool.driver.statemachine import Resource
 from nodepool.driver.statemachine import leaks as sweeps
-from nodepool.exceptions import NotFound
+from nodepool.exceptions import CloudUnavailableException, NotFound
 from nodepool.metrics import leaks
 from nodepool.model.image import ImageUpload
 from nodepool.testing.memory_zk import MemoryZooKeeper
@@ -271,7 +271,7 @@ def test_cloud_is_down(make_site: MakeSite, zk: MemoryZooKeeper) -> None:
     zk.deleteRawNode(node.id or "")
     site.provider.cleanupLeakedResources()
     site.cloud.set(down=True)
-    with pytest.raises(CloudError):
+    with pytest.raises(CloudUnavailableException):
         site.provider.cleanupLeakedResources()
     site.cloud.set(down=False)
     site.provider.cleanupLeakedResources()

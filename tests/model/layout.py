@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is configured in the simulated world, and how it may change."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from nodepool.config.objects import Config, Label
+from nodepool.driver.static.config import StaticProviderConfig
+from tests.support.machine_driver import MachineProviderConfig
+
+CLOUD: Final = "one"
+LAB: Final = "lab"
+
+#: Labels of the first pool, the second one, ...
+POOL_LABELS: Final = (("small",), ("small", "large"), ("large",))
+#: Labels and slots of the first host, the second one, ...
+HOSTS: Final = ((("metal",), 2), (("metal", "heavy"), 1), (("heavy",), 2))
+#: What a request may ask for.
+KINDS: Final = (("small",), ("large",), ("metal",), ("heavy",), ("small", "large"), ("metal", "heavy"))
+
+
+@dataclass(frozen=True)
+class PoolLayout:
+    name: str
+    labels: tuple[str, ...]
+    max_servers: int
+
+
+@dataclass(frozen=True)
+class HostLayout:
+    name: str
+    labels: tuple[str, ...]
+    slots: int
+
+
+@dataclass(frozen=True)
+class Layout:
+    """One content of the configuration file.
+
+    :param cloud_limit: what the cloud says that it allows, in all pools together. It does not see to that itself.
+    """
+
+    pools: tuple[PoolLayout, ...]
+    hosts: tuple[HostLayout, ...]
+    min_ready: int
+    tenant_limit: int | None
+    cloud_limit: int | None
+
+    @property
+    def limit(self) -> float:
+        """Of servers, in all pools together."""
+        return math.inf if self.cloud_limit is None else self.cloud_limit
+
+    def slots(self) -> set[tuple[str, int]]:
+        return {(host.name, slot) for host in self.hosts for slot in range(host.slots)}
+
+    def registrations(self) -> int:
+        """Pools that a launcher registers."""
+        return len(self.pools) + bool(self.hosts)
+
+    def can_serve(self, labels: Sequence[str]) -> bool:
+        """Is there a pool that has room for these nodes when nothing else runs?"""
+        for pool in self.pools:
+            if set(labels) <= set(pool.labels) and len(labels) <= min(pool.max_servers, self.limit):
+                return True
+        return self._hosts_can_serve(list(labels), list(self.hosts))
+
+    def _hosts_can_serve(self, labels: list[str], hosts: list[HostLayout]) -> bool:
+        if not labels:
+            return True
+        for index, host in enumerate(hosts):
+            if host.slots and labels[0] in host.labels:
+                left = [*hosts[:index], dataclasses.replace(host, slots=host.slots - 1), *hosts[index + 1 :]]
+                if self._hosts_can_serve(labels[1:], left):
+                    return True
+        return False
+
+    def wish(self, number: int) -> list[str]:
+        """Labels of a request that can be served, another one for each number."""
+        kinds = [kind for kind in KINDS if self.can_serve(kind)]
+        kind = list(kinds[number // 2 % len(kinds)])
+        more = kind * 2
+        return more if number % 2 and len(kind) == 1 and self.can_serve(more) else kind
+
+    def changed(self, number: int) -> Layout:
+        """Another configuration: something went, or is smaller or larger."""
+        changes: list[Callable[[], Layout]] = [
+            lambda: self._with_pools(self.pools[:-1]),
+            lambda: self._with_pools(self.pools[1:]),
+            lambda: self._with_pools(tuple(dataclasses.replace(pool, labels=pool.labels[:-1]) for pool in self.pools)),
+            lambda: self._with_pools(tuple(dataclasses.replace(pool, max_servers=1) for pool in self.pools)),
+            lambda: self._with_pools(
+                tuple(dataclasses.replace(pool, max_servers=pool.max_servers + 1) for pool in self.pools)
+            ),
+            lambda: dataclasses.replace(self, min_ready=0 if self.min_ready else 1),
+            lambda: dataclasses.replace(self, hosts=self.hosts[1:]),
+            lambda: dataclasses.replace(
+                self, hosts=tuple(dataclasses.replace(host, slots=host.slots % 2 + 1) for host in self.hosts)
+            ),
+            lambda: dataclasses.replace(
+                self, hosts=tuple(dataclasses.replace(host, labels=("metal",)) for host in self.hosts)
+            ),
+        ]
+        return changes[number % (len(changes) if self.hosts else 6)]()
+
+    def _with_pools(self, pools: tuple[PoolLayout, ...]) -> Layout:
+        return dataclasses.replace(self, pools=pools)
+
+    def config(self, cloud_name: str) -> Config:
+        """The configuration as a launcher loads it."""
+        config = Config()
+        config.labels = {name: Label(name) for name in ("small", "large", "metal", "heavy")}
+        config.labels["small"].min_ready = self.min_ready
+        if self.tenant_limit is not None:
+            config.tenant_resource_limits = {"tenant": {"instances": self.tenant_limit}}
+        if self.pools:
+            cloud = MachineProviderConfig(self._cloud_section(cloud_name))
+            cloud.load(config)
+            config.providers[CLOUD] = cloud
+        if self.hosts:
+            lab = StaticProviderConfig(self._lab_section())
+            lab.load(config)
+            config.providers[LAB] = lab
+        return config
+
+    def _cloud_section(self, cloud_name: str) -> dict[str, Any]:
+        pools = [
+            {"name": pool.name, "max-servers": pool.max_servers, "labels": [{"name": name} for name in pool.labels]}
+            for pool in self.pools
+        ]
+        return {"name": CLOUD, "driver": "machines", "cloud": cloud_name, "pools": pools}
+
+    def _lab_section(self) -> dict[str, Any]:
+        nodes = [
+            {"name": host.name, "labels": list(host.labels), "max-parallel-jobs": host.slots} for host in self.hosts
+        ]
+        return {"name": LAB, "driver": "static", "pools": [{"name": "racks", "nodes": nodes}]}
+
+
+def make_layout(
+    *, pools: int, max_servers: int, hosts: int, min_ready: int, tenant_limit: int | None, cloud_limit: int | None
+) -> Layout:
+    names = ("main", "second", "third")
+    return Layout(
+        tuple(PoolLayout(name, POOL_LABELS[number], max_servers) for number, name in enumerate(names[:pools])),
+        tuple(HostLayout(f"host{number}", *HOSTS[number]) for number in range(hosts)),
+        min_ready,
+        tenant_limit,
+        cloud_limit,
+    )

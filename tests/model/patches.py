@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the simulated world takes the place of: clocks, random ids, names of hosts, threads, what waits for them."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import logging
+import socket
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from concurrent.futures import Future
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from nodepool.driver.statemachine import provider as statemachine
+from nodepool.driver.statemachine.known import Patience
+from nodepool.driver.static import checks
+from nodepool.driver.static import provider as static
+from nodepool.launcher import provider_start, providers
+from nodepool.launcher.worker import Worker
+from nodepool.zk.protocol import Reply
+from tests.model.cloud import SteppedDriver
+from tests.model.hosts import ModelStaticDriver
+from tests.model.process import Process
+from tests.model.threads import ModelExecutor, ModelScheduler, ModelThread
+
+if TYPE_CHECKING:
+    from tests.model.world import World
+
+#: Seconds of the world that a first answer of the cloud is waited for.
+PATIENCE_SECONDS = 5.0
+
+_result = Future.result
+
+
+def take_over(world: World, patch: pytest.MonkeyPatch) -> None:
+    """Until ``patch`` is undone everything in this process belongs to a world."""
+
+    def clock() -> float:
+        return world.now
+
+    patch.setattr(time, "time", clock)
+    patch.setattr(time, "monotonic", clock)
+    for function, name in _clocked():
+        patch.setattr(function, name, _with_clock(getattr(function, name), clock))
+    patch.setattr(uuid, "uuid4", lambda: uuid.UUID(int=world.random.getrandbits(128), version=4))
+    for name in ("getfqdn", "gethostname"):
+        patch.setattr(socket, name, lambda *_: world.owner.name if isinstance(world.owner, Process) else "nobody")
+    _take_over_waits(world, patch)
+    patch.setattr(Worker, "start", lambda worker: None)
+    patch.setattr(Worker, "is_alive", lambda worker: not worker.stopping)
+    patch.setattr(statemachine, "Scheduler", ModelScheduler)
+    for module in (statemachine, checks):
+        patch.setattr(module, "ThreadPoolExecutor", ModelExecutor)
+    patch.setattr(checks, "check_host", world.hosts.check)
+    patch.setattr(static, "is_alive", world.hosts.is_alive)
+    inline = SimpleNamespace(Thread=ModelThread, Lock=threading.Lock, Event=threading.Event)
+    for launcher_module in (provider_start, providers):
+        patch.setattr(launcher_module, "threading", inline)
+    drivers = {"machines": SteppedDriver(world), "static": ModelStaticDriver()}
+    patch.setattr(provider_start, "Drivers", SimpleNamespace(get=drivers.__getitem__))
+
+
+def _take_over_waits(world: World, patch: pytest.MonkeyPatch) -> None:
+    def wait_for_reply(reply: Reply, timeout: float | None = None) -> bool:
+        if reply._answered:
+            return True
+        return world.baton.wait(lambda: reply._answered, None if timeout is None else world.now + timeout)
+
+    def wait_for_answer(patience: Patience, condition: Any, until: Callable[[], bool]) -> None:
+        condition.release()
+        try:
+            world.baton.wait(until, world.now + PATIENCE_SECONDS)
+        finally:
+            condition.acquire()
+
+    def wait_for_result(future: Future[Any], timeout: float | None = None) -> Any:
+        if not future.done():
+            world.baton.wait(future.done, None if timeout is None else world.now + timeout)
+        return _result(future, 0)
+
+    patch.setattr(Reply, "wait", wait_for_reply)
+    patch.setattr(Patience, "wait", wait_for_answer)
+    patch.setattr(Future, "result", wait_for_result)
+
+
+class Tracebacks(logging.Handler):
+    """What would be a traceback in a launcher's log is a violation. A world with a trace shows the rest."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(logging.DEBUG if world.trace else logging.ERROR)
+        self._world = world
+        self.setFormatter(logging.Formatter("%(name)s: %(message)s"))
+        self._log = logging.getLogger("nodepool")
+        self._before = (self._log.level, self._log.propagate, list(self._log.handlers))
+        self._log.handlers = [self]
+        self._log.propagate = False
+        self._log.setLevel(self.level)
+
+    def put_back(self) -> None:
+        level, self._log.propagate, self._log.handlers = self._before
+        self._log.setLevel(level)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.exc_info:
+            self._world.violation("traceback: " + self.format(record))
+        elif self._world.trace:
+            job = self._world.baton.current
+            print(f"  {self._world.now:.1f} {job}: {self.format(record)}")
+
+
+@functools.cache
+def _clocked() -> list[tuple[Any, str]]:
+    """Functions of ours that have a clock as the default of a parameter."""
+    found: dict[Any, str] = {}
+    for module_name, module in list(sys.modules.items()):
+        if not module_name.startswith("nodepool."):
+            continue
+        for owner in [module, *(value for value in vars(module).values() if isinstance(value, type))]:
+            for function in vars(owner).values():
+                for name in ("__defaults__", "__kwdefaults__"):
+                    if inspect.isfunction(function) and _has_clock(getattr(function, name)):
+                        found[function] = name
+    return list(found.items())
+
+
+_CLOCKS = (time.time, time.monotonic)
+
+
+def _has_clock(defaults: Any) -> bool:
+    values = defaults.values() if isinstance(defaults, dict) else defaults or ()
+    return any(value is clock for value in values for clock in _CLOCKS)
+
+
+def _with_clock(defaults: Any, clock: Callable[[], float]) -> Any:
+    if isinstance(defaults, dict):
+        return {name: clock if value in _CLOCKS else value for name, value in defaults.items()}
+    return tuple(clock if any(value is old for old in _CLOCKS) else value for value in defaults)
