@@ -66,6 +66,7 @@ def test_leader_and_quorum_lost(ensemble: ZooKeeperEnsemble, connect: Callable[[
     assert leader is not None
     ensemble.servers[leader].kill()
     zk.storeNode(node)
+    wait_for("two of them are enough", ensemble.serves)
     assert client.session_epoch == 0
     wait_for("the others have a leader", lambda: ensemble.leader() not in (None, leader))
 
@@ -73,6 +74,7 @@ def test_leader_and_quorum_lost(ensemble: ZooKeeperEnsemble, connect: Callable[[
     assert second is not None
     ensemble.servers[second].kill()
     wait_for("the one that is left serves nobody", lambda: not ensemble.modes() and not client.connected)
+    assert not ensemble.serves()
     ensemble.start()
     zk.deleteNode(node)
     assert client.session_epoch == 0
