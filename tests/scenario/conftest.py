@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from nodepool.driver.fake.cloud import FakeCloud
-from tests.support.local_launcher import LocalLauncher
+from tests.support.local_launcher import LocalLauncher, launcher_settings
 from tests.support.pool_znodes import PoolZnodes
 from tests.support.zookeeper import ZooKeeperServer
 
@@ -36,19 +36,8 @@ def launch(tmp_path: Path, zookeeper: ZooKeeperServer, chroot: str, znodes: Pool
     launchers: list[LocalLauncher] = []
 
     def start(providers: list[dict[str, Any]], labels: dict[str, Any] | None = None, **extra: Any) -> LocalLauncher:
-        names = {
-            label if isinstance(label, str) else label["name"]
-            for provider in providers
-            for pool in provider["pools"]
-            for label in [*pool.get("labels", []), *(name for node in pool.get("nodes", []) for name in node["labels"])]
-        }
-        settings = {
-            "labels": [{"name": name, **(labels or {}).get(name, {})} for name in sorted(names | set(labels or {}))],
-            "providers": providers,
-            **{key.replace("_", "-"): value for key, value in extra.items()},
-        }
         path = tmp_path / f"launcher{len(launchers) + 1}.yaml"
-        launcher = LocalLauncher(path, zookeeper, chroot, settings)
+        launcher = LocalLauncher(path, zookeeper, chroot, launcher_settings(providers, labels, extra))
         launcher.start()
         launchers.append(launcher)
         return launcher

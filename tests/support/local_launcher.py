@@ -68,3 +68,22 @@ def fake_provider(name: str = "cloud", labels: tuple[str, ...] = ("small",), **s
         target = pool if key.startswith("pool_") else section
         target[key.removeprefix("pool_").replace("_", "-")] = value
     return section
+
+
+def launcher_settings(
+    providers: list[dict[str, Any]], labels: dict[str, dict[str, Any]] | None, extra: dict[str, Any]
+) -> dict[str, Any]:
+    """The configuration with these providers and all labels that they have.
+
+    :param labels: settings of labels by name; also labels that no provider has.
+    :param extra: other sections, with ``_`` for ``-``.
+    """
+    settings = dict(labels or {})
+    for pool in (pool for provider in providers for pool in provider["pools"]):
+        for label in [*pool.get("labels", []), *(name for node in pool.get("nodes", []) for name in node["labels"])]:
+            settings.setdefault(label if isinstance(label, str) else label["name"], {})
+    return {
+        "labels": [{"name": name, **settings[name]} for name in sorted(settings)],
+        "providers": providers,
+        **{key.replace("_", "-"): value for key, value in extra.items()},
+    }

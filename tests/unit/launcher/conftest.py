@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from nodepool.driver.fake.cloud import FakeCloud
+from tests.support.local_launcher import launcher_settings
 from tests.support.still_launcher import StillLauncher
 from tests.support.zookeeper import ZooKeeperServer
 
@@ -37,13 +38,8 @@ def still(tmp_path: Path, zookeeper: ZooKeeperServer, chroot: str, monkeypatch: 
     def make(
         providers: list[dict[str, Any]], labels: dict[str, dict[str, Any]] | None = None, **extra: Any
     ) -> StillLauncher:
-        names = {label["name"] for provider in providers for pool in provider["pools"] for label in pool["labels"]}
-        settings = {
-            "labels": [{"name": name, **(labels or {}).get(name, {})} for name in sorted(names | set(labels or {}))],
-            "providers": providers,
-            **{key.replace("_", "-"): value for key, value in extra.items()},
-        }
         path = tmp_path / f"still{len(launchers) + 1}.yaml"
+        settings = launcher_settings(providers, labels, extra)
         launchers.append(StillLauncher(path, zookeeper, chroot, settings, monkeypatch))
         return launchers[-1]
 

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from nodepool.metrics import launches, leaks, names, rests
@@ -12,21 +10,7 @@ from nodepool.metrics.statsd import shared_client
 from tests.support.statsd_server import StatsdServer
 
 
-@pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[StatsdServer]:
-    """A server that the client of this process sends to."""
-    with StatsdServer() as running:
-        for name, value in running.environ.items():
-            monkeypatch.setenv(name, value)
-        shared_client.cache_clear()
-        yield running
-        client = shared_client()
-        assert client is not None
-        client.close()
-        shared_client.cache_clear()
-
-
-def test_launch_keys(server: StatsdServer) -> None:
+def test_launch_keys(statsd: StatsdServer) -> None:
     """metrics.md 3: a timer and a counter under each of four keys; the requestor is normalised."""
     launches.report("ready", 1500, provider="eu.west", az="az.1", requestor="zuul:sched.example")
     keys = [
@@ -35,32 +19,32 @@ def test_launch_keys(server: StatsdServer) -> None:
         "nodepool.launch.provider.eu.west.az.1.ready",
         "nodepool.launch.requestor.zuul_sched_example.ready",
     ]
-    assert server.drain() == [line for key in keys for line in (f"{key}:1500.000000|ms", f"{key}:1|c")]
+    assert statsd.drain() == [line for key in keys for line in (f"{key}:1500.000000|ms", f"{key}:1|c")]
 
 
-def test_keys_without_zone_and_requestor(server: StatsdServer) -> None:
+def test_keys_without_zone_and_requestor(statsd: StatsdServer) -> None:
     """metrics.md 3: no key for a zone or a requestor that there is not."""
     launches.report("error.quota", 0, provider="p")
-    assert {line.partition(":")[0] for line in server.drain()} == {
+    assert {line.partition(":")[0] for line in statsd.drain()} == {
         "nodepool.launch.error.quota",
         "nodepool.launch.provider.p.error.quota",
     }
 
 
-def test_leaked(server: StatsdServer) -> None:
+def test_leaked(statsd: StatsdServer) -> None:
     """metrics.md 4: a counter by provider and kind; nothing for nothing."""
     leaks.report("p", "instances")
     leaks.report("p", "ports", 3)
     leaks.report("p", "ports", 0)
-    assert server.drain() == ["nodepool.provider.p.leaked.instances:1|c", "nodepool.provider.p.leaked.ports:3|c"]
+    assert statsd.drain() == ["nodepool.provider.p.leaked.instances:1|c", "nodepool.provider.p.leaked.ports:3|c"]
 
 
-def test_rests(server: StatsdServer) -> None:
+def test_rests(statsd: StatsdServer) -> None:
     """A rest is a gauge of the launcher; its beginning is counted."""
     rests.report("eu.west", True)
     rests.report("eu.west", False)
     host = names.short_hostname()
-    assert server.drain() == [
+    assert statsd.drain() == [
         f"nodepool.launcher.{host}.provider.eu.west.resting:1|g",
         "nodepool.provider.eu.west.rests:1|c",
         f"nodepool.launcher.{host}.provider.eu.west.resting:0|g",
