@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -41,6 +42,34 @@ class Store:
         self.items.remove(resource)
 
 
+class Looks:
+    """Counts how often the adapter is asked for its resources, and answers.
+
+    :param answer: called with the number of the look, from 1; None = there are no resources.
+    """
+
+    def __init__(
+        self, site: Site, monkeypatch: pytest.MonkeyPatch, answer: Callable[[int], list[Resource]] | None = None
+    ) -> None:
+        self.count = 0
+        self._site = site
+        self._answer = answer
+        monkeypatch.setattr(sweeps, "LOOK_AGAIN_SECONDS", 0.01)
+        monkeypatch.setattr(site.adapter, "listResources", self._look)
+
+    def _look(self) -> list[Resource]:
+        self.count += 1
+        return [] if self._answer is None else self._answer(self.count)
+
+    def wait_over(self) -> None:
+        """Waits until none is due any more."""
+        wait_for("the looks are over", lambda: self.count and not len(self._site.provider.scheduler))
+
+
+def fail(number: int) -> list[Resource]:
+    raise CloudError("away")
+
+
 def test_two_sweeps(make_site: MakeSite, zk: MemoryZooKeeper, counted: list[tuple[str, str]]) -> None:
     """D-2, D-5: an instance without a node goes at the second sweep in a row that finds it so."""
     site = make_site()
@@ -68,57 +97,37 @@ def test_another_look_comes_by_itself(
 
 def test_what_the_adapter_suspects(make_site: MakeSite, monkeypatch: pytest.MonkeyPatch) -> None:
     """DESIGN 5: what carries no metadata is seen twice by the adapter itself, and not a minute later."""
-    monkeypatch.setattr(sweeps, "LOOK_AGAIN_SECONDS", 0.01)
     site = make_site()
-    looks: list[int] = []
-
-    def look() -> list[Resource]:
-        looks.append(1)
-        return []
-
-    monkeypatch.setattr(site.adapter, "listResources", look)
-    monkeypatch.setattr(site.adapter, "suspectsLeaks", lambda: len(looks) < 2)
+    looks = Looks(site, monkeypatch)
+    monkeypatch.setattr(site.adapter, "suspectsLeaks", lambda: looks.count < 2)
     site.provider.cleanupLeakedResources()
-    wait_for("another look", lambda: len(looks) == 2 and not len(site.provider.scheduler))
+    looks.wait_over()
+    assert looks.count == 2
 
 
 def test_something_new_in_the_last_look(make_site: MakeSite, monkeypatch: pytest.MonkeyPatch) -> None:
     """DESIGN 5: whatever is seen first gets its second look, however many there were; what stays gets no third."""
-    monkeypatch.setattr(sweeps, "LOOK_AGAIN_SECONDS", 0.01)
     site = make_site()
-    looks: list[int] = []
     resources = [
         Resource({"nodepool_provider_name": "nowhere", "nodepool_node_id": node_id}, "port") for node_id in "123"
     ]
-
-    def look() -> list[Resource]:
-        looks.append(1)
-        return resources[: len(looks)]
-
-    monkeypatch.setattr(site.adapter, "listResources", look)
+    looks = Looks(site, monkeypatch, lambda number: resources[:number])
     monkeypatch.setattr(site.adapter, "deleteResource", lambda _: None)
     site.provider.look_for_leaks_soon(1)
-    wait_for("the looks are over", lambda: looks and not len(site.provider.scheduler))
-    assert len(looks) == 4
+    looks.wait_over()
+    assert looks.count == 4
 
 
 def test_cloud_rests(make_site: MakeSite, monkeypatch: pytest.MonkeyPatch) -> None:
     """The look that a resting cloud did not get comes when it is back, not with the next regular sweep."""
-    monkeypatch.setattr(sweeps, "LOOK_AGAIN_SECONDS", 0.01)
     site = make_site()
-    looks: list[int] = []
-
-    def look() -> list[Resource]:
-        looks.append(1)
-        return []
-
-    monkeypatch.setattr(site.adapter, "listResources", look)
+    looks = Looks(site, monkeypatch)
     with monkeypatch.context() as rest:
         rest.setattr(type(site.provider.calls), "resting", True)
         site.provider.cleanupLeakedResources()
-        assert not looks
+        assert not looks.count
         assert len(site.provider.scheduler) == 1
-    wait_for("the look came", lambda: looks and not len(site.provider.scheduler))
+    looks.wait_over()
 
 
 def test_replaced_provider(make_site: MakeSite, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,41 +144,28 @@ def test_replaced_provider(make_site: MakeSite, monkeypatch: pytest.MonkeyPatch)
 
 def test_sweep_that_fails(make_site: MakeSite, monkeypatch: pytest.MonkeyPatch) -> None:
     """The caller hears of it, and another look comes soon."""
-    monkeypatch.setattr(sweeps, "LOOK_AGAIN_SECONDS", 0.01)
     site = make_site()
-    looks: list[int] = []
-
-    def fail() -> list[Resource]:
-        looks.append(1)
-        raise CloudError("away")
-
-    monkeypatch.setattr(site.adapter, "listResources", fail)
+    looks = Looks(site, monkeypatch, fail)
     with pytest.raises(CloudError):
         site.provider.cleanupLeakedResources()
-    wait_for("another look", lambda: len(looks) == 2 and not len(site.provider.scheduler))
+    looks.wait_over()
+    assert looks.count == 2
 
 
 def test_looks_that_fail(
     make_site: MakeSite, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Two looks, whatever becomes of them; then the next can be asked for."""
-    monkeypatch.setattr(sweeps, "LOOK_AGAIN_SECONDS", 0.01)
     site = make_site()
-    looks: list[int] = []
-
-    def fail() -> list[Resource]:
-        looks.append(1)
-        raise CloudError("away")
-
-    monkeypatch.setattr(site.adapter, "listResources", fail)
+    looks = Looks(site, monkeypatch, fail)
     site.provider.look_for_leaks_soon()
     site.provider.look_for_leaks_soon()
-    wait_for("the looks are over", lambda: not len(site.provider.scheduler))
-    assert len(looks) == 2
+    looks.wait_over()
+    assert looks.count == 2
     assert caplog.text.count("Leaked resources cannot be looked for") == 2
     site.provider.look_for_leaks_soon()
-    wait_for("the looks are over", lambda: not len(site.provider.scheduler))
-    assert len(looks) == 4
+    looks.wait_over()
+    assert looks.count == 4
 
 
 def test_one_sweep_at_a_time(make_site: MakeSite, monkeypatch: pytest.MonkeyPatch) -> None:
