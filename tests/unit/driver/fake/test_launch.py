@@ -9,20 +9,17 @@ from typing import Any
 
 import pytest
 
-from nodepool.config.objects import Config, Label
 from nodepool.driver.fake import FakeDriver
 from nodepool.driver.fake.cloud import BUILDING, CloudError, FakeCloud
-from nodepool.driver.fake.provider import FakeProvider
 from nodepool.model import states
-from nodepool.model.node import Node
 from nodepool.testing.memory_zk import MemoryZooKeeper
-from nodepool.testing.pool_worker import PoolWorkerStandIn
+from tests.support.driver_site import DriverSite
 from tests.support.wait import DEADLINE_SECONDS, wait_for
 
 CLOUD = "test-launch"
 
 
-class Site:
+class Site(DriverSite):
     """A provider on its own cloud, with one pool."""
 
     def __init__(self, zk: MemoryZooKeeper, settings: dict[str, Any], **pool: Any) -> None:
@@ -34,26 +31,8 @@ class Site:
             "pools": [{"name": "main", "labels": labels, **pool}],
             **settings,
         }
-        driver = FakeDriver()
-        config = Config()
-        config.labels = {name: Label(name) for name in ("small", "large")}
-        provider_config = driver.getProviderConfig(section)
-        provider_config.load(config)
-        self.zk = zk
         self.cloud = FakeCloud.get(CLOUD)
-        self.provider: FakeProvider = driver.getProvider(provider_config)
-        self.provider.zk = zk
-        self.provider.start(zk)
-        self.worker = PoolWorkerStandIn(zk, self.provider, "main")
-
-    def serve(self, *labels: str) -> list[Node]:
-        request, nodes = self.worker.serve(*labels, timeout=DEADLINE_SECONDS)
-        assert request.state == states.FULFILLED
-        return nodes
-
-    def end(self) -> None:
-        self.provider.stop()
-        self.provider.join()
+        super().__init__(FakeDriver(), section, zk)
 
 
 @pytest.fixture

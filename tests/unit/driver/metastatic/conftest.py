@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from nodepool.config.objects import Config, Label
 from nodepool.driver.handler import NodeRequestHandler
 from nodepool.driver.metastatic import MetastaticDriver, demand, keeper
 from nodepool.driver.metastatic.keeper import Keeper
@@ -18,8 +17,8 @@ from nodepool.model import states
 from nodepool.model.node import Node
 from nodepool.plan import launch as plan
 from nodepool.testing.memory_zk import MemoryZooKeeper
-from nodepool.testing.pool_worker import PoolWorkerStandIn
 from tests.support.backing_pool import BackingPool
+from tests.support.driver_site import DriverSite
 from tests.support.wait import DEADLINE_SECONDS, wait_for
 
 OWNER = "NodePool:metastatic:shared"
@@ -27,11 +26,13 @@ OWNER = "NodePool:metastatic:shared"
 NEVER = 10_000
 
 
-class Site:
+class Site(DriverSite):
     """A started provider with one pool; label ``small`` is on two slots of label ``big``.
 
     :param label: settings of the label; the grace time is longer than the test unless it says otherwise.
     """
+
+    provider: MetastaticProvider
 
     def __init__(self, zk: MemoryZooKeeper, label: dict[str, Any], labels: list[dict[str, Any]]) -> None:
         first = {"name": "small", "backing-label": "big", "max-parallel-jobs": 2, "grace-time": NEVER, **label}
@@ -41,16 +42,7 @@ class Site:
             "launch-retries": 2,
             "pools": [{"name": "main", "node-attributes": {"both": "pool"}, "labels": [first, *labels]}],
         }
-        config = Config()
-        config.labels = {entry["name"]: Label(entry["name"]) for entry in (first, *labels)}
-        driver = MetastaticDriver()
-        provider_config = driver.getProviderConfig(section)
-        provider_config.load(config)
-        self.zk = zk
-        self.provider: MetastaticProvider = driver.getProvider(provider_config)
-        self.provider.zk = zk
-        self.provider.start(zk)
-        self.worker = PoolWorkerStandIn(zk, self.provider, "main", launcher_id=f"stand-in-{id(self)}")
+        super().__init__(MetastaticDriver(), section, zk, f"stand-in-{id(self)}")
 
     @property
     def keeper(self) -> Keeper:
@@ -66,11 +58,10 @@ class Site:
         return [node for node in map(self.zk.getNode, request.nodes) if node is not None]
 
     def serve(self, *labels: str) -> list[Node]:
-        return self.finish(self.begin(*labels))
+        return super().serve(*(labels or ("small",)))
 
     def fail(self, *labels: str) -> None:
-        request = self.worker.finish(self.begin(*labels), DEADLINE_SECONDS)
-        assert request.state == states.FAILED
+        super().fail(*(labels or ("small",)))
 
     def delete(self, *nodes: Node) -> None:
         """As the launcher's deletion worker does; waits for the end."""
@@ -104,10 +95,6 @@ class Site:
             return self.keeper.passes >= begun + 2
 
         wait_for("two more passes", two_more)
-
-    def end(self) -> None:
-        self.provider.stop()
-        self.provider.join()
 
 
 MakeSite = Callable[..., Site]

@@ -9,7 +9,6 @@ from typing import Any, cast
 
 import pytest
 
-from nodepool.config.objects import Config, Label
 from nodepool.driver.fake.cloud import FakeCloud
 from nodepool.driver.statemachine import StateMachineProvider, known, removal
 from nodepool.model import states
@@ -17,60 +16,35 @@ from nodepool.model.node import Node
 from nodepool.plan import launch as plan
 from nodepool.plan import rest
 from nodepool.testing.memory_zk import MemoryZooKeeper
-from nodepool.testing.pool_worker import PoolWorkerStandIn
+from tests.support.driver_site import DriverSite
 from tests.support.machine_driver import MachineAdapter, MachineDriver
 from tests.support.wait import DEADLINE_SECONDS
 
 
-class Site:
+class Site(DriverSite):
     """A started provider with one pool and two labels, and the adapter behind it."""
+
+    provider: StateMachineProvider
 
     def __init__(self, zk: MemoryZooKeeper, cloud: str, settings: dict[str, Any], pool: dict[str, Any]) -> None:
         label = pool.pop("label", {})
+        labels = [{"name": "small", "cores": 2, "ram": 2048, **label}, {"name": "large", "cores": 8}]
         section = {
             "name": "nowhere",
             "driver": "machines",
             "cloud": cloud,
-            "pools": [
-                {
-                    "name": "main",
-                    "labels": [{"name": "small", "cores": 2, "ram": 2048, **label}, {"name": "large", "cores": 8}],
-                    **pool,
-                }
-            ],
+            "pools": [{"name": "main", "labels": labels, **pool}],
             **settings,
         }
-        driver = MachineDriver()
-        config = Config()
-        config.labels = {name: Label(name) for name in ("small", "large")}
-        self.config = driver.getProviderConfig(section)
-        self.config.load(config)
-        self.zk = zk
-        self.provider = cast(StateMachineProvider, driver.getProvider(self.config))
+        super().__init__(MachineDriver(), section, zk)
         self.adapter = cast(MachineAdapter, self.provider.adapter)
         self.cloud = self.adapter.cloud
-        self.provider.zk = zk
-        self.provider.start(zk)
-        self.worker = PoolWorkerStandIn(zk, self.provider, "main")
-
-    def serve(self, *labels: str) -> list[Node]:
-        request, nodes = self.worker.serve(*labels, timeout=DEADLINE_SECONDS)
-        assert request.state == states.FULFILLED
-        return nodes
-
-    def fail(self, *labels: str) -> None:
-        request, _ = self.worker.serve(*labels, timeout=DEADLINE_SECONDS)
-        assert request.state == states.FAILED
 
     def delete(self, node: Node) -> None:
         """As the launcher's deletion worker does; waits for the end."""
         node.state = states.DELETING
         self.zk.nodes.lock_and_save(node)
         self.provider.startNodeCleanup(node).join(DEADLINE_SECONDS)
-
-    def end(self) -> None:
-        self.provider.stop()
-        self.provider.join()
 
 
 MakeSite = Callable[..., Site]
