@@ -117,7 +117,8 @@ class OpenStackCloud:
             # What it says of a server that is not there does not count: only the answer to the order does.
             with contextlib.suppress(CloudNotFound):
                 server = self.api.server(server_id)
-        if self.config.uses_volumes and server is not None:
+        if server is not None:
+            # Its label may be gone from the configuration.
             self.volumes.mark(server)
         self.api.delete_server(server_id)
 

@@ -28,6 +28,8 @@ INSTANCE: Final = "instance"
 VOLUME: Final = "volume"
 IMAGE: Final = "image"
 _OURS: Final = "nodepool_provider_name"
+#: Seconds between two looks for volumes where no label needs any: earlier ones may have left some.
+OLD_VOLUMES_SECONDS: Final = 600.0
 
 
 class OpenStackResource(Resource):
@@ -50,6 +52,7 @@ class Leaks:
         self._free_ips: set[str] = set()
         #: Is there anything among these that was not before?
         self._new_ports = self._new_ips = False
+        self._old_volumes_at = float("-inf")
 
     def resources(self) -> Iterator[OpenStackResource]:
         """All that says whose it is; also deletes ports and floating IPs that are left over. Blocks."""
@@ -57,13 +60,13 @@ class Leaks:
         for server in servers:
             yield OpenStackResource(server.metadata, INSTANCE, server.id)
         if self._config.uses_volumes:
-            for volume in self._volumes(servers):
-                if not volume.attached and _OURS in volume.metadata:
-                    yield OpenStackResource(volume.metadata, VOLUME, volume.id)
+            yield from self._left_volumes(servers)
         if self._config.diskimages:
             yield from self._unfinished_images()
         self._try("ports", lambda: self._clean_ports(servers))
         self._try("floating IPs", self._clean_floating_ips)
+        if not self._config.uses_volumes:
+            yield from self._old_volumes(servers)
 
     def suspected(self) -> bool:
         """Is there something that another look, soon, may delete?"""
@@ -85,6 +88,32 @@ class Leaks:
             self._cloud.api.delete_volume(resource.id)
         else:
             self._cloud.api.delete_image(resource.id)
+
+    def _left_volumes(self, servers: Iterable[Server]) -> list[OpenStackResource]:
+        return [
+            OpenStackResource(volume.metadata, VOLUME, volume.id)
+            for volume in self._volumes(servers)
+            if not volume.attached and _OURS in volume.metadata
+        ]
+
+    def _old_volumes(self, servers: Iterable[Server]) -> list[OpenStackResource]:
+        """Those of labels that are not configured any more; seldom, as a rule there is none.
+
+        The cloud need not have volumes, or let us see them: that is no trouble.
+        """
+        now = self._clock()
+        if now < self._old_volumes_at and not self._cloud.volumes.open:
+            return []
+        self._old_volumes_at = now + OLD_VOLUMES_SECONDS
+        try:
+            left = self._left_volumes(servers)
+        except LaunchError as error:
+            log.debug("Provider %s: volumes of earlier labels cannot be looked for: %s", self._config.name, error)
+            return []
+        if any(resource.metadata[_OURS] == self._config.name for resource in left):
+            # The next look tells whether they are left over.
+            self._old_volumes_at = now
+        return left
 
     def _volumes(self, servers: Iterable[Server]) -> list[Volume]:
         """All of the project. Those of our servers that nobody could mark so far are marked now."""

@@ -10,7 +10,7 @@ import pytest
 
 from nodepool.driver.openstack.delete import DeleteMachine
 from nodepool.driver.openstack.errors import CloudAway, CloudRefused
-from nodepool.driver.openstack.leaks import Leaks
+from nodepool.driver.openstack.leaks import OLD_VOLUMES_SECONDS, Leaks
 from tests.unit.driver.openstack.support import LOG, METADATA, StubCloud, label_section, server
 
 MARK = ("POST", "/volumes/v1/metadata")
@@ -113,3 +113,66 @@ def test_volumes_of_others_are_not_touched(cloud: StubCloud, other: dict[str, An
     list(Leaks(cloud, cloud.clock).resources())
     cloud.delete_server("s1")
     assert [path for method, path in cloud.stub.calls if method == "POST"] == []
+
+
+LIST = ("GET", "/volumes/detail")
+
+
+@pytest.fixture
+def dropped(make_cloud: Callable[..., StubCloud]) -> StubCloud:
+    """No label needs volumes any more."""
+    cloud = make_cloud(label_section())
+    cloud.stub.answers[LIST] = {"volumes": []}
+    return cloud
+
+
+def test_volumes_of_labels_that_are_gone(dropped: StubCloud) -> None:
+    """D-2: what their servers left is still found, in two looks in a row; for nothing nobody looks often."""
+    sweep = Leaks(dropped, dropped.clock)
+    assert list(sweep.resources()) == []
+    list(sweep.resources())
+    assert dropped.stub.count(*LIST) == 1
+    dropped.clock.now += OLD_VOLUMES_SECONDS
+    dropped.stub.answers[LIST] = {"volumes": [left_volume(**METADATA)]}
+    for _ in range(2):
+        (found,) = sweep.resources()
+        assert (found.type, found.metadata) == ("volume", METADATA)
+    dropped.stub.answers["DELETE", "/volumes/v1"] = {}
+    sweep.delete(found)
+    dropped.stub.answers[LIST] = {"volumes": []}
+    for _ in range(3):
+        assert list(sweep.resources()) == []
+    assert dropped.stub.count(*LIST) == 4
+
+
+def test_volumes_of_others_are_no_reason_to_look_often(dropped: StubCloud) -> None:
+    others = left_volume(**{**METADATA, "nodepool_provider_name": "other"})
+    dropped.stub.answers[LIST] = {"volumes": [others]}
+    sweep = Leaks(dropped, dropped.clock)
+    for _ in range(3):
+        list(sweep.resources())
+    assert dropped.stub.count(*LIST) == 1
+
+
+@pytest.mark.parametrize("trouble", [CloudRefused("403", 403), CloudAway("503")])
+def test_volumes_that_cannot_be_looked_for(dropped: StubCloud, trouble: Exception) -> None:
+    """They are not needed: the search goes on without."""
+    dropped.stub.answers[LIST] = trouble
+    dropped.stub.answers["GET", "/servers/detail"] = {"servers": [with_volumes("v1")]}
+    (found,) = Leaks(dropped, dropped.clock).resources()
+    assert found.type == "instance"
+
+
+def test_a_server_of_a_label_that_is_gone(dropped: StubCloud) -> None:
+    """Its volume says whose it is before the server goes; if that does not work now, it is done later."""
+    dropped.show(with_volumes("v1"))
+    dropped.stub.answers[MARK] = CloudAway("503")
+    sweep = Leaks(dropped, dropped.clock)
+    list(sweep.resources())
+    dropped.delete_server("s1")
+    assert dropped.stub.count(*MARK) == 1
+    assert sweep.suspected()
+    dropped.stub.answers[MARK] = {}
+    list(sweep.resources())
+    assert dropped.stub.count(*MARK) == 2
+    assert not sweep.suspected()
