@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from nodepool.cmd.session import open_zookeeper
 from nodepool.cmd.tables import Column, Table, add_format_option, render
+from nodepool.exceptions import ZKConflict
 
 if TYPE_CHECKING:
     from nodepool.zk.zookeeper import ZooKeeper
@@ -80,7 +81,22 @@ def erase(options: argparse.Namespace) -> int:
         for node in zk.nodeIterator(cached=False):
             if node.provider == provider:
                 zk.deleteRawNode(node.id or "")
-    return 0
+        return _release_backing_nodes(zk, provider)
+
+
+def _release_backing_nodes(zk: ZooKeeper, provider: str) -> int:
+    """Nodes of other providers that a metastatic one keeps locked for ever; returns the exit status."""
+    from nodepool.driver.metastatic import farewell
+
+    status = 0
+    for node, contender in farewell.backing_nodes(zk, provider):
+        print(f"Giving back node {node.id} of provider {node.provider}, on which nodes of {provider} were...")
+        try:
+            farewell.release(zk, node, contender)
+        except ZKConflict as conflict:
+            print(f"Node {node.id} was changed meanwhile ({conflict}); try again")
+            status = 1
+    return status
 
 
 def _confirmed(provider: str) -> bool:

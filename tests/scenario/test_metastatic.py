@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -15,6 +17,7 @@ import pytest
 from nodepool.driver.fake.cloud import FakeCloud
 from tests.scenario.conftest import Launch
 from tests.scenario.test_requests import fulfilled, use_and_return
+from tests.support.launcher import ROOT
 from tests.support.local_launcher import fake_provider
 from tests.support.pool_znodes import PoolZnodes
 from tests.support.session_loss import expire_session
@@ -183,6 +186,39 @@ def test_label_removed(launch: Launch, znodes: PoolZnodes, cloud: FakeCloud, clo
     use_and_return(znodes, used)
     wait_for("its backing node is released", lambda: set(backing(znodes)) == {places[2]})
     wait_for("and deleted", lambda: len(cloud.instances()) == 1)
+
+
+@pytest.mark.parametrize("pools", [[], [{"name": "main", "labels": []}]], ids=["no-pool", "no-label"])
+def test_out_of_service(
+    launch: Launch, znodes: PoolZnodes, cloud: FakeCloud, cloud_name: str, pools: list[dict[str, Any]]
+) -> None:
+    """T-10: as the documentation says, before a provider is removed."""
+    launcher = launch([cloud_provider(cloud_name), shared({"name": "small", "grace-time": 10_000})])
+    requests = [znodes.submit(["small"]) for _ in range(3)]
+    for request_id in requests:
+        fulfilled(znodes, request_id)
+    assert len(backing(znodes)) == 2
+    use_and_return(znodes, requests[0])
+    settings = launcher.settings
+    settings["providers"][1]["pools"] = pools
+    launcher.write(settings)
+    for request_id in requests[1:]:
+        use_and_return(znodes, request_id)
+    wait_for("nothing is left", lambda: nothing_left(znodes, cloud))
+
+
+def test_provider_removed(launch: Launch, znodes: PoolZnodes, cloud: FakeCloud, cloud_name: str) -> None:
+    """G-6: nobody looks after its nodes any more, backing nodes included, until it is erased."""
+    launcher = launch([cloud_provider(cloud_name), shared()])
+    request_id = znodes.submit(["small"])
+    backing_id, _ = place(znodes, fulfilled(znodes, request_id))
+    launcher.write({**launcher.settings, "providers": launcher.settings["providers"][:1]})
+    wait_for("the provider is gone", lambda: "shared" not in launcher.nodepool.providers())
+    use_and_return(znodes, request_id)
+    command = [sys.executable, "-m", "nodepool.cmd.cli", "-c", str(launcher.path), "erase", "shared", "--force"]
+    told = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, timeout=120, check=True).stdout
+    assert told.endswith(f"Giving back node {backing_id} of provider cloud, on which nodes of shared were...\n")
+    wait_for("nothing is left", lambda: nothing_left(znodes, cloud))
 
 
 def test_reload_while_waiting(launch: Launch, znodes: PoolZnodes, cloud: FakeCloud, cloud_name: str) -> None:
