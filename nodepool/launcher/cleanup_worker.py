@@ -27,8 +27,10 @@ if TYPE_CHECKING:
 
 #: With another look ten seconds later, what nobody knows is gone within a minute.
 SWEEP_SECONDS: Final = 40.0
-#: A sweep of lost requests this soon after a launcher went.
+#: A sweep this soon after a launcher went.
 SOON_SECONDS: Final = 2.0
+#: A look at lost requests this soon after that: whoever waits for them should not wait for it.
+LOST_SECONDS: Final = 0.2
 #: Age of a request's lock directory after which it is removed with all that is in it (C-2).
 LOCK_DIR_SECONDS: Final = 8 * 3600.0
 
@@ -44,6 +46,7 @@ class CleanupWorker(Worker):
         self._nodepool = nodepool
         self._clock = clock
         self._due = 0.0
+        self._lost_due = math.inf
         self._begun = time.monotonic()
         self._leaks = LeakSweeps()
         #: Nodes that seemed to be lost at the last look, as they were then, and since when (monotonic seconds).
@@ -54,6 +57,11 @@ class CleanupWorker(Worker):
     def sweep_soon(self) -> None:
         """A launcher went away: look for what it left as soon as its locks are gone. Any thread."""
         self._due = min(self._due, time.monotonic() + SOON_SECONDS)
+        self.reset_soon()
+
+    def reset_soon(self) -> None:
+        """The locks of a launcher are gone: the requests that it worked on are anybody's. Any thread."""
+        self._lost_due = min(self._lost_due, time.monotonic() + LOST_SECONDS)
         self.wake()
 
     def run_once(self) -> float | None:
@@ -64,12 +72,14 @@ class CleanupWorker(Worker):
             if now >= self._due:
                 self._due = now + SWEEP_SECONDS
                 self.sweep()
+            elif now >= self._lost_due:
+                self._perform(self.reset_lost_requests)
             elif now >= self._orphans_due:
                 self._perform(self.free_orphans)
         except ZKConnectionError:
             self.sweep_soon()
             raise
-        return min(self._due, self._orphans_due) - time.monotonic()
+        return min(self._due, self._lost_due, self._orphans_due) - time.monotonic()
 
     def sweep(self) -> None:
         """All tasks once; one that fails does not stop the others (C-1)."""
@@ -96,6 +106,7 @@ class CleanupWorker(Worker):
 
     def reset_lost_requests(self) -> None:
         """C-4: requests that are `pending` while nobody holds them go back to `requested`."""
+        self._lost_due = math.inf
         own = self._nodepool.requests_in_progress()
         pending = [request for request in self._nodepool.cache.requests.values() if request.state == states.PENDING]
         lost = {request.id: request for request in pending if request.id not in own}
@@ -116,7 +127,7 @@ class CleanupWorker(Worker):
             self.log.debug("Request %s is not lost: %s", request.id, conflict)
             if isinstance(conflict, TransactionFailed) and conflict.path.startswith(f"{paths.NODES}/"):
                 # One of its nodes is being deleted just now.
-                self.sweep_soon()
+                self.reset_soon()
             return
         self.log.info("Reset lost request %s; freed nodes %s", request.id, [node.id for node in nodes])
 

@@ -53,6 +53,9 @@ class Router:
             key = self._pool_of[node_id] = (node.provider, node.pool)
             if self._is_for_deletion(node_id):
                 nodepool.deletion.node_changed(node_id)
+                if node.state == states.BUILDING:
+                    # Its launcher went in the middle of it, and with it whoever served the request.
+                    nodepool.cleanup.reset_soon()
         if key is not None:
             owner = nodepool.worker_of(key)
             if owner is not None:

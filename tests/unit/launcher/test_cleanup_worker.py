@@ -16,7 +16,7 @@ from nodepool.driver.fake.cloud import FakeCloud
 from nodepool.driver.fake.provider import FakeProvider
 from nodepool.exceptions import CloudUnavailableException, ZKConnectionError
 from nodepool.launcher import cleanup_worker
-from nodepool.launcher.cleanup_worker import SOON_SECONDS, SWEEP_SECONDS, CleanupWorker
+from nodepool.launcher.cleanup_worker import LOST_SECONDS, SOON_SECONDS, SWEEP_SECONDS, CleanupWorker
 from nodepool.launcher.refusal import START_SECONDS
 from nodepool.plan.assignment import PoolInfo
 from tests.support.local_launcher import fake_provider
@@ -34,6 +34,13 @@ def launcher(still: Still, cloud_name: str, cloud: FakeCloud) -> StillLauncher:
 @pytest.fixture
 def worker(launcher: StillLauncher) -> CleanupWorker:
     return launcher.nodepool.cleanup
+
+
+@pytest.fixture
+def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    moment = [time.monotonic()]
+    monkeypatch.setattr(cleanup_worker, "time", SimpleNamespace(monotonic=lambda: moment[0]))
+    return moment
 
 
 def test_lost_request(launcher: StillLauncher, worker: CleanupWorker, znodes: PoolZnodes) -> None:
@@ -70,30 +77,45 @@ def test_request_that_somebody_serves(launcher: StillLauncher, worker: CleanupWo
 
 
 def test_node_of_a_lost_request_is_deleted_meanwhile(
-    launcher: StillLauncher, worker: CleanupWorker, znodes: PoolZnodes
+    launcher: StillLauncher, worker: CleanupWorker, znodes: PoolZnodes, now: list[float]
 ) -> None:
     """C-4: the request does not wait for the next minute because of that."""
     request_id = znodes.submit(["small"], state="pending")
     node_id = znodes.add_node("building", allocated_to=request_id)
     launcher.settle()
     worker.run_once()
-    worker._due = time.monotonic() + SWEEP_SECONDS
     request_id = znodes.submit(["small"], state="pending")
     node_id = znodes.add_node("building", allocated_to=request_id)
     launcher.settle()
     cached = launcher.nodepool.cache.nodes.get(node_id)
     assert cached is not None
-    cached.version = 99
+    right, cached.version = cached.version, 99
     worker.reset_lost_requests()
     assert znodes.request_state(request_id) == "pending"
-    assert worker._due <= time.monotonic() + SOON_SECONDS
+    cached.version = right
+    now[0] += LOST_SECONDS
+    worker.run_once()
+    assert znodes.request_state(request_id) == "requested"
 
 
-@pytest.fixture
-def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    moment = [time.monotonic()]
-    monkeypatch.setattr(cleanup_worker, "time", SimpleNamespace(monotonic=lambda: moment[0]))
-    return moment
+def test_launcher_that_went(
+    launcher: StillLauncher, worker: CleanupWorker, znodes: PoolZnodes, now: list[float]
+) -> None:
+    """C-4: its requests are looked at right away, and all that it may have left a moment later."""
+    worker.run_once()
+    request_id = znodes.submit(["small"], state="pending")
+    empty = znodes.create_node(b"")
+    launcher.settle()
+    assert (worker.run_once() or 0) > SOON_SECONDS
+    worker.sweep_soon()
+    assert worker.run_once() == pytest.approx(LOST_SECONDS)
+    now[0] += LOST_SECONDS
+    assert worker.run_once() == pytest.approx(SOON_SECONDS - LOST_SECONDS)
+    assert znodes.request_state(request_id) == "requested"
+    assert znodes.kazoo.exists(f"/nodepool/nodes/{empty}")
+    now[0] += SOON_SECONDS - LOST_SECONDS
+    worker.run_once()
+    assert not znodes.kazoo.exists(f"/nodepool/nodes/{empty}")
 
 
 def test_nodes_that_a_lost_launcher_gathered(

@@ -75,18 +75,21 @@ class Launcher:
         self.all = list(pools)
         self.config = SimpleNamespace(tenant_resource_limits={})
         self.deleted: list[Any] = []
-        self.swept = self.forgotten = 0
+        self.swept = self.forgotten = self.reset = 0
         self.pools = SimpleNamespace(changed=self._forget)
         self.changed: list[str] = []
         self.deletion = SimpleNamespace(
             node_changed=self.deleted.append,
             request_gone=lambda request_id, node_ids: self.deleted.append((request_id, sorted(node_ids))),
         )
-        self.cleanup = SimpleNamespace(sweep_soon=self._sweep)
+        self.cleanup = SimpleNamespace(sweep_soon=self._sweep, reset_soon=self._reset)
         self.router = Router(cast(Any, self))
 
     def _sweep(self) -> None:
         self.swept += 1
+
+    def _reset(self) -> None:
+        self.reset += 1
 
     def workers(self) -> list[Pool]:
         return self.all
@@ -143,6 +146,20 @@ def test_node_that_must_go(launcher: Launcher) -> None:
     launcher.nodes.locked.clear()
     launcher.nodes.tell("1")
     assert launcher.deleted == ["1"]
+
+
+def test_launcher_that_went_in_the_middle_of_a_launch(launcher: Launcher) -> None:
+    """C-4: the lock of its node is gone, so its request is anybody's, at once."""
+    launcher.nodes.locked.update(("1", "2"))
+    launcher.nodes.put("1", node("building"))
+    launcher.nodes.put("2", node("used"))
+    assert launcher.reset == 0
+    launcher.nodes.locked.clear()
+    launcher.nodes.tell("2")
+    assert launcher.reset == 0
+    launcher.nodes.tell("1")
+    assert launcher.reset == 1
+    assert launcher.deleted == ["2", "1"]
 
 
 def test_node_without_data(launcher: Launcher) -> None:
