@@ -11,7 +11,7 @@ import pytest
 from nodepool.driver.fake.cloud import CloudError
 from nodepool.driver.statemachine import Resource
 from nodepool.driver.statemachine import leaks as sweeps
-from nodepool.exceptions import CloudUnavailableException, NotFound
+from nodepool.exceptions import CloudUnavailableException, LaunchError, NotFound
 from nodepool.metrics import leaks
 from nodepool.model.image import ImageUpload
 from nodepool.testing.memory_zk import MemoryZooKeeper
@@ -258,6 +258,29 @@ def test_failure_is_repeated(
     store.error = None
     site.provider.cleanupLeakedResources()
     assert counted == [("nowhere", "ports_down")]
+
+
+@pytest.mark.parametrize(
+    ("error", "traceback"),
+    [(CloudUnavailableException("503"), False), (LaunchError("409"), False), (ValueError("odd"), True)],
+)
+def test_failure_is_told(
+    make_site: MakeSite,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    error: Exception,
+    traceback: bool,
+) -> None:
+    """D-5: in a line what the cloud said, with a traceback what nobody expected; the sweep goes on either way."""
+    site = make_site()
+    store = Store(site, monkeypatch)
+    store.items = [Resource({"nodepool_provider_name": "nowhere", "nodepool_node_id": str(n)}, "port") for n in (7, 8)]
+    store.error = error
+    for _ in range(2):
+        site.provider.cleanupLeakedResources()
+    told = [record for record in caplog.records if "could not be deleted" in record.message]
+    assert [record.exc_info is not None for record in told] == [traceback] * 2
+    assert str(error) in caplog.text
 
 
 def test_cloud_is_down(make_site: MakeSite, zk: MemoryZooKeeper) -> None:
