@@ -243,6 +243,23 @@ class NodeRequestHandler(HandlerHooks):
         self.request.state = states.REQUESTED
         self._let_go()
 
+    def hand_over(self) -> None:
+        """The launcher ends: finish the request if all is there, else let another one serve it from now on.
+
+        Nodes in the middle of a launch stay locked until the session ends: what is made for them is not known yet.
+        """
+        if self.poll():
+            return
+        if not self.launching:
+            self.give_back()
+            return
+        self.request.state = states.REQUESTED
+        try:
+            self.zk.requests.finish(self.request)
+        except ZKConflict as conflict:
+            self.log.debug("The request is not handed over: %s", conflict)
+        self.done = True
+
     def _let_go(self) -> None:
         for node in self.nodeset:
             node.free()

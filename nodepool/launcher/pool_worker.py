@@ -368,13 +368,12 @@ class PoolWorker(Worker):
     # -- the end --
 
     def on_stop(self) -> None:
-        """Free what paused requests hold, and unregister; running launches are swept later (G-14)."""
+        """Let others serve what is not finished, and unregister; nodes in launch are swept later (G-14)."""
         if not self._client.connected:
             return
         try:
             for handler in self.handlers:
-                if handler.unfinished and not handler.launching:
-                    handler.give_back()
+                handler.hand_over()
         finally:
             self.registration.unregister()
 

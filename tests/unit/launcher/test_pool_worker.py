@@ -249,6 +249,35 @@ def test_stop_frees_what_waits(
     assert znodes.request_state(waiting) == "requested"
 
 
+def test_stop_hands_over_what_is_launched(still: Still, znodes: PoolZnodes, cloud_name: str, cloud: FakeCloud) -> None:
+    """DESIGN 5, G-14: others serve it at once. What is made for its node is not known yet: that stays locked."""
+    launcher = still([fake_provider("one", cloud=cloud_name)])
+    worker = launcher.worker()
+    cloud.set(hang=True)
+    request_id, gone = znodes.submit(["small"]), znodes.submit(["small"])
+    launcher.passes(worker, "they are launched", lambda: worker.own_launches() == 2)
+    znodes.delete_request(gone)
+    worker.on_stop()
+    assert (znodes.request_state(request_id), znodes.request_lockers(request_id)) == ("requested", [])
+    assert len(nodes := znodes.nodes("building")) == 2
+    assert all(znodes.node_lockers(node_id) for node_id in nodes)
+    assert znodes.pools() == []
+
+
+def test_stop_takes_what_is_ready(still: Still, znodes: PoolZnodes, cloud_name: str) -> None:
+    """L-12: a launch that ended after the last pass was not in vain. A request that is gone is no trouble."""
+    launcher = still([fake_provider("one", cloud=cloud_name)])
+    worker = launcher.worker()
+    request_id, gone = znodes.submit(["small"]), znodes.submit(["small"])
+    launcher.settle()
+    worker.run_once()
+    wait_for("both are ready", lambda: len(znodes.nodes("ready")) == 2 and worker.own_launches() == 0)
+    znodes.delete_request(gone)
+    worker.on_stop()
+    assert (znodes.request_state(request_id), znodes.request_state(gone)) == ("fulfilled", None)
+    assert not any(znodes.node_lockers(node_id) for node_id in znodes.nodes("ready"))
+
+
 def test_busy_passes_end(still: Still, znodes: PoolZnodes, cloud_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A-18: a pass takes some requests, then running ones are looked at, and it goes on at once."""
     monkeypatch.setattr("nodepool.launcher.intake.MAX_LAUNCHED", 2)
