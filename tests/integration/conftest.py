@@ -1,14 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fixtures for tests of the OpenStack driver: a cloud, and a launcher that uses it."""
+"""Fixtures for tests of the OpenStack driver (a cloud, a launcher that uses it), and for those of the command line."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from nodepool.testing.openstack import OpenStackSimulator
+from tests.support.command_line import CommandLine
+from tests.support.launcher_config import StaticHost, StaticProvider, write_config
 from tests.support.local_launcher import LocalLauncher
 from tests.support.openstack_place import Place
 from tests.support.pool_znodes import PoolZnodes
@@ -77,3 +81,30 @@ def neighbour(place: Place) -> Iterator[OpenStackSimulator]:
         place.clouds["neighbour"] = cloud.clouds_yaml_entry()
         place.write_clouds()
         yield cloud
+
+
+@pytest.fixture
+def nodepool(tmp_path: Path, zookeeper: ZooKeeperServer, chroot: str) -> CommandLine:
+    """The command line, for a static provider ``lab``."""
+    write_config(tmp_path / "nodepool.yaml", zookeeper, chroot, [StaticProvider([StaticHost("127.1.0.1")], name="lab")])
+    return CommandLine(tmp_path / "nodepool.yaml")
+
+
+@pytest.fixture
+def add_node(znodes: PoolZnodes) -> Callable[..., str]:
+    """Puts a node of ``lab`` into ZooKeeper and returns its id."""
+
+    def add(**fields: Any) -> str:
+        node = {
+            "state": "ready",
+            "state_time": time.time() - 3600,
+            "type": ["small", "big"],
+            "provider": "lab",
+            "external_id": "host-1",
+            "public_ipv4": "127.1.0.1",
+            "connection_port": 22,
+            "username": "zuul",
+        }
+        return znodes.add_node(**{**node, **fields})
+
+    return add

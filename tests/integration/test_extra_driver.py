@@ -3,9 +3,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +13,8 @@ import pytest
 from nodepool.driver.registry import PATH_VARIABLE
 from nodepool.testing.example_cloud import ExampleCloud
 from tests.scenario.test_example import copy_of_the_example
-from tests.support.launcher import ROOT, LauncherProcess
+from tests.support.command_line import CommandLine
+from tests.support.launcher import LauncherProcess
 from tests.support.launcher_config import write_config
 from tests.support.pool_znodes import PoolZnodes
 from tests.support.sshd import SshServer
@@ -58,12 +56,11 @@ def test_copied_driver(
     config = tmp_path / "nodepool.yaml"
     write_config(config, zookeeper, chroot, [MyCloud(cloud.url, sshd.port)])
     where = {PATH_VARIABLE: str(tmp_path / "drivers")}
-    command = [sys.executable, "-m", "nodepool.cmd.cli", "-c", str(config), "config-validate"]
-    for environment, status in (({}, 1), (where, 0)):
-        done = subprocess.run(
-            command, env={**os.environ, "PYTHONPATH": str(ROOT), **environment}, capture_output=True, check=False
-        )
-        assert done.returncode == status, done.stderr
+    nodepool = CommandLine(config)
+    assert nodepool("config-validate").status == 1
+    nodepool.environment.update(where)
+    result = nodepool("config-validate")
+    assert result.status == 0, result.err
     launcher = LauncherProcess(config, tmp_path / "launcher.log", environment=where)
     launcher.start()
     try:

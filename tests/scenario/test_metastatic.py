@@ -4,8 +4,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -17,7 +15,7 @@ import pytest
 from nodepool.driver.fake.cloud import FakeCloud
 from tests.scenario.conftest import Launch
 from tests.scenario.test_requests import fulfilled, use_and_return
-from tests.support.launcher import ROOT
+from tests.support.command_line import CommandLine
 from tests.support.local_launcher import fake_provider
 from tests.support.pool_znodes import PoolZnodes
 from tests.support.session_loss import expire_session
@@ -215,9 +213,9 @@ def test_provider_removed(launch: Launch, znodes: PoolZnodes, cloud: FakeCloud, 
     launcher.write({**launcher.settings, "providers": launcher.settings["providers"][:1]})
     wait_for("the provider is gone", lambda: "shared" not in launcher.nodepool.providers())
     use_and_return(znodes, request_id)
-    command = [sys.executable, "-m", "nodepool.cmd.cli", "-c", str(launcher.path), "erase", "shared", "--force"]
-    told = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, timeout=120, check=True).stdout
-    assert told.endswith(f"Giving back node {backing_id} of provider cloud, on which nodes of shared were...\n")
+    told = CommandLine(launcher.path)("erase", "shared", "--force")
+    assert told.status == 0, told.err
+    assert told.out.endswith(f"Giving back node {backing_id} of provider cloud, on which nodes of shared were...\n")
     wait_for("nothing is left", lambda: nothing_left(znodes, cloud))
 
 

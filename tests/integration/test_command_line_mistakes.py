@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``nodepool`` with a ZooKeeper that is away and files that are wrong; ``config-validate`` (cli.md 2)."""
+
+from __future__ import annotations
+
+import signal
+import socket
+
+import pytest
+
+from tests.support.command_line import CommandLine
+from tests.support.ports import free_ports
+from tests.support.zookeeper import ZooKeeperServer
+
+
+class TestMistakes:
+    def test_zookeeper_that_does_not_answer(self, nodepool: CommandLine, zookeeper: ZooKeeperServer) -> None:
+        """One clear line with the hosts after a bounded wait."""
+        (port,) = free_ports(1)
+        text = nodepool.config.read_text(encoding="utf-8").replace(str(zookeeper.tls_port), str(port))
+        nodepool.config.write_text(text, encoding="utf-8")
+        result = nodepool("list")
+        assert result.status == 1
+        assert len(result.err.splitlines()) == 1
+        assert f"127.0.0.1:{port}" in result.err
+
+    def test_interrupt_is_quiet(self, nodepool: CommandLine, zookeeper: ZooKeeperServer) -> None:
+        """Ctrl-C while ZooKeeper does not answer: no output, the status that shells expect."""
+        with socket.create_server(("127.0.0.1", 0)) as mute:
+            port = mute.getsockname()[1]
+            text = nodepool.config.read_text(encoding="utf-8").replace(str(zookeeper.tls_port), str(port))
+            nodepool.config.write_text(text, encoding="utf-8")
+            process = nodepool.start("list")
+            mute.settimeout(60)
+            connection, _ = mute.accept()
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=60)
+            connection.close()
+        assert (process.returncode, out, err) == (130, "", "")
+
+    @pytest.mark.parametrize("arguments", [["list"], ["config-validate"]])
+    def test_missing_configuration(self, nodepool: CommandLine, arguments: list[str]) -> None:
+        nodepool.config.unlink()
+        result = nodepool(*arguments)
+        assert result.status == 1
+        assert str(nodepool.config) in result.err
+        assert "Traceback" not in result.err
+
+    def test_missing_tls_file(self, nodepool: CommandLine) -> None:
+        text = nodepool.config.read_text(encoding="utf-8").replace("client.pem", "missing.pem")
+        nodepool.config.write_text(text, encoding="utf-8")
+        result = nodepool("list")
+        assert result.status == 1
+        assert "missing.pem" in result.err
+        assert len(result.err.splitlines()) == 1
+
+    def test_no_servers(self, nodepool: CommandLine) -> None:
+        nodepool.config.write_text("labels: []\n", encoding="utf-8")
+        result = nodepool("list")
+        assert result.status == 1
+        assert "zookeeper-servers" in result.err
+
+    def test_bad_provider_section_does_not_matter(self, nodepool: CommandLine) -> None:
+        """Only the ZooKeeper part is needed to look at nodes."""
+        with nodepool.config.open("a", encoding="utf-8") as file:
+            file.write("diskimages: 17\n")
+        assert nodepool("list").status == 0
+
+    def test_debug_log(self, nodepool: CommandLine) -> None:
+        result = nodepool("--debug", "list")
+        assert result.status == 0
+        assert " DEBUG " in result.err
+
+
+class TestValidate:
+    def test_good(self, nodepool: CommandLine) -> None:
+        result = nodepool("config-validate")
+        assert result.status == 0
+        assert "ERROR" not in result.err
+
+    def test_every_problem(self, nodepool: CommandLine) -> None:
+        """Every problem is a line with file and line number, and the status is 1."""
+        with nodepool.config.open("a", encoding="utf-8") as file:
+            file.write("max-hold-agee: 1\nelements-dir: [1]\n")
+        result = nodepool("config-validate")
+        assert result.status == 1
+        problems = [line for line in result.err.splitlines() if f"{nodepool.config}:" in line]
+        assert any("max-hold-agee" in line for line in problems)
+        assert any("elements-dir" in line for line in problems)
