@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from nodepool.driver.node_ahead import NodeAhead
 from nodepool.driver.outcome import launch_outcome
 from nodepool.driver.quota import QuotaSupport, QuotaUnknown
-from nodepool.exceptions import ZKConflict, ZKConnectionError, ZKException
+from nodepool.exceptions import RuntimeConfigurationException, ZKConflict, ZKConnectionError, ZKException
 from nodepool.model import states
 from nodepool.model.node import Node
 
@@ -98,7 +98,13 @@ class NodeSet:
     def can_reuse_all(self) -> bool:
         """Are there ready nodes for all that is missing?"""
         missing = self._missing()
-        return self._handler.request.reuse and len(self._choose(missing)) == len(missing)
+        if not self._handler.request.reuse:
+            return False
+        chosen = self._choose(missing)
+        wanted = self._handler.request.node_types
+        return len(chosen) == len(missing) and not any(
+            self._is_too_large(found, wanted[missing[index]]) for index, found in chosen.items()
+        )
 
     def _choose(self, missing: list[int]) -> dict[int, Node]:
         """Ready nodes for some positions: index in ``missing`` -> node."""
@@ -107,16 +113,42 @@ class NodeSet:
         return self._handler.pw.ready_nodes.choose(wanted, zone)
 
     def _reuse(self) -> None:
+        ready_nodes = self._handler.pw.ready_nodes
+        too_large: list[Node] = []
+        try:
+            while missing := self._missing():
+                chosen = self._choose(missing)
+                if not chosen:
+                    return
+                for index, found in chosen.items():
+                    # Taken or not: this record is out of date now. An event brings it back if it is still free.
+                    ready_nodes.discard(found.id or "")
+                    if self._is_too_large(found, self._handler.request.node_types[missing[index]]):
+                        too_large.append(found)
+                    elif self._take(missing[index], found):
+                        self._handler.nodeReusedNotification(found)
+        finally:
+            for node in too_large:
+                # For other tenants.
+                ready_nodes.put(node)
+
+    def _is_too_large(self, found: Node, label: str) -> bool:
+        """Would the tenant have too much with a ready node, while there is room for a new one of the label?
+
+        Flavors change, and clouds count what nobody announced. That room is there for new nodes was made sure of
+        before the request was taken.
+        """
         handler = self._handler
-        while missing := self._missing():
-            chosen = self._choose(missing)
-            if not chosen:
-                return
-            for index, found in chosen.items():
-                # Taken or not: this record is out of date now. An event brings it back if it is still free.
-                handler.pw.ready_nodes.discard(found.id or "")
-                if self._take(missing[index], found):
-                    handler.nodeReusedNotification(found)
+        if isinstance(handler.manager, QuotaSupport):
+            try:
+                needed = handler.manager.quotaNeededByLabel(label, handler.pool)
+            except (QuotaUnknown, RuntimeConfigurationException):
+                return False
+            if found.resources == needed.get_resources():
+                return False
+        node = found.copy()
+        allocate(node, handler)
+        return not handler.pw.tenant_has_place(node, reused=True)
 
     def _take(self, position: int, found: Node) -> bool:
         """Lock and mark one ready node (N-3).

@@ -185,13 +185,14 @@ class Intake:
         if request.reuse and worker.ready_nodes.could_serve(request.node_types):
             chosen = worker.ready_nodes.choose(request.node_types)
             if len(chosen) == len(request.node_types):
-                if manager.LAUNCHES and self._tenants.limits(bucket.kind):
+                if not manager.LAUNCHES or not self._tenants.limits(bucket.kind):
+                    worker.instant.start(handler, chosen)
+                    self._tenants.add(bucket.kind)
+                    self._instant += 1
+                    return True
+                if self._tenants.allows(bucket.kind, chosen.values()):
                     # What is fulfilled in one write cannot be taken back when others filled the limit at the same time.
                     return self._launch(bucket, handler, until)
-                worker.instant.start(handler, chosen)
-                self._tenants.add(bucket.kind)
-                self._instant += 1
-                return True
         waits = manager.pausedReason() if manager.LAUNCHES else NO_READY_NODES
         if waits is not None:
             self.explanations[bucket.kind] = waits

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from nodepool.driver.quota import QuotaSupport, QuotaUnknown
@@ -38,8 +38,11 @@ class TenantCheck:
         """Has the tenant of such requests any limits?"""
         return bool(kind.tenant_name) and kind.tenant_name in self._worker.tenant_limits()
 
-    def allows(self, kind: Kind) -> bool:
-        """Would one more request of this kind stay within its tenant's limits? An error says no."""
+    def allows(self, kind: Kind, ready: Iterable[Node] | None = None) -> bool:
+        """Would one more request of this kind stay within its tenant's limits? An error says no.
+
+        :param ready: the nodes that it gets; None = new ones.
+        """
         name = kind.tenant_name
         limits = self._worker.tenant_limits()
         if not name or name not in limits:
@@ -49,7 +52,7 @@ class TenantCheck:
             if name not in self._used:
                 self._used[name] = self._worker.tenant_use(name)
             left.subtract(self._used[name])
-            left.subtract(self._need(kind))
+            left.subtract(self._need(kind) if ready is None else _size(ready))
         except Exception as error:  # noqa: BLE001 - reported with its traceback unless it is an expected one
             self._report(name, error)
             return False
@@ -113,6 +116,13 @@ def has_place(
             left.subtract(QuotaInformation.from_resources(other.resources or {}))
     left.subtract(QuotaInformation.from_resources(node.resources or {}))
     return left.non_negative()
+
+
+def _size(nodes: Iterable[Node]) -> QuotaInformation:
+    total = QuotaInformation()
+    for node in nodes:
+        total.add(QuotaInformation.from_resources(node.resources or {}))
+    return total
 
 
 def _limit(configured: dict[str, float]) -> QuotaInformation:

@@ -42,15 +42,48 @@ def test_no_place_for_a_ready_node(stage: Stage, monkeypatch: pytest.MonkeyPatch
 
     def has_place(node: Node, *, reused: bool = False) -> bool:
         asked.append((node.id, reused))
-        return False
+        return not stage.zk.isNodeLocked(ready)
 
     monkeypatch.setattr(stage, "tenant_has_place", has_place)
     handler = stage.begin("small", tenant_name="poor")
-    assert asked == [(ready.id, True)]
+    assert asked == [(ready.id, True)] * 2, "before it is taken, and when nobody else can take it any more"
     assert handler.reused == handler.launched == []
     assert handler.poll()
     assert stage.request(handler).state == states.REQUESTED
     assert stage.nodes() == [(states.READY, None, False)]
+
+
+def test_ready_node_that_is_too_large(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A-8, Q-15: a new one is made for its tenant; others can have it."""
+    large, small = stage.add_ready(resources={"cores": 8}), stage.add_ready(resources={"cores": 1})
+    monkeypatch.setattr(
+        stage, "tenant_has_place", lambda node, *, reused=False: not reused or node.resources["cores"] == 1
+    )
+    stage.provider.room = 0
+    handler = stage.begin("small", "small", tenant_name="poor")
+    assert [node.id for node in handler.reused] == [small.id]
+    assert large.id in stage.ready_nodes
+    assert not stage.zk.isNodeLocked(large)
+    assert not handler.node_set.can_reuse_all()
+    stage.provider.room = 1
+    handler.run()
+    assert len(handler.launched) == 1
+
+
+@pytest.mark.parametrize("cores", [2, 8])
+def test_look_at_the_size_of_a_ready_node(monkeypatch: pytest.MonkeyPatch, cores: int) -> None:
+    """A-8, Q-15: all nodes are counted before one is taken only if it is not as a new one would be."""
+    stage = Stage(Cloud)
+    ready = stage.add_ready(resources={"cores": cores, "instances": 1})
+    looks: list[bool] = []
+
+    def has_place(node: Node, *, reused: bool = False) -> bool:
+        looks.append(stage.zk.isNodeLocked(ready))
+        return True
+
+    monkeypatch.setattr(stage, "tenant_has_place", has_place)
+    stage.begin("small", tenant_name="poor")
+    assert looks == ([True] if cores == 2 else [False, True])
 
 
 def test_no_reuse(stage: Stage) -> None:

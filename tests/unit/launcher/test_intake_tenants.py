@@ -14,9 +14,9 @@ from tests.unit.launcher.conftest import Still
 pytestmark = pytest.mark.usefixtures("cloud")
 
 
-def limited(still: Still, cloud_name: str, max_servers: int) -> StillLauncher:
-    """A launcher with a limit for the tenant ``poor``."""
-    limits = [{"tenant-name": "poor", "max-servers": max_servers}]
+def limited(still: Still, cloud_name: str, max_servers: int, **more: int) -> StillLauncher:
+    """A launcher with limits for the tenant ``poor``."""
+    limits = [{"tenant-name": "poor", "max-servers": max_servers, **{k.replace("_", "-"): v for k, v in more.items()}}]
     return still([fake_provider("one", cloud=cloud_name)], tenant_resource_limits=limits)
 
 
@@ -33,6 +33,14 @@ def free_node(launcher: StillLauncher, znodes: PoolZnodes) -> str:
 def nodes_of(znodes: PoolZnodes, request_id: str) -> list[str]:
     nodes: list[str] = (znodes.request(request_id) or {})["nodes"]
     return nodes
+
+
+def in_version(launcher: StillLauncher, request_id: str) -> int | None:
+    """How often a request was written since it was submitted."""
+    launcher.settle()
+    request = launcher.nodepool.cache.requests.get(request_id)
+    assert request is not None
+    return request.version
 
 
 def test_ready_node_of_a_limited_tenant(still: Still, znodes: PoolZnodes, cloud_name: str) -> None:
@@ -59,7 +67,30 @@ def test_limited_tenant_while_the_cloud_rests(
     single = znodes.submit(["small"], tenant_name="poor")
     launcher.passes(worker, "it is reused", lambda: znodes.request_state(single) == "fulfilled")
     assert nodes_of(znodes, single) == [node_id]
-    launcher.settle()
-    written = launcher.nodepool.cache.requests.get(pair)
-    assert written is not None
-    assert written.version == 0, "never taken"
+    assert in_version(launcher, pair) == 0, "never taken"
+
+
+@pytest.mark.parametrize("rests", [False, True])
+def test_ready_node_that_is_too_large(
+    still: Still, znodes: PoolZnodes, cloud_name: str, monkeypatch: pytest.MonkeyPatch, rests: bool
+) -> None:
+    """Q-15: its flavor has changed since it was made. A new one fits; while there can be none the request waits."""
+    launcher = limited(still, cloud_name, 3, max_cores=2)
+    worker = launcher.worker()
+    large = free_node(launcher, znodes)
+    znodes.change_node(large, resources={"cores": 8, "instances": 1})
+    resting = ["it rests"] if rests else []
+    monkeypatch.setattr(FakeProvider, "pausedReason", lambda provider: resting[0] if resting else None)
+    poor = znodes.submit(["small"], tenant_name="poor")
+    if rests:
+        launcher.passes(worker, "it waits", lambda: "it rests" in worker.intake.explanations.values())
+        assert (znodes.request(poor) or {})["state"] == "requested"
+        assert in_version(launcher, poor) == 0, "never taken"
+        resting.clear()
+    launcher.passes(worker, "it has a new one", lambda: znodes.request_state(poor) == "fulfilled")
+    assert large not in nodes_of(znodes, poor)
+    assert in_version(launcher, poor) == 2, "taken once"
+    assert not znodes.node_lockers(large)
+    rich = znodes.submit(["small"], tenant_name="rich")
+    launcher.passes(worker, "it is reused", lambda: znodes.request_state(rich) == "fulfilled")
+    assert nodes_of(znodes, rich) == [large]
