@@ -53,6 +53,7 @@ def _started(zk: ZooKeeper, config: Config, name: str) -> Iterator[Provider]:
         provider.zk = zk
         provider.start(zk)
     except Exception as error:
+        # Whatever a driver raises, the operator gets a line and no traceback.
         raise CommandError(f"provider {name} cannot be started: {error}") from error
     try:
         yield provider

@@ -57,6 +57,7 @@ class NodeLauncher(threading.Thread, abc.ABC):
             self.log.error("Launch failed: %s", timeout)
             error = timeout
         except Exception as failure:
+            # Whatever a driver raises, the node gets its outcome below.
             self.log.exception("Launch failed")
             error = failure
         except SystemExit as failure:
@@ -122,14 +123,18 @@ class NodeDeleter(threading.Thread):
                 self.zk.storeNode(self.node)
             self.delete_machine()
             self.zk.deleteNode(self.node)
-        except Exception as error:
-            if isinstance(error, (TimeoutException, ZKConflict, ZKException)):
-                self.log.error("Deletion failed, it will be tried again: %s", error)
-            else:
-                self.log.exception("Deletion failed, it will be tried again")
+        except (TimeoutException, ZKConflict, ZKException) as error:
+            self.log.error("Deletion failed, it will be tried again: %s", error)
             self._unlock()
-            return
-        self.log.info("Deleted node of provider %s", self.node.provider)
+        except Exception:
+            # Whatever a driver raises, the node must not stay locked.
+            self.log.exception("Deletion failed, it will be tried again")
+            self._unlock()
+        else:
+            self.log.info("Deleted node of provider %s", self.node.provider)
+            self._notify()
+
+    def _notify(self) -> None:
         try:
             self.manager.nodeDeletedNotification(self.node)
         except Exception:

@@ -165,6 +165,7 @@ class _CachedCall(Generic[P, R]):
         try:
             self._store(slot, call())
         except Exception:
+            # In a thread of the executor, for nobody in particular: any function, any error.
             log.exception("%s could not be refreshed, the old value is used", self._function)
         finally:
             self._refreshed(slot)

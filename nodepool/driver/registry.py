@@ -107,6 +107,7 @@ class Drivers:
             try:
                 driver.reset()
             except Exception:
+                # Of one driver, and the others shall be told, too.
                 cls.log.exception("Driver %s: error in reset()", name)
 
 
@@ -153,6 +154,7 @@ def _make(name: str, path: Path) -> Driver:
     except contract.ContractError as error:
         raise DriverUnavailable(str(error)) from error
     except Exception as error:
+        # Code of a driver that may not be ours. The others work all the same.
         raise DriverUnavailable(f"driver {name!r} cannot be made: {type(error).__name__}: {error}") from error
     if not driver.name:
         driver.name = name

@@ -134,6 +134,7 @@ class ImageUploader(abc.ABC):
             try:
                 return func(*args, **kwargs)
             except Exception as error:
+                # Which are worth another attempt the hook `shouldRetryException` says.
                 if any(error is seen for seen in self._given_up):
                     raise
                 if attempt == self.error_retries or not self.shouldRetryException(error) or self._out_of_time(pause):
@@ -209,4 +210,5 @@ class ImageUploader(abc.ABC):
         try:
             self.abortUpload()
         except Exception:
+            # The error that ended the upload counts, and is on its way.
             self.log.exception("What was uploaded of %s could not be removed", self.path)

@@ -102,6 +102,7 @@ class CleanupWorker(Worker):
         except ZKConnectionError:
             raise
         except Exception:
+            # Of one task, and the others have their turn all the same.
             self.log.exception("Error in cleanup task %s", task.__name__)
 
     def reset_lost_requests(self) -> None:
@@ -269,4 +270,5 @@ class LeakSweeps:
             # What a cloud said, or did not say, or ZooKeeper is away: no mistake of ours, and no traceback for it.
             self.log.warning("Provider %s: leaked resources are looked for again later: %s", provider.name, error)
         except Exception:
+            # A mistake of a driver: the next sweep comes all the same.
             self.log.exception("Provider %s: error while looking for leaked resources", provider.name)

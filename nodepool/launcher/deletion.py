@@ -149,6 +149,7 @@ class DeletedNodeWorker(Worker):
             # Somebody locked or changed it meanwhile; that comes as an event.
             log.debug("Left alone: %s", conflict)
         except Exception:
+            # Whatever a driver raises, the other nodes are deleted, and this one is tried again.
             log.exception("Deletion could not be started")
             self._retry_later(node_id, now)
 
@@ -222,6 +223,7 @@ class DeletedNodeWorker(Worker):
         try:
             provider.nodeDeletedNotification(node)
         except Exception:
+            # The node is gone, whatever the driver makes of it.
             log.exception("Error in the provider's nodeDeletedNotification")
 
     def _start(self, node: Node, provider: Provider, reason: str, log: logging.LoggerAdapter[logging.Logger]) -> None:

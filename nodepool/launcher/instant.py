@@ -88,6 +88,7 @@ class InstantService:
             try:
                 check = handler.startReusableNodeCheck(node)
             except Exception:
+                # Whatever a driver raises: a node that it cannot check is one that it refuses.
                 worker.log.exception("Node %s could not be checked", node.id)
                 check = concurrent.futures.Future()
                 check.set_result(False)
@@ -141,6 +142,7 @@ class InstantService:
             try:
                 handler.nodeReusedNotification(node)
             except Exception:
+                # The request is served, whatever the driver makes of it.
                 handler.log.exception("Error in the handler's nodeReusedNotification")
         handler.log.info("Fulfilled node request with ready nodes %s", ", ".join(n.id or "" for n in service.nodes))
 

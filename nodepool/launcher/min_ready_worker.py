@@ -103,6 +103,7 @@ class MinReadyWorker(Worker):
                 if provider.labelReady(label):
                     return True
             except Exception:
+                # Whatever a driver raises: another provider may have the label.
                 self.log.exception("Provider %s: is label %s ready?", pool.provider.name, label_name)
         return False
 

@@ -327,6 +327,7 @@ class PoolWorker(Worker):
             except ZKConnectionError:
                 raise
             except Exception:
+                # Whatever a driver raises, the other requests go on.
                 self.log.exception("Error while polling %s, trying again", handler.request)
 
     def _run_unfinished(self) -> None:
@@ -354,7 +355,7 @@ class PoolWorker(Worker):
         if handler in self.handlers:
             self.handlers.remove(handler)
         if handler.request.state == states.REQUESTED and self.launcher_id not in handler.request.declined_by:
-            self.intake.look_again(handler.request.id or "", GIVEN_BACK_SECONDS * self._slowness)
+            self.intake.look_again(handler.request.id or "", GIVEN_BACK_SECONDS * self._slowness, handler.gives_way)
         # What it let go of may serve others.
         self.request_changed(handler.request.id or "")
 

@@ -104,6 +104,7 @@ class Providers:
         try:
             provider = self._starting.pop(name).result()
         except Exception as error:
+            # Whatever a driver raised in start(): other providers work all the same (G-9).
             attempts = self._failed.get(name, (0, 0.0))[0] + 1
             delay = min(LAST_RETRY_SECONDS, FIRST_RETRY_SECONDS * 2 ** (attempts - 1))
             self._failed[name] = (attempts, time.monotonic() + delay)
@@ -158,6 +159,7 @@ class Providers:
             try:
                 call()
             except Exception:
+                # Whatever a driver raises: it is on its way out, and nobody waits for a result.
                 self.log.exception("Provider %s: error in %s()", name, what)
 
         thread = threading.Thread(target=run, name=f"{what.capitalize()}-{name}", daemon=True)

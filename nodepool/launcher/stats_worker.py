@@ -89,6 +89,7 @@ class StatsWorker(threading.Thread):
             try:
                 pause = self.run_once()
             except Exception:
+                # A mistake in one gauge must not end the metrics of a launcher that works.
                 self.log.exception("Metrics could not be sent")
             # First a time in which changes only add up, then one in which the first change wakes us.
             quiet = min(pause, CHANGES_SECONDS)

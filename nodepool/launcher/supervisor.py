@@ -199,6 +199,7 @@ class NodePool:
             self.log.warning("Main loop interrupted: %s", error)
             self._stopping.wait(LOOP_SECONDS)
         except Exception:
+            # The launcher serves on with what it has; the next turn tries again.
             self.log.exception("Error in the main loop, going on")
             self._stopping.wait(LOOP_SECONDS)
         self.last_loop = time.monotonic()

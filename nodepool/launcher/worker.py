@@ -69,6 +69,7 @@ class Worker(threading.Thread):
             except ZKConnectionError as error:
                 self.log.warning("What is left to do ends with the session: %s", error)
             except Exception:
+                # Of a thread that ends: for its log, and for nobody else.
                 self.log.exception("Error while stopping")
 
     def _guarded_pass(self) -> float:
@@ -84,7 +85,7 @@ class Worker(threading.Thread):
             self.log.warning("Pass interrupted: %s", error)
             return self.error_wait_seconds
         except (Exception, SystemExit):
-            # SystemExit: a driver's library may call sys.exit().
+            # The thread survives whatever a driver raises. SystemExit: its library may call sys.exit().
             self.log.exception("Error in a pass, going on")
             self._event.clear()
             return self.error_wait_seconds

@@ -140,6 +140,7 @@ class StaticProvider(Provider):
                 self.log.warning("ZooKeeper: %s. Trying again in %g s", error, ZK_RETRY_SECONDS)
                 delay = ZK_RETRY_SECONDS
             except Exception:
+                # Without this thread no host is registered any more.
                 self.log.exception("Error while comparing hosts and nodes; trying again in %g s", RESYNC_SECONDS)
                 delay = RESYNC_SECONDS
             # Thousands of hosts that end their checks one by one must not cost a pass each.

@@ -62,6 +62,7 @@ class StaticNodeCleanup:
                 host = static_hosts.slot_of(self._node).host
                 self._slot_empty(host, error if isinstance(error, Exception) else None)
         except Exception:
+            # A callback of a future: nobody else would hear of it. The launcher tries again.
             log.exception("Node %s could not be recycled", self._node.id)
         finally:
             self.finish()
