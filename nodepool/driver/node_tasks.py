@@ -123,7 +123,7 @@ class NodeDeleter(threading.Thread):
                 self.zk.storeNode(self.node)
             self.delete_machine()
             self.zk.deleteNode(self.node)
-        except (TimeoutException, ZKConflict, ZKException) as error:
+        except (TimeoutException, ZKException) as error:
             self.log.error("Deletion failed, it will be tried again: %s", error)
             self._unlock()
         except Exception:
