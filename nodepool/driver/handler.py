@@ -12,12 +12,13 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from nodepool.driver.giving_way import GivingWay
 from nodepool.driver.handler_hooks import HandlerHooks
 from nodepool.driver.nodeset import NodeSet, NoPlace
 from nodepool.exceptions import ZKConflict, ZKConnectionError
 from nodepool.model import states
 from nodepool.model.node import Node
-from nodepool.plan import assignment, standoff
+from nodepool.plan import assignment
 from nodepool.plan.queue import MIN_READY_REQUESTOR
 
 if TYPE_CHECKING:
@@ -50,8 +51,7 @@ class NodeRequestHandler(HandlerHooks):
         self._ending: Callable[[], None] | None = None
         self._aborts = 0
         self._not_before = 0.0
-        #: Until when it waits for room without a look whether it is in somebody's way (monotonic seconds).
-        self._patient_until = 0.0
+        self._giving_way = GivingWay(self)
 
     @property
     def nodeset(self) -> list[Node]:
@@ -121,26 +121,20 @@ class NodeRequestHandler(HandlerHooks):
             self._wait_for_room("no room for another node now")
             self.pw.relieve()
             # What was taken just now was let go of for somebody, perhaps.
-            if not had_nodes or time.monotonic() >= self._patient_until:
-                self._give_way()
+            first = self._giving_way.look(at_once=not had_nodes)
+            if first is not None:
+                self.log.info("Giving the request back: request %s comes first, and each waits for the other", first.id)
+                self.give_back_when_launched()
 
-    def _give_way(self) -> None:
-        """Give the request back if one that comes first waits, too, for what this one holds (`plan.standoff`)."""
-        cache = self.zk.cache
-        # All nodes are looked at, and passes are many: not in each.
-        self._patient_until = time.monotonic() + standoff.PATIENCE_SECONDS
-        if cache is None or not self.nodeset:
-            return
-        place = (self.provider.name, self.node_set.full_pool())
-        first = standoff.stands_before(self.request, *place, cache.nodes.values(), cache.requests.get)
-        if first is not None:
-            self.log.info("Giving the request back: request %s comes first, and each waits for the other", first.id)
-            self.give_back_when_launched()
+    def gives_way(self) -> bool:
+        """Was the request given back for one that comes first, and is it pointless still to take it again?"""
+        self._refresh()
+        return self._giving_way.is_pointless()
 
     def _wait_for_room(self, why: str) -> None:
         if not self.paused:
             self.log.info("Pausing: %s", why)
-            self._patient_until = time.monotonic() + standoff.PATIENCE_SECONDS
+            self._giving_way.begin()
         self.paused = True
 
     def _end(self, how: Callable[[], None]) -> None:

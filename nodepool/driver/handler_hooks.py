@@ -80,6 +80,10 @@ class HandlerHooks(NodeRequestHandlerNotifications, abc.ABC):
         """Is there room for one more right now? False pauses."""
         return True
 
+    def has_room_now(self, ntype: str) -> bool:
+        """As `hasRemainingQuota`, for a request that will perhaps not be launched: must leave no trace."""
+        return self.hasRemainingQuota(ntype)
+
     def room_ahead(self) -> float:
         """How many requests like this one, itself included, have room for sure right now; 1 = nobody knows."""
         return 1

@@ -40,12 +40,16 @@ class NodeSet:
     def _missing(self) -> list[int]:
         return [position for position, node in enumerate(self._nodes) if node is None]
 
+    def next_label(self) -> str | None:
+        """What is made next if no ready node is there; None = nothing is missing."""
+        missing = self._missing()
+        return self._handler.request.node_types[missing[0]] if missing else None
+
     def full_pool(self) -> str | None:
         """Name of the pool if `gather` stopped at its own limits; None = at what pools share, as far as known."""
-        handler, missing = self._handler, self._missing()
-        if not missing or not isinstance(handler.manager, QuotaSupport):
+        handler, label = self._handler, self.next_label()
+        if label is None or not isinstance(handler.manager, QuotaSupport):
             return None
-        label = handler.request.node_types[missing[0]]
         try:
             return None if handler.manager.poolHasRoom(handler.pool, label) else handler.pool.name
         except QuotaUnknown:

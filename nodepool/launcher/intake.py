@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import heapq
 import time
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from nodepool.exceptions import ZKConflict, ZKConnectionError
 from nodepool.launcher.refusal import Refusals
@@ -23,7 +24,7 @@ from nodepool.zk import paths
 from nodepool.zk.transactions import TransactionFailed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from nodepool.driver.handler import NodeRequestHandler
     from nodepool.launcher.pool_worker import PoolWorker
@@ -41,6 +42,16 @@ GIVEN_BACK_SECONDS: Final = 1.0
 LOCKED_RETRY_SECONDS: Final = 0.25
 
 
+class _Later(NamedTuple):
+    """A request that is left alone for now."""
+
+    #: Monotonic seconds.
+    when: float
+    delay_seconds: float
+    #: Is another look worth nothing even then?
+    pointless: Callable[[], bool]
+
+
 class Intake:
     """Owned by the pool worker's thread."""
 
@@ -51,7 +62,7 @@ class Intake:
         self._screening = Screening()
         self._spread = Spread(worker.free_counts)
         self._reasons: dict[Kind, tuple[float, object, list[str]]] = {}
-        self._later: dict[str, float] = {}
+        self._later: dict[str, _Later] = {}
         #: Those of `_later` that are another pool's turn.
         self._left: set[str] = set()
         #: Why the requests of a kind wait, or were refused: the last answer for each kind that is waiting.
@@ -62,11 +73,19 @@ class Intake:
 
     def next_retry(self) -> float | None:
         """Seconds until a request must be looked at again, or None."""
-        return min((max(0.0, when - time.monotonic()) for when in self._later.values()), default=None)
+        return min((max(0.0, later.when - time.monotonic()) for later in self._later.values()), default=None)
 
-    def look_again(self, request_id: str, delay_seconds: float = LOCKED_RETRY_SECONDS) -> None:
-        """Leave a request alone for a while: somebody holds its lock, or it was just given back."""
-        self._later[request_id] = time.monotonic() + delay_seconds
+    def look_again(
+        self,
+        request_id: str,
+        delay_seconds: float = LOCKED_RETRY_SECONDS,
+        pointless: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """Leave a request alone for a while: somebody holds its lock, or it was just given back.
+
+        :param pointless: asked then; true = leave it alone for as long again. Must not block.
+        """
+        self._later[request_id] = _Later(time.monotonic() + delay_seconds, delay_seconds, pointless)
         self._left.discard(request_id)
 
     def waits(self, request_id: str) -> bool:
@@ -111,11 +130,17 @@ class Intake:
 
     def _put_back(self) -> None:
         now = time.monotonic()
-        for request_id in [i for i, when in self._later.items() if when <= now]:
-            del self._later[request_id]
+        for request_id in [request_id for request_id, later in self._later.items() if later.when <= now]:
+            later = self._later.pop(request_id)
             self._left.discard(request_id)
             request = self._cached(request_id)
-            if request is not None and self._worker.is_open(request):
+            if request is None or not self._worker.is_open(request):
+                continue
+            if later.pointless():
+                self.look_again(request_id, later.delay_seconds, later.pointless)
+                # What it let go of may be nothing that the other one can use, but room (Q-8).
+                self._worker.relieve()
+            else:
                 self._worker.queue.put(request)
 
     def _cached(self, request_id: str) -> NodeRequest | None:

@@ -46,6 +46,10 @@ class StateMachineHandler(NodeRequestHandler):
     def hasRemainingQuota(self, ntype: str) -> bool:
         return not self.manager.calls.resting and self.manager.roomForOne(self.pool, ntype)
 
+    def has_room_now(self, ntype: str) -> bool:
+        """The probe of a cloud whose limit nobody knows is left to those that launch."""
+        return not self.manager.calls.resting and self.manager.roomFor(self.pool, ntype) >= 1
+
     def room_ahead(self) -> float:
         if len(self.request.node_types) != 1 or self.manager.calls.resting:
             return 1

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from nodepool.driver import giving_way
 from nodepool.driver import handler as handler_module
 from nodepool.driver.handler import FIRST_ABORT_SECONDS, LAST_ABORT_SECONDS
 from nodepool.exceptions import QuotaException
@@ -19,7 +20,8 @@ from tests.support.scripted_driver import ScriptedProvider, Stage
 @pytest.fixture
 def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     time = [1000.0]
-    monkeypatch.setattr(handler_module, "time", SimpleNamespace(monotonic=lambda: time[0]))
+    for module in (handler_module, giving_way):
+        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: time[0]))
     return time
 
 

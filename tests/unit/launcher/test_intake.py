@@ -253,7 +253,7 @@ def test_requests_from_before_the_start(
     worker.run_once()
     assert (znodes.request_state(old), znodes.request_state(new)) == ("requested", "failed")
     monkeypatch.setattr(refusal, "START_SECONDS", 0.0)
-    monkeypatch.setattr(worker.intake, "_later", dict.fromkeys([old], 0.0))
+    worker.intake.look_again(old, 0.0)
     worker.run_once()
     assert znodes.request_state(old) == "failed", "nobody else came"
 
@@ -274,7 +274,7 @@ def test_nodes_of_launchers_that_are_away(
     assert znodes.request_state(request_id) == "requested"
     znodes.kazoo.delete(f"/nodepool/nodes/{away}", recursive=True)
     launcher.settle()
-    monkeypatch.setattr(worker.intake, "_later", dict.fromkeys([request_id], 0.0))
+    worker.intake.look_again(request_id, 0.0)
     worker.run_once()
     assert znodes.request_state(request_id) == "failed"
 

@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`GivingWay`: a request that waits for room with nodes in its hands gives way to one that comes first (Q-10, Q-12)."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from nodepool.model import states
+from nodepool.plan import standoff
+
+if TYPE_CHECKING:
+    from nodepool.driver.config import ProviderConfig
+    from nodepool.driver.handler import NodeRequestHandler
+    from nodepool.model.request import NodeRequest
+
+
+class GivingWay:
+    """Of one request; part of its handler. What is decided here: `plan.standoff`."""
+
+    def __init__(self, handler: NodeRequestHandler) -> None:
+        self._handler = handler
+        #: Until when it waits for room without a look whether it is in somebody's way (monotonic seconds).
+        self._patient_until = 0.0
+        #: After it gave way: the request that comes first, the label that there was no room for, and the configuration.
+        self._rest: tuple[str, str, ProviderConfig] | None = None
+
+    def begin(self) -> None:
+        """The request begins to wait for room."""
+        self._patient_until = time.monotonic() + standoff.PATIENCE_SECONDS
+
+    def look(self, *, at_once: bool) -> NodeRequest | None:
+        """A request that comes first and waits, too, for what this one holds; None = there is none, or not looked yet.
+
+        :param at_once: do not wait until patience is at an end.
+        """
+        # All nodes are looked at, and passes are many: not in each.
+        if not at_once and time.monotonic() < self._patient_until:
+            return None
+        self.begin()
+        handler = self._handler
+        cache, label = handler.zk.cache, handler.node_set.next_label()
+        if cache is None or label is None or not handler.nodeset:
+            return None
+        place = (handler.provider.name, handler.node_set.full_pool())
+        first = standoff.stands_before(handler.request, *place, cache.nodes.values(), cache.requests.get)
+        self._rest = None if first is None else (first.id or "", label, handler.provider)
+        return first
+
+    def is_pointless(self) -> bool:
+        """Having given way, would the request only take the same nodes to give them back once more?
+
+        It would until the one that comes first is served or given back, there is room, or free nodes are enough.
+        Reads the cache only.
+        """
+        if self._rest is None:
+            return False
+        handler = self._handler
+        first_id, label, provider = self._rest
+        first = None if handler.zk.cache is None else handler.zk.cache.requests.get(first_id)
+        if first is None or first.state != states.PENDING or handler.provider is not provider:
+            return False
+        wanted = handler.request.node_types
+        if handler.request.reuse and len(handler.pw.ready_nodes.choose(wanted)) == len(wanted):
+            return False
+        return not handler.has_room_now(label)
