@@ -27,11 +27,8 @@ class _ImageRecord(Record):
         self.shell_type = optional_str("shell_type", data.get("shell_type"))
 
     def _common(self, now: float) -> dict[str, Any]:
-        self.stamp(now)
         return {
-            **self.extra,
-            "state": self.state,
-            "state_time": self.state_time,
+            **self._dump_state(now),
             "username": self.username,
             "python_path": self.python_path,
             "shell_type": self.shell_type,

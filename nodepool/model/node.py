@@ -112,12 +112,9 @@ class Node(Record):
 
         :param now: seconds since the epoch.
         """
-        self.stamp(now)
         if self.created_time is None:
             self.created_time = now
-        data = dict(self.extra)
-        data["state"] = self.state
-        data["state_time"] = self.state_time
+        data = self._dump_state(now)
         data["type"] = self.type
         for name in self.TEXT_FIELDS:
             data[name] = getattr(self, name)

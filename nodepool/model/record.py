@@ -96,14 +96,15 @@ class Record:
         self._state = value
         self._state_changed = True
 
-    def stamp(self, now: float) -> None:
-        """Give a changed state its time.
+    def _dump_state(self, now: float) -> dict[str, Any]:
+        """What every record's JSON object begins with: the keys that we do not know, and the state with its time.
 
-        :param now: seconds since the epoch.
+        :param now: seconds since the epoch; the time of a state that has changed.
         """
         if self._state_changed:
             self.state_time = now
             self._state_changed = False
+        return {**self.extra, "state": self._state, "state_time": self.state_time}
 
     def _load_state(self, data: dict[str, Any]) -> None:
         state = data.get("state")

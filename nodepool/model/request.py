@@ -61,12 +61,9 @@ class NodeRequest(Record):
 
         :param now: seconds since the epoch.
         """
-        self.stamp(now)
         if self.created_time is None:
             self.created_time = now
-        data = dict(self.extra)
-        data["state"] = self.state
-        data["state_time"] = self.state_time
+        data = self._dump_state(now)
         data["node_types"] = self.node_types
         data["nodes"] = self.nodes
         data["declined_by"] = self.declined_by
