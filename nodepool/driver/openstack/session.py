@@ -3,10 +3,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import threading
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from nodepool.driver.openstack.errors import ServiceAbsent
+from nodepool.driver.rate import RateLimiter
 from nodepool.metrics.statsd import shared_client
 
 if TYPE_CHECKING:
@@ -24,6 +28,31 @@ class HttpClient(Protocol):
     def request(self, url: str, method: str, **arguments: Any) -> Any: ...
 
 
+class Turns:
+    """``rate_limit`` and ``concurrency`` of a service in clouds.yaml; a call is made within it.
+
+    In place of keystoneauth's own, which goes by the wall clock: set back by ten minutes, it makes each call sleep for
+    ten minutes, also without any limit.
+
+    :param rate: calls per second that may begin; 0 = any number.
+    :param concurrency: calls at once; 0 = any number.
+    """
+
+    def __init__(self, service: str, rate: float, concurrency: int) -> None:
+        self._limiter = RateLimiter(service, rate)
+        self._places = threading.BoundedSemaphore(concurrency) if concurrency else contextlib.nullcontext()
+
+    def __enter__(self) -> None:
+        """Blocks until it is our turn."""
+        self._places.__enter__()
+        self._limiter.wait()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._places.__exit__(kind, error, traceback)
+
+
 def make_client(region: CloudRegion, service: str) -> HttpClient:
     """A keystoneauth adapter as openstacksdk sets it up, without the SDK's own layer around each call.
 
@@ -38,7 +67,10 @@ def make_client(region: CloudRegion, service: str) -> HttpClient:
             kept = {
                 key: value for key, value in given.items() if not key.startswith(("statsd", "prometheus", "influx"))
             }
+            # The SDK makes texts of numbers in clouds.yaml.
+            rate, concurrency = float(kept.pop("rate_limit", None) or 0), int(kept.pop("concurrency", None) or 0)
             super().__init__(session, **kept)
+            self._turns = Turns(service, rate, concurrency)
             # `count` does that; the SDK has opened a socket for it in vain.
             unused = given.get("statsd_client")
             if unused is not None:
@@ -46,7 +78,7 @@ def make_client(region: CloudRegion, service: str) -> HttpClient:
 
         def request(self, url: str, method: str, **arguments: Any) -> Any:
             # At DEBUG keystoneauth would log user data, and the password in the answer to a creation.
-            return super().request(url, method, log=False, **arguments)
+            return super().request(url, method, log=False, rate_semaphore=self._turns, **arguments)
 
     # It tells at each attempt what is in the exception, too, but not whose cloud it is about.
     chatter = logging.getLogger("keystoneauth.identity")

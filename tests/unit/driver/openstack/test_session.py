@@ -4,13 +4,15 @@
 from __future__ import annotations
 
 import gc
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from nodepool.driver.openstack.clouds import Clouds
-from nodepool.driver.openstack.session import close, make_client
+from nodepool.driver.openstack.session import Turns, close, make_client
 from nodepool.testing.openstack import CLOUD_NAME, OpenStackSimulator
 
 
@@ -54,4 +56,47 @@ def test_login_of_a_proxy_before_the_cloud(tmp_path: Path, monkeypatch: pytest.M
             (f"{plain}/flavors?name=@", None),
         ):
             assert client.request(url, "GET").request.headers.get("Authorization") == wanted
+        close(client)
+
+
+@pytest.mark.parametrize("setting", [{}, {"concurrency": {"compute": 1}}])
+def test_wall_clock_that_is_set_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, setting: dict[str, Any]) -> None:
+    """Calls go on: none waits until the clock says again what it said when the client was made."""
+    with OpenStackSimulator() as simulator:
+        file = simulator.write_clouds_yaml(tmp_path / "clouds.yaml", **setting)
+        monkeypatch.setenv("OS_CLIENT_CONFIG_FILE", str(file))
+        client: Any = make_client(Clouds().region(CLOUD_NAME, None), "compute")
+        true_clock = time.time
+        monkeypatch.setattr("time.time", lambda: true_clock() - 600)
+        for _ in range(3):
+            assert client.request("/flavors", "GET").status_code == 200
+        close(client)
+
+
+def test_as_many_calls_at_once_as_clouds_yaml_says() -> None:
+    turns = Turns("compute", 0.0, 2)
+    inside: list[int] = []
+    seen: list[int] = []
+
+    def call(number: int) -> None:
+        with turns:
+            inside.append(number)
+            seen.append(len(inside))
+            inside.remove(number)
+
+    with turns, ThreadPoolExecutor(8) as pool:
+        list(pool.map(call, range(200)))
+    assert max(seen) == 1
+
+
+def test_calls_as_often_as_clouds_yaml_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """rate_limit and concurrency of the service are taken from there."""
+    with OpenStackSimulator() as simulator:
+        limits: dict[str, Any] = {"rate_limit": {"compute": 500.0}, "concurrency": {"compute": 3}}
+        file = simulator.write_clouds_yaml(tmp_path / "clouds.yaml", **limits)
+        monkeypatch.setenv("OS_CLIENT_CONFIG_FILE", str(file))
+        client: Any = make_client(Clouds().region(CLOUD_NAME, None), "compute")
+        assert client.request("/flavors", "GET").status_code == 200
+        assert client._turns._limiter._interval == 1 / 500
+        assert client._turns._places._initial_value == 3
         close(client)
