@@ -46,18 +46,41 @@ class Fact(Generic[T]):
             answer = self._answer
             mine = answer is None or (answer.done() and self._clock() - self._asked_at > max_age)
             if mine:
-                answer = self._answer = Future()
-                self._asked_at = self._clock()
+                answer = self._begin()
         assert answer is not None
-        if mine:
-            try:
-                answer.set_result(self._ask())
-            except BaseException as error:
-                with self._lock:
-                    if self._answer is answer:
-                        self._answer = None
-                answer.set_exception(error)
-                raise
+        return self._ask_for(answer) if mine else answer.result()
+
+    def get_new(self) -> T:
+        """The answer to a question that is asked from now on; may block for two of them. Raises what `get` does."""
+        since = self._clock()
+        while True:
+            with self._lock:
+                answer, new = self._answer, self._asked_at >= since
+                mine = answer is None or (answer.done() and not new)
+                if mine:
+                    answer = self._begin()
+            assert answer is not None
+            if mine:
+                return self._ask_for(answer)
+            if new:
+                return answer.result()
+            # Of those who wait for the end of an older question one asks the next, for all of them.
+            answer.exception()
+
+    def _begin(self) -> Future[T]:
+        answer = self._answer = Future()
+        self._asked_at = self._clock()
+        return answer
+
+    def _ask_for(self, answer: Future[T]) -> T:
+        try:
+            answer.set_result(self._ask())
+        except BaseException as error:
+            with self._lock:
+                if self._answer is answer:
+                    self._answer = None
+            answer.set_exception(error)
+            raise
         return answer.result()
 
     def known(self, max_age: float = float("inf")) -> T | None:

@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("nodepool.driver.openstack.floating")
 
-#: How old a list of floating IPs may be that serves several servers; and one that shows none at all, for servers that
-#: can do without.
+#: How old a list may be for servers that can do without; and one that shows none at all.
 LIST_SECONDS: Final = 1.0
 NONE_SECONDS: Final = 60.0
 #: So many servers are remembered for which one was made.
@@ -105,22 +104,27 @@ class FloatingIps:
         with self._lock:
             if server_id in self._made:
                 return True
-        if server is not None and any(address.floating for address in server.addresses):
+        if _shows_one(server):
             return True
         if not self._cloud.floating:
             return False
         # An address that came late, or before our time, does not show at the server.
         if self._facts.networks.known() is not None and not self._sources():
             return False
-        # Another launcher may have made one since the last list, for a server that we have not seen or that needs one.
-        unsure = server is None or not server.addresses or self.needed(server)
-        return self._list.known(LIST_SECONDS if unsure else NONE_SECONDS) != []
+        return self._unsure(server) or self._list.known(NONE_SECONDS) != []
+
+    def _unsure(self, server: Server | None) -> bool:
+        """Another launcher may have made one a moment ago, for a server that we have not seen or that needs one."""
+        return server is None or not server.addresses or _shows_one(server) or self.needed(server)
 
     def release(self, server_id: str, server: Server | None) -> int:
         """Delete those of a server; blocks. Returns how many."""
         with self._lock:
             ids = set(self._made.get(server_id, ()))
-        present = self._list.get(LIST_SECONDS)
+        if not ids and not _shows_one(server) and self._facts.networks.get() is not None and not self._sources():
+            return 0
+        # No list from before has what another launcher made. Nor will there be more: nobody has this server any longer.
+        present = self._list.get_new() if self._unsure(server) else self._list.get(LIST_SECONDS)
         if server is None or not server.addresses:
             near = [floating for floating in present if floating.port]
         else:
@@ -153,3 +157,7 @@ class FloatingIps:
         except CloudRefused as error:
             log.debug("Provider %s: floating IPs cannot be listed: %s", self.provider, error)
             return []
+
+
+def _shows_one(server: Server | None) -> bool:
+    return server is not None and any(address.floating for address in server.addresses)

@@ -7,7 +7,7 @@ import itertools
 
 import pytest
 
-from nodepool.driver.openstack import delete, floating
+from nodepool.driver.openstack import delete
 from nodepool.driver.openstack.delete import DeleteMachine
 from nodepool.driver.openstack.errors import CloudAway, CloudRefused
 from tests.unit.driver.openstack.support import LOG, ManualExecutor, StubCloud, server
@@ -15,7 +15,7 @@ from tests.unit.driver.openstack.support import LOG, ManualExecutor, StubCloud, 
 
 def machine(cloud: StubCloud, server_id: str | None = "s1") -> DeleteMachine:
     # So that there is no question for floating IPs in tests of something else.
-    cloud.floating._list.get()
+    cloud.facts.networks.get()
     return DeleteMachine(cloud, server_id, LOG, cloud.clock)
 
 
@@ -186,6 +186,8 @@ class TestFloatingIp:
         other = {"id": "fip2", "floating_ip_address": "8.8.4.4", "port_id": "p2", "fixed_ip_address": "10.0.0.9"}
         cloud.stub.answers["GET", "/floatingips"] = {"floatingips": [floating, other]}
         cloud.stub.answers["GET", "/ports"] = {"ports": [{"id": "p1", "device_id": "s1"}]}
+        networks = [{"id": "n1", "name": "internal"}, {"id": "x1", "name": "ext", "router:external": True}]
+        cloud.stub.answers["GET", "/networks"] = {"networks": networks}
         cloud.stub.answers["DELETE", "/floatingips/fip1"] = {}
         return cloud
 
@@ -203,16 +205,13 @@ class TestFloatingIp:
         assert self.order(cloud) == ["/floatingips/fip1", "/servers/s1"]
 
     @pytest.mark.parametrize("seen", [False, True])
-    def test_made_by_another_launcher(self, cloud: StubCloud, monkeypatch: pytest.MonkeyPatch, seen: bool) -> None:
-        """A list from before, which shows none, says nothing of a server that we have not seen, or that needs one."""
+    def test_made_by_another_launcher(self, cloud: StubCloud, seen: bool) -> None:
+        """A list from a moment ago, which has none, says nothing of a server that we do not know or that needs one."""
         answer = cloud.stub.answers["GET", "/floatingips"]
-        networks = [{"id": "n1", "name": "internal"}, {"id": "x1", "name": "ext", "router:external": True}]
-        cloud.stub.answers["GET", "/networks"] = {"networks": networks}
         cloud.facts.networks.get()
         cloud.stub.answers["GET", "/floatingips"] = {"floatingips": []}
         DeleteMachine(cloud, "s9", LOG, cloud.clock).advance()
         cloud.stub.answers["GET", "/floatingips"] = answer
-        monkeypatch.setattr(floating, "LIST_SECONDS", -1.0)
         if seen:
             cloud.show(server(status="ACTIVE"))
         DeleteMachine(cloud, "s1", LOG, cloud.clock).advance()
@@ -238,8 +237,9 @@ class TestFloatingIp:
 
 
 def test_clouds_without_floating_ips_are_not_asked(cloud: StubCloud) -> None:
-    """One question in a while, not one a node."""
+    """Where no network is external there is none, and that is asked once in a while, not for each node."""
     for _ in range(5):
         DeleteMachine(cloud, "s1", LOG, cloud.clock).advance()
-    assert cloud.stub.count("GET", "/floatingips") == 1
+    assert cloud.stub.count("GET", "/networks") == 1
+    assert cloud.stub.count("GET", "/floatingips") == 0
     assert cloud.stub.count("GET", "/ports") == 0

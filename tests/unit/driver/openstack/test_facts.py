@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -183,3 +184,48 @@ def test_missing_flavor(make_cloud: Callable[..., StubCloud], settings: dict[str
     """O-1: what was looked for is said as it stands in the label."""
     label = {key: value for key, value in {**label_section(), **settings}.items() if value is not None}
     assert wanted in missing_flavor(only_label(make_cloud(label).config))
+
+
+def test_new_answer() -> None:
+    """One that was asked for before the call is too old, also when it comes after; all who wait share the next."""
+    clock, begun, go = Clock(), threading.Semaphore(0), threading.Semaphore(0)
+    answers = iter(range(1, 10))
+
+    def ask() -> int:
+        begun.release()
+        assert go.acquire(timeout=10)
+        return next(answers)
+
+    fact = Fact(ask, clock)
+    with ThreadPoolExecutor(4) as pool:
+        old = pool.submit(fact.get)
+        assert begun.acquire(timeout=10)
+        clock.now += 1
+        new = [pool.submit(fact.get_new) for _ in range(3)]
+        go.release()
+        assert old.result(10) == 1
+        assert begun.acquire(timeout=10)
+        go.release()
+        assert [answer.result(10) for answer in new] == [2, 2, 2]
+        assert fact.get() == 2
+
+
+def test_new_answer_after_an_error() -> None:
+    """Somebody else's question failed: that is not our answer."""
+    clock = Clock()
+    outcomes: list[Any] = [CloudAway("503"), 1]
+
+    def ask() -> int:
+        outcome = outcomes.pop(0)
+        if isinstance(outcome, Exception):
+            raise outcome
+        return int(outcome)
+
+    fact = Fact(ask, clock)
+    with pytest.raises(CloudAway):
+        fact.get_new()
+    assert fact.get_new() == 1
+    clock.now += 1
+    outcomes.append(2)
+    assert fact.get() == 1
+    assert fact.get_new() == 2
