@@ -37,6 +37,22 @@ def test_no_place(make_site: MakeSite, zk: MemoryZooKeeper) -> None:
     assert site.worker.finish(handler, 30).state == states.FULFILLED
 
 
+def test_a_look_for_room_is_no_probe(make_site: MakeSite) -> None:
+    """L-7: a cloud that does not tell its limit is tried now and then, by a launch and not by a look."""
+    site = make_site()
+    (node,) = site.serve("small")
+    handler = site.provider.getRequestHandler(site.worker, site.worker.submit("small"))
+    assert handler.has_room_now("small")
+    site.provider.ceilings.refused("main", "small", "refused-node")
+    assert not handler.has_room_now("small")
+    site.provider.ceilings._ceilings["main", "small"]._probe_at = float("-inf")
+    assert not handler.has_room_now("small")
+    assert handler.hasRemainingQuota("small"), "the probe"
+    assert not handler.hasRemainingQuota("small")
+    site.delete(node)
+    assert handler.has_room_now("small")
+
+
 def test_pool_limits(make_site: MakeSite) -> None:
     """Q-1, Q-2: what can never fit is declined, what does not fit now waits for the deletion of a node."""
     site = make_site(None, **{"max-cores": 4})
