@@ -10,9 +10,18 @@ import pytest
 from nodepool.driver.fake.cloud import FakeCloud
 from tests.scenario.conftest import Launch
 from tests.scenario.test_requests import fulfilled
-from tests.support.local_launcher import fake_provider
+from tests.support.local_launcher import LocalLauncher, fake_provider
 from tests.support.pool_znodes import PoolZnodes
 from tests.support.wait import wait_for
+
+
+def add_label(launcher: LocalLauncher, provider: int, name: str, znodes: PoolZnodes) -> None:
+    """Gives a provider one more label, and waits until it is registered."""
+    settings = launcher.settings
+    settings["labels"].append({"name": name})
+    settings["providers"][provider]["pools"][0]["labels"].append({"name": name})
+    launcher.write(settings)
+    wait_for("the label is there", lambda: any(name in pool["supported_labels"] for pool in znodes.pools()))
 
 
 def test_only_what_changed(launch: Launch, znodes: PoolZnodes, cloud_name: str, cloud: FakeCloud) -> None:
@@ -20,11 +29,7 @@ def test_only_what_changed(launch: Launch, znodes: PoolZnodes, cloud_name: str, 
     launcher = launch([fake_provider("one", cloud=cloud_name), fake_provider("two", cloud=cloud_name)])
     before = dict(launcher.nodepool.providers())
     ids = {pool["provider_name"]: pool["id"] for pool in znodes.pools()}
-    settings = launcher.settings
-    settings["labels"].append({"name": "new"})
-    settings["providers"][1]["pools"][0]["labels"].append({"name": "new"})
-    launcher.write(settings)
-    wait_for("the label is there", lambda: any("new" in pool["supported_labels"] for pool in znodes.pools()))
+    add_label(launcher, 1, "new", znodes)
     fulfilled(znodes, znodes.submit(["new"]))
     after = launcher.nodepool.providers()
     assert after["one"] is before["one"]
@@ -57,11 +62,7 @@ def test_broken_edit(
         launcher.path.write_text("labels: [{name: small\n", encoding="utf-8")
         wait_for("it is refused", lambda: "refused" in caplog.text)
     fulfilled(znodes, znodes.submit(["small"]))
-    settings = launcher.settings
-    settings["labels"].append({"name": "late"})
-    settings["providers"][0]["pools"][0]["labels"].append({"name": "late"})
-    launcher.write(settings)
-    wait_for("the label is there", lambda: any("late" in pool["supported_labels"] for pool in znodes.pools()))
+    add_label(launcher, 0, "late", znodes)
     fulfilled(znodes, znodes.submit(["late"]))
 
 

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import logging
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from nodepool import logconfig
+from tests.support.odd_json import damaged
 
 GOOD: dict[str, Any] = {
     "version": 1,
@@ -86,16 +86,7 @@ def test_any_bytes(tmp_path: Path, name: str, data: bytes) -> None:
 @fuzz
 @given(changes=st.lists(st.tuples(st.sampled_from(PLACES), VALUES), min_size=1, max_size=3))
 def test_damaged_file(tmp_path: Path, name: str, changes: list[tuple[tuple[str, ...], Any]]) -> None:
-    data = copy.deepcopy({**GOOD, "incremental": False, "disable_existing_loggers": False})
-    for path, value in changes:
-        owner: Any = data
-        try:
-            for part in path[:-1]:
-                owner = owner[part]
-            owner[path[-1]] = value
-        except (KeyError, TypeError):
-            # An earlier change removed the place.
-            continue
+    data = damaged({**GOOD, "incremental": False, "disable_existing_loggers": False}, changes)
     # True would silence the loggers of all other tests.
     data["disable_existing_loggers"] = False
     text = json.dumps(data) if name.endswith(".json") else yaml.safe_dump(data)

@@ -286,8 +286,8 @@ def test_creation_without_an_answer(zk: ZooKeeper, outage: Outage, znodes: PoolZ
     outage.end()
 
 
-def test_registration_without_an_answer(zk: ZooKeeper, outage: Outage, znodes: PoolZnodes) -> None:
-    """The entry is there once: a second one that nobody serves would keep requests from failing."""
+def registered_without_an_answer(zk: ZooKeeper, outage: Outage, znodes: PoolZnodes) -> Registration:
+    """A pool whose entry was written, but the launcher does not know it."""
     pool = PoolComponent("host", "12.0")
     pool.id = "pool-id"
     registration = Registration(zk.client, pool)
@@ -296,6 +296,12 @@ def test_registration_without_an_answer(zk: ZooKeeper, outage: Outage, znodes: P
     outage.end()
     with pytest.raises(ZKConnectionError):
         registering.result(30)
+    return registration
+
+
+def test_registration_without_an_answer(zk: ZooKeeper, outage: Outage, znodes: PoolZnodes) -> None:
+    """The entry is there once: a second one that nobody serves would keep requests from failing."""
+    registration = registered_without_an_answer(zk, outage, znodes)
     registration.ensure()
     assert [found["id"] for found in znodes.pools()] == ["pool-id"]
     registration.update(paused=True)
@@ -303,14 +309,7 @@ def test_registration_without_an_answer(zk: ZooKeeper, outage: Outage, znodes: P
 
 
 def test_registration_without_an_answer_that_ends(zk: ZooKeeper, outage: Outage, znodes: PoolZnodes) -> None:
-    pool = PoolComponent("host", "12.0")
-    pool.id = "pool-id"
-    registration = Registration(zk.client, pool)
-    zk.client.kazoo.ensure_path(POOLS)
-    registering = outage.lose_answer(registration.update, znodes.pools)
-    outage.end()
-    with pytest.raises(ZKConnectionError):
-        registering.result(30)
+    registration = registered_without_an_answer(zk, outage, znodes)
     registration.unregister()
     assert znodes.pools() == []
 

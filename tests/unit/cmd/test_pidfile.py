@@ -20,6 +20,16 @@ def dead_process() -> int:
     return process.pid
 
 
+def take_over(directory: Path, content: str) -> None:
+    """A pid file with this content keeps nobody from starting."""
+    path = directory / "nodepool.pid"
+    path.write_text(content, encoding="ascii")
+    pidfile = PidFile(str(path), timeout=0)
+    pidfile.acquire()
+    assert pidfile.read() == os.getpid()
+    pidfile.release()
+
+
 def test_holds_our_number_and_goes_at_the_end(tmp_path: Path) -> None:
     path = tmp_path / "nodepool.pid"
     pidfile = PidFile(str(path))
@@ -43,32 +53,18 @@ def test_second_daemon_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("content", ["", "nonsense", "-1", "99999999999999999999"])
 def test_foreign_content_is_taken_over(tmp_path: Path, content: str) -> None:
-    path = tmp_path / "nodepool.pid"
-    path.write_text(content, encoding="ascii")
-    pidfile = PidFile(str(path), timeout=0)
-    pidfile.acquire()
-    assert pidfile.read() == os.getpid()
-    pidfile.release()
+    take_over(tmp_path, content)
 
 
 def test_stale_file_is_taken_over(tmp_path: Path) -> None:
     """cli.md 3: a stale pid file is broken."""
-    path = tmp_path / "nodepool.pid"
-    path.write_text(f"{dead_process()}\n", encoding="ascii")
-    pidfile = PidFile(str(path), timeout=0)
-    pidfile.acquire()
-    assert pidfile.read() == os.getpid()
-    pidfile.release()
+    take_over(tmp_path, f"{dead_process()}\n")
 
 
 def test_number_of_another_program_is_taken_over(tmp_path: Path) -> None:
     """Process numbers are used again: only a Nodepool counts."""
-    path = tmp_path / "nodepool.pid"
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as other:
-        path.write_text(f"{other.pid}\n", encoding="ascii")
-        pidfile = PidFile(str(path), timeout=0)
-        pidfile.acquire()
-        pidfile.release()
+        take_over(tmp_path, f"{other.pid}\n")
 
 
 def test_running_daemon_without_flock_is_respected(tmp_path: Path) -> None:
