@@ -228,7 +228,11 @@ class NodeSet:
         for position, node in enumerate(self._nodes):
             if node is not None and node.state == states.ABORTED:
                 self._nodes[position] = None
-                handler.let_go_of_aborted(node)
+                try:
+                    handler.let_go_of_aborted(node)
+                except ZKConflict as conflict:
+                    # The session was lost a moment ago.
+                    handler.log.debug("Node %s is somebody else's now: %s", node.id, conflict)
 
 
 def allocate(node: Node, handler: NodeRequestHandler) -> None:

@@ -4,17 +4,19 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from nodepool.driver import giving_way
 from nodepool.driver import handler as handler_module
 from nodepool.driver.handler import FIRST_ABORT_SECONDS, LAST_ABORT_SECONDS
-from nodepool.exceptions import QuotaException
+from nodepool.exceptions import QuotaException, ZKConflict
 from nodepool.model import states
+from nodepool.model.node import Node
 from nodepool.plan import standoff
 from nodepool.plan.queue import MIN_READY_REQUESTOR
-from tests.support.scripted_driver import ScriptedProvider, Stage
+from tests.support.scripted_driver import ScriptedHandler, ScriptedProvider, Stage
 
 
 @pytest.fixture
@@ -43,6 +45,20 @@ def test_aborted_launch(stage: Stage, now: list[float]) -> None:
     handler.end(8, states.READY)
     assert handler.poll()
     assert stage.request(handler).declined_by == []
+
+
+def test_aborted_node_is_taken_meanwhile(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """L-7, L-9: a launcher that was frozen may hear of its aborted launch before it hears that its session is over."""
+
+    def taken(_handler: Any, node: Node) -> None:
+        raise ZKConflict(f"the lock of node {node.id} is lost")
+
+    monkeypatch.setattr(ScriptedHandler, "let_go_of_aborted", taken)
+    handler = stage.begin("small")
+    handler.end(0, states.ABORTED)
+    assert not handler.poll()
+    assert handler.is_paused()
+    assert handler.nodeset == []
 
 
 def test_quota_error_at_once(stage: Stage) -> None:
