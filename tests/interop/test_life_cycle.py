@@ -101,7 +101,6 @@ def test_requests_wait_for_nodes(workplace: Workplace, zuul: ZuulClient) -> None
             waiting.remove(submitted)
             request = zuul.wait(submitted)
             assert request.state == "fulfilled"
-            request.nodeset = submitted.nodeset
             nodeset = zuul.accept(request)
             zuul.use(nodeset)
             zuul.give_back(nodeset)

@@ -125,7 +125,6 @@ def test_killed_while_launching(workplace: Workplace, zuul: ZuulClient, successo
     request = zuul.wait(submitted, 90)
     assert request.state == "fulfilled"
     assert request.nodes != building
-    request.nodeset = submitted.nodeset
     nodeset = zuul.accept(request)
     zuul.use(nodeset)
     zuul.give_back(nodeset)

@@ -101,7 +101,7 @@ class ZuulClient:
         return request
 
     def wait(self, request: Any, seconds: float = DEADLINE_SECONDS) -> Any:
-        """Blocks until the completion event came and returns the request as Zuul's cache has it.
+        """Blocks until the completion event came. Returns the request as Zuul's cache has it, with its ``nodeset``.
 
         :raises AssertionError: no event within ``seconds``.
         """
@@ -109,7 +109,9 @@ class ZuulClient:
             if not self._changed.wait_for(lambda: request.id in self.completed, seconds):
                 state = self.cached_state(request)
                 raise AssertionError(f"no event for request {request.id} within {seconds:g} s, state {state}")
-            return self.completed[request.id][0]
+            completed = self.completed[request.id][0]
+        completed.nodeset = request.nodeset
+        return completed
 
     def cached_state(self, request: Any) -> str | None:
         """State of a request in Zuul's cache; None when it is not there."""
@@ -118,10 +120,7 @@ class ZuulClient:
 
     def submit_and_wait(self, labels: Sequence[str], **options: Any) -> Any:
         """Submits and waits; returns the completed request, with its ``nodeset`` attached."""
-        request = self.submit(labels, **options)
-        completed = self.wait(request)
-        completed.nodeset = request.nodeset
-        return completed
+        return self.wait(self.submit(labels, **options))
 
     def accept(self, request: Any) -> Any:
         """Locks the nodes and deletes the request, as an executor does. Returns the NodeSet with the real nodes.

@@ -45,7 +45,6 @@ class Place:
         """Waits for a request and returns it with its ``nodeset``; it must be fulfilled."""
         completed = self.zuul.wait(request, SERVED_SECONDS)
         assert completed.state == "fulfilled", f"request {request.id} is {completed.state}"
-        completed.nodeset = request.nodeset
         return completed
 
     def use(self, request: Any) -> list[Any]:
