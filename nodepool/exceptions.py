@@ -61,6 +61,10 @@ class CloudUnavailableException(LaunchError):
     A failed attempt, but when it goes on the provider is given a rest, and its launches are aborted, not failed.
     """
 
+    #: Has the driver looked for what the call may have made, more than once and for some seconds? Then the framework
+    #: does it only once more.
+    searched = False
+
 
 class RuntimeConfigurationException(Exception):
     """The configuration of a label can never work in this provider."""

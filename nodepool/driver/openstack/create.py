@@ -177,6 +177,7 @@ class CreateMachine(StateMachine):
         if not searched and failures < SEARCH_FAILURES and waited < 10 * SEARCH_SECONDS:
             return False
         self._cloud.claims.lost(self._node_id)
+        self._lost.searched = searched
         raise self._lost
 
     def _created(self, server_id: str) -> bool:

@@ -276,9 +276,8 @@ class Launch:
         unsure = self.node.external_id is None and plan.may_have_made_an_instance(kind) and not self._to_remove
         lost = plan.answer_was_lost(kind)
         if kind is not Failure.ZOOKEEPER and (unsure or lost):
-            self._search = Search(
-                lambda: self._provider.finder.find(self.node.id or ""), self._wake, may_be_late=unsure and lost
-            )
+            late = unsure and lost and not getattr(error, "searched", False)
+            self._search = Search(lambda: self._provider.finder.find(self.node.id or ""), self._wake, may_be_late=late)
             self._phase = self._look
             return self._look()
         return self._decide()

@@ -221,8 +221,9 @@ class TestLostAnswer:
         """It is a failed attempt; a server that comes later is deleted, without touching that of the next attempt."""
         launch = machine(cloud)
         launch.advance()
-        with pytest.raises(CloudAway, match="timed out"):
+        with pytest.raises(CloudAway, match="timed out") as raised:
             list_and_advance(cloud, launch, 20)
+        assert raised.value.searched
         cloud.stub.answers["POST", "/servers"] = {"server": {"id": "s2"}}
         cloud.stub.answers["DELETE", "/servers/late"] = {}
         again = machine(cloud)
@@ -254,8 +255,9 @@ class TestLostAnswer:
         cloud.servers.poll(complete=True)
         launch.advance()
         cloud.servers.poll(complete=True)
-        with pytest.raises(CloudAway, match="timed out"):
+        with pytest.raises(CloudAway, match="timed out") as raised:
             launch.advance()
+        assert not raised.value.searched
 
     def test_nothing_is_listed(self, cloud: StubCloud) -> None:
         """The search does not last for ever."""

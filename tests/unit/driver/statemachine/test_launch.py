@@ -10,7 +10,7 @@ import pytest
 
 from nodepool.driver.fake.cloud import BUILDING
 from nodepool.driver.statemachine import Instance, StateMachine
-from nodepool.exceptions import CapacityException
+from nodepool.exceptions import CapacityException, CloudUnavailableException
 from nodepool.metrics import launches
 from nodepool.model import states
 from nodepool.model.image import ImageUpload
@@ -179,6 +179,31 @@ def test_lost_answer_shows_late(make_site: MakeSite) -> None:
     (node,) = site.serve("small")
     assert [instance.id for instance in site.cloud.instances()] == [node.external_id]
     assert site.cloud.peak == 1
+
+
+@pytest.mark.parametrize(("searched", "looks"), [(False, 3), (True, 1)])
+def test_driver_has_looked(make_site: MakeSite, monkeypatch: pytest.MonkeyPatch, searched: bool, looks: int) -> None:
+    """What a driver has looked for itself, for some seconds, is looked for once more, and not for seconds again."""
+    site = make_site()
+    error = CloudUnavailableException("500")
+    error.searched = searched
+    errors = [error]
+
+    def fail_once(machine: StateMachine) -> None:
+        if isinstance(machine, CreateMachine) and errors:
+            raise errors.pop()
+
+    site.adapter.hooks.append(fail_once)
+    found: list[str] = []
+    find = site.provider.finder.find
+
+    def note(node_id: str) -> Any:
+        found.append(node_id)
+        return find(node_id)
+
+    monkeypatch.setattr(site.provider.finder, "find", note)
+    site.serve("small")
+    assert len(found) == looks
 
 
 def test_lost_answer_of_the_last_attempt(make_site: MakeSite) -> None:
