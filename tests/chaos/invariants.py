@@ -19,7 +19,7 @@ from tests.chaos.load import Load
 from tests.chaos.registrations import Registrations
 from tests.chaos.transaction_log import read_writes
 from tests.chaos.usage import Usage, grown
-from tests.chaos.world import CHROOT, PROVIDER, TENANT, World, own_label
+from tests.chaos.world import CHROOT, PROVIDER, TENANT, Limits, World, own_label
 from tests.support.pool_znodes import NODES, REQUEST_LOCKS, REQUESTS
 
 LOOK_SECONDS = 0.25
@@ -218,7 +218,7 @@ class Aftermath:
         if not all(launcher.running for launcher in self._world.launchers):
             return []
         after = [launcher.usage() for launcher in self._world.launchers]
-        for text in grown(before, after):
+        for text in grown(before, after, self._world.limits.servers / Limits.servers):
             self._violations.add(text)
         return after
 
