@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import signal
-import threading
 from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -13,7 +12,7 @@ import pytest
 
 from tests.support.launcher_config import FakeProvider, StaticHost, StaticProvider
 from tests.support.pool_znodes import REQUEST_LOCKS, PoolZnodes
-from tests.support.wait import wait_for
+from tests.support.wait import wait_for, watching
 from tests.support.workplace import Workplace
 
 if TYPE_CHECKING:
@@ -27,18 +26,14 @@ SESSION_SECONDS = 2.0
 @pytest.fixture
 def one_node_per_slot(znodes: PoolZnodes) -> Iterator[None]:
     """Looks all the time that no slot of a host has two nodes."""
-    ended, doubles = threading.Event(), Counter[tuple[str, int]]()
+    doubles = Counter[tuple[str, int]]()
 
     def look() -> None:
-        while not ended.wait(0.02):
-            slots = Counter((node["hostname"], node["slot"]) for node in znodes.nodes().values())
-            doubles.update({slot: count for slot, count in slots.items() if count > 1})
+        slots = Counter((node["hostname"], node["slot"]) for node in znodes.nodes().values())
+        doubles.update({slot: count for slot, count in slots.items() if count > 1})
 
-    watcher = threading.Thread(target=look, name="one-node-per-slot")
-    watcher.start()
-    yield
-    ended.set()
-    watcher.join()
+    with watching(look):
+        yield
     assert not doubles, f"registered twice: {doubles}"
 
 

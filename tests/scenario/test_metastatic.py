@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -20,7 +19,7 @@ from tests.support.local_launcher import fake_provider
 from tests.support.pool_znodes import PoolZnodes
 from tests.support.session_loss import expire_session
 from tests.support.sshd import SshServer
-from tests.support.wait import wait_for
+from tests.support.wait import wait_for, watching
 from tests.support.zk_reads import count_reads
 from tests.support.zookeeper import ZooKeeperServer
 
@@ -296,27 +295,23 @@ def test_key_scan(launch: Launch, znodes: PoolZnodes, sshd: SshServer) -> None:
 @pytest.fixture
 def no_slot_twice(znodes: PoolZnodes) -> Iterator[None]:
     """Looks all the time that no slot has two nodes."""
-    ended, doubles = threading.Event(), Counter[tuple[str, int]]()
+    doubles = Counter[tuple[str, int]]()
 
     def is_ready(node_id: str) -> bool:
         return (znodes.node(node_id) or {}).get("state") == "ready"
 
     def look() -> None:
-        while not ended.wait(0.02):
-            first: dict[tuple[str, int], str] = {}
-            for node_id, node in znodes.nodes("ready").items():
-                if node["provider"] == "shared":
-                    place = (node["driver_data"]["backing_node"], node["slot"])
-                    other = first.setdefault(place, node_id)
-                    # Nodes were read one after the other: only if both are there at the same time it is a mistake.
-                    if other != node_id and is_ready(node_id) and is_ready(other):
-                        doubles[place] += 1
+        first: dict[tuple[str, int], str] = {}
+        for node_id, node in znodes.nodes("ready").items():
+            if node["provider"] == "shared":
+                place = (node["driver_data"]["backing_node"], node["slot"])
+                other = first.setdefault(place, node_id)
+                # Nodes were read one after the other: only if both are there at the same time it is a mistake.
+                if other != node_id and is_ready(node_id) and is_ready(other):
+                    doubles[place] += 1
 
-    watcher = threading.Thread(target=look, name="no-slot-twice")
-    watcher.start()
-    yield
-    ended.set()
-    watcher.join()
+    with watching(look):
+        yield
     assert not doubles, f"given twice: {doubles}"
 
 

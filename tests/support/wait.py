@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -58,3 +60,21 @@ def holds_for(
             return
         assert time.monotonic() < deadline, f"the end of the observation did not come within {seconds:g} s: {what}"
         pause.wait(LOOK_SECONDS)
+
+
+@contextmanager
+def watching(look: Callable[[], None], pause_seconds: float = LOOK_SECONDS) -> Iterator[None]:
+    """Calls ``look`` again and again meanwhile, in a thread of its own. What it raises is raised at the end."""
+    ended = threading.Event()
+
+    def run() -> None:
+        while not ended.wait(pause_seconds):
+            look()
+
+    with ThreadPoolExecutor(1, "watching") as pool:
+        watcher = pool.submit(run)
+        try:
+            yield
+        finally:
+            ended.set()
+        watcher.result()

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -14,7 +13,7 @@ from nodepool.model import states
 from nodepool.model.node import Node
 from nodepool.testing.memory_zk import MemoryZooKeeper
 from tests.support.backing_pool import BackingPool
-from tests.support.wait import wait_for
+from tests.support.wait import wait_for, watching
 from tests.unit.driver.metastatic.conftest import OWNER, MakeSite, Site, place
 
 
@@ -183,33 +182,27 @@ def test_two_launchers_never_give_a_slot_twice(make_site: MakeSite, zk: MemoryZo
     """Several launchers share the backing nodes of one provider; every hand-out is seen by all of them."""
     sites = [make_site({"max-parallel-jobs": 4, "grace-time": 0}) for _ in range(3)]
     doubles: list[tuple[str, int]] = []
-    ended = threading.Event()
 
     def is_ready(node_id: str | None) -> bool:
         node = zk.getNode(node_id or "")
         return node is not None and node.state == states.READY
 
-    def watch() -> None:
-        while not ended.wait(0.001):
-            first: dict[tuple[str, int], str | None] = {}
-            for node in list(zk.nodeIterator()):
-                if node.provider == "shared" and node.state == states.READY:
-                    other = first.setdefault(place(node), node.id)
-                    # Nodes were read one after the other: only if both are there at the same time it is a mistake.
-                    if other != node.id and is_ready(node.id) and is_ready(other):
-                        doubles.append(place(node))
+    def look() -> None:
+        first: dict[tuple[str, int], str | None] = {}
+        for node in list(zk.nodeIterator()):
+            if node.provider == "shared" and node.state == states.READY:
+                other = first.setdefault(place(node), node.id)
+                # Nodes were read one after the other: only if both are there at the same time it is a mistake.
+                if other != node.id and is_ready(node.id) and is_ready(other):
+                    doubles.append(place(node))
 
     def work(site: Site) -> None:
         for _ in range(25):
             site.delete(*site.serve("small", "small"))
 
-    watcher = threading.Thread(target=watch)
-    watcher.start()
-    with ThreadPoolExecutor(3) as threads:
+    with watching(look, 0.001), ThreadPoolExecutor(3) as threads:
         for future in [threads.submit(work, site) for site in sites]:
             future.result()
-    ended.set()
-    watcher.join()
     assert not doubles
     wait_for("every backing node is released", lambda: not list(zk.nodeIterator()))
     wait_for("every backing request is deleted", lambda: not sites[0].requests())
