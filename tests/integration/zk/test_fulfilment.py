@@ -15,6 +15,7 @@ from nodepool.zk.request_store import RequestStore
 from nodepool.zk.transactions import TransactionFailed
 from tests.support.kazoo_lock import Competitor
 from tests.support.pool_znodes import PoolZnodes
+from tests.support.records import id_of, lock_dir
 from tests.support.session_loss import expire_session
 from tests.support.wait import wait_for
 from tests.support.zookeeper import ZooKeeperServer
@@ -25,15 +26,6 @@ def store(requests: RequestStore) -> RequestStore:
     return requests
 
 
-def rid(request: NodeRequest) -> str:
-    assert request.id is not None
-    return request.id
-
-
-def lock_dir(request: NodeRequest) -> str:
-    return paths.request_lock(rid(request))
-
-
 def allocated(request: NodeRequest, nodes: list[Node]) -> None:
     for node in nodes:
         node.allocated_to = request.id
@@ -42,7 +34,7 @@ def allocated(request: NodeRequest, nodes: list[Node]) -> None:
 
 
 def states(znodes: PoolZnodes, request: NodeRequest) -> list[str | None]:
-    return [znodes.request_state(rid(request)), *(n["allocated_to"] for n in znodes.nodes().values())]
+    return [znodes.request_state(id_of(request)), *(n["allocated_to"] for n in znodes.nodes().values())]
 
 
 # -- fulfilment at once
@@ -88,7 +80,7 @@ def test_one_obstacle_fails_the_whole(
         competitor.hold(paths.node_lock(second))
         wait_for("the lock is seen", lambda: nodes.is_locked(second))
     elif obstacle == "request changed":
-        znodes.kazoo.set(paths.request(rid(submitted)), b'{"state": "requested"}')
+        znodes.kazoo.set(paths.request(id_of(submitted)), b'{"state": "requested"}')
     elif obstacle == "node changed":
         znodes.change_node(second, comment="x")
     else:
@@ -98,7 +90,7 @@ def test_one_obstacle_fails_the_whole(
         store.save_unlocked(submitted, ready)
     assert states(znodes, submitted)[:2] == ["requested", None]
     assert {node.version for node in ready} == {0}
-    request_lockers = znodes.request_lockers(rid(submitted))
+    request_lockers = znodes.request_lockers(id_of(submitted))
     assert len(request_lockers) == (1 if obstacle == "request lock" else 0)
 
 
@@ -165,9 +157,9 @@ def test_obstacle_fails_the_whole_finish(
 ) -> None:
     node_id = ready[1].id or ""
     if obstacle == "request changed":
-        znodes.kazoo.set(paths.request(rid(served)), b'{"state": "pending"}')
+        znodes.kazoo.set(paths.request(id_of(served)), b'{"state": "pending"}')
     elif obstacle == "request gone":
-        znodes.delete_request(rid(served))
+        znodes.delete_request(id_of(served))
     elif obstacle == "node lock":
         znodes.kazoo.delete(paths.node_lock(node_id), recursive=True)
     else:
@@ -175,8 +167,8 @@ def test_obstacle_fails_the_whole_finish(
     allocated(served, ready)
     with pytest.raises(ZKConflict):
         store.finish(served, ready, nodes_too=True)
-    assert znodes.request_state(rid(served)) == (None if obstacle == "request gone" else "pending")
-    assert len(znodes.request_lockers(rid(served))) == 1
+    assert znodes.request_state(id_of(served)) == (None if obstacle == "request gone" else "pending")
+    assert len(znodes.request_lockers(id_of(served))) == 1
     assert len(znodes.node_lockers(ready[0].id or "")) == 1
     assert served.lock is not None
 
@@ -196,11 +188,11 @@ def test_finish_after_our_session_is_lost(
     allocated(served, ready)
     with pytest.raises(ZKConflict):
         store.finish(served, ready)
-    assert znodes.request_state(rid(served)) == "pending"
+    assert znodes.request_state(id_of(served)) == "pending"
     competitor.hold(lock_dir(served))
     with pytest.raises(ZKConflict):
         store.finish(served, ready)
-    assert znodes.request_state(rid(served)) == "pending"
+    assert znodes.request_state(id_of(served)) == "pending"
 
 
 def test_finish_without_a_lock(store: RequestStore, submitted: NodeRequest) -> None:

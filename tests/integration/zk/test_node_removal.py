@@ -12,6 +12,7 @@ from nodepool.zk.client import ZooKeeperClient
 from nodepool.zk.node_store import NodeStore
 from tests.support.kazoo_lock import Competitor
 from tests.support.pool_znodes import READY_NODE, PoolZnodes
+from tests.support.records import id_of
 from tests.support.session_loss import expire_session
 from tests.support.wait import wait_for
 from tests.support.zookeeper import ZooKeeperServer
@@ -27,11 +28,6 @@ def node(store: NodeStore) -> Node:
     made = Node("small")
     store.create(made)
     return made
-
-
-def node_id(node: Node) -> str:
-    assert node.id is not None
-    return node.id
 
 
 def test_remove(store: NodeStore, node: Node, znodes: PoolZnodes) -> None:
@@ -55,7 +51,7 @@ def test_remove_with_replacement(store: NodeStore, node: Node, znodes: PoolZnode
 def test_remove_while_somebody_waits(store: NodeStore, node: Node, znodes: PoolZnodes) -> None:
     """zookeeper.md 3: `deleted` is written first, so that who wins a lock on a dying node can tell."""
     store.lock_and_save(node)
-    znodes.kazoo.create(f"{paths.node_lock(node_id(node))}/ffff__lock__", b"waits", sequence=True)
+    znodes.kazoo.create(f"{paths.node_lock(id_of(node))}/ffff__lock__", b"waits", sequence=True)
     store.remove(node)
     assert (node.state, node.version, node.lock) == ("deleted", 2, None)
     assert znodes.children(paths.NODES) == []
@@ -66,7 +62,7 @@ def test_replacement_while_somebody_waits(
 ) -> None:
     """Then it is left for later: a host must not be there twice."""
     store.lock_and_save(node)
-    taken = competitor.wait_for_lock(paths.node_lock(node_id(node)))
+    taken = competitor.wait_for_lock(paths.node_lock(id_of(node)))
     new = Node("small")
     with pytest.raises(ZKConflict):
         store.remove(node, new)
@@ -98,7 +94,7 @@ def test_remove_without_a_lock(store: NodeStore, node: Node) -> None:
 @pytest.mark.parametrize("replace", [True, False])
 def test_remove_unlocked(store: NodeStore, node: Node, znodes: PoolZnodes, exists: bool, replace: bool) -> None:
     if exists:
-        znodes.kazoo.create(paths.node_lock(node_id(node)))
+        znodes.kazoo.create(paths.node_lock(id_of(node)))
     new = Node("small") if replace else None
     store.send_remove_unlocked(node, exists, new).get(30)
     assert znodes.children(paths.NODES) == ([new.id] if new is not None else [])
@@ -108,7 +104,7 @@ def test_remove_unlocked(store: NodeStore, node: Node, znodes: PoolZnodes, exist
 def test_remove_unlocked_that_is_locked(
     store: NodeStore, node: Node, znodes: PoolZnodes, competitor: Competitor, exists: bool
 ) -> None:
-    competitor.hold(paths.node_lock(node_id(node)))
+    competitor.hold(paths.node_lock(id_of(node)))
     new = Node("small")
     with pytest.raises(ZKConflict):
         store.send_remove_unlocked(node, exists, new).get(30)
@@ -117,7 +113,7 @@ def test_remove_unlocked_that_is_locked(
 
 
 def test_remove_unlocked_that_changed(store: NodeStore, node: Node, znodes: PoolZnodes) -> None:
-    znodes.change_node(node_id(node), state="ready")
+    znodes.change_node(id_of(node), state="ready")
     with pytest.raises(ZKConflict):
         store.send_remove_unlocked(node, False, None).get(30)
     assert znodes.children(paths.NODES) == [node.id]
@@ -125,10 +121,10 @@ def test_remove_unlocked_that_changed(store: NodeStore, node: Node, znodes: Pool
 
 def test_remove_raw(store: NodeStore, node: Node, znodes: PoolZnodes, competitor: Competitor) -> None:
     """CLI erase: whatever its data and locks."""
-    znodes.kazoo.create(f"{paths.node_lock(node_id(node))}/x", b"", makepath=True)
-    store.remove_raw(node_id(node))
+    znodes.kazoo.create(f"{paths.node_lock(id_of(node))}/x", b"", makepath=True)
+    store.remove_raw(id_of(node))
     assert znodes.children(paths.NODES) == []
-    store.remove_raw(node_id(node))
+    store.remove_raw(id_of(node))
 
 
 @pytest.mark.parametrize("emptied", [True, False])

@@ -17,6 +17,7 @@ from nodepool.zk.node_store import NodeStore
 from nodepool.zk.transactions import TransactionFailed
 from tests.support.kazoo_lock import Competitor
 from tests.support.pool_znodes import PoolZnodes
+from tests.support.records import id_of
 from tests.support.wait import wait_for
 
 
@@ -33,14 +34,9 @@ def node(store: NodeStore) -> Node:
     return made
 
 
-def node_id(node: Node) -> str:
-    assert node.id is not None
-    return node.id
-
-
 def settled(store: NodeStore, node: Node, *, locked: bool) -> None:
     """Returns when the store's view of the lock is as it is."""
-    wait_for("the lock is seen", lambda: store.is_locked(node_id(node)) is locked)
+    wait_for("the lock is seen", lambda: store.is_locked(id_of(node)) is locked)
 
 
 # -- reading and writing
@@ -59,7 +55,7 @@ def test_creation(store: NodeStore, znodes: PoolZnodes) -> None:
 
 
 def test_reading(store: NodeStore, node: Node, znodes: PoolZnodes, caplog: pytest.LogCaptureFixture) -> None:
-    found = store.get(node_id(node))
+    found = store.get(id_of(node))
     assert found is not None
     assert (found.id, found.provider, found.version) == (node.id, "cloud", 0)
     assert found.mzxid > 0
@@ -93,24 +89,24 @@ def test_save(store: NodeStore, node: Node, znodes: PoolZnodes) -> None:
     store.save(node)
     node.comment = "more"
     store.save(node)
-    written = znodes.node(node_id(node))
+    written = znodes.node(id_of(node))
     assert written is not None
     assert (written["state"], written["comment"], node.version) == ("building", "more", 2)
 
 
 def test_save_is_fenced(store: NodeStore, node: Node, znodes: PoolZnodes) -> None:
     """A launcher that was stopped past its session must not overwrite what its successor did."""
-    znodes.change_node(node_id(node), comment="successor")
+    znodes.change_node(id_of(node), comment="successor")
     node.state = "building"
     with pytest.raises(ZKConflict):
         store.save(node)
-    written = znodes.node(node_id(node))
+    written = znodes.node(id_of(node))
     assert written is not None
     assert (written["state"], written["comment"]) == ("init", "successor")
-    znodes.kazoo.delete(paths.node(node_id(node)))
+    znodes.kazoo.delete(paths.node(id_of(node)))
     with pytest.raises(ZKConflict):
         store.save(node)
-    assert znodes.node(node_id(node)) is None
+    assert znodes.node(id_of(node)) is None
 
 
 def test_refresh(store: NodeStore, node: Node, znodes: PoolZnodes) -> None:
@@ -118,13 +114,13 @@ def test_refresh(store: NodeStore, node: Node, znodes: PoolZnodes) -> None:
     store.lock(node)
     lock = node.lock
     node.comment = "forgotten"
-    znodes.change_node(node_id(node), provider="other")
+    znodes.change_node(id_of(node), provider="other")
     store.refresh(node)
     assert (node.provider, node.comment, node.version) == ("other", None, 1)
     assert node.lock is lock
     node.state = "building"
     store.save(node)
-    store.remove_raw(node_id(node))
+    store.remove_raw(id_of(node))
     with pytest.raises(ZKConflict, match="gone"):
         store.refresh(node)
 
@@ -134,10 +130,10 @@ def test_refresh(store: NodeStore, node: Node, znodes: PoolZnodes) -> None:
 
 def test_lock_and_unlock(store: NodeStore, node: Node, competitor: Competitor) -> None:
     store.lock(node, blocking=False, identifier="me")
-    assert store.contenders(node_id(node)) == ["me"]
+    assert store.contenders(id_of(node)) == ["me"]
     settled(store, node, locked=True)
-    assert store.locked_ids([node_id(node), "0000009999"]) == {node.id}
-    assert not competitor.may_take(paths.node_lock(node_id(node)))
+    assert store.locked_ids([id_of(node), "0000009999"]) == {node.id}
+    assert not competitor.may_take(paths.node_lock(id_of(node)))
     store.unlock(node)
     assert node.lock is None
     settled(store, node, locked=False)
@@ -146,25 +142,25 @@ def test_lock_and_unlock(store: NodeStore, node: Node, competitor: Competitor) -
 
 
 def test_lock_of_somebody_else(store: NodeStore, node: Node, competitor: Competitor) -> None:
-    competitor.hold(paths.node_lock(node_id(node)))
+    competitor.hold(paths.node_lock(id_of(node)))
     with pytest.raises(ZKLockException):
         store.lock(node, blocking=False)
     with pytest.raises(ZKLockException):
         store.lock(node, timeout=0.05)
     assert node.lock is None
-    assert store.contenders(node_id(node)) == ["zuul"], "our contender is gone"
+    assert store.contenders(id_of(node)) == ["zuul"], "our contender is gone"
 
 
 def test_contenders_in_order_and_force_unlock(
     store: NodeStore, node: Node, znodes: PoolZnodes, client: ZooKeeperClient
 ) -> None:
     """The lowest sequence holds the lock, whatever its name."""
-    lock_dir = paths.node_lock(node_id(node))
+    lock_dir = paths.node_lock(id_of(node))
     for name, identifier in (("ffff__lock__", "first"), ("0000__lock__", "second")):
         znodes.kazoo.create(f"{lock_dir}/{name}", identifier.encode(), sequence=True, makepath=True)
-    assert store.contenders(node_id(node)) == ["first", "second"]
+    assert store.contenders(id_of(node)) == ["first", "second"]
     store.force_unlock(node)
-    assert store.contenders(node_id(node)) == ["second"]
+    assert store.contenders(id_of(node)) == ["second"]
     store.force_unlock(node)
     store.force_unlock(node)
     settled(store, node, locked=False)
@@ -183,15 +179,15 @@ def test_write_of_a_free_node(
     store: NodeStore, node: Node, znodes: PoolZnodes, competitor: Competitor, write: Write, lock_dir: str
 ) -> None:
     """Whether the lock directory exists or not, and also when our view of that is wrong."""
-    path = paths.node_lock(node_id(node))
+    path = paths.node_lock(id_of(node))
     if lock_dir != "missing":
         znodes.kazoo.create(path)
-        wait_for("the directory is seen", lambda: store.has_lock_dir(node_id(node)))
+        wait_for("the directory is seen", lambda: store.has_lock_dir(id_of(node)))
     if lock_dir == "was there":
         znodes.kazoo.delete(path)
     node.state = "building"
     write(store, node)
-    written = znodes.node(node_id(node))
+    written = znodes.node(id_of(node))
     assert written is not None
     assert (written["state"], node.version) == ("building", 1)
     assert competitor.may_take(path) is (write is NodeStore.save_unlocked)
@@ -206,11 +202,11 @@ def test_view_of_the_lock_dir_is_wrong(
     store: NodeStore, node: Node, znodes: PoolZnodes, write: Write, missing: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not missing:
-        znodes.kazoo.create(paths.node_lock(node_id(node)))
+        znodes.kazoo.create(paths.node_lock(id_of(node)))
     monkeypatch.setattr(store, "has_lock_dir", lambda node_id: missing)
     node.state = "building"
     write(store, node)
-    assert znodes.node_lockers(node_id(node)) == ([] if node.lock is None else [node.lock.path and _name(node)])
+    assert znodes.node_lockers(id_of(node)) == ([] if node.lock is None else [node.lock.path and _name(node)])
 
 
 def _name(node: Node) -> str:
@@ -223,32 +219,32 @@ def test_held_lock_fails_the_whole_write(
     store: NodeStore, node: Node, znodes: PoolZnodes, competitor: Competitor, write: Write
 ) -> None:
     """A node is never given to two."""
-    held = competitor.hold(paths.node_lock(node_id(node)))
+    held = competitor.hold(paths.node_lock(id_of(node)))
     node.state = "building"
     with pytest.raises(TransactionFailed) as caught:
         write(store, node)
     assert isinstance(caught.value.error, NotEmptyError) or caught.value.lock_dir_mismatch
-    written = znodes.node(node_id(node))
+    written = znodes.node(id_of(node))
     assert written is not None
     assert (written["state"], node.version, node.lock) == ("init", 0, None)
-    assert len(znodes.node_lockers(node_id(node))) == 1
+    assert len(znodes.node_lockers(id_of(node))) == 1
     assert held.is_acquired
     settled(store, node, locked=True)
 
 
 @pytest.mark.parametrize("write", FENCED)
 def test_changed_node_fails_the_whole_write(store: NodeStore, node: Node, znodes: PoolZnodes, write: Write) -> None:
-    znodes.change_node(node_id(node), comment="foreign")
+    znodes.change_node(id_of(node), comment="foreign")
     node.state = "building"
     with pytest.raises(ZKConflict):
         write(store, node)
-    assert znodes.node_lockers(node_id(node)) == []
+    assert znodes.node_lockers(id_of(node)) == []
     assert node.lock is None
 
 
 @pytest.mark.parametrize("write", FENCED)
 def test_gone_node_is_not_made_again(store: NodeStore, node: Node, znodes: PoolZnodes, write: Write) -> None:
-    znodes.kazoo.delete(paths.node(node_id(node)))
+    znodes.kazoo.delete(paths.node(id_of(node)))
     with pytest.raises(ZKConflict):
         write(store, node)
     assert znodes.children(paths.NODES) == []
@@ -256,7 +252,7 @@ def test_gone_node_is_not_made_again(store: NodeStore, node: Node, znodes: PoolZ
 
 def test_waiter_gets_the_lock_when_we_release(store: NodeStore, node: Node, competitor: Competitor) -> None:
     store.lock_and_save(node)
-    taken = competitor.wait_for_lock(paths.node_lock(node_id(node)))
+    taken = competitor.wait_for_lock(paths.node_lock(id_of(node)))
     assert not taken.is_set()
     store.unlock(node)
     assert taken.wait(30)
@@ -270,12 +266,12 @@ def test_closed_connection(store: NodeStore, node: Node, client: ZooKeeperClient
     store.lock_and_save(node)
     client.kazoo.stop()
     calls: list[Callable[[], object]] = [
-        *(store.ids, lambda: list(store.iterate()), lambda: store.get(node_id(node))),
+        *(store.ids, lambda: list(store.iterate()), lambda: store.get(id_of(node))),
         *(lambda: store.save(node), lambda: store.create(Node()), lambda: store.refresh(node)),
         *(lambda: store.save_unlocked(node), lambda: store.lock_and_save(node), lambda: store.lock(node)),
-        *(lambda: store.unlock(node), lambda: store.remove(node), lambda: store.remove_raw(node_id(node))),
-        *(lambda: store.contenders(node_id(node)), lambda: store.force_unlock(node)),
-        lambda: store.remove_empty(node_id(node)),
+        *(lambda: store.unlock(node), lambda: store.remove(node), lambda: store.remove_raw(id_of(node))),
+        *(lambda: store.contenders(id_of(node)), lambda: store.force_unlock(node)),
+        lambda: store.remove_empty(id_of(node)),
     ]
     for call in calls:
         with pytest.raises(ZKConnectionError):
@@ -297,5 +293,5 @@ def test_no_name(store: NodeStore, client: ZooKeeperClient, text: str) -> None:
 def test_existing(store: NodeStore, node: Node, znodes: PoolZnodes) -> None:
     """Many in one packet; what cannot be read is there, too."""
     znodes.kazoo.create(f"{paths.NODES}/broken", b"[")
-    assert store.existing([node_id(node), "broken", "0000000099", "..", "\ud800"]) == {node_id(node), "broken"}
+    assert store.existing([id_of(node), "broken", "0000000099", "..", "\ud800"]) == {id_of(node), "broken"}
     assert store.existing([]) == set()

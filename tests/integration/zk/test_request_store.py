@@ -14,20 +14,12 @@ from nodepool.zk.client import ZooKeeperClient
 from nodepool.zk.request_store import RequestStore
 from tests.support.kazoo_lock import Competitor
 from tests.support.pool_znodes import PoolZnodes
+from tests.support.records import id_of, lock_dir
 
 
 @pytest.fixture
 def store(requests: RequestStore) -> RequestStore:
     return requests
-
-
-def rid(request: NodeRequest) -> str:
-    assert request.id is not None
-    return request.id
-
-
-def lock_dir(request: NodeRequest) -> str:
-    return paths.request_lock(rid(request))
 
 
 # -- reading and writing
@@ -38,9 +30,9 @@ def test_creation(store: RequestStore, znodes: PoolZnodes, client: ZooKeeperClie
     for priority, prefix in (("900", "900-"), ("99", "099-")):
         request = NodeRequest()
         store.create(request, priority)
-        assert rid(request).startswith(prefix)
+        assert id_of(request).startswith(prefix)
         assert request.version == 0
-        stat = znodes.kazoo.exists(paths.request(rid(request)))
+        stat = znodes.kazoo.exists(paths.request(id_of(request)))
         assert stat.ephemeralOwner == client.kazoo.client_id[0]
     assert len(store.ids()) == 2
 
@@ -53,7 +45,7 @@ def test_reading(
     bad = znodes.submit_raw(b"{")
     znodes.kazoo.create(f"{paths.REQUESTS}/lock")
     assert [found.id for found in store.iterate()] == [submitted.id]
-    assert sorted(store.ids()) == sorted([rid(submitted), bad])
+    assert sorted(store.ids()) == sorted([id_of(submitted), bad])
     assert store.get(bad) is None
     assert f"Ignoring {paths.request(bad)}" in caplog.text
     assert store.get("200-0000009999") is None
@@ -70,12 +62,12 @@ def test_nothing_there(store: RequestStore) -> None:
 def test_save_is_fenced(store: RequestStore, submitted: NodeRequest, znodes: PoolZnodes) -> None:
     submitted.state = "pending"
     store.save(submitted)
-    assert (znodes.request_state(rid(submitted)), submitted.version) == ("pending", 1)
-    znodes.kazoo.set(paths.request(rid(submitted)), b'{"state": "requested"}')
+    assert (znodes.request_state(id_of(submitted)), submitted.version) == ("pending", 1)
+    znodes.kazoo.set(paths.request(id_of(submitted)), b'{"state": "requested"}')
     submitted.state = "fulfilled"
     with pytest.raises(ZKConflict):
         store.save(submitted)
-    assert znodes.request_state(rid(submitted)) == "requested"
+    assert znodes.request_state(id_of(submitted)) == "requested"
 
 
 def test_delete(store: RequestStore, znodes: PoolZnodes) -> None:
@@ -92,7 +84,7 @@ def test_delete(store: RequestStore, znodes: PoolZnodes) -> None:
 def test_lock_and_unlock(store: RequestStore, submitted: NodeRequest, znodes: PoolZnodes) -> None:
     """Ours leave no directory behind."""
     store.lock(submitted, blocking=False)
-    assert len(znodes.request_lockers(rid(submitted))) == 1
+    assert len(znodes.request_lockers(id_of(submitted))) == 1
     assert store.lock_dir_ids() == [submitted.id]
     store.unlock(submitted)
     assert znodes.children(paths.REQUEST_LOCKS) == []
@@ -111,8 +103,8 @@ def test_lock_of_somebody_else(store: RequestStore, submitted: NodeRequest, comp
     competitor.hold(lock_dir(submitted))
     with pytest.raises(ZKLockException):
         store.lock(submitted, blocking=False)
-    assert not store.remove_lock_dir(rid(submitted))
-    store.remove_lock_dir_recursive(rid(submitted))
+    assert not store.remove_lock_dir(id_of(submitted))
+    store.remove_lock_dir_recursive(id_of(submitted))
     assert store.lock_dir_ids() == []
 
 
@@ -120,7 +112,7 @@ def test_age_of_a_lock_dir(store: RequestStore, submitted: NodeRequest, znodes: 
     """C-2"""
     znodes.kazoo.create(lock_dir(submitted), makepath=True)
     mtime = znodes.kazoo.exists(lock_dir(submitted)).mtime / 1000
-    assert store.lock_dir_age(rid(submitted)) == pytest.approx(1234.5 - mtime)
+    assert store.lock_dir_age(id_of(submitted)) == pytest.approx(1234.5 - mtime)
 
 
 # -- fenced writes
@@ -139,7 +131,7 @@ def test_write_of_a_free_request(
         znodes.kazoo.ensure_path(lock_dir(submitted) if existing == "directory" else existing)
     submitted.state = "pending"
     write(store, submitted)
-    assert (znodes.request_state(rid(submitted)), submitted.version) == ("pending", 1)
+    assert (znodes.request_state(id_of(submitted)), submitted.version) == ("pending", 1)
     left = existing == "directory" or write is RequestStore.lock_and_save
     assert store.lock_dir_ids() == ([submitted.id] if left else [])
     assert competitor.may_take(lock_dir(submitted)) is (submitted.lock is None)
@@ -156,8 +148,8 @@ def test_held_lock_fails_the_whole_write(
     submitted.state = "pending"
     with pytest.raises(ZKConflict):
         write(store, submitted)
-    assert (znodes.request_state(rid(submitted)), submitted.version, submitted.lock) == ("requested", 0, None)
-    assert len(znodes.request_lockers(rid(submitted))) == 1
+    assert (znodes.request_state(id_of(submitted)), submitted.version, submitted.lock) == ("requested", 0, None)
+    assert len(znodes.request_lockers(id_of(submitted))) == 1
     assert held.is_acquired
 
 
@@ -166,10 +158,10 @@ def test_changed_or_gone_request_fails_the_whole_write(
     store: RequestStore, submitted: NodeRequest, znodes: PoolZnodes, write: Write
 ) -> None:
     """4.6: Zuul changed the priority, or cancelled."""
-    znodes.kazoo.set(paths.request(rid(submitted)), b'{"state": "requested", "relative_priority": 5}')
+    znodes.kazoo.set(paths.request(id_of(submitted)), b'{"state": "requested", "relative_priority": 5}')
     with pytest.raises(ZKConflict):
         write(store, submitted)
-    znodes.delete_request(rid(submitted))
+    znodes.delete_request(id_of(submitted))
     with pytest.raises(ZKConflict):
         write(store, submitted)
     assert znodes.children(paths.REQUESTS) == []
@@ -194,7 +186,7 @@ def test_closed_connection(store: RequestStore, submitted: NodeRequest, client: 
     store.lock_and_save(submitted)
     client.kazoo.stop()
     calls: list[Callable[[], object]] = [
-        *(store.ids, lambda: list(store.iterate()), lambda: store.get(rid(submitted)), lambda: store.save(submitted)),
+        *(store.ids, lambda: list(store.iterate()), lambda: store.get(id_of(submitted)), lambda: store.save(submitted)),
         *(lambda: store.create(NodeRequest(), "900"), lambda: store.delete(submitted), lambda: store.lock(submitted)),
         *(lambda: store.save_unlocked(submitted), lambda: store.lock_and_save(submitted)),
         *(lambda: store.finish(submitted), lambda: store.remove_lock_dir("x"), store.lock_dir_ids),
