@@ -112,14 +112,15 @@ class MinReadyWorker(Worker):
         return missing(wanted, cache.nodes.values(), cache.requests.values())
 
     def _create(self, wanted: dict[str, int]) -> bool:
-        """Count again with the other launchers kept out, and submit what is missing; False = it is not our turn."""
+        """Count again with the other launchers kept out, and submit what is missing; False = not now, another time."""
         try:
             lock = locks.acquire(self._client, paths.election("min-ready"), blocking=False)
         except ZKLockException:
             return False
         try:
             # All that the last holder wrote was announced to us before the lock was ours; now it is also read.
-            self._nodepool.cache.wait_settled(SETTLE_SECONDS)
+            if not self._nodepool.cache.wait_settled(SETTLE_SECONDS):
+                return False
             for label, count in self._missing(wanted).items():
                 self.log.info("Requesting %d more ready node(s) of label %s", count, label)
                 for _ in range(count):
@@ -155,7 +156,7 @@ class MinReadyWorker(Worker):
         except KazooException as error:
             raise translate(error) from None
         cache = self._nodepool.cache
-        if not cache.wait_settled(SETTLE_SECONDS) or not cache.ready:
+        if not cache.wait_settled(SETTLE_SECONDS):
             raise ZKConnectionError("requests are not read in time")
         for request in cache.requests.values():
             if request.requestor == MIN_READY_REQUESTOR and request.event_id in self._unsure:

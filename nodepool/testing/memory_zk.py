@@ -17,7 +17,9 @@ from nodepool.model.image import ImageUpload
 from nodepool.model.node import Node
 from nodepool.model.request import NodeRequest
 from nodepool.testing.memory_table import R, Table, decode_node, decode_request
+from nodepool.zk import paths
 from nodepool.zk.locked_cache import LockedRecordCache
+from nodepool.zk.locks import ZkLock
 from nodepool.zk.node_store import NodeStore
 from nodepool.zk.nodepool_cache import NodepoolCache
 from nodepool.zk.protocol import Reply
@@ -46,11 +48,12 @@ class MemoryNodeStore(NodeStore):
             if node is not None:
                 yield node
 
-    def create(self, node: Node) -> None:
+    def create(self, node: Node, under: ZkLock | None = None) -> None:
+        """:param under: always held, because there is no session that could be lost."""
         self.table.create(node)
 
-    def send_create(self, node: Node) -> Callable[[], None]:
-        return lambda: self.create(node)
+    def send_create(self, node: Node, under: ZkLock | None = None) -> Callable[[], None]:
+        return lambda: self.create(node, under)
 
     def send_lock_and_save(self, node: Node, exists: bool, identifier: str = "") -> Reply:
         reply = Reply()
@@ -317,12 +320,12 @@ class MemoryZooKeeper(ZooKeeper):
         return {(upload.build_id, upload.id or "") for (_, name), upload in self.uploads.items() if name == provider}
 
     @contextlib.contextmanager
-    def providerMutex(self, provider_name: str, timeout: float = 30.0) -> Iterator[None]:
+    def providerMutex(self, provider_name: str, timeout: float = 30.0) -> Iterator[ZkLock]:
         with self.changed:
             mutex = self._mutexes.setdefault(provider_name, threading.Lock())
         if not mutex.acquire(timeout=timeout):
             raise ZKLockException(f"the mutex of {provider_name} is held by somebody else")
         try:
-            yield
+            yield ZkLock(paths.static_mutex(provider_name), "", 0)
         finally:
             mutex.release()

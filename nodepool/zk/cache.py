@@ -125,9 +125,28 @@ class RecordCache(Generic[R]):
         return self.ready.wait(timeout)
 
     def wait_settled(self, timeout: float) -> bool:
-        """Wait until the reads that are under way now have been answered, at most ``timeout`` seconds."""
+        """Wait until what ZooKeeper told us so far has been read, at most ``timeout`` seconds; False = it was not.
+
+        While everything is read anew the cache is older than what was known before, and no single read tells.
+        """
         deadline = time.monotonic() + timeout
-        return all(state[0].wait(max(0.0, deadline - time.monotonic())) for state in list(self._reading.values()))
+
+        def answered(reply: Reply) -> bool:
+            return reply.wait(max(0.0, deadline - time.monotonic()))
+
+        while self.wait_ready(max(0.0, deadline - time.monotonic())):
+            generation = self._generation
+            for record_id, state in list(self._reading.items()):
+                if not answered(state[0]):
+                    return False
+                # It changed again while it was being read. That read has begun now, or is over, too.
+                again = self._reading.get(record_id) if state[1] else None
+                if again is not None and not answered(again[0]):
+                    return False
+            if generation == self._generation:
+                return True
+            # Reads were forgotten with a connection.
+        return False
 
     def refresh_stale(self) -> None:
         """Read the records that changed under somebody else's lock. Does not block."""

@@ -67,7 +67,8 @@ def acquire(
         raise ZKLockException(f"{lock_dir} is locked by somebody else")
     taken_lock = ZkLock(lock_dir, f"{lock_dir}/{lock.node}", epoch)
     if ephemeral and client.session_epoch != epoch:
-        # Lost while we waited: it may be ours in the new session, but everybody would take it for lost.
+        # Lost while we waited: it may be ours in the new session, but everybody would take it for lost. An election
+        # would wait for ever, for us.
         release(client, taken_lock)
         raise ZKConnectionError(f"the session was lost while {lock_dir} was being locked")
     return taken_lock

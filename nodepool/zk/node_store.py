@@ -108,15 +108,20 @@ class NodeStore:
 
     # -- writing --
 
-    def create(self, node: Node) -> None:
-        """Store a new node; sets its id."""
-        self.send_create(node)()
+    def create(self, node: Node, under: ZkLock | None = None) -> None:
+        """Store a new node; sets its id.
 
-    def send_create(self, node: Node) -> Callable[[], None]:
+        :param under: only while this lock is held; a `ZKConflict` if it is lost.
+        """
+        self.send_create(node, under)()
+
+    def send_create(self, node: Node, under: ZkLock | None = None) -> Callable[[], None]:
         """Begin `create`; does not block. The result waits for the end, and raises. It must be called."""
 
         def send() -> Reply:
             tx = self.transaction()
+            if under is not None:
+                tx.check(under.contender)
             tx.create_record(f"{paths.NODES}/", node, self.encode(node))
             return tx.send()
 
@@ -124,7 +129,7 @@ class NodeStore:
             try:
                 result(reply)
             except TransactionFailed as failure:
-                if not isinstance(failure.error, NoNodeError):
+                if not isinstance(failure.error, NoNodeError) or (under and failure.path == under.contender):
                     raise
                 ensure_path(self._client, paths.NODES)
                 result(send())

@@ -34,6 +34,7 @@ from nodepool.model.states import (
 from nodepool.zk import components, locks, paths
 from nodepool.zk.client import ZooKeeperClient
 from nodepool.zk.image_store import ImageStore
+from nodepool.zk.locks import ZkLock
 from nodepool.zk.node_store import NodeStore
 from nodepool.zk.nodepool_cache import NodepoolCache
 from nodepool.zk.request_store import RequestStore
@@ -218,10 +219,13 @@ class ZooKeeper:
         return self.images.upload_ids(provider)
 
     @contextlib.contextmanager
-    def providerMutex(self, provider_name: str, timeout: float = 30.0) -> Iterator[None]:
-        """Only one launcher at a time is inside, for one provider. Raises ZKLockException after ``timeout`` s."""
+    def providerMutex(self, provider_name: str, timeout: float = 30.0) -> Iterator[ZkLock]:
+        """Only one launcher at a time is inside, for one provider. Raises ZKLockException after ``timeout`` s.
+
+        Inside is the lock, because it may be lost meanwhile: what is written under it must say so.
+        """
         lock = locks.acquire(self.client, paths.static_mutex(provider_name), timeout=timeout)
         try:
-            yield
+            yield lock
         finally:
             locks.release(self.client, lock)

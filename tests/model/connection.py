@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, cast
 
 from kazoo.exceptions import (
     ConnectionClosedError,
     ConnectionLoss,
     KazooException,
+    LockTimeout,
     NoNodeError,
     SessionExpiredError,
 )
@@ -262,7 +263,7 @@ class ModelKazoo:
 
 
 class ModelLock:
-    """Kazoo's Lock recipe without waiting for others."""
+    """Kazoo's Lock recipe."""
 
     def __init__(self, kazoo: ModelKazoo, path: str, identifier: str | None) -> None:
         self._kazoo = kazoo
@@ -273,10 +274,13 @@ class ModelLock:
         self.node: str | None = None
 
     def acquire(self, *, blocking: bool, timeout: float | None, ephemeral: bool) -> bool:
-        if blocking:
-            raise NotImplementedError("nobody waits for a lock in this world")
+        deadline = None if timeout is None else self._kazoo.world.now + timeout
         try:
             taken: bool = self._kazoo.retry(self._acquire, ephemeral)
+            while blocking and not taken:
+                if not self._wait(deadline):
+                    raise LockTimeout
+                taken = self._kazoo.retry(self._acquire, ephemeral)
         except KazooException:
             self._clean_up()
             raise
@@ -297,8 +301,22 @@ class ModelLock:
         if node not in names:
             self._tried = False
             raise ConnectionLoss  # the session was lost in between: again
-        contenders = [name for name in names if re.search(r"(__lock__|-lock-)\d{10}$", name)]
-        return not any(name[-10:] < node[-10:] for name in contenders)
+        return not any(name[-10:] < node[-10:] for name in self._contenders(names))
+
+    def _wait(self, deadline: float | None) -> bool:
+        """Until it may be our turn, or the connection has changed; False = the time is over."""
+        kazoo = self._kazoo
+        before = kazoo.state
+
+        def first() -> bool:
+            waiting = sorted(self._contenders(kazoo.server.children(self._path)), key=lambda name: name[-10:])
+            return kazoo.state != before or not waiting or waiting[0] == self.node
+
+        return kazoo.world.baton.wait(first, deadline)
+
+    @staticmethod
+    def _contenders(names: Iterable[str]) -> list[str]:
+        return [name for name in names if re.search(r"(__lock__|-lock-)\d{10}$", name)]
 
     def _find(self) -> str | None:
         names = self._kazoo.get_children(self._path)

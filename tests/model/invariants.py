@@ -4,12 +4,15 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from nodepool.driver.statemachine.metadata import NODE_KEY, POOL_KEY
 from nodepool.model import states
 from nodepool.plan.queue import MIN_READY_REQUESTOR
 from nodepool.zk import paths
 from nodepool.zk.protocol import DELETED
+from tests.model.layout import LAB
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,6 +41,7 @@ class Invariants:
                 self._request_changed(change, name)
             elif change.path == paths.node(name):
                 self._node_changed(change, name)
+                self._look_at_slots()
 
     def _record(self, path: str) -> dict[str, Any] | None:
         znode = self._world.server.znodes.get(path)
@@ -86,14 +90,37 @@ class Invariants:
         if creates == self._creates:
             return
         self._creates = creates
-        limit = self._world.setup.max_servers
         servers = [record.instance for record in cloud._records.values()]
-        if len(servers) > limit:
-            self._world.violation(f"{len(servers)} servers, the limit is {limit}")
-        nodes = [server.metadata["nodepool_node_id"] for server in servers]
+        self._look_at_limits(Counter(server.metadata[POOL_KEY] for server in servers))
+        nodes = [server.metadata[NODE_KEY] for server in servers]
         if len(set(nodes)) < len(nodes):
             self._world.violation(f"two servers of one node: {nodes}")
         self._look_at_tenant()
+
+    def _look_at_limits(self, servers: Counter[str]) -> None:
+        """The limits of the configurations that were in force: what was begun under one goes on under the next."""
+        limits: dict[str, float] = {}
+        for layout in self._world.layouts:
+            for pool in layout.pools:
+                limits[pool.name] = max(limits.get(pool.name, 0), pool.max_servers)
+        for name, count in servers.items():
+            if count > limits[name]:
+                self._world.violation(f"{count} servers in pool {name}, the limit is {limits[name]}")
+        limit = max(layout.limit for layout in self._world.layouts)
+        if servers.total() > limit:
+            self._world.violation(f"{servers.total()} servers, the limit of the cloud is {limit}")
+
+    def _look_at_slots(self) -> None:
+        """A slot of a host never has two nodes."""
+        taken: dict[tuple[str, int], str] = {}
+        for node_id in self._world.server.children(paths.NODES) if self._world.setup.hosts else ():
+            node = self._record(paths.node(node_id))
+            if node is None or node["provider"] != LAB:
+                continue
+            slot = (node["hostname"], node["slot"])
+            if slot in taken:
+                self._world.violation(f"nodes {taken[slot]} and {node_id} are both in slot {slot}")
+            taken[slot] = node_id
 
     def _look_at_tenant(self) -> None:
         """Invariant 3: a tenant has no more than its limit allows.
@@ -105,7 +132,7 @@ class Invariants:
         if tenant_limit is None:
             return
         servers = [record.instance for record in self._world.cloud._records.values()]
-        node_ids = {server.metadata["nodepool_node_id"] for server in servers}
+        node_ids = {server.metadata[NODE_KEY] for server in servers}
         of_tenant = [node_id for node_id in node_ids if self._is_of_tenant(node_id)]
         if len(of_tenant) > tenant_limit:
             self._world.violation(f"servers of {sorted(of_tenant)} for the tenant, its limit is {tenant_limit}")
@@ -141,7 +168,7 @@ class Invariants:
                 if worker.handlers and not world.setup.min_ready:
                     world.violation(f"{worker.name} still has {worker.handlers}")
         pools = server.children("/nodepool/components/pool")
-        if len(pools) != len(world.launchers):
+        if len(pools) != len(world.launchers) * world.layout.registrations():
             world.violation(f"registered pools: {pools}")
 
     def _nodes_at_the_end(self) -> None:
@@ -149,7 +176,8 @@ class Invariants:
         nodes = {name: self._record(paths.node(name)) for name in server.children(paths.NODES)}
         servers = {record.instance.id: record.instance for record in world.cloud._records.values()}
         known = set()
-        ready = 0
+        slots: set[tuple[str, int]] = set()
+        ready: Counter[str] = Counter()
         for node_id, node in nodes.items():
             if node is None:
                 world.violation(f"node {node_id} has no data")
@@ -158,14 +186,28 @@ class Invariants:
             if node["state"] != states.READY or node["allocated_to"] is not None:
                 world.violation(f"node {node_id} is left over: {node['state']} for {node['allocated_to']}")
                 continue
-            ready += 1
             if server.children(paths.node_lock(node_id)):
                 world.violation(f"node {node_id} is locked")
+            if node["provider"] == LAB:
+                slots.add((node["hostname"], node["slot"]))
+                continue
+            ready[node["type"][0]] += 1
             if node["external_id"] not in servers:
                 world.violation(f"node {node_id} has no server")
         for external_id, instance in servers.items():
             if external_id not in known:
-                world.violation(f"server {external_id} of node {instance.metadata['nodepool_node_id']} has no node")
-        wanted = min(world.setup.min_ready, world.setup.max_servers)
-        if ready < wanted or (ready > wanted and not world.may_spare):
-            world.violation(f"{ready} ready nodes, {world.setup.min_ready} are wanted")
+                world.violation(f"server {external_id} of node {instance.metadata[NODE_KEY]} has no node")
+        if slots != world.layout.slots():
+            world.violation(f"slots {sorted(slots)} have nodes, configured are {sorted(world.layout.slots())}")
+        self._look_at_min_ready(ready)
+
+    def _look_at_min_ready(self, ready: Counter[str]) -> None:
+        """M-6. Nodes of another label that were left over may take the room."""
+        world = self._world
+        pools = [pool.max_servers for pool in world.layout.pools if "small" in pool.labels]
+        room = min(sum(pools), world.layout.limit)
+        wanted = min(world.layout.min_ready, room)
+        if ready["small"] < wanted - (ready["large"] if world.may_spare else 0):
+            world.violation(f"{ready} ready nodes, {world.layout.min_ready} are wanted")
+        if not world.may_spare and (ready["small"] > wanted or ready["large"]):
+            world.violation(f"{ready} ready nodes, {world.layout.min_ready} are wanted")

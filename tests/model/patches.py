@@ -24,6 +24,7 @@ from nodepool.driver.static import checks
 from nodepool.driver.static import provider as static
 from nodepool.launcher import provider_start, providers
 from nodepool.launcher.worker import Worker
+from nodepool.zk.cache import RecordCache
 from nodepool.zk.protocol import Reply
 from tests.model.cloud import SteppedDriver
 from tests.model.hosts import ModelStaticDriver
@@ -85,7 +86,11 @@ def _take_over_waits(world: World, patch: pytest.MonkeyPatch) -> None:
             world.baton.wait(future.done, None if timeout is None else world.now + timeout)
         return _result(future, 0)
 
+    def wait_ready(cache: RecordCache[Any], timeout: float | None = None) -> bool:
+        return world.baton.wait(cache.ready.is_set, None if timeout is None else world.now + timeout)
+
     patch.setattr(Reply, "wait", wait_for_reply)
+    patch.setattr(RecordCache, "wait_ready", wait_ready)
     patch.setattr(Patience, "wait", wait_for_answer)
     patch.setattr(Future, "result", wait_for_result)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from nodepool.model import states
 from nodepool.model.node import Node
+from nodepool.zk import paths
+from tests.model.layout import LAB
 from tests.model.setup import Move, Setup
 from tests.model.world import World, replay
 
@@ -156,3 +158,49 @@ def test_a_limit_of_a_tenant_holds_where_ready_nodes_are_reused() -> None:
         Move(5, "submit", 11),
         Move(2, "submit", 47),
     )
+
+
+def test_a_slot_whose_node_was_replaced_while_it_was_looked_for_is_not_empty() -> None:
+    """The old node was listed, and gone when it was read; the new one was not listed: a second one was made."""
+    replay(
+        Setup(launchers=2, max_servers=3, order=999339855, pools=0, hosts=3),
+        Move(20, "submit", 35),
+        Move(150, "submit", 1),
+        Move(0, "clock", 41),
+        Move(1, "stall", 47),
+        Move(2, "release", 12),
+        Move(5, "submit", 16),
+        Move(5, "take", 32),
+        Move(5, "stall", 20),
+        Move(10, "stall", 26),
+        Move(2, "submit", 47),
+        Move(20, "release", 42),
+        Move(150, "release", 32),
+        Move(2, "stall", 9),
+        Move(150, "stall", 1),
+        Move(80, "submit", 38),
+    )
+
+
+def test_a_session_lost_anywhere_in_the_registration_of_hosts() -> None:
+    """Who stood still with the mutex went on when another launcher had registered the same slots."""
+    mutex = paths.static_mutex(LAB)
+    for point in range(16):
+        with World(Setup(launchers=2, pools=0, hosts=1)) as world:
+            while not world.server.children(mutex):
+                world.run(1)
+            world.run(point)
+            world.moves.do_zombie(0)
+            world.settle()
+
+
+def test_a_host_that_does_not_answer_while_the_connection_breaks() -> None:
+    """There was a traceback for it."""
+    for point in range(30):
+        with World(Setup(launchers=1, pools=0, hosts=1)) as world:
+            world.run_seconds(1)
+            world.hosts.down.add("host0")
+            world.zuul.submit(["metal"])
+            world.run(point)
+            world.moves.do_cut(0)
+            world.settle()

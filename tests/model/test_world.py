@@ -23,6 +23,19 @@ FAULTS = (
     *("cancel", "crash", "restart", "freeze", "zombie", "cut", "serve_and_cut", "kill_zuul"),
     *("lost_create", "failed_create", "quota_error", "cloud_down", "long_clock"),
 )
+#: What may happen where there is no cloud.
+HOST_FAULTS = (
+    "cancel",
+    "crash",
+    "restart",
+    "freeze",
+    "zombie",
+    "cut",
+    "serve_and_cut",
+    "kill_zuul",
+    "host_down",
+    "long_clock",
+)
 
 
 def moves(kinds: tuple[str, ...], most: int) -> st.SearchStrategy[list[Move]]:
@@ -73,4 +86,21 @@ def test_launchers_that_fill_one_limit_at_the_same_time(setup: Setup, count: int
 @budget(30)
 def test_min_ready_is_met_by_several_launchers_and_not_exceeded(setup: Setup, moves: list[Move]) -> None:
     """M-6."""
+    replay(setup, *moves)
+
+
+@given(
+    setup=st.builds(
+        Setup,
+        launchers=st.just(2),
+        pools=st.just(0),
+        hosts=st.integers(1, 3),
+        order=ORDERS,
+        sends_after_death=st.booleans(),
+    ),
+    moves=moves((*HOST_FAULTS, *CALM), 20),
+)
+@budget(60)
+def test_a_slot_of_a_host_has_one_node_and_comes_back_ready(setup: Setup, moves: list[Move]) -> None:
+    """S-10"""
     replay(setup, *moves)

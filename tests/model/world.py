@@ -29,6 +29,8 @@ from tests.model.zuul import Zuul
 
 #: Everything has settled so long after the last fault (seconds of the world).
 SETTLE_SECONDS = 60.0
+#: So often it is asked at the end whether all are served, 3 s each: room is made once in five minutes (Q-9).
+ROUNDS = 400
 #: More steps than any run needs: somebody goes round in circles.
 MAX_STEPS = 60_000
 
@@ -246,7 +248,7 @@ class World:
         self.configure(self.setup.layout())
         for _ in range(3):
             self.run_seconds(SETTLE_SECONDS / 3)
-        for _ in range(40):
+        for _ in range(ROUNDS):
             self.zuul.take()
             self.run_seconds(1.0)
             for _ in range(len(self.zuul.held)):

@@ -296,7 +296,10 @@ class StaticProvider(Provider):
         if is_alive(spec):
             return True
         reason = f"no TCP connection within {spec.timeout_seconds:g} s"
-        self._registry.deregister(node, reason)
+        try:
+            self._registry.deregister(node, reason)
+        except ZKException as error:
+            self.log.warning("Node %s stays until the next pass: %s", node.id, error)
         self._slot_empty(spec.id, ConnectionError(reason))
         return False
 

@@ -68,13 +68,14 @@ class StaticRegistry:
         :raises ZKException: it is not done or not complete; call it again.
         """
         count = 0
-        with self._zk.providerMutex(self._provider_name):
+        with self._zk.providerMutex(self._provider_name) as mutex:
             empty = self.plan(self._nodes_now()).register
             for host, slot in [(h, slot) for h, slots in empty.items() if h in found for slot in slots]:
                 if self._idle.is_set():
                     break
                 node = static_hosts.new_node(self._provider_name, self._hosts[host], slot, found[host])
-                self._zk.storeNode(node)
+                # Who stood still until the session was over would fill slots that others have filled since.
+                self._zk.nodes.create(node, under=mutex)
                 self.log.info("Registered static host %s, slot %d, as node %s", host, slot, node.id)
                 count += 1
         return count
@@ -83,11 +84,16 @@ class StaticRegistry:
         """This provider's nodes, with all that exist at this moment.
 
         Host and slot of a node never change, so a record from the cache will do; only nodes that the cache does not
-        know yet are read.
+        know yet are read. One that is gone by then may have given its slot to another one, which is not in the list.
         """
-        known = {node.id: node for node in self._zk.nodeIterator()}
-        found = [known.get(node_id) or self._zk.getNode(node_id) for node_id in self._zk.getNodes()]
-        return [node for node in found if node is not None and node.provider == self._provider_name]
+        while True:
+            known = {node.id: node for node in self._zk.nodeIterator()}
+            listed = self._zk.getNodes()
+            found = {node_id: known.get(node_id) or self._zk.getNode(node_id) for node_id in listed}
+            missing = {node_id for node_id, node in found.items() if node is None}
+            # What is there and cannot be read is no node of ours.
+            if missing == self._zk.nodes.existing(missing):
+                return [node for node in found.values() if node is not None and node.provider == self._provider_name]
 
     def update(self, node: Node, changes: Mapping[str, Any]) -> bool:
         """Change fields of a free node in place (S-6); False = it was not free any more. One round trip."""

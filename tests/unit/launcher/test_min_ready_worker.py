@@ -185,6 +185,10 @@ def test_request_whose_creation_gave_no_answer(
             worker.run_once()
     monkeypatch.setattr(zk, "storeNodeRequest", store)
     worker.changed()
+    with monkeypatch.context() as unread:
+        unread.setattr(launcher.nodepool.cache, "wait_settled", lambda seconds: False)
+        with pytest.raises(ZKConnectionError, match="not read in time"):
+            worker.run_once()
     worker.run_once()
     assert sorted(worker._own) == sorted(znodes.children(REQUESTS))
     assert len(worker._own) == 2

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from nodepool.model import states
 from nodepool.model.node import Node
 from nodepool.testing.memory_zk import MemoryZooKeeper
@@ -51,6 +53,18 @@ def test_a_look_for_room_is_no_probe(make_site: MakeSite) -> None:
     assert not handler.hasRemainingQuota("small")
     site.delete(node)
     assert handler.has_room_now("small")
+
+
+def test_no_place_while_nobody_knows(make_site: MakeSite, zk: MemoryZooKeeper, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Q-2: nodes that others have stored before ours may not be known yet."""
+    site = make_site(None, **{"max-servers": 1})
+    with monkeypatch.context() as unread:
+        unread.setattr(zk.cache.nodes, "wait_settled", lambda seconds: False)
+        handler = site.worker.accept(site.worker.submit("small"))
+        assert handler.poll() is False
+        assert handler.paused
+        assert site.cloud.calls["create"] == 0
+    assert site.worker.finish(handler, 30).state == states.FULFILLED
 
 
 def test_pool_limits(make_site: MakeSite) -> None:
