@@ -14,14 +14,12 @@ from collections import deque
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
-from kazoo.exceptions import KazooException
-
 from nodepool.exceptions import ZKConflict, ZKConnectionError, ZKException, ZKLockException
 from nodepool.launcher.worker import Worker
 from nodepool.logconfig import get_annotated_logger
 from nodepool.model import states
 from nodepool.plan.cleanup import Deallocate, Delete, judge_unlocked
-from nodepool.zk.transactions import TransactionFailed, translate
+from nodepool.zk.transactions import TransactionFailed, result
 
 if TYPE_CHECKING:
     from nodepool.driver.interface import CleanupTask, Provider
@@ -201,11 +199,10 @@ class DeletedNodeWorker(Worker):
     def _finish_replacement(self, node: Node, replacement: Node | None, reply: Reply) -> None:
         log = get_annotated_logger(self.log, node_id=node.id)
         try:
-            reply.get()
-        except (KazooException, ZKException) as error:
-            problem = translate(error)
-            if isinstance(problem, ZKConnectionError):
-                raise problem from None
+            result(reply)
+        except ZKConnectionError:
+            raise
+        except ZKException as problem:
             log.debug("Left alone: %s", problem)
             # Changed or locked by somebody: that comes as an event. The lock directory alone is no event.
             if isinstance(problem, TransactionFailed) and problem.lock_dir_mismatch:

@@ -14,13 +14,11 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from kazoo.exceptions import KazooException
-
 from nodepool.driver.nodeset import allocate
 from nodepool.exceptions import ZKConflict, ZKConnectionError, ZKException
 from nodepool.model import states
 from nodepool.zk import paths
-from nodepool.zk.transactions import TransactionFailed, translate
+from nodepool.zk.transactions import TransactionFailed, result
 
 if TYPE_CHECKING:
     from nodepool.driver.handler import NodeRequestHandler
@@ -131,9 +129,9 @@ class InstantService:
     def _finish(self, request_id: str, service: _Service, reply: Reply) -> None:
         service.reply = None
         try:
-            reply.get()
-        except (KazooException, ZKException) as error:
-            self._failed(request_id, service, error)
+            result(reply)
+        except ZKException as problem:
+            self._failed(request_id, service, problem)
             return
         self._release(request_id, service)
         handler = service.handler
@@ -146,9 +144,8 @@ class InstantService:
                 handler.log.exception("Error in the handler's nodeReusedNotification")
         handler.log.info("Fulfilled node request with ready nodes %s", ", ".join(n.id or "" for n in service.nodes))
 
-    def _failed(self, request_id: str, service: _Service, error: BaseException) -> None:
+    def _failed(self, request_id: str, service: _Service, problem: ZKException) -> None:
         worker = self._worker
-        problem = translate(error)
         requests = worker.getZK().requests
         if (
             not service.lock_dir_exists

@@ -7,14 +7,12 @@ import time
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Final
 
-from kazoo.exceptions import KazooException
-
 from nodepool.exceptions import ZKConnectionError, ZKException
 from nodepool.logconfig import get_annotated_logger
 from nodepool.model import states
 from nodepool.plan.assignment import declined_state
 from nodepool.plan.queue import Bucket
-from nodepool.zk.transactions import TransactionFailed, translate
+from nodepool.zk.transactions import TransactionFailed, result
 
 if TYPE_CHECKING:
     from nodepool.launcher.pool_worker import PoolWorker
@@ -95,28 +93,26 @@ class Refusals:
 
     def _finish(self, request: NodeRequest, reply: Reply, reason: str) -> None:
         worker = self._worker
-        requests = worker.getZK().requests
         log = get_annotated_logger(worker.log, event_id=request.event_id, node_request_id=request.id)
         try:
-            reply.get()
-        except (KazooException, ZKException) as error:
-            problem = translate(error)
-            if isinstance(problem, TransactionFailed) and requests.lock_dir_was_there(request, problem):
-                try:
-                    requests.send_unlocked(request, lock_dir_exists=True).get()
-                except (KazooException, ZKException) as second:
-                    self._not_declined(request, translate(second))
-                    return
-            else:
-                self._not_declined(request, problem)
-                return
+            self._wait_written(request, reply)
+        except ZKConnectionError:
+            raise
+        except ZKException as problem:
+            worker.log.debug("Request %s was not declined: %s", request.id, problem)
+            # Held by somebody for a moment: looked at again like one whose lock was taken.
+            worker.intake.look_again(request.id or "")
+            return
         log.info("Declining node request: %s", reason)
         if request.state == states.FAILED:
             log.info("Failing node request: every pool declined it")
 
-    def _not_declined(self, request: NodeRequest, problem: ZKException) -> None:
-        if isinstance(problem, ZKConnectionError):
-            raise problem
-        self._worker.log.debug("Request %s was not declined: %s", request.id, problem)
-        # Held by somebody for a moment: looked at again like one whose lock was taken.
-        self._worker.intake.look_again(request.id or "")
+    def _wait_written(self, request: NodeRequest, reply: Reply) -> None:
+        try:
+            result(reply)
+        except TransactionFailed as failed:
+            requests = self._worker.getZK().requests
+            if not requests.lock_dir_was_there(request, failed):
+                raise
+            # Left by somebody who had the lock before: the same again, with the directory.
+            result(requests.send_unlocked(request, lock_dir_exists=True))
