@@ -4,17 +4,34 @@
 from __future__ import annotations
 
 import time
+from types import ModuleType, SimpleNamespace
+
+import pytest
 
 
 class ManualClock:
-    """A clock for the simulator that only goes when a test says so. Starts at the real time."""
+    """A clock that only goes when a test says so.
 
-    def __init__(self) -> None:
-        self._now = time.time()
+    :param now: where it starts, in seconds; None = the real time.
+    """
+
+    def __init__(self, now: float | None = None) -> None:
+        self.now = time.time() if now is None else now
 
     def __call__(self) -> float:
-        return self._now
+        return self.now
 
     def pass_seconds(self, seconds: float) -> None:
         """Lets time pass."""
-        self._now += seconds
+        self.now += seconds
+
+
+def monotonic_clock(monkeypatch: pytest.MonkeyPatch, *modules: ModuleType, now: float = 1000.0) -> ManualClock:
+    """What ``time.monotonic()`` says in these modules from now on. They may use nothing else of ``time``.
+
+    :param now: where it starts; what was asked for the time before must have had an earlier one.
+    """
+    clock = ManualClock(now)
+    for module in modules:
+        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=clock))
+    return clock

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,18 +15,16 @@ from nodepool.model import states
 from nodepool.model.node import Node
 from nodepool.plan import standoff
 from nodepool.plan.queue import MIN_READY_REQUESTOR
+from tests.support.manual_clock import ManualClock, monotonic_clock
 from tests.support.scripted_driver import ScriptedHandler, ScriptedProvider, Stage
 
 
 @pytest.fixture
-def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    time = [1000.0]
-    for module in (handler_module, giving_way):
-        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: time[0]))
-    return time
+def clock(monkeypatch: pytest.MonkeyPatch) -> ManualClock:
+    return monotonic_clock(monkeypatch, handler_module, giving_way)
 
 
-def test_aborted_launch(stage: Stage, now: list[float]) -> None:
+def test_aborted_launch(stage: Stage, clock: ManualClock) -> None:
     """L-7: not declined; the node goes, another one is launched later, with growing pauses."""
     handler = stage.begin("small")
     for attempt in range(8):
@@ -38,7 +35,7 @@ def test_aborted_launch(stage: Stage, now: list[float]) -> None:
         assert stage.nodes()[attempt] == (states.ABORTED, handler.request.id, False)
         handler.run()
         assert len(handler.launched) == attempt + 1, "not at once"
-        now[0] += min(LAST_ABORT_SECONDS, FIRST_ABORT_SECONDS * 2**attempt)
+        clock.pass_seconds(min(LAST_ABORT_SECONDS, FIRST_ABORT_SECONDS * 2**attempt))
         handler.run()
         assert len(handler.launched) == attempt + 2
         assert not handler.is_paused()
@@ -99,7 +96,7 @@ def test_no_room(stage: Stage) -> None:
     assert len(stage.zk.getNodes()) == 2
 
 
-def test_in_the_way_of_another_request(stage: Stage, now: list[float]) -> None:
+def test_in_the_way_of_another_request(stage: Stage, clock: ManualClock) -> None:
     """Q-10, Q-12: each waits for what the other holds; the later one is given back."""
     first = stage.submit("big", "big")
     stage.provider.room = 1
@@ -111,24 +108,24 @@ def test_in_the_way_of_another_request(stage: Stage, now: list[float]) -> None:
     stage.zk.requests.lock_and_save(first)
     handler.run()
     assert handler.is_paused(), "the other one may have room in a moment"
-    now[0] += standoff.PATIENCE_SECONDS
+    clock.pass_seconds(standoff.PATIENCE_SECONDS)
     handler.run()
     assert handler.done
     assert stage.request(handler).state == states.REQUESTED
     assert stage.nodes()[0] == (states.READY, None, False)
 
 
-def test_the_look_for_requests_in_the_way(stage: Stage, now: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_look_for_requests_in_the_way(stage: Stage, clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> None:
     """Q-10: it goes through all nodes, and passes are many: once in a while is enough."""
     looks: list[float] = []
-    monkeypatch.setattr(standoff, "stands_before", lambda *_: looks.append(now[0]))
+    monkeypatch.setattr(standoff, "stands_before", lambda *_: looks.append(clock.now))
     stage.provider.room = 1
     handler = stage.begin("small", "small")
     handler.end(0, states.READY)
-    begun = now[0]
+    begun = clock.now
     for _ in range(50):
         handler.run()
-        now[0] += 1
+        clock.pass_seconds(1)
     assert looks == [begun, *(begun + standoff.PATIENCE_SECONDS * turn for turn in (1, 2, 3, 4))]
 
 

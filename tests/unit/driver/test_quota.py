@@ -16,6 +16,7 @@ from nodepool.exceptions import RuntimeConfigurationException
 from nodepool.model.node import Node
 from nodepool.model.quota import QuotaInformation
 from nodepool.testing.memory_zk import MemoryZooKeeper
+from tests.support.manual_clock import ManualClock, monotonic_clock
 from tests.support.wait import DEADLINE_SECONDS, wait_for
 
 NEEDS = {
@@ -75,11 +76,9 @@ def make_node(state: str = "ready", provider: str = "cloud", pool: str | None = 
 
 
 @pytest.fixture
-def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The clock of the limits' cache, as a list of one."""
-    time = [1000.0]
-    monkeypatch.setattr(quota, "time", SimpleNamespace(monotonic=lambda: time[0]))
-    return time
+def clock(monkeypatch: pytest.MonkeyPatch) -> ManualClock:
+    """The clock of the limits' cache."""
+    return monotonic_clock(monkeypatch, quota)
 
 
 def compute(information: QuotaInformation) -> dict[str, float]:
@@ -96,19 +95,19 @@ def test_limits_without_what_others_use() -> None:
     assert compute(manager.estimatedNodepoolQuota()) == {"cores": 15, "instances": 7, "ram": 19456}
 
 
-def test_limits_are_kept_for_300_seconds(now: list[float]) -> None:
+def test_limits_are_kept_for_300_seconds(clock: ManualClock) -> None:
     """Q-5"""
     manager = Manager()
     manager.estimatedNodepoolQuota()
-    now[0] += 299.9
+    clock.pass_seconds(299.9)
     manager.estimatedNodepoolQuota()
     assert manager.asked == 1
-    now[0] += 0.1
+    clock.pass_seconds(0.1)
     manager.estimatedNodepoolQuota()
     assert manager.asked == 2
 
 
-def test_quota_error_drops_the_limits(now: list[float]) -> None:
+def test_quota_error_drops_the_limits(clock: ManualClock) -> None:
     """Q-5"""
     manager = Manager()
     manager.estimatedNodepoolQuota()
@@ -117,19 +116,19 @@ def test_quota_error_drops_the_limits(now: list[float]) -> None:
     assert compute(manager.estimatedNodepoolQuota())["cores"] == 1
 
 
-def test_error_of_the_cloud_uses_old_limits(now: list[float], caplog: pytest.LogCaptureFixture) -> None:
+def test_error_of_the_cloud_uses_old_limits(clock: ManualClock, caplog: pytest.LogCaptureFixture) -> None:
     """Q-5"""
     manager = Manager()
     manager.estimatedNodepoolQuota()
     manager.error = OSError("cloud is down")
-    now[0] += 300
+    clock.pass_seconds(300)
     assert compute(manager.estimatedNodepoolQuota())["cores"] == 20
     assert "cloud is down" in caplog.text
     manager.error = None
     manager.limits = QuotaInformation(cores=2, default=math.inf)
     assert compute(manager.estimatedNodepoolQuota())["cores"] == 20, "a cloud that is down is not asked at every node"
     assert manager.asked == 2
-    now[0] += quota.ERROR_AGE_SECONDS
+    clock.pass_seconds(quota.ERROR_AGE_SECONDS)
     assert compute(manager.estimatedNodepoolQuota())["cores"] == 2
 
 
@@ -140,14 +139,14 @@ def test_error_without_old_limits() -> None:
         manager.estimatedNodepoolQuota()
 
 
-def test_exit_of_a_library(now: list[float]) -> None:
+def test_exit_of_a_library(clock: ManualClock) -> None:
     """sys.exit() in a driver's library is an error of the cloud, and it is asked again."""
     manager = Manager()
     manager.error = SystemExit(3)
     with pytest.raises(RuntimeError, match=r"sys.exit\(3\)"):
         manager.estimatedNodepoolQuota()
     manager.error = None
-    now[0] += quota.ERROR_AGE_SECONDS
+    clock.pass_seconds(quota.ERROR_AGE_SECONDS)
     assert compute(manager.estimatedNodepoolQuota())["cores"] == 20
 
 
@@ -301,7 +300,7 @@ def test_label_quota_is_never_negative() -> None:
 # -- a cloud that does not answer --
 
 
-def test_cloud_that_never_answered(now: list[float]) -> None:
+def test_cloud_that_never_answered(clock: ManualClock) -> None:
     """F-5, Q-1: no reason to refuse a request for ever; there is no room either, and it is not asked all the time."""
     pool = make_pool()
     manager = Manager(pool)
@@ -312,11 +311,11 @@ def test_cloud_that_never_answered(now: list[float]) -> None:
     assert manager.asked == 1
     assert not manager.canEverFit(make_pool(max_servers=0), ["small"]), "the limits of the configuration are known"
     manager.error = None
-    now[0] += quota.ERROR_AGE_SECONDS
+    clock.pass_seconds(quota.ERROR_AGE_SECONDS)
     assert manager.roomForOne(pool, "small")
 
 
-def test_error_is_the_same_for_all(now: list[float]) -> None:
+def test_error_is_the_same_for_all(clock: ManualClock) -> None:
     """Whoever asks soon after an error gets it too."""
     manager = Manager()
     manager.error = OSError("cloud is down")
@@ -326,7 +325,7 @@ def test_error_is_the_same_for_all(now: list[float]) -> None:
     assert manager.asked == 1
 
 
-def test_cloud_that_hangs(monkeypatch: pytest.MonkeyPatch, now: list[float]) -> None:
+def test_cloud_that_hangs(monkeypatch: pytest.MonkeyPatch, clock: ManualClock) -> None:
     """F-5: it is asked once, and waited for only a while; the old limits serve until it answers."""
     monkeypatch.setattr(quota, "ANSWER_SECONDS", 0.01)
     pool = make_pool()
@@ -338,7 +337,7 @@ def test_cloud_that_hangs(monkeypatch: pytest.MonkeyPatch, now: list[float]) -> 
     manager.answers.set()
     wait_for("there is an answer", lambda: manager.roomForOne(pool, "small"))
     manager.answers.clear()
-    now[0] += 300
+    clock.pass_seconds(300)
     manager.limits = QuotaInformation(cores=1, default=math.inf)
     for _ in range(3):
         assert manager.roomForOne(pool, "small")
@@ -347,7 +346,7 @@ def test_cloud_that_hangs(monkeypatch: pytest.MonkeyPatch, now: list[float]) -> 
     assert manager.asked == 2
 
 
-def test_quota_error_while_the_cloud_is_asked(monkeypatch: pytest.MonkeyPatch, now: list[float]) -> None:
+def test_quota_error_while_the_cloud_is_asked(monkeypatch: pytest.MonkeyPatch, clock: ManualClock) -> None:
     """Q-5: the answer that was under way may be too old."""
     monkeypatch.setattr(quota, "ANSWER_SECONDS", 0.01)
     manager = Manager()

@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import threading
 import time
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,6 +19,7 @@ from nodepool.launcher.cleanup_worker import LOST_SECONDS, SOON_SECONDS, SWEEP_S
 from nodepool.launcher.refusal import START_SECONDS
 from nodepool.plan.assignment import PoolInfo
 from tests.support.local_launcher import fake_provider
+from tests.support.manual_clock import ManualClock, monotonic_clock
 from tests.support.pool_znodes import PoolZnodes
 from tests.support.still_launcher import StillLauncher
 from tests.support.wait import wait_for
@@ -37,10 +37,8 @@ def worker(launcher: StillLauncher) -> CleanupWorker:
 
 
 @pytest.fixture
-def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    moment = [time.monotonic()]
-    monkeypatch.setattr(cleanup_worker, "time", SimpleNamespace(monotonic=lambda: moment[0]))
-    return moment
+def clock(monkeypatch: pytest.MonkeyPatch) -> ManualClock:
+    return monotonic_clock(monkeypatch, cleanup_worker, now=time.monotonic())
 
 
 def test_lost_request(launcher: StillLauncher, worker: CleanupWorker, znodes: PoolZnodes) -> None:
@@ -77,7 +75,7 @@ def test_request_that_somebody_serves(launcher: StillLauncher, worker: CleanupWo
 
 
 def test_node_of_a_lost_request_is_deleted_meanwhile(
-    launcher: StillLauncher, worker: CleanupWorker, znodes: PoolZnodes, now: list[float]
+    launcher: StillLauncher, worker: CleanupWorker, znodes: PoolZnodes, clock: ManualClock
 ) -> None:
     """C-4: the request does not wait for the next minute because of that."""
     request_id = znodes.submit(["small"], state="pending")
@@ -93,13 +91,13 @@ def test_node_of_a_lost_request_is_deleted_meanwhile(
     worker.reset_lost_requests()
     assert znodes.request_state(request_id) == "pending"
     cached.version = right
-    now[0] += LOST_SECONDS
+    clock.pass_seconds(LOST_SECONDS)
     worker.run_once()
     assert znodes.request_state(request_id) == "requested"
 
 
 def test_launcher_that_went(
-    launcher: StillLauncher, worker: CleanupWorker, znodes: PoolZnodes, now: list[float]
+    launcher: StillLauncher, worker: CleanupWorker, znodes: PoolZnodes, clock: ManualClock
 ) -> None:
     """C-4: its requests are looked at right away, and all that it may have left a moment later."""
     worker.run_once()
@@ -109,17 +107,17 @@ def test_launcher_that_went(
     assert (worker.run_once() or 0) > SOON_SECONDS
     worker.sweep_soon()
     assert worker.run_once() == pytest.approx(LOST_SECONDS)
-    now[0] += LOST_SECONDS
+    clock.pass_seconds(LOST_SECONDS)
     assert worker.run_once() == pytest.approx(SOON_SECONDS - LOST_SECONDS)
     assert znodes.request_state(request_id) == "requested"
     assert znodes.kazoo.exists(f"/nodepool/nodes/{empty}")
-    now[0] += SOON_SECONDS - LOST_SECONDS
+    clock.pass_seconds(SOON_SECONDS - LOST_SECONDS)
     worker.run_once()
     assert not znodes.kazoo.exists(f"/nodepool/nodes/{empty}")
 
 
 def test_nodes_that_a_lost_launcher_gathered(
-    launcher: StillLauncher, worker: CleanupWorker, znodes: PoolZnodes, now: list[float]
+    launcher: StillLauncher, worker: CleanupWorker, znodes: PoolZnodes, clock: ManualClock
 ) -> None:
     """C-4: somebody serves their request without them. Not at the first look; nothing else is swept for that."""
     served = znodes.submit(["small"], state="pending")
@@ -129,14 +127,14 @@ def test_nodes_that_a_lost_launcher_gathered(
     worker.run_once()
     init, ready = (znodes.add_node(state, allocated_to=served) for state in ("init", "ready"))
     launcher.settle()
-    now[0] += SWEEP_SECONDS
+    clock.pass_seconds(SWEEP_SECONDS)
     wait = worker.run_once()
     assert wait is not None
     assert 0 < wait <= SOON_SECONDS
     assert [(znodes.node(i) or {})["allocated_to"] for i in (init, ready)] == [served, served]
     old = znodes.add_node("ready", state_time=1.0)
     launcher.settle()
-    now[0] += SOON_SECONDS
+    clock.pass_seconds(SOON_SECONDS)
     wait = worker.run_once()
     found = [znodes.node(i) or {} for i in (init, ready, old)]
     assert [(node["state"], node.get("allocated_to")) for node in found] == [
@@ -150,7 +148,7 @@ def test_nodes_that_a_lost_launcher_gathered(
 
 
 def test_nodes_that_are_nobody_elses(
-    launcher: StillLauncher, worker: CleanupWorker, znodes: PoolZnodes, now: list[float]
+    launcher: StillLauncher, worker: CleanupWorker, znodes: PoolZnodes, clock: ManualClock
 ) -> None:
     """C-4: one that is locked, that Zuul is about to take, that changed, or whose request is fulfilled now."""
     served, fulfilled, ended = (znodes.submit(["small"], state=i) for i in ("pending", "fulfilled", "pending"))
@@ -171,7 +169,7 @@ def test_nodes_that_are_nobody_elses(
     )
     launcher.settle()
     launcher.nodepool.cache.requests._records[ended] = stale  # the cache is a moment behind
-    now[0] += SOON_SECONDS
+    clock.pass_seconds(SOON_SECONDS)
     worker.free_orphans()
     found = [(znodes.node(i) or {})["allocated_to"] for i in (taken, offered, changed, given)]
     assert found == [served, fulfilled, served, ended]

@@ -11,6 +11,7 @@ import pytest
 from nodepool.launcher import free_nodes
 from nodepool.launcher.free_nodes import ASIDE_SECONDS, FreeNodes
 from nodepool.model.node import Node
+from tests.support.manual_clock import ManualClock, monotonic_clock
 
 
 class Pool:
@@ -46,14 +47,12 @@ class Pool:
 
 
 @pytest.fixture
-def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    time = [1000.0]
-    monkeypatch.setattr(free_nodes, "time", SimpleNamespace(monotonic=lambda: time[0]))
-    return time
+def clock(monkeypatch: pytest.MonkeyPatch) -> ManualClock:
+    return monotonic_clock(monkeypatch, free_nodes)
 
 
 @pytest.fixture
-def pool(now: list[float]) -> Pool:
+def pool(clock: ManualClock) -> Pool:
     return Pool()
 
 
@@ -82,14 +81,14 @@ def test_changes(pool: Pool) -> None:
     assert "1" not in pool.free.ready
 
 
-def test_refused_node_is_left_alone(pool: Pool, now: list[float]) -> None:
+def test_refused_node_is_left_alone(pool: Pool, clock: ManualClock) -> None:
     """N-2: a node that the driver's check refused is not offered again at once, but it is not forgotten."""
     node = pool.add()
     pool.free.set_aside(node)
     pool.free.consider("1")
     assert "1" not in pool.free.ready
     assert pool.free.next_look() == ASIDE_SECONDS
-    now[0] += ASIDE_SECONDS
+    clock.pass_seconds(ASIDE_SECONDS)
     assert pool.free.next_look() is None
     assert pool.told == ["1"]
     pool.free.consider("1")
