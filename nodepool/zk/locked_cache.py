@@ -10,7 +10,7 @@ from typing import Any
 from kazoo.exceptions import KazooException
 from kazoo.protocol.serialization import GetChildren
 
-from nodepool.zk import protocol
+from nodepool.zk import paths, protocol
 from nodepool.zk.cache import R, RecordCache
 from nodepool.zk.client import ZooKeeperClient
 from nodepool.zk.multi_read import read_for_callback
@@ -35,15 +35,19 @@ class LockedRecordCache(RecordCache[R]):
         return record_id in self._contenders
 
     def contenders(self, record_id: str) -> list[str]:
-        """Names of the contenders' znodes, the holder first."""
-        return sorted(self._contenders.get(record_id, ()), key=lambda name: name[-10:])
+        """Names of the contenders' znodes, the holder first.
+
+        What else somebody has put there comes last: nobody has the lock by it.
+        """
+        names = {name: paths.contender_sequence(name) for name in self._contenders.get(record_id, ())}
+        return sorted(names, key=lambda name: (names[name] is None, names[name] or name))
 
     def _is_foreign(self, record_id: str) -> bool:
         return record_id in self._contenders
 
     def _on_event_below(self, event: int, record_id: str, below: str) -> None:
         directory, _, contender = below.partition("/")
-        if directory != "lock" or event == protocol.CHANGED:
+        if directory != paths.LOCK or event == protocol.CHANGED or "/" in contender:
             return
         self._note(event, record_id, contender)
         if not contender:

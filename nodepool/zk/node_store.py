@@ -263,9 +263,10 @@ class NodeStore:
 
     def _contender_data(self, node_id: str) -> list[tuple[str, str]]:
         lock_dir = paths.node_lock(node_id)
-        names = [name for name in multi_read.children(self._client, lock_dir) if paths.CONTENDER_MARK in name]
+        names = multi_read.children(self._client, lock_dir)
+        sequences = {name: sequence for name in names if (sequence := paths.contender_sequence(name)) is not None}
         found = []
-        for name in sorted(names, key=lambda name: name[-10:]):
+        for name in sorted(sequences, key=sequences.__getitem__):
             try:
                 data, _ = self._client.kazoo.retry(self._client.kazoo.get, f"{lock_dir}/{name}")
             except NoNodeError:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 NODES: Final = "/nodepool/nodes"
@@ -16,11 +17,18 @@ ELECTIONS: Final = "/nodepool/elections"
 LOCK: Final = "lock"
 #: What Kazoo puts between the unique part and the sequence of a contender's name.
 CONTENDER_MARK: Final = "__lock__"
+_CONTENDER: Final = re.compile(rf"{CONTENDER_MARK}(-?\d{{10}})$")
 
 
 def is_name(text: str) -> bool:
     """Can a znode have this name? Ids come out of JSON, where anything may stand, and ZooKeeper refuses the rest."""
     return text.isprintable() and "/" not in text and text not in ("", ".", "..")
+
+
+def contender_sequence(name: str) -> str | None:
+    """What Kazoo orders the children of a lock directory by, the holder first; None = it leaves this one out."""
+    found = _CONTENDER.search(name)
+    return None if found is None else found[1]
 
 
 def node(node_id: str) -> str:
