@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import time
 from types import ModuleType, SimpleNamespace
 
 import pytest
@@ -12,11 +11,11 @@ import pytest
 class ManualClock:
     """A clock that only goes when a test says so.
 
-    :param now: where it starts, in seconds; None = the real time.
+    :param now: where it starts, in seconds.
     """
 
-    def __init__(self, now: float | None = None) -> None:
-        self.now = time.time() if now is None else now
+    def __init__(self, now: float = 1000.0) -> None:
+        self.now = now
 
     def __call__(self) -> float:
         return self.now

@@ -13,6 +13,7 @@ import pytest
 from nodepool.cmd import stack_dump
 from nodepool.cmd.sdnotify import Notifier
 from nodepool.cmd.supervisor import STOP_SIGNALS, Supervisor
+from tests.support.manual_clock import ManualClock
 
 
 class FakeService:
@@ -48,13 +49,6 @@ class FakeNotifier(Notifier):
 
     def _send(self, message: str) -> None:
         self.messages.append(message.splitlines()[0])
-
-
-class Clock:
-    now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def when(event: threading.Event, action: object) -> threading.Thread:
@@ -170,7 +164,7 @@ def test_ready_is_told_once() -> None:
 
 def test_watchdog_follows_the_main_loop() -> None:
     """The watchdog is only fed while the main loop turns."""
-    service, notifier, clock = FakeService(), FakeNotifier(watchdog_seconds=40.0), Clock()
+    service, notifier, clock = FakeService(), FakeNotifier(watchdog_seconds=40.0), ManualClock()
     supervisor = Supervisor(service, notifier, clock=clock)
     service.ready.set()
     service.last_loop = clock.now

@@ -19,6 +19,7 @@ from nodepool.driver.openstack.errors import CloudNotFound
 from nodepool.driver.openstack.servers import ServerList
 from nodepool.driver.openstack.transport import Answer
 from nodepool.driver.openstack.views import Server
+from tests.support.manual_clock import ManualClock
 
 LOG = logging.LoggerAdapter(logging.getLogger("test"), {})
 
@@ -71,16 +72,6 @@ def load(data: dict[str, Any], clouds: Clouds | None = None) -> tuple[OpenStackP
     made.getSchema()(data)
     made.load(config)
     return made, config
-
-
-class Clock:
-    """Seconds that pass when the test says so."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 class ManualExecutor(Executor):
@@ -175,7 +166,7 @@ class StubCloud(OpenStackCloud):
     def __init__(self, config: OpenStackProviderConfig, settings: Mapping[str, Any] | None = None) -> None:
         self.stub = StubTransport()
         super().__init__(config, self.stub, settings)  # type: ignore[arg-type]
-        self.clock = Clock()
+        self.clock = ManualClock()
         self.creators = self.others = ManualExecutor()  # type: ignore[assignment]
         self.servers = QuietList(config.name, self.api.servers, self.clock)
         self.servers.on_news = self._look_for_strays

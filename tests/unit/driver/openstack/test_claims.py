@@ -6,18 +6,19 @@ from __future__ import annotations
 import pytest
 
 from nodepool.driver.openstack.claims import LATE_SECONDS, MANY, OLD_SECONDS, Claims
-from tests.unit.driver.openstack.support import METADATA, Clock, view
+from tests.support.manual_clock import ManualClock
+from tests.unit.driver.openstack.support import METADATA, view
 
 NODE = METADATA["nodepool_node_id"]
 
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
+def clock() -> ManualClock:
+    return ManualClock()
 
 
 @pytest.fixture
-def claims(clock: Clock) -> Claims:
+def claims(clock: ManualClock) -> Claims:
     return Claims("cloud-a", clock)
 
 
@@ -57,7 +58,7 @@ def test_others_are_left_alone(claims: Claims) -> None:
     assert claims.strays([foreign, view("x", metadata={}), view("y", metadata={"nodepool_node_id": "7"})]) == []
 
 
-def test_nothing_is_kept(claims: Claims, clock: Clock) -> None:
+def test_nothing_is_kept(claims: Claims, clock: ManualClock) -> None:
     """Memory: a node that was made and deleted leaves no trace; a lost one not for ever."""
     claims.begin(NODE)
     claims.answered(NODE, "s1")
@@ -83,7 +84,7 @@ def test_given_up_before_the_answer(claims: Claims) -> None:
     assert [server.id for server in claims.strays([view("s1"), view("s2")])] == ["s1"]
 
 
-def test_deleted_by_others(claims: Claims, clock: Clock) -> None:
+def test_deleted_by_others(claims: Claims, clock: ManualClock) -> None:
     """X-8, memory: another launcher deleted the servers, and this one is not told."""
     for number in range(MANY):
         claims.begin(str(number))

@@ -14,7 +14,8 @@ from nodepool.driver.openstack.errors import CloudAway
 from nodepool.driver.openstack.facts import Fact, choose_flavor, missing_flavor
 from nodepool.driver.openstack.views import Flavor
 from nodepool.exceptions import LaunchNodepoolException
-from tests.unit.driver.openstack.support import Clock, StubCloud, label_section, only_label
+from tests.support.manual_clock import ManualClock
+from tests.unit.driver.openstack.support import StubCloud, label_section, only_label
 
 FLAVORS = [
     Flavor("4", "gpu-big", 8, 8192),
@@ -83,7 +84,7 @@ def test_missing_image_is_asked_for_seldom(cloud: StubCloud) -> None:
     """O-7: at most every 300 s; but once more before a launch fails."""
     image = cloud.config.cloud_images["debian"]
     image.image_name = "nope"
-    clock = Clock()
+    clock = ManualClock()
     cloud.facts._images["nope"] = fact = Fact(lambda: cloud.facts._find_image("nope"), clock)
     for _ in range(5):
         assert cloud.facts.image_id(image) is None
@@ -188,7 +189,7 @@ def test_missing_flavor(make_cloud: Callable[..., StubCloud], settings: dict[str
 
 def test_new_answer() -> None:
     """One that was asked for before the call is too old, also when it comes after; all who wait share the next."""
-    clock, begun, go = Clock(), threading.Semaphore(0), threading.Semaphore(0)
+    clock, begun, go = ManualClock(), threading.Semaphore(0), threading.Semaphore(0)
     answers = iter(range(1, 10))
 
     def ask() -> int:
@@ -212,7 +213,7 @@ def test_new_answer() -> None:
 
 def test_new_answer_after_an_error() -> None:
     """Somebody else's question failed: that is not our answer."""
-    clock = Clock()
+    clock = ManualClock()
     outcomes: list[Any] = [CloudAway("503"), 1]
 
     def ask() -> int:

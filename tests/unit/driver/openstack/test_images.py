@@ -14,13 +14,14 @@ from nodepool.driver.openstack.api import Api
 from nodepool.driver.openstack.errors import CloudAway, CloudQuota
 from nodepool.driver.openstack.images import ImageStore
 from nodepool.exceptions import ImageCreateException, QuotaException
-from tests.unit.driver.openstack.support import Clock, StubTransport, load, section
+from tests.support.manual_clock import ManualClock
+from tests.unit.driver.openstack.support import StubTransport, load, section
 
 
 class Stopped(threading.Event):
     """Time passes at once."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: ManualClock) -> None:
         super().__init__()
         self.clock = clock
 
@@ -58,7 +59,7 @@ def file(tmp_path: Path) -> str:
 
 
 def store(transport: StubTransport) -> ImageStore:
-    clock = Clock()
+    clock = ManualClock()
     return ImageStore("cloud-a", Api(transport), Stopped(clock), clock)  # type: ignore[arg-type]
 
 

@@ -13,7 +13,8 @@ from nodepool.driver.openstack import servers as module
 from nodepool.driver.openstack.errors import CloudAway, CloudRefused
 from nodepool.driver.openstack.servers import ServerList
 from nodepool.driver.openstack.views import Server
-from tests.unit.driver.openstack.support import Clock, QuietList, view
+from tests.support.manual_clock import ManualClock
+from tests.unit.driver.openstack.support import QuietList, view
 
 
 class Cloud:
@@ -37,16 +38,16 @@ def cloud() -> Cloud:
 
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
+def clock() -> ManualClock:
+    return ManualClock()
 
 
 @pytest.fixture
-def known(cloud: Cloud, clock: Clock) -> QuietList:
+def known(cloud: Cloud, clock: ManualClock) -> QuietList:
     return QuietList("cloud-a", cloud.fetch, clock)
 
 
-def test_changes_are_asked_for(known: QuietList, cloud: Cloud, clock: Clock) -> None:
+def test_changes_are_asked_for(known: QuietList, cloud: Cloud, clock: ManualClock) -> None:
     """DESIGN 4: after a complete list only what changed, from a little before the latest change."""
     cloud.servers = [view("a", updated="2026-01-01T12:00:00Z"), view("b", updated="2026-01-01T12:00:30Z")]
     known.refresh(complete=False)
@@ -59,7 +60,7 @@ def test_changes_are_asked_for(known: QuietList, cloud: Cloud, clock: Clock) -> 
     assert not known.is_gone("a")
 
 
-def test_absence_from_a_complete_list(known: QuietList, cloud: Cloud, clock: Clock) -> None:
+def test_absence_from_a_complete_list(known: QuietList, cloud: Cloud, clock: ManualClock) -> None:
     """A server that a complete list lacks is not shown, but that does not prove that it is gone."""
     cloud.servers = [view("a")]
     known.refresh(complete=True)
@@ -70,7 +71,7 @@ def test_absence_from_a_complete_list(known: QuietList, cloud: Cloud, clock: Clo
     assert not known.is_gone("a")
 
 
-def test_an_overtaken_list_changes_nothing(known: QuietList, cloud: Cloud, clock: Clock) -> None:
+def test_an_overtaken_list_changes_nothing(known: QuietList, cloud: Cloud, clock: ManualClock) -> None:
     """A slow complete list that began before a newer one must not hide or revive what that one showed."""
     clock.now = 100
     known._take([view("new", "ACTIVE")], started=50, complete=False)
@@ -87,7 +88,7 @@ def test_a_server_that_is_gone_stays_gone(known: QuietList, cloud: Cloud) -> Non
     assert known.get("a") is None
 
 
-def test_cloud_without_changes(known: QuietList, cloud: Cloud, clock: Clock) -> None:
+def test_cloud_without_changes(known: QuietList, cloud: Cloud, clock: ManualClock) -> None:
     """A cloud that refuses changes-since is asked for everything from then on."""
     cloud.servers = [view("a")]
     known.refresh(complete=True)
@@ -106,7 +107,7 @@ def test_cloud_without_changes(known: QuietList, cloud: Cloud, clock: Clock) -> 
     assert known.get("b") is not None
 
 
-def test_wakes_whom_it_concerns(known: QuietList, cloud: Cloud, clock: Clock) -> None:
+def test_wakes_whom_it_concerns(known: QuietList, cloud: Cloud, clock: ManualClock) -> None:
     """300 launches are not all looked at because one of them goes on."""
     woken: list[str] = []
     watches = {name: known.watch("boot", functools.partial(woken.append, name)) for name in ("a", "b", "c")}
@@ -124,7 +125,7 @@ def test_wakes_whom_it_concerns(known: QuietList, cloud: Cloud, clock: Clock) ->
     assert sorted(woken) == ["any", "b"]
 
 
-def test_pace(known: QuietList, cloud: Cloud, clock: Clock) -> None:
+def test_pace(known: QuietList, cloud: Cloud, clock: ManualClock) -> None:
     """Prompt at first, slower for what takes long, and quiet when nobody waits."""
     assert known._pause() == float("inf")
     watch = known.watch("boot", lambda: None)
@@ -143,7 +144,7 @@ def test_pace(known: QuietList, cloud: Cloud, clock: Clock) -> None:
     assert known._pause() == float("inf")
 
 
-def test_slow_lists(known: QuietList, cloud: Cloud, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slow_lists(known: QuietList, cloud: Cloud, clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> None:
     """An API that takes 4 s for a list has as much time for itself before the next."""
     watch = known.watch("boot", lambda: None)
 
@@ -157,7 +158,7 @@ def test_slow_lists(known: QuietList, cloud: Cloud, clock: Clock, monkeypatch: p
     known.done(watch)
 
 
-def test_learns_how_long_it_takes(known: QuietList, clock: Clock) -> None:
+def test_learns_how_long_it_takes(known: QuietList, clock: ManualClock) -> None:
     """A cloud that needs 20 s for a server is not asked every moment from the first second on."""
     watch = known.watch("boot", lambda: None)
     clock.now += 20
@@ -176,7 +177,7 @@ def test_learns_how_long_it_takes(known: QuietList, clock: Clock) -> None:
     known.done(kept, happened=False)
 
 
-def test_errors(known: QuietList, cloud: Cloud, clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
+def test_errors(known: QuietList, cloud: Cloud, clock: ManualClock, caplog: pytest.LogCaptureFixture) -> None:
     """A cloud that is away is asked less and less often; what was known stays."""
     cloud.servers = [view("a")]
     known.refresh(complete=True)
@@ -196,7 +197,7 @@ def test_errors(known: QuietList, cloud: Cloud, clock: Clock, caplog: pytest.Log
     assert known._pause() <= module.LONGEST_PAUSE_SECONDS
 
 
-def test_forgotten_watch(known: QuietList, clock: Clock) -> None:
+def test_forgotten_watch(known: QuietList, clock: ManualClock) -> None:
     """A launch that nobody drives any more does not keep the list going."""
     watch = known.watch("boot", lambda: None)
     clock.now += module.FORGOTTEN_SECONDS + 1
@@ -221,7 +222,7 @@ def test_thread(cloud: Cloud) -> None:
     known.join()
 
 
-def test_all(known: QuietList, cloud: Cloud, clock: Clock) -> None:
+def test_all(known: QuietList, cloud: Cloud, clock: ManualClock) -> None:
     """A list of some age may do, if the caller says so."""
     known.all(max_age=0)
     known.all(max_age=5)

@@ -12,6 +12,7 @@ from nodepool.config.objects import Config, Label
 from nodepool.driver.static.config import StaticProviderConfig
 from nodepool.driver.static.provider import StaticProvider
 from tests.support.failing_zk import FailingZooKeeper
+from tests.support.manual_clock import ManualClock
 from tests.support.wait import wait_for
 
 LABELS = ("small", "big", "other")
@@ -32,22 +33,12 @@ def load(*hosts: dict[str, Any], pool: dict[str, Any] | None = None) -> StaticPr
     return loaded
 
 
-class Clock:
-    """Seconds that pass when the test says so."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 class Lab:
     """Providers of one test."""
 
     def __init__(self) -> None:
         self.zk = FailingZooKeeper()
-        self.clock = Clock()
+        self.clock = ManualClock()
         self.providers: list[StaticProvider] = []
 
     def provider(self, *hosts: dict[str, Any], pool: dict[str, Any] | None = None) -> StaticProvider:
