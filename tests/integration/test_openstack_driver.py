@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import json
-import time
 from pathlib import Path
 
 import pytest
@@ -125,20 +123,7 @@ def test_uploaded_image(place: Place, tmp_path: Path) -> None:
     external_id = place.adapter.uploadImage(image, "built-1", str(file), "qcow2", dict(keys), "0" * 32, "1" * 64)
     with place.simulator.cloud() as cloud:
         assert cloud.images.images.get(external_id)["size"] == 100_004
-    root = "/nodepool/images/built/builds/b1"
-    now = time.time()
-    build = {"state": "ready", "state_time": now, "builder": "host", "builder_id": "id", "formats": "qcow2"}
-    upload = {
-        "state": "ready",
-        "state_time": now,
-        "external_id": external_id,
-        "external_name": "built-1",
-        "format": "qcow2",
-        "username": "zuul",
-        "python_path": "auto",
-    }
-    place.znodes.kazoo.create(root, json.dumps(build).encode(), makepath=True)
-    place.znodes.kazoo.create(f"{root}/providers/cloud-a/images/0000000001", json.dumps(upload).encode(), makepath=True)
+    place.znodes.add_upload("cloud-a", external_id)
     request = place.znodes.submit(["small"])
     place.fulfilled(request)
     with place.simulator.cloud() as cloud:

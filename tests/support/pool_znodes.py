@@ -140,6 +140,22 @@ class PoolZnodes:
         node = {"state": state, "state_time": time.time(), "type": ["small"], "provider": "one", "pool": "main"}
         return self.create_node(json.dumps({**node, **fields}).encode())
 
+    def add_upload(self, provider: str, external_id: str) -> None:
+        """Creates the records that a builder keeps of image ``built``: its build ``b1`` and one upload of it."""
+        path = "/nodepool/images/built/builds/b1"
+        ready = {"state": "ready", "state_time": time.time()}
+        build = {**ready, "builder": "host", "builder_id": "id", "formats": "qcow2"}
+        upload = {
+            **ready,
+            "external_id": external_id,
+            "external_name": "built-1",
+            "format": "qcow2",
+            "username": "zuul",
+            "python_path": "auto",
+        }
+        self.kazoo.create(path, json.dumps(build).encode(), makepath=True)
+        self.kazoo.create(f"{path}/providers/{provider}/images/0000000001", json.dumps(upload).encode(), makepath=True)
+
     def change_node(self, node_id: str, **fields: Any) -> None:
         """Changes fields of a node."""
         self.kazoo.set(f"{NODES}/{node_id}", json.dumps({**(self.node(node_id) or {}), **fields}).encode())

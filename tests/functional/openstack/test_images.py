@@ -4,10 +4,8 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import struct
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,8 +18,6 @@ from tests.functional.openstack.place import Place
 from tests.functional.openstack.provider import OpenStackProvider
 from tests.support.launcher_config import write_config
 
-BUILD = "/nodepool/images/built/builds/b1"
-UPLOAD = f"{BUILD}/providers/real/images/0000000001"
 KEYS = {"nodepool_provider_name": "real", "nodepool_build_id": "b1", "nodepool_upload_id": "0000000001"}
 #: Magic, version, no backing file, clusters of 64 KiB, a disk of 16 MiB (docs/interop/qcow2 in QEMU's sources).
 QCOW2_HEAD = struct.pack(">4sIQIIQ", b"QFI\xfb", 3, 0, 0, 16, 16 * 1024 * 1024)
@@ -43,23 +39,6 @@ def adapter(place: Place, provider: OpenStackProvider, tmp_path: Path) -> Iterat
     made.stop()
 
 
-def store(place: Place, external_id: str) -> None:
-    """The records that a builder keeps of the upload."""
-    now = time.time()
-    build = {"state": "ready", "state_time": now, "builder": "host", "builder_id": "id", "formats": "qcow2"}
-    upload = {
-        "state": "ready",
-        "state_time": now,
-        "external_id": external_id,
-        "external_name": "built-1",
-        "format": "qcow2",
-        "username": "zuul",
-        "python_path": "auto",
-    }
-    place.znodes.kazoo.create(BUILD, json.dumps(build).encode(), makepath=True)
-    place.znodes.kazoo.create(UPLOAD, json.dumps(upload).encode(), makepath=True)
-
-
 def test_uploaded_image(place: Place, provider: OpenStackProvider, adapter: OpenStackAdapter, tmp_path: Path) -> None:
     """Glance has it byte for byte, with its properties; the node's server runs it; in the end it is gone."""
     # Glance takes the size of the disk from the head. Not a whole number of chunks.
@@ -78,7 +57,7 @@ def test_uploaded_image(place: Place, provider: OpenStackProvider, adapter: Open
     assert {key: image.properties[key] for key in (*KEYS, "purpose")} == {**KEYS, "purpose": "a test"}
     assert image.properties["owner_specified.openstack.sha256"] == sums[1]
 
-    store(place, external_id)
+    place.znodes.add_upload("real", external_id)
     place.launch(provider, extra=EXTRA)
     request = place.fulfilled(place.zuul.submit(["small"]))
     assert place.cloud.server_of(request.nodes[0]).image.id == external_id
