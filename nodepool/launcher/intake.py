@@ -287,7 +287,10 @@ class Intake:
             return "the pool is paused: another request waits for room"
         if full:
             return f"max-concurrency of {provider.max_concurrency} launches is reached"
+        if self._tenants.is_reserved(bucket.kind):
+            return f"another request of tenant {bucket.kind.tenant_name} comes first, and waits for room in its limits"
         if not self._tenants.allows(bucket.kind):
+            self._tenants.reserve(bucket.kind)
             return f"resource limits of tenant {bucket.kind.tenant_name} are reached"
         return None
 

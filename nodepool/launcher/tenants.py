@@ -4,11 +4,13 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from nodepool.driver.quota import QuotaSupport, QuotaUnknown
 from nodepool.exceptions import RuntimeConfigurationException, ZKConnectionError
+from nodepool.model import states
 from nodepool.model.quota import QuotaInformation
 from nodepool.plan.queue import Kind
 
@@ -28,11 +30,14 @@ class TenantCheck:
         self._worker = worker
         #: tenant -> use at its first check in this pass, and what was accepted since
         self._used: dict[str, QuotaInformation] = {}
+        #: Tenants whose first request waits for room in the limits, in this pass.
+        self._reserved: set[str] = set()
         #: tenant -> what was said of the last error
         self._errors: dict[str, str] = {}
 
     def begin_pass(self) -> None:
         self._used.clear()
+        self._reserved.clear()
 
     def limits(self, kind: Kind) -> bool:
         """Has the tenant of such requests any limits?"""
@@ -51,13 +56,51 @@ class TenantCheck:
             left = _limit(limits[name])
             if name not in self._used:
                 self._used[name] = self._worker.tenant_use(name)
+                self._used[name].add(self._expected(name))
             left.subtract(self._used[name])
-            left.subtract(self._need(kind) if ready is None else _size(ready))
+            left.subtract(self._need(kind.labels) if ready is None else _size(ready))
         except Exception as error:  # noqa: BLE001 - reported with its traceback unless it is an expected one
             self._report(name, error)
             return False
         self._errors.pop(name, None)
         return left.non_negative()
+
+    def is_reserved(self, kind: Kind) -> bool:
+        """Does another request of the tenant come first? Those that need less would always be faster otherwise."""
+        return kind.tenant_name in self._reserved
+
+    def reserve(self, kind: Kind) -> None:
+        """A request waits for room in its tenant's limits. What comes after it in this pass is to wait, too.
+
+        Not for one that would need more than all that is not on hold, which may be for days.
+        """
+        name = kind.tenant_name or ""
+        if name in self._errors:
+            return
+        left = _limit(self._worker.tenant_limits()[name])
+        left.subtract(self._need(kind.labels))
+        left.subtract(_size(node for node in self._nodes(name) if node.state == states.HOLD))
+        if left.non_negative():
+            self._reserved.add(name)
+
+    def _expected(self, name: str) -> QuotaInformation:
+        """What requests of a tenant that some launcher works on will need beyond the nodes that they have."""
+        cache = self._worker.getZK().cache
+        requests = [] if cache is None else [r for r in cache.requests.values() if r.tenant_name == name]
+        missing = {r.id: Counter(r.node_types) for r in requests if r.state == states.PENDING}
+        for node in self._nodes(name) if missing else ():
+            labels = missing.get(node.allocated_to)
+            label = None if labels is None else next((label for label in node.type if labels[label] > 0), None)
+            if labels is not None and label is not None:
+                labels[label] -= 1
+        total = QuotaInformation()
+        for labels in missing.values():
+            total.add(self._need(labels.elements()))
+        return total
+
+    def _nodes(self, tenant: str) -> list[Node]:
+        cache = self._worker.getZK().cache
+        return [] if cache is None else [node for node in cache.nodes.values() if node.tenant_name == tenant]
 
     def _report(self, tenant: str, error: Exception) -> None:
         """Once for each error, not at each look; with a traceback if nobody expected it."""
@@ -76,16 +119,16 @@ class TenantCheck:
         """Count a request that was accepted in this pass."""
         name = kind.tenant_name or ""
         if name in self._used:
-            self._used[name].add(self._need(kind))
+            self._used[name].add(self._need(kind.labels))
 
-    def _need(self, kind: Kind) -> QuotaInformation:
-        """What a request needs; labels that are not in this pool are not counted."""
+    def _need(self, labels: Iterable[str]) -> QuotaInformation:
+        """What nodes of some labels need; labels that are not in this pool are not counted."""
         need = QuotaInformation()
         manager = self._worker.getProviderManager()
         if isinstance(manager, QuotaSupport):
             pool = self._worker.getPoolConfig()
             supported = self._worker.getProviderConfig().getSupportedLabels(self._worker.pool_name)
-            for label in kind.labels:
+            for label in labels:
                 if label in supported:
                     need.add(manager.quotaNeededByLabel(label, pool))
         return need

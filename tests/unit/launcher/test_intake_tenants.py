@@ -94,3 +94,23 @@ def test_ready_node_that_is_too_large(
     rich = znodes.submit(["small"], tenant_name="rich")
     launcher.passes(worker, "it is reused", lambda: znodes.request_state(rich) == "fulfilled")
     assert nodes_of(znodes, rich) == [large]
+
+
+def test_pair_before_singles(still: Still, znodes: PoolZnodes, cloud_name: str) -> None:
+    """A request for two nodes is not overtaken for ever by later ones for one node, which need less of the limit."""
+    launcher = limited(still, cloud_name, 2)
+    worker = launcher.worker()
+    first = [znodes.submit(["small"], tenant_name="poor") for _ in range(2)]
+    launcher.passes(worker, "the limit is reached", lambda: all(znodes.request_state(i) == "fulfilled" for i in first))
+    pair = znodes.submit(["small", "small"], tenant_name="poor")
+    single = znodes.submit(["small"], tenant_name="poor")
+    rich = znodes.submit(["small"], tenant_name="rich")
+    launcher.passes(worker, "others go on", lambda: znodes.request_state(rich) == "fulfilled")
+    for request_id in first:
+        (node_id,) = nodes_of(znodes, request_id)
+        znodes.change_node(node_id, allocated_to=None, tenant_name=None)
+        znodes.delete_request(request_id)
+        launcher.settle()
+        worker.intake.serve()
+    launcher.passes(worker, "the pair is served", lambda: znodes.request_state(pair) == "fulfilled")
+    assert in_version(launcher, single) == 0, "never taken"

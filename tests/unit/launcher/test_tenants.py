@@ -12,6 +12,7 @@ import pytest
 from nodepool.driver.quota import QuotaSupport, QuotaUnknown
 from nodepool.exceptions import RuntimeConfigurationException, ZKConnectionError
 from nodepool.launcher.tenants import SETTLE_SECONDS, TenantCheck, has_place
+from nodepool.model import states
 from nodepool.model.node import Node
 from nodepool.model.quota import QuotaInformation
 from nodepool.model.request import NodeRequest
@@ -48,6 +49,12 @@ class Pool:
         self.use = QuotaInformation()
         self.asked = 0
         self.manager: Any = Cloud()
+        self.requests: list[NodeRequest] = []
+        self.nodes: list[Node] = []
+
+    def getZK(self) -> Any:
+        requests, nodes = (SimpleNamespace(values=lambda: self.requests), SimpleNamespace(values=lambda: self.nodes))
+        return SimpleNamespace(cache=SimpleNamespace(requests=requests, nodes=nodes))
 
     def tenant_limits(self) -> dict[str, dict[str, float]]:
         return self.limits
@@ -139,6 +146,61 @@ def test_error_defers(pool: Pool, check: TenantCheck, caplog: pytest.LogCaptureF
     assert check.allows(kind("small"))
     assert not check.allows(kind("wrong"))
     assert caplog.text.count("Traceback") == 2
+
+
+def pending(request_id: str, *labels: str, tenant: str = "poor") -> NodeRequest:
+    request = NodeRequest(request_id)
+    request.node_types, request.tenant_name, request.state = list(labels), tenant, states.PENDING
+    return request
+
+
+def test_what_others_are_about_to_make_counts(pool: Pool, check: TenantCheck) -> None:
+    """Q-15: a request that some launcher works on will need room for the nodes that it does not have yet."""
+    pool.requests = [pending("1", "small", "large"), pending("2", "large", tenant="rich")]
+    assert not check.allows(kind("small", "small"))
+    assert check.allows(kind("small"))
+    check.begin_pass()
+    large, foreign = stored("01", "poor", 4), stored("02", "rich", 4)
+    large.type, large.allocated_to, foreign.allocated_to = ["large"], "1", "2"
+    pool.nodes, pool.use = [large, foreign], QuotaInformation(instances=1, cores=4)
+    assert check.allows(kind("small")), "a node that is there counts once"
+    assert not check.allows(kind("small", "small"))
+    check.begin_pass()
+    pool.requests[0].state = states.FULFILLED
+    assert check.allows(kind("small", "small"))
+
+
+def test_who_needs_less_is_not_faster(pool: Pool, check: TenantCheck) -> None:
+    """Requests of a tenant that is at its limit wait in their order, those of others do not."""
+    pool.use = QuotaInformation(instances=2)
+    pair, single = kind("small", "small"), kind("small")
+    assert not check.is_reserved(pair)
+    assert not check.allows(pair)
+    check.reserve(pair)
+    assert check.is_reserved(single)
+    assert not check.is_reserved(kind("small", tenant="rich"))
+    assert not check.is_reserved(kind("small", tenant=None))
+    check.begin_pass()
+    assert not check.is_reserved(single)
+
+
+@pytest.mark.parametrize(("held", "waits"), [(0, True), (1, True), (2, False)])
+def test_nobody_waits_for_what_does_not_fit(pool: Pool, check: TenantCheck, held: int, waits: bool) -> None:
+    """A request that needs more than there will be in the near future stops none behind it."""
+    pool.nodes = [stored(f"0{number}", "poor", 1) for number in range(3)]
+    for node in pool.nodes[:held]:
+        node.state = states.HOLD
+    check.reserve(kind("small", "small"))
+    assert check.is_reserved(kind("small")) == waits
+    check.begin_pass()
+    check.reserve(kind("large", "large"))
+    assert not check.is_reserved(kind("small")), "more than the limit"
+
+
+def test_nobody_waits_for_one_that_cannot_be_judged(check: TenantCheck) -> None:
+    assert not check.allows(kind("broken"))
+    check.reserve(kind("broken"))
+    assert not check.is_reserved(kind("small"))
 
 
 def test_driver_without_quota(pool: Pool, check: TenantCheck) -> None:
