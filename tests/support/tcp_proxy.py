@@ -35,7 +35,7 @@ class TcpProxy:
         self._listener.setblocking(False)
         self.port: int = self._listener.getsockname()[1]
         #: False: new connections are closed at once.
-        self.accepting = True
+        self._accepting = True
         #: Nothing that the server sends arrives any more.
         self.mute = False
         #: Nothing that the client sends arrives any more.
@@ -70,6 +70,15 @@ class TcpProxy:
     def cut(self) -> None:
         """Closes all connections; returns when that is done."""
         asyncio.run_coroutine_threadsafe(self._close_all(), self._loop).result(10)
+
+    def take_down(self) -> None:
+        """Closes all connections, and from now on each new one at once."""
+        self._accepting = False
+        self.cut()
+
+    def bring_up(self) -> None:
+        """Ends `take_down`."""
+        self._accepting = True
 
     def silence(self) -> None:
         """Nothing comes through, as if each packet were dropped: no data, no end of a connection, no new one.
@@ -116,7 +125,7 @@ class TcpProxy:
             self._filler_port = 0
             client.close()
             return
-        if not self.accepting:
+        if not self._accepting:
             client.close()
             return
         task = self._loop.create_task(self._serve(client))

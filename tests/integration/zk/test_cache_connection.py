@@ -32,8 +32,7 @@ def test_changes_without_a_connection(
     told: list[str] = []
     cache.nodes.add_listener(told.append)
     assert cache.nodes.is_locked(unlocked)
-    proxy.accepting = False
-    proxy.cut()
+    proxy.take_down()
     wait_for("the loss is seen", lambda: not cache.ready)
     znodes.kazoo.delete(paths.node(gone))
     znodes.kazoo.delete(paths.node(bad))
@@ -43,7 +42,7 @@ def test_changes_without_a_connection(
     znodes.change_node(kept, comment="changed")
     znodes.kazoo.create(f"{paths.node_lock(locked)}/x__lock__0000000000", b"", makepath=True)
     znodes.kazoo.delete(f"{paths.node_lock(unlocked)}/x__lock__0000000000")
-    proxy.accepting = True
+    proxy.bring_up()
     assert cache.wait_ready(30)
     wait_for("all is ready", lambda: cache.ready)
     assert sorted(cache.nodes.ids()) == sorted([kept, locked, unlocked, new])
@@ -89,12 +88,11 @@ def test_connection_lost_while_writing(shaky: ZooKeeperClient, proxy: TcpProxy, 
     create.create_record(f"{paths.NODES}/", other, zk.nodes.encode(other))
     created = create.send()
     wait_for("both were written", lambda: len(znodes.nodes()) == 2 and znodes.nodes("building"))
-    proxy.accepting = False
-    proxy.cut()
+    proxy.take_down()
     assert reply.wait(30)
     assert created.wait(30)
     proxy.mute = False
-    proxy.accepting = True
+    proxy.bring_up()
     wait_for("the cache is complete", lambda: cache.ready and len(cache.nodes) == 2)
     assert cache.nodes._expected == {}
     assert cache.nodes._creating == 0

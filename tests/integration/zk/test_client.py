@@ -193,12 +193,11 @@ def test_states_and_listeners(shaky: ZooKeeperClient, proxy: TcpProxy, caplog: p
     shaky.add_session_listener(broken)
     shaky.add_session_listener(states.append)
     session = shaky.kazoo.client_id
-    proxy.accepting = False
-    proxy.cut()
+    proxy.take_down()
     wait_for("the loss is seen", lambda: shaky.suspended)
     assert not shaky.connected
     assert not shaky.wait_connected(0.01)
-    proxy.accepting = True
+    proxy.bring_up()
     assert shaky.wait_connected(30)
     wait_for("all are told", lambda: states == ["suspended", "connected"])
     assert (shaky.session_epoch, shaky.kazoo.client_id) == (0, session)
@@ -234,12 +233,11 @@ def test_lost_session(client: ZooKeeperClient, zookeeper: ZooKeeperServer) -> No
 
 def test_calls_wait_for_the_connection(shaky: ZooKeeperClient, proxy: TcpProxy) -> None:
     shaky.kazoo.create("/a", b"1")
-    proxy.accepting = False
-    proxy.cut()
+    proxy.take_down()
     wait_for("the loss is seen", lambda: shaky.suspended)
     with ThreadPoolExecutor(1) as pool:
         reading = pool.submit(shaky.kazoo.retry, shaky.kazoo.get, "/a")
-        proxy.accepting = True
+        proxy.bring_up()
         assert reading.result(30)[0] == b"1"
 
 
@@ -247,8 +245,7 @@ def test_other_hosts(shaky: ZooKeeperClient, proxy: TcpProxy, zookeeper: ZooKeep
     """G-13: the next connection goes to the new servers; the session stays."""
     session = shaky.kazoo.client_id
     shaky.reset_hosts(zookeeper.tls_hosts(chroot))
-    proxy.accepting = False
-    proxy.cut()
+    proxy.take_down()
     wait_for("the loss is seen", lambda: not shaky.connected or shaky.kazoo.last_zxid)
     assert shaky.wait_connected(30)
     wait_for("it is usable", lambda: shaky.kazoo.retry(shaky.kazoo.exists, "/") is not None)

@@ -55,11 +55,10 @@ def test_leader_that_lost_its_connection(shaky: ZooKeeperClient, proxy: TcpProxy
     """Without a connection nobody leads; the lock is still ours when it is back."""
     election = Election(shaky, "stats", "one")
     assert election.is_leader()
-    proxy.accepting = False
-    proxy.cut()
+    proxy.take_down()
     wait_for("the loss is seen", lambda: shaky.suspended)
     assert not election.is_leader()
-    proxy.accepting = True
+    proxy.bring_up()
     assert shaky.wait_connected(30)
     assert election.is_leader()
 
@@ -67,8 +66,7 @@ def test_leader_that_lost_its_connection(shaky: ZooKeeperClient, proxy: TcpProxy
 def test_resigning_without_a_connection(shaky: ZooKeeperClient, proxy: TcpProxy) -> None:
     election = Election(shaky, "stats", "one")
     assert election.is_leader()
-    proxy.accepting = False
-    proxy.cut()
+    proxy.take_down()
     wait_for("the loss is seen", lambda: shaky.suspended)
     election.resign()
 

@@ -57,13 +57,12 @@ class Outage:
         return future
 
     def _cut(self) -> None:
-        self._proxy.accepting = False
-        self._proxy.cut()
+        self._proxy.take_down()
         wait_for("the loss is seen", lambda: self.client.suspended)
         self._proxy.mute = self._proxy.deaf = False
 
     def end(self) -> None:
-        self._proxy.accepting = True
+        self._proxy.bring_up()
         assert self.client.wait_connected(30)
 
 

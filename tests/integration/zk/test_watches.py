@@ -71,11 +71,10 @@ def test_watch_ends_with_the_connection_and_can_be_added_again(
     shaky: ZooKeeperClient, proxy: TcpProxy, znodes: PoolZnodes
 ) -> None:
     seen = watch(shaky, "/root")
-    proxy.accepting = False
-    proxy.cut()
+    proxy.take_down()
     wait_for("the loss is seen", lambda: shaky.suspended)
     znodes.kazoo.create("/root", b"")
-    proxy.accepting = True
+    proxy.bring_up()
     assert shaky.wait_connected(30)
     again = watch(shaky, "/root")
     znodes.kazoo.set("/root", b"1")
