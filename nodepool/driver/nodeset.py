@@ -199,6 +199,7 @@ class NodeSet:
         try:
             handler.launch(node)
         except Exception as error:
+            # Whatever a driver raises, the node has an outcome, and the request goes on with that.
             if handler.pw.provider_replaced():
                 handler.log.info("Node %s is launched later, by another provider object: %s", node.id, error)
                 node.state = states.ABORTED
