@@ -116,6 +116,7 @@ def _outcome(prog: str, function: Callable[[], int]) -> int:
         log.debug("The reason in full:", exc_info=True)
         _complain(prog, error)
     except Exception as error:
+        # A mistake of ours, or of a driver: one line for the operator all the same.
         log.debug("The reason in full:", exc_info=True)
         _complain(prog, f"unexpected error: {type(error).__name__}: {error}")
     return 1

@@ -193,6 +193,7 @@ class Intake:
         except ZKConnectionError:
             raise
         except Exception:
+            # whatever a driver raises, the requests behind this one have their turn.
             if worker.provider_replaced():
                 # It was stopped in the middle of this pass: its successor judges in the next one.
                 worker.wake()
