@@ -232,8 +232,12 @@ class DeletedNodeWorker(Worker):
         log.info("Deleting node of provider %s: %s", node.provider, reason)
         try:
             task = provider.startNodeCleanup(node)
-        except Exception:
+        except Exception as error:
             zk.unlockNode(node)
+            if self._nodepool.provider_or_none(node.provider) is not provider:
+                # The unlocked node comes again, with the next provider if there is one.
+                log.info("The provider was replaced meanwhile: %s", error)
+                return
             raise
         self._deletions[node.id or ""] = _Deletion(node, task, time.monotonic())
 

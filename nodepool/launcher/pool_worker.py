@@ -43,8 +43,9 @@ if TYPE_CHECKING:
 POLL_SECONDS: Final = 1.0
 #: A pass at least this often when nothing happens.
 IDLE_SECONDS: Final = 30.0
-#: How long a new pool waits at most until the other pools of its launcher are registered too.
+#: How long a new pool waits at most until the other pools of its launcher are registered too, and how often it looks.
 SIBLINGS_SECONDS: Final = 5.0
+SIBLINGS_LOOK_SECONDS: Final = 0.1
 
 
 class PoolWorker(Worker):
@@ -74,7 +75,9 @@ class PoolWorker(Worker):
         self.labels: frozenset[str] = frozenset()
         self._launches = 0
         self._epoch = -1
-        self._siblings_until: float | None = 0.0
+        #: Looks for the other pools of this launcher that are left; None = all are there, or were waited for.
+        self._sibling_looks: float | None = 0.0
+        self._next_sibling_look = 0.0
         pool = component.PoolComponent(socket.gethostname().partition(".")[0], nodepool.version)
         pool.id = self.launcher_id
         pool.name = pool_name
@@ -199,7 +202,7 @@ class PoolWorker(Worker):
         self._register()
         self._take_changes()
         if not self._registry_complete():
-            return 0.1
+            return SIBLINGS_LOOK_SECONDS
         self._poll_handlers()
         self._run_unfinished()
         more = self.intake.serve()
@@ -233,12 +236,16 @@ class PoolWorker(Worker):
         registered = {pool.id for pool in self.registered_pools()}
         if self.launcher_id not in registered:
             return False
-        if self._siblings_until is None:
+        if self._sibling_looks is None:
             return True
         missing = any(worker.launcher_id not in registered for worker in self._nodepool.workers())
-        if missing and time.monotonic() < self._siblings_until:
+        if missing and self._sibling_looks > 0:
+            # Looks, not time: when the whole process stood still the others have not had theirs either.
+            if time.monotonic() >= self._next_sibling_look:
+                self._sibling_looks -= 1
+                self._next_sibling_look = time.monotonic() + SIBLINGS_LOOK_SECONDS
             return False
-        self._siblings_until = None
+        self._sibling_looks = None
         return True
 
     def _check_session(self) -> None:
@@ -253,7 +260,7 @@ class PoolWorker(Worker):
                 self.handlers[0].release_locks()
                 del self.handlers[0]
         self._epoch = epoch
-        self._siblings_until = time.monotonic() + SIBLINGS_SECONDS
+        self._sibling_looks = SIBLINGS_SECONDS / SIBLINGS_LOOK_SECONDS
         self.request_changed("")
         self.node_changed("")
 

@@ -204,3 +204,55 @@ def test_a_host_that_does_not_answer_while_the_connection_breaks() -> None:
             world.run(point)
             world.moves.do_cut(0)
             world.settle()
+
+
+def test_a_pool_that_stood_still_while_its_launcher_began_is_waited_for() -> None:
+    """The whole process had stood still for five seconds: a request that only its other pool could serve failed."""
+    replay(
+        Setup(launchers=2, max_servers=2, min_ready=1, order=930939933, pools=2, cloud_limit=3),
+        Move(5, "submit", 14),
+        Move(2, "release", 49),
+        Move(1, "release", 41),
+        Move(150, "submit", 34),
+        Move(40, "take", 3),
+        Move(1, "clock", 35),
+        Move(40, "clock", 47),
+        Move(1, "take", 43),
+    )
+    replay(
+        Setup(launchers=2, max_servers=1, min_ready=1, order=36744253, pools=2, hosts=1),
+        Move(10, "release", 22),
+        Move(20, "take", 17),
+        Move(80, "stall", 4),
+        Move(40, "take", 35),
+        Move(20, "reload_back", 6),
+        Move(2, "clock", 4),
+        Move(2, "reload_back", 34),
+        Move(5, "clock", 47),
+        Move(20, "clock", 32),
+        Move(20, "clock", 41),
+        Move(1, "take", 24),
+        Move(5, "submit", 15),
+    )
+
+
+def test_a_deletion_that_is_about_to_begin_when_its_provider_is_replaced() -> None:
+    """There was a traceback for it."""
+    replay(
+        Setup(launchers=2, max_servers=1, order=120475125, pools=2, cloud_limit=3),
+        Move(20, "clock", 41),
+        Move(20, "reload", 19),
+        Move(80, "clock", 34),
+        Move(150, "take", 1),
+        Move(2, "stall", 43),
+        Move(5, "take", 7),
+        Move(2, "reload", 46),
+        Move(10, "submit", 13),
+        Move(10, "submit", 40),
+        Move(150, "submit", 4),
+        Move(5, "take", 32),
+        Move(40, "submit", 37),
+        Move(20, "reload_back", 45),
+        Move(80, "release", 27),
+        Move(80, "clock", 34),
+    )

@@ -18,24 +18,9 @@ from tests.model.world import replay
 ORDERS = st.integers(0, 2**30)
 
 CALM = ("submit", "submit", "take", "release", "stall", "clock")
-FAULTS = (
-    *("submit", "submit", "take", "release", "stall", "clock"),
-    *("cancel", "crash", "restart", "freeze", "zombie", "cut", "serve_and_cut", "kill_zuul"),
-    *("lost_create", "failed_create", "quota_error", "cloud_down", "long_clock"),
-)
-#: What may happen where there is no cloud.
-HOST_FAULTS = (
-    "cancel",
-    "crash",
-    "restart",
-    "freeze",
-    "zombie",
-    "cut",
-    "serve_and_cut",
-    "kill_zuul",
-    "host_down",
-    "long_clock",
-)
+PROCESSES = ("cancel", "crash", "restart", "freeze", "zombie", "cut", "serve_and_cut", "kill_zuul", "long_clock")
+CLOUD = ("lost_create", "failed_create", "quota_error", "cloud_down")
+RELOADS = ("reload", "reload", "reload_back", "crash", "zombie", "cut", "long_clock", "host_down")
 
 
 def moves(kinds: tuple[str, ...], most: int) -> st.SearchStrategy[list[Move]]:
@@ -53,7 +38,7 @@ def moves(kinds: tuple[str, ...], most: int) -> st.SearchStrategy[list[Move]]:
         order=ORDERS,
         sends_after_death=st.booleans(),
     ),
-    moves=moves(FAULTS, 25),
+    moves=moves((*CALM, *PROCESSES, *CLOUD), 25),
 )
 @budget(110)
 def test_nothing_is_lost_or_leaked_or_over_the_limit_whatever_fails(setup: Setup, moves: list[Move]) -> None:
@@ -98,9 +83,27 @@ def test_min_ready_is_met_by_several_launchers_and_not_exceeded(setup: Setup, mo
         order=ORDERS,
         sends_after_death=st.booleans(),
     ),
-    moves=moves((*HOST_FAULTS, *CALM), 20),
+    moves=moves((*CALM, *PROCESSES, "host_down"), 20),
 )
 @budget(60)
 def test_a_slot_of_a_host_has_one_node_and_comes_back_ready(setup: Setup, moves: list[Move]) -> None:
     """S-10"""
+    replay(setup, *moves)
+
+
+@given(
+    setup=st.builds(
+        Setup,
+        launchers=st.just(2),
+        max_servers=st.integers(1, 3),
+        pools=st.integers(1, 2),
+        hosts=st.integers(0, 2),
+        min_ready=st.integers(0, 1),
+        order=ORDERS,
+    ),
+    moves=moves((*CALM, *RELOADS), 16),
+)
+@budget(40)
+def test_a_configuration_that_changes_in_the_middle(setup: Setup, moves: list[Move]) -> None:
+    """G-4 to G-6: pools, labels, hosts and limits come and go; what was begun goes on, and nothing is left over."""
     replay(setup, *moves)
