@@ -64,6 +64,7 @@ class Launch:
     ) -> None:
         # Looked up now: a reload replaces what the handler refers to, and this launch shall finish (L-17).
         self._provider = provider
+        self._handler = handler
         self._config: Any = provider.provider
         self._pool = handler.pool
         self._label = handler.pool.labels[node.type[0]]
@@ -170,6 +171,8 @@ class Launch:
                 and driven.machine is machine
                 and not self._abandoned
                 and not self.complete
+                # Else the request was handed over at the end of the launcher.
+                and not self._handler.done
                 and self._zk.surelyLocked(self.node)
             )
         except ZKConflict:

@@ -144,6 +144,18 @@ def test_machines_may_ask(make_site: MakeSite, zk: MemoryZooKeeper) -> None:
     assert answers == [True, False]
 
 
+def test_machines_of_a_launcher_that_ends_are_not_wanted(make_site: MakeSite) -> None:
+    """G-14: the request was handed over, somebody else makes its instance."""
+    site = make_site({"hang": True})
+    handler = site.worker.accept(site.worker.submit("small"))
+    machines: list[StateMachine] = []
+    site.adapter.hooks.append(machines.append)
+    wait_for("it is launched", lambda: machines)
+    assert machines[0].wanted()
+    handler.hand_over()
+    assert not machines[0].wanted()
+
+
 def test_machines_of_earlier_attempts_are_not_wanted(make_site: MakeSite) -> None:
     """L-4: a creation of a given up attempt that gets its turn late would make a second instance of the node."""
     site = make_site({"hang": True, "launch-timeout": 0.3, "launch-retries": 2})
