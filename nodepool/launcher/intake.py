@@ -101,8 +101,7 @@ class Intake:
         worker = self._worker
         registered, absent = worker.registered_pools(), worker.absent_pools()
         self._spread.begin_pass(worker.launcher_id, registered)
-        priority = worker_priority(worker.getPoolConfig().priority)
-        me = PoolInfo(worker.launcher_id, worker.provider_name, worker.labels, priority, worker.paused)
+        me = PoolInfo(worker.launcher_id, worker.provider_name, worker.labels, worker.entry.priority, worker.paused)
         self._screening.begin_pass(me, registered, absent)
         candidates: list[Bucket] = []
         told, self.explanations = self.explanations, {}
@@ -386,8 +385,3 @@ class Intake:
                 self.look_again(handler.request.id or "")
             return False
         return True
-
-
-def worker_priority(configured: int | None) -> int:
-    """A pool's priority when the configuration names none (config.md 5)."""
-    return 100 if configured is None else configured

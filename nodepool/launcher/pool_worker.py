@@ -22,11 +22,11 @@ from nodepool.launcher import tenants
 from nodepool.launcher.free_nodes import FreeNodes
 from nodepool.launcher.instant import InstantService
 from nodepool.launcher.intake import GIVEN_BACK_SECONDS, Intake
+from nodepool.launcher.pool_entry import SIBLINGS_LOOK_SECONDS, PoolEntry
 from nodepool.launcher.relief import Relief
 from nodepool.launcher.worker import Worker
-from nodepool.model import component, states
+from nodepool.model import states
 from nodepool.plan.queue import RequestQueue
-from nodepool.zk.components import Registration
 
 if TYPE_CHECKING:
     from nodepool.driver.config import ConfigPool, ProviderConfig
@@ -43,9 +43,6 @@ if TYPE_CHECKING:
 POLL_SECONDS: Final = 1.0
 #: A pass at least this often when nothing happens.
 IDLE_SECONDS: Final = 30.0
-#: How long a new pool waits at most until the other pools of its launcher are registered too, and how often it looks.
-SIBLINGS_SECONDS: Final = 5.0
-SIBLINGS_LOOK_SECONDS: Final = 0.1
 
 
 class PoolWorker(Worker):
@@ -71,18 +68,9 @@ class PoolWorker(Worker):
         self._changed_requests: deque[str] = deque()
         self._changed_nodes: deque[str] = deque()
         self._retiring = threading.Event()
-        #: Labels of the pool, for other threads; replaced as a whole.
-        self.labels: frozenset[str] = frozenset()
         self._launches = 0
         self._epoch = -1
-        #: Looks for the other pools of this launcher that are left; None = all are there, or were waited for.
-        self._sibling_looks: float | None = 0.0
-        self._next_sibling_look = 0.0
-        pool = component.PoolComponent(socket.gethostname().partition(".")[0], nodepool.version)
-        pool.id = self.launcher_id
-        pool.name = pool_name
-        pool.provider_name = provider_name
-        self.registration = Registration(nodepool.client, pool)
+        self.entry = PoolEntry(self, nodepool.client, nodepool.version)
         self.free_counts = nodepool.free_counts
         self.instant = InstantService(self)
         self.intake = Intake(self)
@@ -135,6 +123,11 @@ class PoolWorker(Worker):
         self.free_nodes.set_aside(node)
 
     # -- other threads --
+
+    @property
+    def labels(self) -> frozenset[str]:
+        """Labels of the pool."""
+        return self.entry.labels
 
     def request_changed(self, request_id: str, *, wake: bool = True) -> None:
         """A request changed; '' = any may have.
@@ -199,15 +192,15 @@ class PoolWorker(Worker):
             return self._wind_down()
         if not self.refresh_config():
             return 1.0
-        self._register()
+        self.entry.update()
         self._take_changes()
-        if not self._registry_complete():
+        if not self.entry.sees_all(worker.launcher_id for worker in self._nodepool.workers()):
             return SIBLINGS_LOOK_SECONDS
         self._poll_handlers()
         self._run_unfinished()
         more = self.intake.serve()
         retry = self.instant.collect()
-        self._register()
+        self.entry.update()
         self._wake_siblings()
         if more:
             return 0.0
@@ -219,7 +212,7 @@ class PoolWorker(Worker):
     def _wind_down(self) -> float:
         """A pass of a pool that retires. Nobody else can finish what it holds locked (G-6, L-17)."""
         self._nodepool.pools.gone_for_good(self.launcher_id)
-        self.registration.unregister()
+        self.entry.remove()
         self.instant.collect()
         self._give_back_unfinished()
         self._poll_handlers()
@@ -227,26 +220,6 @@ class PoolWorker(Worker):
         if not self.handlers and not self.instant.busy:
             self.stop()
         return POLL_SECONDS
-
-    def _registry_complete(self) -> bool:
-        """Does the registry show us (A-17), and the other pools of this launcher?
-
-        While a sibling is missing a request that only it can serve would be refused by all that are there, and fail.
-        """
-        registered = {pool.id for pool in self.registered_pools()}
-        if self.launcher_id not in registered:
-            return False
-        if self._sibling_looks is None:
-            return True
-        missing = any(worker.launcher_id not in registered for worker in self._nodepool.workers())
-        if missing and self._sibling_looks > 0:
-            # Looks, not time: when the whole process stood still the others have not had theirs either.
-            if time.monotonic() >= self._next_sibling_look:
-                self._sibling_looks -= 1
-                self._next_sibling_look = time.monotonic() + SIBLINGS_LOOK_SECONDS
-            return False
-        self._sibling_looks = None
-        return True
 
     def _check_session(self) -> None:
         """Locks of a lost session are gone, and with them the right to serve (A-19, L-9)."""
@@ -260,30 +233,9 @@ class PoolWorker(Worker):
                 self.handlers[0].release_locks()
                 del self.handlers[0]
         self._epoch = epoch
-        self._sibling_looks = SIBLINGS_SECONDS / SIBLINGS_LOOK_SECONDS
+        self.entry.new_session()
         self.request_changed("")
         self.node_changed("")
-
-    def _register(self) -> None:
-        config = self.getProviderConfig()
-        pool = self.getPoolConfig()
-        supported = frozenset(config.getSupportedLabels(self.pool_name))
-        if supported != self.labels:
-            self.labels = supported
-        labels = sorted(supported)
-        priority = pool.priority if pool.priority is not None else component.DEFAULT_PRIORITY
-        entry = self.registration.component
-        assert isinstance(entry, component.PoolComponent)
-        # Others take over what this pool gives back or does not take (A-4).
-        paused = self.paused or self.getProviderManager().pausedReason() is not None
-        if entry.state == component.RUNNING and (entry.supported_labels, entry.priority, entry.paused) == (
-            labels,
-            priority,
-            paused,
-        ):
-            self.registration.ensure()
-            return
-        self.registration.update(state=component.RUNNING, supported_labels=labels, priority=priority, paused=paused)
 
     def is_open(self, request: NodeRequest) -> bool:
         """May this pool still take or refuse a request? (A-2)"""
@@ -383,7 +335,7 @@ class PoolWorker(Worker):
             for handler in self.handlers:
                 handler.hand_over()
         finally:
-            self.registration.unregister()
+            self.entry.remove()
 
 
 def _drain(changes: deque[str]) -> set[str]:

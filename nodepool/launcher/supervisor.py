@@ -270,7 +270,7 @@ class NodePool:
             if key in dead:
                 self.log.error("Pool worker %s died, starting another", workers[key].name)
                 # Registered, but serving nobody, it would keep requests from failing.
-                workers[key].registration.unregister()
+                workers[key].entry.remove()
             workers[key] = PoolWorker(self, *key)
         self._workers = workers
         for key in new:
