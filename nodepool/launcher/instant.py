@@ -12,10 +12,11 @@ import concurrent.futures
 import math
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from nodepool.driver.nodeset import allocate
 from nodepool.exceptions import ZKConflict, ZKConnectionError, ZKException
+from nodepool.launcher.left_alone import LOCKED_RETRY_SECONDS
 from nodepool.model import states
 from nodepool.zk import paths
 from nodepool.zk.transactions import TransactionFailed, result
@@ -25,9 +26,6 @@ if TYPE_CHECKING:
     from nodepool.launcher.pool_worker import PoolWorker
     from nodepool.model.node import Node
     from nodepool.zk.protocol import Reply
-
-#: Seconds after which a request is looked at again whose lock somebody else held.
-LOCKED_RETRY_SECONDS: Final = 0.25
 
 
 class _Service:

@@ -10,9 +10,10 @@ from __future__ import annotations
 import heapq
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from nodepool.exceptions import ZKConflict, ZKConnectionError
+from nodepool.launcher.left_alone import LeftAlone
 from nodepool.launcher.refusal import Refusals
 from nodepool.launcher.screening import Screening
 from nodepool.launcher.spread import GRACE_SECONDS, Spread
@@ -38,18 +39,6 @@ REASONS_AGE_SECONDS: Final = 5.0
 NO_READY_NODES: Final = "waits until a node of each label is ready"
 #: Seconds after which a request that was given back is taken again (Q-12).
 GIVEN_BACK_SECONDS: Final = 1.0
-#: Seconds after which a request is looked at again whose lock somebody else held.
-LOCKED_RETRY_SECONDS: Final = 0.25
-
-
-class _Later(NamedTuple):
-    """A request that is left alone for now."""
-
-    #: Monotonic seconds.
-    when: float
-    delay_seconds: float
-    #: Is another look worth nothing even then?
-    pointless: Callable[[], bool]
 
 
 class Intake:
@@ -62,35 +51,12 @@ class Intake:
         self._screening = Screening()
         self._spread = Spread(worker.free_counts)
         self._reasons: dict[Kind, tuple[float, object, list[str]]] = {}
-        self._later: dict[str, _Later] = {}
-        #: Those of `_later` that are another pool's turn.
-        self._left: set[str] = set()
+        self.left_alone = LeftAlone()
         #: Why the requests of a kind wait, or were refused: the last answer for each kind that is waiting.
         self.explanations: dict[Kind, str] = {}
         self._instant = 0
         self._launched = 0
         self._more = False
-
-    def next_retry(self) -> float | None:
-        """Seconds until a request must be looked at again, or None."""
-        return min((max(0.0, later.when - time.monotonic()) for later in self._later.values()), default=None)
-
-    def look_again(
-        self,
-        request_id: str,
-        delay_seconds: float = LOCKED_RETRY_SECONDS,
-        pointless: Callable[[], bool] = lambda: False,
-    ) -> None:
-        """Leave a request alone for a while: somebody holds its lock, or it was just given back.
-
-        :param pointless: asked then; true = leave it alone for as long again. Must not block.
-        """
-        self._later[request_id] = _Later(time.monotonic() + delay_seconds, delay_seconds, pointless)
-        self._left.discard(request_id)
-
-    def waits(self, request_id: str) -> bool:
-        """Is the request left alone for now, even if it changes? One that is another pool's turn is not."""
-        return request_id in self._later and request_id not in self._left
 
     def serve(self) -> bool:
         """One round; True = there is more to do at once. Blocks for ZooKeeper and for drivers that block."""
@@ -128,15 +94,12 @@ class Intake:
                 self._worker.log.debug("Requests for %s wait: %s", ", ".join(kind.labels), reason)
 
     def _put_back(self) -> None:
-        now = time.monotonic()
-        for request_id in [request_id for request_id, later in self._later.items() if later.when <= now]:
-            later = self._later.pop(request_id)
-            self._left.discard(request_id)
-            request = self._cached(request_id)
+        for left in self.left_alone.take_due():
+            request = self._cached(left.request_id)
             if request is None or not self._worker.is_open(request):
                 continue
-            if later.pointless():
-                self.look_again(request_id, later.delay_seconds, later.pointless)
+            if left.pointless():
+                self.left_alone.add(left.request_id, left.delay_seconds, left.pointless)
                 # What it let go of may be nothing that the other one can use, but room (Q-8).
                 self._worker.relieve()
             else:
@@ -248,16 +211,14 @@ class Intake:
         for request_id in self._spread.end_pass():
             request = self._cached(request_id)
             if request is not None and worker.is_open(request) and worker.ready_nodes.could_serve(request.node_types):
-                self._later.pop(request_id, None)
-                self._left.discard(request_id)
+                self.left_alone.discard(request_id)
                 worker.queue.put(request)
                 self._more = True
 
     def _leave(self, request_id: str) -> bool:
         """It is another pool's turn, or its work already; the bucket goes on."""
         self._worker.queue.discard(request_id)
-        self.look_again(request_id, GRACE_SECONDS)
-        self._left.add(request_id)
+        self.left_alone.add_turn_of_another(request_id, GRACE_SECONDS)
         return True
 
     def _handle_blocked(self, bucket: Bucket, blocked: Decline | str) -> bool:
@@ -382,6 +343,6 @@ class Intake:
         except ZKConflict as conflict:
             handler.log.debug("Not taken: %s", conflict)
             if isinstance(conflict, TransactionFailed) and conflict.path.startswith(f"{paths.REQUEST_LOCKS}/"):
-                self.look_again(handler.request.id or "")
+                self.left_alone.add(handler.request.id or "")
             return False
         return True

@@ -204,7 +204,8 @@ class PoolWorker(Worker):
         self._wake_siblings()
         if more:
             return 0.0
-        waits = [wait for wait in (retry, self.intake.next_retry(), self.free_nodes.next_look()) if wait is not None]
+        looks = (retry, self.intake.left_alone.next_look(), self.free_nodes.next_look())
+        waits = [wait for wait in looks if wait is not None]
         if self.handlers:
             waits.append(POLL_SECONDS)
         return min(waits, default=None)
@@ -253,7 +254,7 @@ class PoolWorker(Worker):
                 request is None
                 or not self.is_open(request)
                 or self.instant.serves(request_id)
-                or self.intake.waits(request_id)
+                or self.intake.left_alone.waits(request_id)
             ):
                 self.queue.discard(request_id)
             else:
@@ -314,7 +315,8 @@ class PoolWorker(Worker):
         if handler in self.handlers:
             self.handlers.remove(handler)
         if handler.request.state == states.REQUESTED and self.launcher_id not in handler.request.declined_by:
-            self.intake.look_again(handler.request.id or "", GIVEN_BACK_SECONDS * self._slowness, handler.gives_way)
+            delay = GIVEN_BACK_SECONDS * self._slowness
+            self.intake.left_alone.add(handler.request.id or "", delay, handler.gives_way)
         # What it let go of may serve others.
         self.request_changed(handler.request.id or "")
 

@@ -63,7 +63,7 @@ class Refusals:
             if cached is None or not worker.is_open(cached):
                 continue
             if others_away or self._may_be_for_others(cached):
-                worker.intake.look_again(request_id, OLD_REQUEST_SECONDS)
+                worker.intake.left_alone.add(request_id, OLD_REQUEST_SECONDS)
                 continue
             request = cached.copy()
             request.declined_by.append(worker.launcher_id)
@@ -101,7 +101,7 @@ class Refusals:
         except ZKException as problem:
             worker.log.debug("Request %s was not declined: %s", request.id, problem)
             # Held by somebody for a moment: looked at again like one whose lock was taken.
-            worker.intake.look_again(request.id or "")
+            worker.intake.left_alone.add(request.id or "")
             return
         log.info("Declining node request: %s", reason)
         if request.state == states.FAILED:

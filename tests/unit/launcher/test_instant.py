@@ -11,7 +11,7 @@ from kazoo.recipe.lock import Lock
 
 from nodepool.driver.fake.cloud import FakeCloud
 from nodepool.driver.fake.handler import FakeRequestHandler
-from nodepool.launcher import instant
+from nodepool.launcher.left_alone import LOCKED_RETRY_SECONDS
 from nodepool.launcher.pool_worker import PoolWorker
 from nodepool.model.node import Node
 from tests.support.local_launcher import fake_provider
@@ -103,7 +103,7 @@ def test_held_request(launcher: StillLauncher, worker: PoolWorker, znodes: PoolZ
     assert lock.acquire(timeout=5)
     wait = worker.run_once()
     assert wait is not None
-    assert 0 < wait <= instant.LOCKED_RETRY_SECONDS
+    assert 0 < wait <= LOCKED_RETRY_SECONDS
     assert node_id in worker.ready_nodes
     lock.release()
     launcher.passes(worker, "it is served", lambda: znodes.request_state(held) == "fulfilled")

@@ -253,7 +253,7 @@ def test_requests_from_before_the_start(
     worker.run_once()
     assert (znodes.request_state(old), znodes.request_state(new)) == ("requested", "failed")
     monkeypatch.setattr(refusal, "START_SECONDS", 0.0)
-    worker.intake.look_again(old, 0.0)
+    worker.intake.left_alone.add(old, 0.0)
     worker.run_once()
     assert znodes.request_state(old) == "failed", "nobody else came"
 
@@ -274,7 +274,7 @@ def test_nodes_of_launchers_that_are_away(
     assert znodes.request_state(request_id) == "requested"
     znodes.kazoo.delete(f"/nodepool/nodes/{away}", recursive=True)
     launcher.settle()
-    worker.intake.look_again(request_id, 0.0)
+    worker.intake.left_alone.add(request_id, 0.0)
     worker.run_once()
     assert znodes.request_state(request_id) == "failed"
 
@@ -298,7 +298,7 @@ def test_first_choice_that_refuses(
     launcher.knows_requests(1)
     one.run_once()
     assert znodes.request_state(chosen) == "requested"
-    assert one.intake.next_retry() is not None
+    assert one.intake.left_alone.next_look() is not None
     two.run_once()
     wait_for("it is refused", lambda: (znodes.request(chosen) or {})["declined_by"] == [two.launcher_id])
     launcher.settle()

@@ -72,7 +72,7 @@ def test_the_later_request_rests(pools: Pools, monkeypatch: pytest.MonkeyPatch) 
         first = znodes.submit(["a", "a"])
         pools.passes("the first waits", lambda: pools.is_in(first, "pending"))
         later = znodes.submit(["b", "b"])
-        pools.passes("the later one gives way", lambda: pools.workers[1].intake.waits(later))
+        pools.passes("the later one gives way", lambda: pools.workers[1].intake.left_alone.waits(later))
         before = pools.versions(later)
         assert before[0] == 2, "taken and given back"
         for _ in range(20):
@@ -95,6 +95,6 @@ def test_nothing_to_rest_for(pools: Pools, monkeypatch: pytest.MonkeyPatch) -> N
     pools.passes("the first waits", lambda: pools.is_in(first, "pending"))
     later = znodes.submit(["b", "b"])
     monkeypatch.setattr(Relief, "relieve", lambda relief: None)
-    pools.passes("the later one gives way", lambda: pools.workers[1].intake.waits(later))
+    pools.passes("the later one gives way", lambda: pools.workers[1].intake.left_alone.waits(later))
     znodes.delete_request(first)
     pools.passes("the later one is taken again", lambda: pools.is_in(later, "pending"))
