@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import voluptuous as v
 
-from nodepool.driver.config import ConfigPool, ProviderConfig, connection_schema
+from nodepool.driver.config import ConfigPool, Connection, ProviderConfig, static_connection_schema
 from nodepool.driver.keyscan import SSH_CONNECTION_TYPES
 from nodepool.exceptions import ConfigError
 from nodepool.plan.static_hosts import HostId, HostSpec
@@ -30,8 +30,6 @@ from nodepool.plan.static_hosts import HostId, HostSpec
 if TYPE_CHECKING:
     from nodepool.config.objects import Config
 
-CONNECTION_TYPES: Final = ["ssh", "winrm", "network_cli"]
-DEFAULT_PORT: Final = 22
 DEFAULT_USERNAME: Final = "zuul"
 DEFAULT_TIMEOUT_SECONDS: Final = 5
 
@@ -45,8 +43,7 @@ def as_list(value: str | list[str] | None) -> list[str]:
 
 def host_id(data: dict[str, Any]) -> HostId:
     """Identity of a host from its section."""
-    port = data.get("connection-port", data.get("ssh-port", DEFAULT_PORT))
-    return HostId(data["name"], data.get("username", DEFAULT_USERNAME), port)
+    return HostId(data["name"], data.get("username", DEFAULT_USERNAME), Connection.of_static_node(data).port)
 
 
 class StaticPool(ConfigPool):
@@ -65,16 +62,16 @@ class StaticPool(ConfigPool):
             self.labels.update(host.labels)
 
     def _host(self, data: dict[str, Any]) -> HostSpec:
-        connection_type = data.get("connection-type", "ssh")
-        speaks_ssh = connection_type in SSH_CONNECTION_TYPES
+        connection = Connection.of_static_node(data)
+        speaks_ssh = connection.type in SSH_CONNECTION_TYPES
         check = data.get("host-key-checking", True)
         return HostSpec(
             host_id(data),
             self.name,
             tuple(dict.fromkeys(as_list(data["labels"]))),
-            connection_type=connection_type,
-            shell_type=data.get("shell-type"),
-            python_path=data.get("python-path", "auto"),
+            connection_type=connection.type,
+            shell_type=connection.shell_type,
+            python_path=connection.python_path,
             host_keys=tuple(as_list(data.get("host-key"))) if speaks_ssh else (),
             check=check,
             keys_wanted=check and speaks_ssh,
@@ -130,8 +127,7 @@ class StaticProviderConfig(ProviderConfig):
             "timeout": v.All(v.Any(int, float), v.Range(min=0, min_included=False)),
             "username": str,
             "max-parallel-jobs": v.All(int, v.Range(min=0)),
-            "ssh-port": v.All(int, v.Range(min=1, max=65535)),
-            **connection_schema(CONNECTION_TYPES),
+            **static_connection_schema(),
         }
         pool = {**ConfigPool.getCommonSchemaDict(), "nodes": [node]}
         return v.Schema(v.All({**ProviderConfig.getCommonSchemaDict(), "pools": [pool]}, _refuse_duplicates))
