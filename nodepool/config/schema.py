@@ -7,7 +7,7 @@ Voluptuous stops at the first bad item of a list; here every item is looked at.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import voluptuous as v
 
@@ -25,14 +25,6 @@ _NOUNS: Final[dict[Any, str]] = {
     None: "null",
 }
 _NO_VALUE: Final = object()
-
-
-class _Place(NamedTuple):
-    """Where a checked value stands, and where to note what is wrong with it."""
-
-    document: Document
-    path: Sequence[Any]
-    problems: Problems
 
 
 class Checker:
