@@ -161,6 +161,9 @@ class DeleteMachine(StateMachine):
             if servers.absence_is_certain(self._accepted_at):
                 # Lists can overlook a server: only its own answer counts.
                 self._submit(lambda: self._cloud.api.server(server_id))
+            else:
+                # The list that makes it certain may have no news of this server.
+                self.next_advance_seconds = UNLISTED_SECONDS
             return False
         begun = server.deleting and server.status != ERROR
         due = max(self._resend_at, self._accepted_at + BEGUN_RESEND_SECONDS) if begun else self._resend_at

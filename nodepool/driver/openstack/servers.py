@@ -36,8 +36,8 @@ COMPLETE_SECONDS: Final = 20.0
 OVERLAP: Final = timedelta(seconds=5)
 #: How long it is known that a server is gone.
 GONE_SECONDS: Final = 900.0
-#: Whoever did not look for so long does not wait any more.
-FORGOTTEN_SECONDS: Final = 60.0
+#: Whoever did not look for so long does not wait any more. All who do are advanced every few seconds.
+FORGOTTEN_SECONDS: Final = 20.0
 #: Of so many latest waits the shortest one says when to begin to look.
 REMEMBERED_WAITS: Final = 20
 
@@ -85,6 +85,8 @@ class ServerList:
         #: When the latest list, and the latest complete list, began.
         self.listed_at = float("-inf")
         self.complete_at = float("-inf")
+        #: The same of the complete list before.
+        self._complete_before = float("-inf")
         self._latest_change = ""
         self._by_changes = True
         self._watches: weakref.WeakSet[Watch] = weakref.WeakSet()
@@ -164,10 +166,12 @@ class ServerList:
     def absence_is_certain(self, since: float) -> bool:
         """Would a server that was there at that time have been seen since?
 
-        After a complete list that lacks it there must have been one of changes, which may say that it is gone.
+        After a complete list that lacks it there must have been one of changes, which may say that it is gone. While
+        somebody needs complete lists, and there are no others, a second one must do.
         """
         with self._changed:
-            return self.complete_at > since and (self.listed_at > self.complete_at or not self._by_changes)
+            another = self.listed_at > self.complete_at or self._complete_before > since
+            return self.complete_at > since and (another or not self._by_changes)
 
     def set_gone(self, server_id: str) -> None:
         """The cloud said so elsewhere."""
@@ -241,7 +245,8 @@ class ServerList:
                     del self._seen[server_id]
                     self._servers.pop(server_id, None)
                     changed.add(server_id)
-                self.complete_at = max(self.complete_at, started)
+                if started > self.complete_at:
+                    self._complete_before, self.complete_at = self.complete_at, started
                 for server_id in [key for key, when in self._gone.items() if when < started - GONE_SECONDS]:
                     del self._gone[server_id]
             self.listed_at = max(self.listed_at, started)

@@ -177,6 +177,21 @@ def test_refusal_is_an_error(cloud: StubCloud) -> None:
     assert cloud.servers._pause() == float("inf")
 
 
+def test_while_another_server_is_searched_for(cloud: StubCloud) -> None:
+    """Whoever looks for a server whose creation was not answered needs complete lists: deletions end all the same."""
+    cloud.show(server(status="ACTIVE"))
+    deletion = machine(cloud)
+    deletion.advance()
+    cloud.show(server("other"), complete=True)
+    deletion.advance()
+    assert (deletion.complete, deletion.next_advance_seconds) == (False, delete.UNLISTED_SECONDS)
+    cloud.show(server("other"), complete=True)
+    deletion.advance()
+    deletion.advance()
+    assert deletion.complete
+    assert (sent(cloud), cloud.stub.count("GET", "/servers/s1")) == (1, 1)
+
+
 class TestFloatingIp:
     """O-5: it is deleted before the server."""
 

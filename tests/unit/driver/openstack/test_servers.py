@@ -71,6 +71,20 @@ def test_absence_from_a_complete_list(known: QuietList, cloud: Cloud, clock: Man
     assert not known.is_gone("a")
 
 
+def test_absence_is_certain(known: QuietList, cloud: Cloud, clock: ManualClock) -> None:
+    """After a complete list and one of changes; after two complete ones where somebody needs just these."""
+    cloud.servers = [view("a")]
+    known.refresh(complete=True)
+    for lists in ((True, False), (True, True)):
+        since = clock.now = clock.now + 1
+        assert not known.absence_is_certain(since)
+        for complete in lists:
+            assert not known.absence_is_certain(since)
+            clock.now += 1
+            known.refresh(complete)
+        assert known.absence_is_certain(since)
+
+
 def test_an_overtaken_list_changes_nothing(known: QuietList, cloud: Cloud, clock: ManualClock) -> None:
     """A slow complete list that began before a newer one must not hide or revive what that one showed."""
     clock.now = 100
