@@ -195,7 +195,9 @@ class Aftermath:
             contents = self._world.contents()
             # One port each.
             left["ports"] = contents["ports"] - contents["servers"]
-            left.update({kind: contents[kind] for kind in ("floating_ips", "volumes")})
+            # Those of free nodes are no left-overs either.
+            for kind, label in (("floating_ips", providers.FLOATING), ("volumes", providers.VOLUME)):
+                left[kind] = max(0, contents[kind] - sum(label in node["type"] for node in all_free.values()))
         except (KazooException, OSError) as error:
             return {"error": repr(error)}
         return {what: which for what, which in left.items() if which}
