@@ -72,6 +72,32 @@ def test_no_hot_loop_while_a_deletion_is_tried_again(
     wait_for("it is gone", lambda: znodes.node(node_id) is None)
 
 
+def test_cloud_answers_again(
+    launcher: StillLauncher, znodes: PoolZnodes, cloud: FakeCloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """X-5: what failed while a cloud was away is deleted as soon as it is back: until then it takes up quota."""
+    monkeypatch.setattr(deletion, "FIRST_RETRY_SECONDS", 50.0)
+    instance = cloud.create("np", metadata={}, resources={})
+    cloud.set(down=True)
+    monkeypatch.setattr(FakeProvider, "pausedReason", lambda _provider: "the cloud does not answer")
+    node_id = znodes.add_node("used", external_id=instance.id)
+    worker = launcher.nodepool.deletion
+    launcher.passes(worker, "it failed", lambda: worker._attempts)
+    wait_for("it looks again soon enough to see the end of it", lambda: worker.run_once() == 1.0)
+    cloud.set(down=False)
+    monkeypatch.setattr(FakeProvider, "pausedReason", lambda _provider: None)
+    launcher.passes(worker, "it is gone", lambda: znodes.node(node_id) is None)
+
+
+def test_error_of_a_driver_that_is_asked_whether_it_rests(
+    launcher: StillLauncher, znodes: PoolZnodes, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(FakeProvider, "pausedReason", lambda _provider: 1 / 0)
+    node_id = znodes.add_node("used", external_id="x")
+    launcher.passes(launcher.nodepool.deletion, "it is gone", lambda: znodes.node(node_id) is None)
+    assert "Error in pausedReason() of provider one" in caplog.text
+
+
 @pytest.mark.parametrize("what", ["locked", "hold"])
 def test_no_hot_loop_when_a_retry_finds_nothing_to_do(
     launcher: StillLauncher, znodes: PoolZnodes, monkeypatch: pytest.MonkeyPatch, what: str
