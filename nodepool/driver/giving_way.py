@@ -6,12 +6,14 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from nodepool.driver.quota import QuotaSupport, QuotaUnknown
 from nodepool.model import states
 from nodepool.plan import standoff
 
 if TYPE_CHECKING:
     from nodepool.driver.config import ProviderConfig
     from nodepool.driver.handler import NodeRequestHandler
+    from nodepool.model.node import Node
     from nodepool.model.request import NodeRequest
 
 
@@ -46,6 +48,30 @@ class GivingWay:
         first = standoff.stands_before(handler.request, *place, cache.nodes.values(), cache.requests.get)
         self._rest = None if first is None else (first.id or "", label, handler.provider)
         return first
+
+    def in_the_way(self) -> list[Node]:
+        """Nodes of this request that must go, having given way: the one that comes first needs their room."""
+        handler, cache = self._handler, self._handler.zk.cache
+        first = None if self._rest is None or cache is None else cache.requests.get(self._rest[0])
+        if first is None or cache is None or first.state != states.PENDING:
+            return []
+        its_nodes = [node for node in cache.nodes.values() if node.allocated_to == first.id]
+        if not its_nodes or not self._lacks_shared_room(first, its_nodes):
+            return []
+        return standoff.in_the_way(first, its_nodes, handler.nodeset)
+
+    def _lacks_shared_room(self, first: NodeRequest, its_nodes: list[Node]) -> bool:
+        """Is it not for the limits of another pool that it waits?"""
+        handler, pool = self._handler, its_nodes[0].pool or ""
+        if pool == handler.pool.name or not isinstance(handler.manager, QuotaSupport):
+            return True
+        settings = handler.provider.pools.get(pool)
+        label = next(iter(standoff.missing_labels(first, its_nodes)), None)
+        try:
+            return settings is not None and label is not None and handler.manager.poolHasRoom(settings, label)
+        except (LookupError, QuotaUnknown):
+            # Another launcher knows the pool otherwise.
+            return False
 
     def is_pointless(self) -> bool:
         """Having given way, would the request only take the same nodes to give them back once more?

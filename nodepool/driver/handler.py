@@ -119,12 +119,18 @@ class NodeRequestHandler(HandlerHooks):
             self._end(self.declineRequest)
         else:
             self._wait_for_room("no room for another node now")
-            self.pw.relieve()
+            self.pw.relieve(shared=self.node_set.full_pool() is None)
             # What was taken just now was let go of for somebody, perhaps.
             first = self._giving_way.look(at_once=not had_nodes)
             if first is not None:
                 self.log.info("Giving the request back: request %s comes first, and each waits for the other", first.id)
-                self.give_back_when_launched()
+                self._end(self._give_way)
+
+    def _give_way(self) -> None:
+        for node in self._giving_way.in_the_way():
+            self.log.info("Node %s goes: only its room is of use", node.id)
+            node.state = states.DELETING
+        self.give_back()
 
     def gives_way(self) -> bool:
         """Was the request given back for one that comes first, and is it pointless still to take it again?"""

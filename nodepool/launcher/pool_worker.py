@@ -111,8 +111,8 @@ class PoolWorker(Worker):
         """A request's lock directory is there although nobody holds it: it must go with the request."""
         self._nodepool.lock_dir_lingers(request_id)
 
-    def relieve(self) -> None:
-        self._relief.relieve()
+    def relieve(self, *, shared: bool = False) -> None:
+        self._relief.relieve(shared=shared)
 
     def provider_replaced(self) -> bool:
         """Did the provider of this pass end meanwhile?"""

@@ -7,6 +7,7 @@ All find the same one by themselves: the request that is served first keeps what
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Final
 
@@ -48,3 +49,33 @@ def stands_before(
         if waits and (first is None or other.order_key < first.order_key):
             first = other
     return first
+
+
+def missing_labels(request: NodeRequest, its_nodes: Iterable[Node]) -> Counter[str]:
+    """What a request still lacks. A node with several labels stands for the first one that is lacking."""
+    missing = Counter(request.node_types)
+    for node in its_nodes:
+        label = next((label for label in node.type if missing[label] > 0), None)
+        if label is not None:
+            missing[label] -= 1
+    return +missing
+
+
+def in_the_way(first: NodeRequest, its_nodes: Iterable[Node], mine: Iterable[Node]) -> list[Node]:
+    """Of the nodes of a request that gives way, those whose room the first one needs, because it cannot use them.
+
+    Freed, they would stay, and both would go on waiting. At most as many as it lacks.
+
+    :param its_nodes: at least one: they tell the pool that serves it.
+    """
+    its_nodes = list(its_nodes)
+    pool = its_nodes[0].pool
+    missing = missing_labels(first, its_nodes)
+    useless: list[Node] = []
+    for node in mine:
+        label = next((label for label in node.type if missing[label] > 0), None)
+        if first.reuse and node.pool == pool and label is not None:
+            missing[label] -= 1
+        else:
+            useless.append(node)
+    return useless[: missing.total()]

@@ -64,7 +64,7 @@ class PoolWorkerStandIn:
         """A launch ended, or something changed. Any thread; does not block."""
         self._woken.set()
 
-    def relieve(self) -> None:
+    def relieve(self, *, shared: bool = False) -> None:
         self.relieved += 1
 
     def absent_pools(self) -> list[PoolInfo]:

@@ -68,9 +68,10 @@ class Registration:
                 raise translate(error) from None
         root = f"{paths.COMPONENTS}/{self.component.kind}"
         self._epoch = epoch = self._client.session_epoch
+        # From here on there is none, whatever goes wrong: what was made before may be among those that are removed.
+        self._path = None
         try:
             self._remove_orphans(root)
-            self._path = None
             self._create_tried = True
             self._path = kazoo.create(
                 f"{root}/{self.component.hostname}", data, makepath=True, ephemeral=True, sequence=True

@@ -256,3 +256,42 @@ def test_a_deletion_that_is_about_to_begin_when_its_provider_is_replaced() -> No
         Move(80, "release", 27),
         Move(80, "clock", 34),
     )
+
+
+def test_a_node_that_was_stored_as_ready_without_an_answer_keeps_its_server() -> None:
+    """Another launcher freed it before the first one looked what had become of its write, and deleted the server."""
+    replay(
+        Setup(launchers=2, max_servers=2, min_ready=1, order=638889316, sends_after_death=False, pools=3),
+        Move(5, "cut", 4),
+        Move(2, "freeze", 40),
+        Move(10, "release", 36),
+        Move(150, "zombie", 12),
+        Move(0, "zombie", 47),
+    )
+
+
+def test_a_pool_that_removes_its_old_entry_without_an_answer_is_registered_again() -> None:
+    """It took the entry that it had removed for one that is there, and served nobody any more."""
+    replay(
+        Setup(launchers=2, max_servers=3, order=820725301, pools=3, cloud_limit=3),
+        Move(150, "zombie", 3),
+        Move(150, "serve_and_cut", 15),
+    )
+
+
+def test_pools_that_share_the_limit_of_a_cloud() -> None:
+    """Requests waited for ever for the room that unused nodes of another pool took, or that each other held."""
+    replay(
+        Setup(launchers=2, max_servers=3, min_ready=2, order=1021312291, pools=2, cloud_limit=3),
+        Move(150, "take", 3),
+        Move(10, "submit", 16),
+        Move(150, "stall", 33),
+    )
+    replay(
+        Setup(launchers=2, max_servers=2, order=290054927, pools=3, cloud_limit=2),
+        Move(1, "submit", 8),
+        Move(10, "submit", 5),
+        Move(150, "stall", 42),
+        Move(0, "submit", 19),
+        Move(5, "submit", 47),
+    )

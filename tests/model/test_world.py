@@ -107,3 +107,22 @@ def test_a_slot_of_a_host_has_one_node_and_comes_back_ready(setup: Setup, moves:
 def test_a_configuration_that_changes_in_the_middle(setup: Setup, moves: list[Move]) -> None:
     """G-4 to G-6: pools, labels, hosts and limits come and go; what was begun goes on, and nothing is left over."""
     replay(setup, *moves)
+
+
+@given(
+    setup=st.builds(
+        Setup,
+        launchers=st.just(2),
+        max_servers=st.integers(1, 3),
+        pools=st.integers(2, 3),
+        cloud_limit=st.sampled_from((None, 2, 3)),
+        min_ready=st.integers(0, 2),
+        order=ORDERS,
+        sends_after_death=st.booleans(),
+    ),
+    moves=moves((*CALM, "submit", "submit", *PROCESSES, *CLOUD), 20),
+)
+@budget(40)
+def test_pools_with_different_labels_that_share_a_cloud(setup: Setup, moves: list[Move]) -> None:
+    """Q-2, Q-8: limits of pools, and of all together; nobody waits for ever for what others hold."""
+    replay(setup, *moves)

@@ -346,18 +346,33 @@ class Launch:
     # -- the end --
 
     def _taken(self, conflict: ZKConflict) -> float | None:
-        """Somebody deleted or took the node: not the request's fault, it gets another one. Nothing may be left."""
+        """Somebody deleted or took the node: not the request's fault, it gets another one. Nothing may be left.
+
+        But for the instance that the node names: it may be ready without our knowledge, and free for others. Whoever
+        has the node takes care of it.
+        """
         self.log.warning("The node was taken away during its launch: %s", conflict)
         self.node.state = states.ABORTED
         self.nothing_made = False
         machine = None if self._driven is None else self._driven.machine
         known = self.node.external_id if machine is None or machine.external_id is None else machine.external_id
+        kept = self._stored_id()
         for external_id in [known, *self._to_remove]:
-            if external_id is not None:
+            if external_id not in (None, kept):
                 self._provider.delete_orphan(external_id, self.log)
         self._report("error.unknown")
         self._complete()
         return None
+
+    def _stored_id(self) -> Any:
+        """The instance that the node names; None = none, or there is no such node. Blocks for a round trip."""
+        try:
+            stored = self._zk.getNode(self.node.id or "")
+        except ZKException as error:
+            # If it is the node's it must stay; if not, it is found when leaks are looked for.
+            self.log.warning("Instance %s is left alone: %s", self.node.external_id, error)
+            return self.node.external_id
+        return None if stored is None else stored.external_id
 
     def _end(self, state: str, result: str | None) -> float | None:
         """Store the outcome.

@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
+from kazoo.exceptions import ConnectionLoss
 
 from nodepool.exceptions import ZKConnectionError, ZKException
 from nodepool.model.component import LauncherComponent, PoolComponent
@@ -85,6 +87,36 @@ def test_entry_that_somebody_removed(client: ZooKeeperClient, znodes: PoolZnodes
     znodes.kazoo.delete(f"{POOLS}/{name}")
     registration.update(paused=True)
     assert [found["paused"] for found in znodes.pools()] == [True]
+
+
+def test_connection_that_breaks_while_an_old_entry_is_removed(
+    client: ZooKeeperClient, zookeeper: ZooKeeperServer, znodes: PoolZnodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An entry that may be of this session goes first; if that gives no answer it counts as gone."""
+    registration = Registration(client, pool())
+    plain = client.kazoo.create
+
+    def create_after_all(*arguments: Any, **options: Any) -> str:
+        """In the next session."""
+        expire_session(zookeeper.plain_hosts(), client.kazoo.client_id)
+        wait_for("the new session", lambda: client.session_epoch == 1 and client.connected)
+        made: str = plain(*arguments, **options)
+        return made
+
+    def delete_without_an_answer(path: str) -> None:
+        znodes.kazoo.delete(path)
+        raise ConnectionLoss
+
+    with monkeypatch.context() as patch:
+        patch.setattr(client.kazoo, "create", create_after_all)
+        registration.update(state="running")
+    with monkeypatch.context() as patch:
+        patch.setattr(client.kazoo, "delete", delete_without_an_answer)
+        with pytest.raises(ZKConnectionError):
+            registration.ensure()
+    assert znodes.children(POOLS) == []
+    registration.ensure()
+    assert [found["id"] for found in znodes.pools()] == ["pool-id"]
 
 
 def test_closed_connection(client: ZooKeeperClient) -> None:

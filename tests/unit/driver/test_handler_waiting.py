@@ -97,7 +97,7 @@ def test_no_room(stage: Stage) -> None:
 
 
 def test_in_the_way_of_another_request(stage: Stage, clock: ManualClock) -> None:
-    """Q-10, Q-12: each waits for what the other holds; the later one is given back."""
+    """Q-10, Q-12: each waits for what the other holds; the later one is given back, and makes room."""
     first = stage.submit("big", "big")
     stage.provider.room = 1
     handler = stage.begin("small", "small")
@@ -112,7 +112,7 @@ def test_in_the_way_of_another_request(stage: Stage, clock: ManualClock) -> None
     handler.run()
     assert handler.done
     assert stage.request(handler).state == states.REQUESTED
-    assert stage.nodes()[0] == (states.READY, None, False)
+    assert stage.nodes()[0] == (states.DELETING, None, False), "the first one wants another label"
 
 
 def test_the_look_for_requests_in_the_way(stage: Stage, clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> None:

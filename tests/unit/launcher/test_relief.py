@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from nodepool.launcher.relief import RELIEF_SECONDS, Relief
+from nodepool.launcher.relief import ELSEWHERE_SECONDS, RELIEF_SECONDS, Relief
 from nodepool.model.node import Node
 from nodepool.plan.nodeset import ReadyNodes
 from nodepool.testing.memory_zk import MemoryZooKeeper
@@ -24,7 +24,12 @@ class Pool:
         self.ready_nodes = ReadyNodes()
         self.free_nodes = SimpleNamespace(oldest_unused=self.ready_nodes.oldest)
         self.log = logging.getLogger("test.relief")
+        self.provider_name, self.pool_name = "cloud", "main"
+        self.locked: set[str] = set()
         self.relief = Relief(cast(Any, self), clock=lambda: self.now[0])
+
+    def is_locked(self, node_id: str) -> bool:
+        return node_id in self.locked
 
     def getZK(self) -> MemoryZooKeeper:
         return self.zk
@@ -35,6 +40,18 @@ class Pool:
         self.zk.storeNode(node)
         node.state_time = ready_since
         self.ready_nodes.put(node)
+        return node
+
+    def add_elsewhere(self, ready_since: float | None, state: str = "ready", **fields: Any) -> Node:
+        """A node of another pool of the provider."""
+        node = Node("small")
+        node.state, node.provider, node.pool = state, "cloud", "second"
+        for name, value in fields.items():
+            setattr(node, name, value)
+        self.zk.storeNode(node)
+        # The first write sets the time itself.
+        node.state_time = ready_since
+        self.zk.storeNode(node)
         return node
 
     def states(self) -> list[str]:
@@ -117,3 +134,39 @@ def test_taken_meanwhile(pool: Pool) -> None:
     pool.relief.relieve()
     assert [n.state for n in pool.zk.nodeIterator()] == ["ready", "deleting"]
     assert (other.id or "") not in pool.ready_nodes
+
+
+def test_room_that_pools_share(pool: Pool) -> None:
+    """Q-8: a node of another pool of the provider goes when this one has none to give up, and only then."""
+    pool.add_elsewhere(200.0)
+    pool.add_elsewhere(100.0)
+    pool.add_elsewhere(50.0, provider="another")
+    pool.add_elsewhere(50.0, allocated_to="100-1")
+    pool.locked.add(pool.add_elsewhere(50.0).id or "")
+    pool.relief.relieve()
+    assert set(pool.states()) == {"ready"}
+    pool.relief.relieve(shared=True)
+    assert pool.states() == ["ready", "deleting", "ready", "ready", "ready"]
+    pool.now[0] += RELIEF_SECONDS - 1
+    pool.relief.relieve(shared=True)
+    assert pool.states().count("deleting") == 1
+
+
+def test_own_node_before_those_of_others(pool: Pool) -> None:
+    pool.add(900.0)
+    pool.add_elsewhere(100.0)
+    pool.relief.relieve(shared=True)
+    assert pool.states() == ["deleting", "ready"]
+
+
+def test_room_that_another_pool_makes_already(pool: Pool) -> None:
+    """Q-9: as in one's own pool. It is looked for now and then, not in each pass."""
+    pool.add_elsewhere(100.0)
+    going = pool.add_elsewhere(pool.now[0] - 1, "deleting")
+    pool.relief.relieve(shared=True)
+    pool.zk.deleteRawNode(going.id or "")
+    pool.relief.relieve(shared=True)
+    assert pool.states() == ["ready"]
+    pool.now[0] += ELSEWHERE_SECONDS
+    pool.relief.relieve(shared=True)
+    assert pool.states() == ["deleting"]

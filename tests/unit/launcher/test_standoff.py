@@ -68,7 +68,8 @@ def test_the_later_request_rests(pools: Pools, monkeypatch: pytest.MonkeyPatch) 
     """It is not taken again and again; what it let go of makes room for the first one; then it is its turn."""
     znodes = pools.znodes
     with monkeypatch.context() as patch:
-        patch.setattr(Relief, "relieve", lambda relief: None)
+        patch.setattr(Relief, "relieve", lambda relief, **_: None)
+        patch.setattr(standoff, "in_the_way", lambda *_: [])
         first = znodes.submit(["a", "a"])
         pools.passes("the first waits", lambda: pools.is_in(first, "pending"))
         later = znodes.submit(["b", "b"])
@@ -91,10 +92,23 @@ def test_the_later_request_rests(pools: Pools, monkeypatch: pytest.MonkeyPatch) 
 def test_nothing_to_rest_for(pools: Pools, monkeypatch: pytest.MonkeyPatch) -> None:
     """The one that came first is cancelled: the later one has the room now."""
     znodes = pools.znodes
+    monkeypatch.setattr(Relief, "relieve", lambda relief, **_: None)
+    monkeypatch.setattr(standoff, "in_the_way", lambda *_: [])
     first = znodes.submit(["a", "a"])
     pools.passes("the first waits", lambda: pools.is_in(first, "pending"))
     later = znodes.submit(["b", "b"])
-    monkeypatch.setattr(Relief, "relieve", lambda relief: None)
     pools.passes("the later one gives way", lambda: pools.workers[1].intake.left_alone.waits(later))
     znodes.delete_request(first)
     pools.passes("the later one is taken again", lambda: pools.is_in(later, "pending"))
+
+
+def test_the_later_request_makes_room(pools: Pools, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its node is nothing that the first one can use, so that goes, although relief is due only in five minutes."""
+    znodes = pools.znodes
+    monkeypatch.setattr(Relief, "relieve", lambda relief, **_: None)
+    first = znodes.submit(["a", "a"])
+    pools.passes("the first waits", lambda: pools.is_in(first, "pending"))
+    later = znodes.submit(["b", "b"])
+    pools.passes("the first is served", lambda: pools.is_in(first, "fulfilled"))
+    assert znodes.node(pools.nodes[1]) is None
+    pools.passes("the later one waits", lambda: pools.is_in(later, "pending"))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from nodepool.driver.statemachine import StateMachine
-from nodepool.exceptions import CloudUnavailableException, ZKConflict
+from nodepool.exceptions import CloudUnavailableException, ZKConflict, ZKConnectionError
 from nodepool.model import states
 from nodepool.model.node import Node
 from nodepool.plan.rest import TRIP_FAILURES
@@ -28,6 +28,33 @@ def test_node_is_taken_away(make_site: MakeSite, zk: MemoryZooKeeper) -> None:
     site.cloud.set(hang=False)
     wait_for("the launch ended", handler.launchesComplete)
     wait_for("its instance is gone", lambda: not site.cloud.instances())
+
+
+@pytest.mark.parametrize("answer", [True, False], ids=["known", "unknown"])
+def test_node_that_is_ready_without_our_knowledge(
+    make_site: MakeSite, zk: MemoryZooKeeper, monkeypatch: pytest.MonkeyPatch, answer: bool
+) -> None:
+    """Its instance stays: somebody else may have freed it already, and hand it out. Also if nobody knows."""
+    site = make_site()
+
+    def lost(node: Node) -> None:
+        plain(node)
+        if node.state == states.READY:
+            raise ZKConflict("somebody has changed it since")
+
+    def away(node_id: str) -> Node | None:
+        raise ZKConnectionError("no answer")
+
+    plain = zk.storeNode
+    monkeypatch.setattr(zk, "storeNode", lost)
+    if not answer:
+        monkeypatch.setattr(zk, "getNode", away)
+    handler = site.worker.accept(site.worker.submit("small"))
+    wait_for("the launch ended", handler.launchesComplete)
+    assert [node.state for node in handler.nodeset] == [states.ABORTED]
+    assert site.adapter.calls["delete"] == 0
+    assert len(site.provider.scheduler) == 0
+    assert len(site.cloud.instances()) == 1
 
 
 def test_cloud_that_rests_aborts(make_site: MakeSite, monkeypatch: pytest.MonkeyPatch) -> None:
