@@ -7,12 +7,13 @@ import json
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from nodepool.driver.metastatic.records import place_of
 from nodepool.driver.statemachine.metadata import NODE_KEY, POOL_KEY
 from nodepool.model import states
 from nodepool.plan.queue import MIN_READY_REQUESTOR
 from nodepool.zk import paths
 from nodepool.zk.protocol import DELETED
-from tests.model.layout import LAB
+from tests.model.layout import CLOUD, LAB, SLICES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -80,6 +81,14 @@ class Invariants:
         if any(node.id == node_id for nodes in zuul.held.values() for node in nodes):
             how = "deleted" if change.kind == DELETED else "changed"
             self._world.violation(f"{change.session.name} {how} node {node_id}, which is in use")
+        if record is None or record["state"] != states.IN_USE:
+            self._look_at_guests(change, node_id)
+
+    def _look_at_guests(self, change: Change, node_id: str) -> None:
+        """A backing node stays as long as nodes on it are in use."""
+        for node in [node for nodes in self._world.zuul.held.values() for node in nodes]:
+            if node.provider == SLICES and (place_of(node) or ("", 0))[0] == node_id:
+                self._world.violation(f"{change.session.name} took backing node {node_id} of node {node.id}, in use")
 
     # -- after each step --
 
@@ -110,14 +119,18 @@ class Invariants:
         if servers.total() > limit:
             self._world.violation(f"{servers.total()} servers, the limit of the cloud is {limit}")
 
+    def _nodes(self) -> dict[str, dict[str, Any] | None]:
+        return {name: self._record(paths.node(name)) for name in self._world.server.children(paths.NODES)}
+
     def _look_at_slots(self) -> None:
-        """A slot of a host never has two nodes."""
+        """A slot, of a host or of a backing node, never has two nodes."""
+        if not self._world.setup.hosts and not self._world.setup.slices:
+            return
         taken: dict[tuple[str, int], str] = {}
-        for node_id in self._world.server.children(paths.NODES) if self._world.setup.hosts else ():
-            node = self._record(paths.node(node_id))
-            if node is None or node["provider"] != LAB:
+        for node_id, node in self._nodes().items():
+            slot = None if node is None else slot_of(node)
+            if slot is None:
                 continue
-            slot = (node["hostname"], node["slot"])
             if slot in taken:
                 self._world.violation(f"nodes {taken[slot]} and {node_id} are both in slot {slot}")
             taken[slot] = node_id
@@ -173,16 +186,22 @@ class Invariants:
 
     def _nodes_at_the_end(self) -> None:
         world, server = self._world, self._world.server
-        nodes = {name: self._record(paths.node(name)) for name in server.children(paths.NODES)}
+        nodes = self._nodes()
         servers = {record.instance.id: record.instance for record in world.cloud._records.values()}
         known = set()
         slots: set[tuple[str, int]] = set()
         ready: Counter[str] = Counter()
+        # Slices that nobody wants any more may be left, and with them what they are on.
+        backing = {
+            place[0] for node in nodes.values() if node is not None and (place := backing_slot(node)) is not None
+        }
         for node_id, node in nodes.items():
             if node is None:
                 world.violation(f"node {node_id} has no data")
                 continue
             known.add(node["external_id"])
+            if node_id in backing and world.may_spare and node["state"] == states.IN_USE:
+                continue
             if node["state"] != states.READY or node["allocated_to"] is not None:
                 world.violation(f"node {node_id} is left over: {node['state']} for {node['allocated_to']}")
                 continue
@@ -192,13 +211,15 @@ class Invariants:
                 slots.add((node["hostname"], node["slot"]))
                 continue
             ready[node["type"][0]] += 1
-            if node["external_id"] not in servers:
+            if node["provider"] == CLOUD and node["external_id"] not in servers:
                 world.violation(f"node {node_id} has no server")
         for external_id, instance in servers.items():
             if external_id not in known:
                 world.violation(f"server {external_id} of node {instance.metadata[NODE_KEY]} has no node")
         if slots != world.layout.slots():
             world.violation(f"slots {sorted(slots)} have nodes, configured are {sorted(world.layout.slots())}")
+        if not backing <= nodes.keys():
+            world.violation(f"backing nodes {sorted(backing - nodes.keys())} are gone")
         self._look_at_min_ready(ready)
 
     def _look_at_min_ready(self, ready: Counter[str]) -> None:
@@ -207,9 +228,26 @@ class Invariants:
         pools = [pool.max_servers for pool in world.layout.pools if "small" in pool.labels]
         room = min(sum(pools), world.layout.limit)
         wanted = min(world.layout.min_ready, room)
-        # A request that gave way to one of another pool leaves what that one has no use for.
-        may_spare = world.may_spare or world.setup.pools > 1
-        if ready["small"] < wanted - (ready["large"] if may_spare else 0):
+        # A request that gave way to one of another pool leaves what that one cannot use; a request for a backing
+        # node that is taken back at the last moment leaves that node.
+        may_spare = world.may_spare or world.setup.pools > 1 or world.setup.slices > 0
+        others = ready["large"] + ready["slice"]
+        if ready["small"] < wanted - (others if may_spare else 0):
             world.violation(f"{ready} ready nodes, {world.layout.min_ready} are wanted")
-        if not may_spare and (ready["small"] > wanted or ready["large"]):
+        if not may_spare and (ready["small"] > wanted or others):
             world.violation(f"{ready} ready nodes, {world.layout.min_ready} are wanted")
+
+
+def slot_of(node: dict[str, Any]) -> tuple[str, int] | None:
+    """The slot that a node is in; None = its provider has none."""
+    if node["provider"] == LAB:
+        return node["hostname"], node["slot"]
+    return backing_slot(node)
+
+
+def backing_slot(node: dict[str, Any]) -> tuple[str, int] | None:
+    """The same, of a backing node. One that is being launched or deleted has no claim to it."""
+    if node["provider"] != SLICES or node["state"] not in (states.READY, states.IN_USE):
+        return None
+    data = node["driver_data"]
+    return None if data is None else (data["backing_node"], data["slot"])

@@ -10,18 +10,24 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from nodepool.config.objects import Config, Label
+from nodepool.driver.metastatic.config import MetastaticProviderConfig
 from nodepool.driver.static.config import StaticProviderConfig
 from tests.support.machine_driver import MachineProviderConfig
 
 CLOUD: Final = "one"
 LAB: Final = "lab"
+SLICES: Final = "slices"
 
+#: How long a node on a backing node stays ready for nobody.
+MAX_READY_SECONDS: Final = 20
+#: How long an empty backing node is kept.
+GRACE_SECONDS: Final = 3
 #: Labels of the first pool, the second one, ...
 POOL_LABELS: Final = (("small",), ("small", "large"), ("large",))
 #: Labels and slots of the first host, the second one, ...
 HOSTS: Final = ((("metal",), 2), (("metal", "heavy"), 1), (("heavy",), 2))
 #: What a request may ask for.
-KINDS: Final = (("small",), ("large",), ("metal",), ("heavy",), ("small", "large"), ("metal", "heavy"))
+KINDS: Final = (("small",), ("large",), ("metal",), ("heavy",), ("slice",), ("small", "large"), ("metal", "heavy"))
 
 
 @dataclass(frozen=True)
@@ -42,6 +48,7 @@ class HostLayout:
 class Layout:
     """One content of the configuration file.
 
+    :param slices: nodes on each backing node of the metastatic provider, which takes small ones; 0 = there is none.
     :param cloud_limit: what the cloud says that it allows, in all pools together. It does not see to that itself.
     """
 
@@ -50,6 +57,7 @@ class Layout:
     min_ready: int
     tenant_limit: int | None
     cloud_limit: int | None
+    slices: int
 
     @property
     def limit(self) -> float:
@@ -61,13 +69,16 @@ class Layout:
 
     def registrations(self) -> int:
         """Pools that a launcher registers."""
-        return len(self.pools) + bool(self.hosts)
+        return len(self.pools) + bool(self.hosts) + bool(self.slices)
 
     def can_serve(self, labels: Sequence[str]) -> bool:
         """Is there a pool that has room for these nodes when nothing else runs?"""
         for pool in self.pools:
             if set(labels) <= set(pool.labels) and len(labels) <= min(pool.max_servers, self.limit):
                 return True
+        if self.slices and list(labels) == ["slice"]:
+            # Not for more: requests for several slices can each hold one that others need, until launch-timeout.
+            return self.can_serve(["small"])
         return self._hosts_can_serve(list(labels), list(self.hosts))
 
     def _hosts_can_serve(self, labels: list[str], hosts: list[HostLayout]) -> bool:
@@ -114,8 +125,10 @@ class Layout:
     def config(self, cloud_name: str) -> Config:
         """The configuration as a launcher loads it."""
         config = Config()
-        config.labels = {name: Label(name) for name in ("small", "large", "metal", "heavy")}
+        config.labels = {name: Label(name) for name in ("small", "large", "metal", "heavy", "slice")}
         config.labels["small"].min_ready = self.min_ready
+        # Nodes that nobody wants any more, on a backing node that others need, would stay for ever.
+        config.labels["slice"].max_ready_age = MAX_READY_SECONDS
         if self.tenant_limit is not None:
             config.tenant_resource_limits = {"tenant": {"instances": self.tenant_limit}}
         if self.pools:
@@ -126,6 +139,10 @@ class Layout:
             lab = StaticProviderConfig(self._lab_section())
             lab.load(config)
             config.providers[LAB] = lab
+        if self.slices:
+            slices = MetastaticProviderConfig(self._slices_section())
+            slices.load(config)
+            config.providers[SLICES] = slices
         return config
 
     def _cloud_section(self, cloud_name: str) -> dict[str, Any]:
@@ -135,6 +152,15 @@ class Layout:
         ]
         return {"name": CLOUD, "driver": "machines", "cloud": cloud_name, "pools": pools}
 
+    def _slices_section(self) -> dict[str, Any]:
+        label = {
+            "name": "slice",
+            "backing-label": "small",
+            "max-parallel-jobs": self.slices,
+            "grace-time": GRACE_SECONDS,
+        }
+        return {"name": SLICES, "driver": "metastatic", "pools": [{"name": "slices", "labels": [label]}]}
+
     def _lab_section(self) -> dict[str, Any]:
         nodes = [
             {"name": host.name, "labels": list(host.labels), "max-parallel-jobs": host.slots} for host in self.hosts
@@ -143,7 +169,14 @@ class Layout:
 
 
 def make_layout(
-    *, pools: int, max_servers: int, hosts: int, min_ready: int, tenant_limit: int | None, cloud_limit: int | None
+    *,
+    pools: int,
+    max_servers: int,
+    hosts: int,
+    min_ready: int,
+    tenant_limit: int | None,
+    cloud_limit: int | None,
+    slices: int,
 ) -> Layout:
     names = ("main", "second", "third")
     return Layout(
@@ -152,4 +185,5 @@ def make_layout(
         min_ready,
         tenant_limit,
         cloud_limit,
+        slices,
     )

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from nodepool.driver.metastatic import MetastaticDriver
 from nodepool.driver.statemachine import provider as statemachine
 from nodepool.driver.statemachine.known import Patience
 from nodepool.driver.static import checks
@@ -64,7 +65,7 @@ def take_over(world: World, patch: pytest.MonkeyPatch) -> None:
     inline = SimpleNamespace(Thread=ModelThread, Lock=threading.Lock, Event=threading.Event)
     for launcher_module in (provider_start, providers):
         patch.setattr(launcher_module, "threading", inline)
-    drivers = {"machines": SteppedDriver(world), "static": ModelStaticDriver()}
+    drivers = {"machines": SteppedDriver(world), "static": ModelStaticDriver(), "metastatic": MetastaticDriver()}
     patch.setattr(provider_start, "Drivers", SimpleNamespace(get=drivers.__getitem__))
 
 

@@ -30,6 +30,7 @@ class Setup:
     :param pools: of the cloud provider: the second one has another label, too, the third one only that.
     :param cloud_limit: what the pools may have together.
     :param hosts: of a static provider, with two slots, one, two, ...
+    :param slices: of a metastatic provider, on each of its backing nodes.
     """
 
     launchers: int = 2
@@ -41,6 +42,7 @@ class Setup:
     pools: int = 1
     cloud_limit: int | None = None
     hosts: int = 0
+    slices: int = 0
 
     def layout(self) -> Layout:
         return make_layout(
@@ -50,6 +52,7 @@ class Setup:
             min_ready=self.min_ready,
             tenant_limit=self.tenant_limit,
             cloud_limit=self.cloud_limit,
+            slices=self.slices,
         )
 
 
