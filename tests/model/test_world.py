@@ -126,3 +126,21 @@ def test_a_configuration_that_changes_in_the_middle(setup: Setup, moves: list[Mo
 def test_pools_with_different_labels_that_share_a_cloud(setup: Setup, moves: list[Move]) -> None:
     """Q-2, Q-8: limits of pools, and of all together; nobody waits for ever for what others hold."""
     replay(setup, *moves)
+
+
+@given(
+    setup=st.builds(
+        Setup,
+        launchers=st.just(2),
+        max_servers=st.integers(1, 3),
+        slices=st.integers(1, 3),
+        min_ready=st.integers(0, 1),
+        order=ORDERS,
+        sends_after_death=st.booleans(),
+    ),
+    moves=moves((*CALM, "submit", "submit", *PROCESSES, *CLOUD), 18),
+)
+@budget(25)
+def test_a_backing_node_has_one_node_in_each_slot_and_stays_as_long_as_they_do(setup: Setup, moves: list[Move]) -> None:
+    """T-3, T-7, T-9"""
+    replay(setup, *moves)
