@@ -52,6 +52,7 @@ class Launcher(Process):
         self.schedulers: list[ModelScheduler] = []
         self.racks: list[ModelStaticProvider] = []
         self.serving = False
+        self.stopping = False
         self._busy: set[Worker] = set()
         self._due: dict[Worker, float] = {}
         self._main_due = 0.0
@@ -96,7 +97,7 @@ class Launcher(Process):
                 due = worker._event.is_set() or now >= self._due.get(worker, 0.0)
                 if worker not in self._busy and due and not worker.stopping:
                     yield f"{self.name}.{type(worker).__name__}", lambda w=worker: self._begin(w)  # type: ignore[misc]
-            if not self._main_busy and now >= self._main_due:
+            if not self._main_busy and now >= self._main_due and not self.stopping:
                 yield f"{self.name}.main", self._begin_main
         for scheduler in list(self.schedulers):
             yield from scheduler.turns()
@@ -135,6 +136,27 @@ class Launcher(Process):
                 worker.on_stop()
         self._due[worker] = self.world.now + min(wait, worker._idle_seconds)
         self._busy.discard(worker)
+
+    def stop(self) -> None:
+        """SIGTERM: the pools end after the pass that they are in; tasks go on until the session is closed."""
+        if self.serving and not self.dead and not self.stopping:
+            self.stopping = True
+            self.world.spawn(f"{self.name}.stop", self, self._stop)
+
+    def _stop(self) -> None:
+        # As the thread that does both: the end comes after the main loop.
+        self.world.baton.wait(lambda: not self._main_busy)
+        pools = self.nodepool.workers()
+        for pool in pools:
+            pool.stop()
+        self.world.baton.wait(lambda: self._busy.isdisjoint(pools))
+        for pool in pools:
+            with contextlib.suppress(ZKConnectionError):
+                pool.on_stop()
+        session = self.kazoo.session
+        if session is not None:
+            self.world.server.expire(session)
+        self.die()
 
     def _begin_main(self) -> None:
         self._main_busy = True

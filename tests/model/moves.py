@@ -48,6 +48,10 @@ class Moves:
     def do_crash(self, number: int) -> None:
         self._launcher(number).die()
 
+    def do_stop(self, number: int) -> None:
+        """In order; what comes after it finds the launcher in the middle of that, or gone."""
+        self._launcher(number).stop()
+
     def do_restart(self, number: int) -> None:
         old = self._launcher(number)
         old.die()

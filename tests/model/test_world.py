@@ -18,7 +18,18 @@ from tests.model.world import replay
 ORDERS = st.integers(0, 2**30)
 
 CALM = ("submit", "submit", "take", "release", "stall", "clock")
-PROCESSES = ("cancel", "crash", "restart", "freeze", "zombie", "cut", "serve_and_cut", "kill_zuul", "long_clock")
+PROCESSES = (
+    "cancel",
+    "crash",
+    "stop",
+    "restart",
+    "freeze",
+    "zombie",
+    "cut",
+    "serve_and_cut",
+    "kill_zuul",
+    "long_clock",
+)
 CLOUD = ("lost_create", "failed_create", "quota_error", "cloud_down")
 RELOADS = ("reload", "reload", "reload_back", "crash", "zombie", "cut", "long_clock", "host_down")
 

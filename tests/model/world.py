@@ -240,7 +240,7 @@ class World:
         self.stalled.clear()
         for number, launcher in enumerate(self.launchers):
             launcher.frozen = False
-            if launcher.dead:
+            if launcher.dead or launcher.stopping:
                 self.moves.do_restart(number)
         self.server_away = False
         self.cloud.set(down=False, fail_launches=0, lost_answers=0, quota_errors=0)
