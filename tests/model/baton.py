@@ -12,7 +12,7 @@ import traceback
 from collections.abc import Callable
 
 #: Real seconds after which a job that neither waits nor ends is taken for stuck: it blocks on something unknown.
-STUCK_SECONDS = 10.0
+STUCK_SECONDS = 60.0
 
 
 class Killed(BaseException):

@@ -111,6 +111,7 @@ def test_a_slot_of_a_host_has_one_node_and_comes_back_ready(setup: Setup, moves:
         hosts=st.integers(0, 2),
         min_ready=st.integers(0, 1),
         order=ORDERS,
+        boot_seconds=st.sampled_from((0.0, 4.0)),
     ),
     moves=moves((*CALM, *RELOADS), 16),
 )

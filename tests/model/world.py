@@ -71,6 +71,7 @@ class World:
         World._clouds += 1
         self.cloud_name = f"model-{World._clouds}"
         self.cloud = FakeCloud.get(self.cloud_name)
+        self.cloud.set(boot_seconds=setup.boot_seconds)
         self.hosts = Hosts(self)
         self.moves = Moves(self)
         self.invariants = Invariants(self)
