@@ -276,10 +276,11 @@ class Intake:
         ends = [self._send_lock(each) for each in handlers]
         locked: list[NodeRequestHandler] = []
         lost: ZKConnectionError | None = None
-        for each, end in zip(handlers, ends, strict=True):
+        # The last answer is waited for first: then the others are there, and this thread was woken once.
+        for each, end in zip(reversed(handlers), reversed(ends), strict=True):
             try:
                 if self._is_locked(each, end):
-                    locked.append(each)
+                    locked.insert(0, each)
             except ZKConnectionError as error:
                 lost = error
         # What is locked is ours from here on, whatever happens.
@@ -297,7 +298,8 @@ class Intake:
         together = handlers if len(handlers) > 1 else ()
         for handler in together:
             handler.node_set.begin_ahead()
-        for handler in together:
+        # Backwards: the first answer that is waited for is the last one to come, here and in the next round.
+        for handler in reversed(together):
             handler.node_set.lock_ahead()
         for handler in handlers:
             handler.log.info("Assigning node request for %s", ", ".join(handler.request.node_types))

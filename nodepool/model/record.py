@@ -117,13 +117,16 @@ class Record:
 
     def copy(self) -> Self:
         """An independent copy; the lock handle, if any, is shared."""
-        other = copy.copy(self)
+        # There is one for each write. Most values are empty or lists of text, where a deep copy costs fifty times as much.
+        other = object.__new__(type(self))
+        values = vars(other)
         for name, value in vars(self).items():
-            # Most are empty or lists of text, where a deep copy costs fifty times as much.
-            if isinstance(value, list) and all(isinstance(item, str) for item in value):
-                setattr(other, name, list(value))
-            elif isinstance(value, list):
-                setattr(other, name, copy.deepcopy(value))
-            elif isinstance(value, dict):
-                setattr(other, name, copy.deepcopy(value) if value else {})
+            if not isinstance(value, (list, dict)):
+                values[name] = value
+            elif not value:
+                values[name] = type(value)()
+            elif isinstance(value, list) and all(isinstance(item, str) for item in value):
+                values[name] = value.copy()
+            else:
+                values[name] = copy.deepcopy(value)
         return other

@@ -13,8 +13,8 @@ calls from the connection thread itself: Kazoo announces each call by a byte in 
 thread empties, and which holds some 280 of them; the thread would wait for itself. See `_WatchConnection.call`.
 
 So `WatchedClient` calls the watch function and `Reply.on_done` directly in the connection thread. Both must
-be quick, must not block and must not wait for another reply. This file is the only one that uses Kazoo's
-private names (``_call``, ``_queue``, ``_connection``, ``_connect``, ``_submit``, ``_send_request``, ``_write_sock``,
+be quick, must not block and must not wait for another reply. Only this file and `nodepool.zk.transmission` use
+Kazoo's private names (``_call``, ``_queue``, ``_connection``, ``_connect``, ``_send_request``, ``_write_sock``,
 ``_read_header``, ``_read_watch_event``).
 """
 
@@ -30,11 +30,12 @@ from typing import Any, Final, NamedTuple
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import BadArgumentsError, ConnectionLoss
-from kazoo.protocol.connection import WATCH_XID, ConnectionHandler
+from kazoo.protocol.connection import WATCH_XID
 from kazoo.protocol.serialization import Create, Delete, SetData, Sync, Transaction, Watch, int_struct, write_string
 from kazoo.protocol.states import KazooState
 
 from nodepool.exceptions import ZKConnectionError
+from nodepool.zk.transmission import Transmission
 
 log = logging.getLogger("nodepool.zk.ZooKeeper")
 
@@ -134,7 +135,7 @@ class Reply:
         return self._result
 
 
-class _WatchConnection(ConnectionHandler):  # type: ignore[misc]
+class _WatchConnection(Transmission):
     """Gives events under a recursive watch to their function, and notes how long the session is certain to live."""
 
     client: WatchedClient
@@ -198,9 +199,8 @@ class _WatchConnection(ConnectionHandler):  # type: ignore[misc]
         # A server that the leader has lost answers pings, too, and may do so for longer than the session lives.
         self.call(Sync(self.client.chroot or "/"), Reply())
 
-    def _submit(self, request: Any, *arguments: Any, **options: Any) -> None:
+    def _sending(self, request: Any) -> None:
         self._sent.append((time.monotonic(), request.type in _PASSED_ON))
-        super()._submit(request, *arguments, **options)
 
     def _read_header(self, timeout: float) -> tuple[Any, bytes, int]:
         header, buffer, offset = super()._read_header(timeout)

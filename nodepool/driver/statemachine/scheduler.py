@@ -32,11 +32,10 @@ class Task(Protocol):
 class _Entry:
     """A task and when it is due. ``turn`` tells an entry of the heap that is out of date."""
 
-    __slots__ = ("due", "running", "task", "turn", "woken")
+    __slots__ = ("running", "task", "turn", "woken")
 
     def __init__(self, task: Task) -> None:
         self.task = task
-        self.due = 0.0
         self.turn = 0
         self.running = False
         self.woken = False
@@ -83,7 +82,7 @@ class Scheduler:
             if self._ended or self._abandoned:
                 return False
             entry = self._entries[task] = _Entry(task)
-            self._push(entry, self._clock())
+            self._dispatch(entry)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
                 self._thread.start()
@@ -97,8 +96,8 @@ class Scheduler:
                 return
             if entry.running:
                 entry.woken = True
-            else:
-                self._push(entry, self._clock())
+            elif not self._abandoned:
+                self._dispatch(entry)
 
     def drain(self) -> None:
         """End when the last task is over. Does not block."""
@@ -125,50 +124,46 @@ class Scheduler:
             self._thread.start()
         self._condition.notify()
 
+    def _dispatch(self, entry: _Entry) -> None:
+        """Let a task take its step as soon as a thread is free: no other thread need wake for that."""
+        entry.turn += 1
+        entry.running = True
+        entry.woken = False
+        try:
+            self._pool.submit(self._step, entry)
+        except RuntimeError:
+            # No more threads can be made just now. The step is in the pool's queue all the same.
+            log.exception("%s: %d tasks", self._name, len(self._entries))
+
     def _push(self, entry: _Entry, due: float) -> None:
-        entry.due = due
         entry.turn += 1
         heapq.heappush(self._heap, (due, next(self._order), entry, entry.turn))
         if due < self._waiting_until:
             self._condition.notify()
 
     def _run(self) -> None:
-        while True:
-            with self._condition:
-                batch = self._take_due()
-                if not batch:
-                    if self._abandoned or (self._draining and not self._entries):
-                        self._ended = True
-                        break
-                    self._waiting_until = self._heap[0][0] if self._heap else float("inf")
-                    wait = self._waiting_until - self._clock() if self._heap else None
-                    self._condition.wait(wait)
-                    self._waiting_until = float("-inf")
-                    continue
-            for entry in batch:
-                try:
-                    self._pool.submit(self._step, entry)
-                except RuntimeError:
-                    # No more threads can be made just now. The step is in the pool's queue all the same.
-                    log.exception("%s: %d tasks", self._name, len(self._entries))
+        with self._condition:
+            while True:
+                self._dispatch_due()
+                if self._abandoned or (self._draining and not self._entries):
+                    self._ended = True
+                    break
+                self._waiting_until = self._heap[0][0] if self._heap else float("inf")
+                wait = self._waiting_until - self._clock() if self._heap else None
+                self._condition.wait(wait)
+                self._waiting_until = float("-inf")
         self._pool.shutdown(wait=True, cancel_futures=True)
         try:
             self._on_end()
         except Exception:
             log.exception("%s: error at the end", self._name)
 
-    def _take_due(self) -> list[_Entry]:
-        batch: list[_Entry] = []
-        if self._abandoned:
-            return batch
+    def _dispatch_due(self) -> None:
         now = self._clock()
-        while self._heap and self._heap[0][0] <= now:
+        while self._heap and self._heap[0][0] <= now and not self._abandoned:
             _, _, entry, turn = heapq.heappop(self._heap)
             if turn == entry.turn and not entry.running and entry.task in self._entries:
-                entry.running = True
-                entry.woken = False
-                batch.append(entry)
-        return batch
+                self._dispatch(entry)
 
     def _step(self, entry: _Entry) -> None:
         try:
@@ -180,6 +175,9 @@ class Scheduler:
             entry.running = False
             if wait is None:
                 del self._entries[entry.task]
-                self._condition.notify()
+                if self._draining:
+                    self._condition.notify()
+            elif (entry.woken or wait <= 0) and not self._abandoned:
+                self._dispatch(entry)
             else:
-                self._push(entry, self._clock() + (0.0 if entry.woken else max(0.0, wait)))
+                self._push(entry, self._clock() + wait)
