@@ -72,18 +72,22 @@ class NodeSet:
 
     # -- many sets at once --
 
-    def begin_ahead(self) -> None:
-        """Begin to make the node of a set of one, for which there is room. Does not wait for ZooKeeper."""
+    def begin_ahead(self) -> Node | None:
+        """The node of a set of one, for which there is room: it is to be stored with the lock of the request.
+
+        None = there is none. A set whose request was not locked is not used any more.
+        """
         handler = self._handler
         try:
             node = self._new_node(handler.request.node_types[0])
         except Exception as error:  # noqa: BLE001 - it is met again, and judged, when the set is gathered
             handler.log.debug("No node is begun: %s", error)
-        else:
-            self._ahead = NodeAhead(handler.zk.nodes, node)
+            return None
+        self._ahead = NodeAhead(handler.zk.nodes, node)
+        return node
 
     def lock_ahead(self) -> None:
-        """Go on with it. Blocks for a round trip at most."""
+        """Go on with it. Does not block."""
         if self._ahead is not None:
             self._ahead.lock()
 

@@ -269,11 +269,12 @@ class Intake:
     def _launch(self, bucket: Bucket, handler: NodeRequestHandler, until: OrderKey | None) -> bool:
         """Lock the request, make it `pending` and let its handler gather; with it those behind it that have room, too.
 
-        Their locks are taken together: one after the other, the round trips would be most of the time of a burst.
+        Their locks are taken together, and their new nodes made with them: one after the other, the round trips would
+        be most of the time of a burst.
         """
         worker = self._worker
         handlers = [handler, *self._followers(bucket, handler, until)]
-        ends = [self._send_lock(each) for each in handlers]
+        ends = [self._send_lock(each, with_node=len(handlers) > 1) for each in handlers]
         locked: list[NodeRequestHandler] = []
         lost: ZKConnectionError | None = None
         # The last answer is waited for first: then the others are there, and this thread was woken once.
@@ -294,12 +295,9 @@ class Intake:
         return not worker.paused
 
     def _run(self, handlers: Sequence[NodeRequestHandler]) -> None:
-        """Let handlers gather. With several, their new nodes are made together."""
-        together = handlers if len(handlers) > 1 else ()
-        for handler in together:
-            handler.node_set.begin_ahead()
-        # Backwards: the first answer that is waited for is the last one to come, here and in the next round.
-        for handler in reversed(together):
+        """Let handlers gather."""
+        # Backwards: then the first answer that is waited for is the last one to come.
+        for handler in reversed(handlers):
             handler.node_set.lock_ahead()
         for handler in handlers:
             handler.log.info("Assigning node request for %s", ", ".join(handler.request.node_types))
@@ -332,12 +330,13 @@ class Intake:
             followers.append(manager.getRequestHandler(worker, cached.copy()))
         return followers
 
-    def _send_lock(self, handler: NodeRequestHandler) -> Callable[[], None]:
+    def _send_lock(self, handler: NodeRequestHandler, *, with_node: bool) -> Callable[[], None]:
         request = handler.request
         self._worker.queue.discard(request.id or "")
         request.state = states.PENDING
         request.nodes = []
-        return self._worker.getZK().requests.send_lock(request)
+        node = handler.node_set.begin_ahead() if with_node else None
+        return self._worker.getZK().requests.send_lock(request, node)
 
     def _is_locked(self, handler: NodeRequestHandler, end: Callable[[], None]) -> bool:
         try:

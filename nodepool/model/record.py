@@ -117,7 +117,7 @@ class Record:
 
     def copy(self) -> Self:
         """An independent copy; the lock handle, if any, is shared."""
-        # There is one for each write. Most values are empty or lists of text, where a deep copy costs fifty times as much.
+        # One for each write. Most values are empty or lists of text, where a deep copy costs fifty times as much.
         other = object.__new__(type(self))
         values = vars(other)
         for name, value in vars(self).items():

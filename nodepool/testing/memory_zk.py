@@ -52,9 +52,6 @@ class MemoryNodeStore(NodeStore):
         """:param under: always held, because there is no session that could be lost."""
         self.table.create(node)
 
-    def send_create(self, node: Node, under: ZkLock | None = None) -> Callable[[], None]:
-        return lambda: self.create(node, under)
-
     def send_lock_and_save(self, node: Node, exists: bool, identifier: str = "") -> Reply:
         reply = Reply()
         try:
@@ -196,8 +193,13 @@ class MemoryRequestStore(RequestStore):
             self.table.set_lock(request)
         self.table.tell(request.id or "")
 
-    def send_lock(self, request: NodeRequest) -> Callable[[], None]:
-        return lambda: self.lock_and_save(request)
+    def send_lock(self, request: NodeRequest, node: Node | None = None) -> Callable[[], None]:
+        def end() -> None:
+            self.lock_and_save(request)
+            if node is not None:
+                self._node_table.create(node)
+
+        return end
 
     def lock(self, request: NodeRequest, *, blocking: bool = True, timeout: float | None = None) -> None:
         self.table.take_lock(request, blocking=blocking, timeout=timeout)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from kazoo.exceptions import KazooException, LockTimeout, NoNodeError
 
 from nodepool.exceptions import ZKConnectionError, ZKLockException
-from nodepool.zk import paths
+from nodepool.zk import multi_read, paths
 from nodepool.zk.client import ZooKeeperClient
 from nodepool.zk.transactions import Transaction, translate
 
@@ -72,6 +72,25 @@ def acquire(
         release(client, taken_lock)
         raise ZKConnectionError(f"the session was lost while {lock_dir} was being locked")
     return taken_lock
+
+
+def contenders(client: ZooKeeperClient, lock_dir: str) -> list[tuple[str, str]]:
+    """Path and identifier of who holds and waits for a lock, the holder first. Blocks.
+
+    :raises ZKException: ZooKeeper could not be asked.
+    """
+    names = multi_read.children(client, lock_dir)
+    sequences = {name: sequence for name in names if (sequence := paths.contender_sequence(name)) is not None}
+    found = []
+    for name in sorted(sequences, key=sequences.__getitem__):
+        try:
+            data, _ = client.kazoo.retry(client.kazoo.get, f"{lock_dir}/{name}")
+        except NoNodeError:
+            continue
+        except KazooException as error:
+            raise translate(error) from None
+        found.append((f"{lock_dir}/{name}", data.decode("utf-8", "replace")))
+    return found
 
 
 def release(client: ZooKeeperClient, lock: ZkLock) -> None:

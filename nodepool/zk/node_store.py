@@ -6,7 +6,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, Final
 
 from kazoo.exceptions import KazooException, NoNodeError
 
@@ -23,11 +23,13 @@ from nodepool.zk.transactions import (
     Transaction,
     TransactionFailed,
     ensure_path,
-    result,
     translate,
     was_removed,
     was_written,
 )
+
+#: Of the paths of new nodes; ZooKeeper adds a number.
+_PREFIX: Final = f"{paths.NODES}/"
 
 
 class NodeStore:
@@ -113,29 +115,27 @@ class NodeStore:
 
         :param under: only while this lock is held; a `ZKConflict` if it is lost.
         """
-        self.send_create(node, under)()
-
-    def send_create(self, node: Node, under: ZkLock | None = None) -> Callable[[], None]:
-        """Begin `create`; does not block. The result waits for the end, and raises. It must be called."""
-
-        def send() -> Reply:
+        for last in (False, True):
             tx = self.transaction()
             if under is not None:
                 tx.check(under.contender)
-            tx.create_record(f"{paths.NODES}/", node, self.encode(node))
-            return tx.send()
-
-        def end() -> None:
+            self.add_create(tx, node)
             try:
-                result(reply)
+                tx.commit()
+                return
             except TransactionFailed as failure:
-                if not isinstance(failure.error, NoNodeError) or (under and failure.path == under.contender):
+                if last or not self.root_is_missing(failure):
                     raise
                 ensure_path(self._client, paths.NODES)
-                result(send())
 
-        reply = send()
-        return end
+    def add_create(self, tx: Transaction, node: Node) -> None:
+        """Store a new node in a transaction of somebody else; sets its id."""
+        tx.create_record(_PREFIX, node, self.encode(node))
+
+    @staticmethod
+    def root_is_missing(failure: TransactionFailed) -> bool:
+        """Could a node not be stored because the parent of all of them is not there yet?"""
+        return failure.path == _PREFIX and isinstance(failure.error, NoNodeError)
 
     def save(self, node: Node) -> None:
         """Overwrite a node, fenced by its version. A lost answer is resolved by reading."""
@@ -259,26 +259,11 @@ class NodeStore:
 
     def contenders(self, node_id: str) -> list[str]:
         """Identifiers of who holds and waits for the lock, the holder first."""
-        return [data for _, data in self._contender_data(node_id)]
-
-    def _contender_data(self, node_id: str) -> list[tuple[str, str]]:
-        lock_dir = paths.node_lock(node_id)
-        names = multi_read.children(self._client, lock_dir)
-        sequences = {name: sequence for name in names if (sequence := paths.contender_sequence(name)) is not None}
-        found = []
-        for name in sorted(sequences, key=sequences.__getitem__):
-            try:
-                data, _ = self._client.kazoo.retry(self._client.kazoo.get, f"{lock_dir}/{name}")
-            except NoNodeError:
-                continue
-            except KazooException as error:
-                raise translate(error) from None
-            found.append((f"{lock_dir}/{name}", data.decode("utf-8", "replace")))
-        return found
+        return [data for _, data in locks.contenders(self._client, paths.node_lock(node_id))]
 
     def lock_holder(self, node_id: str) -> tuple[str, str] | None:
         """Who holds the lock: path of the contender and its identifier; None = nobody."""
-        return next(iter(self._contender_data(node_id)), None)
+        return next(iter(locks.contenders(self._client, paths.node_lock(node_id))), None)
 
     def lock_for_good(self, node: Node, identifier: str) -> str:
         """Overwrite a node and take its free lock with a contender that outlives the session, in one write.
@@ -312,7 +297,7 @@ class NodeStore:
 
     def force_unlock(self, node: Node) -> None:
         """Delete the contender that holds the lock, whoever made it (persistent locks of metastatic)."""
-        for path, _ in self._contender_data(node.id or "")[:1]:
+        for path, _ in locks.contenders(self._client, paths.node_lock(node.id or ""))[:1]:
             locks.release(self._client, ZkLock(paths.node_lock(node.id or ""), path, self._client.session_epoch))
         node.lock = None
 

@@ -184,8 +184,11 @@ class RequestStore:
         """
         self.send_lock(request)()
 
-    def send_lock(self, request: NodeRequest) -> Callable[[], None]:
-        """Begin `lock_and_save`; does not block. The result waits for the end, and raises. It must be called."""
+    def send_lock(self, request: NodeRequest, node: Node | None = None) -> Callable[[], None]:
+        """Begin `lock_and_save`; does not block. The result waits for the end, and raises. It must be called.
+
+        :param node: created with it; not locked.
+        """
         lock_dir = paths.request_lock(request.id or "")
 
         def send(exists: bool) -> tuple[Reply, int]:
@@ -193,21 +196,29 @@ class RequestStore:
             tx.fence_lock(lock_dir, exists=exists, keep=True)
             index = locks.add_contender(tx, lock_dir)
             tx.set_record(paths.request(request.id or ""), request, self.encode(request))
+            if node is not None:
+                self._nodes.add_create(tx, node)
             return tx.send(), index
 
         def end() -> None:
-            reply, index = sent
-            try:
-                results = self._get(reply)
-            except TransactionFailed as failure:
-                if not self.lock_dir_was_there(request, failure):
-                    raise
-                exists = not self._root_is_missing(request, failure)
-                if not exists:
-                    self._make_root()
-                reply, index = send(exists)
-                results = self._get(reply)
-            request.lock = ZkLock(lock_dir, results[index], self._client.session_epoch)
+            attempt, exists = sent, False
+            for tries_left in (2, 1, 0):
+                reply, index = attempt
+                try:
+                    results = self._get(reply)
+                except TransactionFailed as failure:
+                    if tries_left and self.lock_dir_was_there(request, failure):
+                        exists = not self._root_is_missing(request, failure)
+                        if not exists:
+                            self._make_root()
+                    elif tries_left and self._nodes.root_is_missing(failure):
+                        ensure_path(self._client, paths.NODES)
+                    else:
+                        raise
+                    attempt = send(exists)
+                else:
+                    request.lock = ZkLock(lock_dir, results[index], self._client.session_epoch)
+                    return
 
         sent = send(False)
         return end

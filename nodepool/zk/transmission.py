@@ -45,6 +45,7 @@ class Transmission(ConnectionHandler):  # type: ignore[misc]
         #: What was received, and how much of it was used.
         self._received = b""
         self._used = 0
+        self._xid: int
 
     def _sending(self, request: Any) -> None:
         """A request is about to be sent."""
@@ -136,12 +137,12 @@ class Transmission(ConnectionHandler):  # type: ignore[misc]
             if getattr(request, "type", Auth.type) == Auth.type:
                 # Kazoo numbers them otherwise; and there are marks that are no requests at all.
                 break
-            self._xid = self._xid % 0x7FFFFFFF + 1
+            xid = self._xid = int(self._xid) % 0x7FFFFFFF + 1
             body = request.serialize()
             packets += (
                 int_struct.pack(len(body) + 8) + int_struct.pack(self._xid) + int_struct.pack(request.type) + body
             )
-            batch.append((request, reply, self._xid))
+            batch.append((request, reply, xid))
             self._sending(request)
             if isinstance(request, Close):
                 break

@@ -13,17 +13,23 @@ from tests.support.scripted_driver import ScriptedHandler, Stage
 
 
 def accepted(stage: Stage) -> ScriptedHandler:
-    """A handler whose request is locked, but that has not begun to gather."""
-    request = stage.submit("small")
-    request.state = states.PENDING
-    stage.zk.requests.lock_and_save(request)
-    return stage.provider.getRequestHandler(stage, request)
+    """A handler whose request is locked and its new node begun, but that has not begun to gather."""
+    handler = waiting(stage)
+    lock(stage, handler)
+    return handler
+
+
+def waiting(stage: Stage) -> ScriptedHandler:
+    return stage.provider.getRequestHandler(stage, stage.submit("small"))
+
+
+def lock(stage: Stage, handler: ScriptedHandler) -> None:
+    handler.request.state = states.PENDING
+    stage.zk.requests.send_lock(handler.request, handler.node_set.begin_ahead())()
 
 
 def test_nodes_are_there_when_their_turn_comes(stage: Stage) -> None:
     handlers = [accepted(stage) for _ in range(3)]
-    for handler in handlers:
-        handler.node_set.begin_ahead()
     for handler in handlers:
         handler.node_set.lock_ahead()
     assert stage.nodes() == [(states.BUILDING, handler.request.id, True) for handler in handlers]
@@ -38,7 +44,6 @@ def test_nodes_are_there_when_their_turn_comes(stage: Stage) -> None:
 def test_its_room_is_not_counted_twice(stage: Stage) -> None:
     """Q-2: there was room when it was begun; now it takes up this room itself."""
     handler = accepted(stage)
-    handler.node_set.begin_ahead()
     stage.provider.room = 0
     handler.run()
     assert len(handler.launched) == 1
@@ -47,7 +52,6 @@ def test_its_room_is_not_counted_twice(stage: Stage) -> None:
 def test_not_needed(stage: Stage) -> None:
     """A ready node came in between: the new one goes, and with it the room that it takes up."""
     handler = accepted(stage)
-    handler.node_set.begin_ahead()
     ready = stage.add_ready()
     handler.run()
     assert [node.id for node in handler.nodeset] == [ready.id]
@@ -58,7 +62,6 @@ def test_not_needed(stage: Stage) -> None:
 def test_request_is_declined(stage: Stage) -> None:
     """A-14: nothing of it is left."""
     handler = accepted(stage)
-    handler.node_set.begin_ahead()
     stage.provider.broken = ["small"]
     handler.run()
     handler.node_set.drop_ahead()
@@ -69,7 +72,6 @@ def test_request_is_declined(stage: Stage) -> None:
 def test_node_cannot_be_locked(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     """A-11: somebody was faster. The request is given back, and the node left to the one who has it."""
     handler = accepted(stage)
-    handler.node_set.begin_ahead()
 
     def refuse(*_: Any) -> None:
         raise ZKConflict("somebody has it")
@@ -89,9 +91,9 @@ def test_node_cannot_be_described(stage: Stage, monkeypatch: pytest.MonkeyPatch)
     def fail(*_: Any) -> None:
         raise RuntimeError("no way")
 
-    handler = accepted(stage)
+    handler = waiting(stage)
     monkeypatch.setattr(handler, "setNodeMetadata", fail)
-    handler.node_set.begin_ahead()
+    lock(stage, handler)
     assert stage.nodes() == []
     handler.run()
     assert stage.request(handler).state == states.FAILED
