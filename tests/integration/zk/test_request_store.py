@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from nodepool.exceptions import ZKConflict, ZKConnectionError, ZKLockException
+from nodepool.model.node import Node
 from nodepool.model.request import NodeRequest
 from nodepool.zk import paths
 from nodepool.zk.client import ZooKeeperClient
@@ -118,7 +119,14 @@ def test_age_of_a_lock_dir(store: RequestStore, submitted: NodeRequest, znodes: 
 # -- fenced writes
 
 Write = Callable[[RequestStore, NodeRequest], None]
-FENCED: list[Write] = [RequestStore.lock_and_save, RequestStore.save_unlocked]
+
+
+def lock_with_node(store: RequestStore, request: NodeRequest) -> None:
+    """As many requests at once are taken."""
+    store.send_lock(request, Node("small"))()
+
+
+FENCED: list[Write] = [RequestStore.lock_and_save, lock_with_node, RequestStore.save_unlocked]
 
 
 @pytest.mark.parametrize("write", FENCED)
@@ -132,7 +140,8 @@ def test_write_of_a_free_request(
     submitted.state = "pending"
     write(store, submitted)
     assert (znodes.request_state(id_of(submitted)), submitted.version) == ("pending", 1)
-    left = existing == "directory" or write is RequestStore.lock_and_save
+    assert len(znodes.children(paths.NODES)) == (write is lock_with_node)
+    left = existing == "directory" or write is not RequestStore.save_unlocked
     assert store.lock_dir_ids() == ([submitted.id] if left else [])
     assert competitor.may_take(lock_dir(submitted)) is (submitted.lock is None)
     if submitted.lock is not None:
@@ -150,6 +159,7 @@ def test_held_lock_fails_the_whole_write(
         write(store, submitted)
     assert (znodes.request_state(id_of(submitted)), submitted.version, submitted.lock) == ("requested", 0, None)
     assert len(znodes.request_lockers(id_of(submitted))) == 1
+    assert znodes.children(paths.NODES) == []
     assert held.is_acquired
 
 
@@ -165,6 +175,7 @@ def test_changed_or_gone_request_fails_the_whole_write(
     with pytest.raises(ZKConflict):
         write(store, submitted)
     assert znodes.children(paths.REQUESTS) == []
+    assert znodes.children(paths.NODES) == []
     assert [name for name in store.lock_dir_ids() if znodes.request_lockers(name)] == []
 
 
