@@ -91,7 +91,10 @@ def _prefix(fields: dict[str, str]) -> str:
 
 def _harmless(value: object) -> str:
     """An id as text. Ids come from other programs: no line break and no ``%`` of theirs may act in a message."""
-    return "".join(char if char.isprintable() and char != "%" else "?" for char in str(value)[:_MAX_ID])
+    text = str(value)[:_MAX_ID]
+    if text.isprintable() and "%" not in text:
+        return text
+    return "".join(char if char.isprintable() and char != "%" else "?" for char in text)
 
 
 def _passive(text: str) -> str:
