@@ -343,9 +343,8 @@ class CreateMachine(StateMachine):
 
     def _begin_watch(self, server_id: str | None, complete: bool = False) -> None:
         self._end_watch(False)
-        self._watch = self._cloud.servers.watch("search" if server_id is None else "boot", lambda: self.wake())
-        self._watch.server_id = server_id
-        self._watch.complete = complete
+        kind = "search" if server_id is None else "boot"
+        self._watch = self._cloud.servers.watch(kind, lambda: self.wake(), server_id, complete)
 
     def _end_watch(self, happened: bool) -> None:
         if self._watch is not None:

@@ -119,8 +119,7 @@ class DeleteMachine(StateMachine):
         server_id = self.external_id
         assert server_id is not None
         if self._watch is None:
-            self._watch = self._cloud.servers.watch("delete", lambda: self.wake())
-            self._watch.server_id = server_id
+            self._watch = self._cloud.servers.watch("delete", lambda: self.wake(), server_id)
         self._submit(lambda: self._cloud.delete_server(server_id))
         return self._go(self.DELETING)
 

@@ -47,17 +47,19 @@ class Watch:
 
     :param kind: what for; waits of one kind are expected to take about equally long.
     :param wake: called in the thread of the list when there is news; must not block.
+    :param server_id: only news of this server; None = woken after each list.
+    :param complete: complete lists are needed: it looks for something that may have been overlooked, or is absent.
     """
 
-    def __init__(self, kind: str, wake: Callable[[], None], now: float) -> None:
+    def __init__(
+        self, kind: str, wake: Callable[[], None], now: float, server_id: str | None = None, complete: bool = False
+    ) -> None:
         self.kind = kind
         self.wake = wake
         self.since = now
         self.touched = now
-        #: Only news of this server; None = woken after each list.
-        self.server_id: str | None = None
-        #: Complete lists are needed: it looks for something that may have been overlooked, or is absent.
-        self.complete = False
+        self.server_id = server_id
+        self.complete = complete
 
 
 class ServerList:
@@ -92,6 +94,8 @@ class ServerList:
         self._watches: weakref.WeakSet[Watch] = weakref.WeakSet()
         self._waits: dict[str, deque[float]] = {}
         self._next = float("-inf")
+        #: Until when the thread waits; the past while it does not.
+        self._waiting_until = float("-inf")
         #: Lists in a row that failed.
         self.failures = 0
         #: Lists that failed since the beginning.
@@ -103,15 +107,23 @@ class ServerList:
 
     # -- who waits --
 
-    def watch(self, kind: str, wake: Callable[[], None]) -> Watch:
-        """Begin to wait; ends with `done`, or when the watch is not touched any more. Starts the thread."""
-        watch = Watch(kind, wake, self._clock())
+    def watch(self, kind: str, wake: Callable[[], None], server_id: str | None = None, complete: bool = False) -> Watch:
+        """Begin to wait; ends with `done`, or when the watch is not touched any more. Starts the thread.
+
+        Parameters as those of `Watch`.
+        """
+        watch = Watch(kind, wake, self._clock(), server_id, complete)
         with self._changed:
-            self._watches.add(watch)
+            self._add(watch)
             if self._thread is None and not self._stopped:
                 self._thread = self._start()
-            self._changed.notify_all()
         return watch
+
+    def _add(self, watch: Watch) -> None:
+        """Called with the lock. The thread looks at all watches when it is woken: only if it has to list earlier."""
+        self._watches.add(watch)
+        if max(self._due(watch, self._clock()), self._next) < self._waiting_until:
+            self._changed.notify_all()
 
     def _start(self) -> threading.Thread | None:
         """The thread that lists; tests have none."""
@@ -124,8 +136,7 @@ class ServerList:
         with self._changed:
             watch.touched = self._clock()
             if watch not in self._watches:
-                self._watches.add(watch)
-                self._changed.notify_all()
+                self._add(watch)
 
     def done(self, watch: Watch, happened: bool = True) -> None:
         """The wait is over.
@@ -259,7 +270,9 @@ class ServerList:
         while True:
             with self._changed:
                 while not self._stopped and (pause := self._pause()) > 0:
+                    self._waiting_until = self._clock() + pause
                     self._changed.wait(None if pause == float("inf") else pause)
+                    self._waiting_until = float("-inf")
                 if self._stopped:
                     return
                 now = self._clock()
