@@ -32,6 +32,7 @@ from kazoo.protocol.serialization import GetChildren, GetData
 from nodepool.model.record import InvalidRecord
 from nodepool.zk import codec, paths, protocol
 from nodepool.zk.client import ZooKeeperClient
+from nodepool.zk.joint_reads import JointReads
 from nodepool.zk.multi_read import read_for_callback
 from nodepool.zk.protocol import Reply
 from nodepool.zk.transactions import UNKNOWN_OUTCOME
@@ -72,6 +73,7 @@ class RecordCache(Generic[R]):
         self._held: list[str] = []
         #: id -> (reply under way, is a further read needed?)
         self._reading: dict[str, list[Any]] = {}
+        self._reads = JointReads(client)
         self._stale: set[str] = set()
         self._generation = 0
         self._to_sync = 0
@@ -246,8 +248,7 @@ class RecordCache(Generic[R]):
             return
         reply = Reply(partial(self._on_data, record_id, self._generation))
         self._reading[record_id] = [reply, False]
-        kazoo = self._client.kazoo
-        kazoo.call(GetData(kazoo.chrooted(f"{self._root}/{record_id}"), None), reply)
+        self._reads.read(f"{self._root}/{record_id}", reply)
 
     def _on_data(self, record_id: str, generation: int, answer: Any, error: BaseException | None) -> None:
         state = self._reading.pop(record_id, None)
