@@ -9,6 +9,7 @@ import pytest
 from kazoo.protocol.serialization import GetChildren, GetData
 
 from nodepool.zk.client import ZooKeeperClient
+from nodepool.zk.multi_read import MultiRead
 from nodepool.zk.protocol import Reply
 
 
@@ -19,8 +20,9 @@ def count_reads(client: ZooKeeperClient, monkeypatch: pytest.MonkeyPatch) -> lis
     call = kazoo.call
 
     def counting(request: Any, reply: Reply) -> Reply:
-        if isinstance(request, (GetData, GetChildren)):
-            reads.append(kazoo.unchroot(request.path))
+        for each in request.operations if isinstance(request, MultiRead) else (request,):
+            if isinstance(each, (GetData, GetChildren)):
+                reads.append(kazoo.unchroot(each.path))
         return call(request, reply)
 
     monkeypatch.setattr(kazoo, "call", counting)
