@@ -322,8 +322,10 @@ class PoolWorker(Worker):
 
     def _wake_siblings(self) -> None:
         """Launches of this pool that ended leave room in ``max-concurrency`` for the other pools (A-10)."""
+        if self._config is None or self._config.max_concurrency <= 0:
+            return
         before, self._launches = self._launches, self.own_launches()
-        if self._launches < before and self._config is not None and self._config.max_concurrency > 0:
+        if self._launches < before:
             for sibling in self._nodepool.workers_of(self.provider_name):
                 sibling.wake()
 

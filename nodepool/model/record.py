@@ -117,7 +117,7 @@ class Record:
 
     def copy(self) -> Self:
         """An independent copy; the lock handle, if any, is shared."""
-        # One for each write. Most values are empty or lists of text, where a deep copy costs fifty times as much.
+        # One for each write. Most values are empty or flat, where a deep copy costs fifty times as much.
         other = object.__new__(type(self))
         values = vars(other)
         for name, value in vars(self).items():
@@ -125,7 +125,9 @@ class Record:
                 values[name] = value
             elif not value:
                 values[name] = type(value)()
-            elif isinstance(value, list) and all(isinstance(item, str) for item in value):
+            elif all(
+                isinstance(item, (str, int, float)) for item in (value if isinstance(value, list) else value.values())
+            ):
                 values[name] = value.copy()
             else:
                 values[name] = copy.deepcopy(value)

@@ -38,8 +38,8 @@ OVERLAP: Final = timedelta(seconds=5)
 GONE_SECONDS: Final = 900.0
 #: Whoever did not look for so long does not wait any more. All who do are advanced every few seconds.
 FORGOTTEN_SECONDS: Final = 20.0
-#: Of so many latest waits the shortest one says when to begin to look.
-REMEMBERED_WAITS: Final = 20
+#: Of so many latest waits the shortest one says when to begin to look. The last ones of a burst are its longest.
+REMEMBERED_WAITS: Final = 100
 
 
 class Watch:
