@@ -25,6 +25,11 @@ log = logging.getLogger("nodepool.driver.openstack.servers")
 #: Between two lists while something is about to happen; and when all have waited for long.
 SHORTEST_PAUSE_SECONDS: Final = 0.25
 LONGEST_PAUSE_SECONDS: Final = 3.0
+#: Many share the cost of a list: pauses are shorter when more than so many wait, down to a part of their length.
+CROWD: Final = 40
+SHORTEST_PART: Final = 0.4
+#: The last of a crowd are still part of it: with each list it is only so much smaller.
+CROWD_SHRINKS: Final = 0.95
 #: The pause is this part of the time that the youngest has waited.
 PAUSE_SHARE: Final = 1 / 10
 #: After an error; doubled after each further one.
@@ -94,6 +99,8 @@ class ServerList:
         self._watches: weakref.WeakSet[Watch] = weakref.WeakSet()
         self._waits: dict[str, deque[float]] = {}
         self._next = float("-inf")
+        #: How many wait, or waited a moment ago.
+        self._crowd = 0.0
         #: Until when the thread waits; the past while it does not.
         self._waiting_until = float("-inf")
         #: Lists in a row that failed.
@@ -261,6 +268,7 @@ class ServerList:
                 for server_id in [key for key, when in self._gone.items() if when < started - GONE_SECONDS]:
                     del self._gone[server_id]
             self.listed_at = max(self.listed_at, started)
+            self._crowd = max(len(self._watches), self._crowd * CROWD_SHRINKS)
             wake = [w for w in self._watches if w.server_id is None or w.complete or w.server_id in changed]
         return news, wake
 
@@ -297,7 +305,12 @@ class ServerList:
                 self.failures = 0
                 took = self._clock() - started
                 # A busy API must not be asked all the time; the longer the pause, the later is news of everybody.
-                self._next = self._clock() + max(SHORTEST_PAUSE_SECONDS, took)
+                self._next = self._clock() + max(SHORTEST_PAUSE_SECONDS * self._haste, took)
+
+    @property
+    def _haste(self) -> float:
+        """Pauses are this part of their length."""
+        return min(1.0, max(SHORTEST_PART, CROWD / max(1.0, self._crowd)))
 
     def _pause(self) -> float:
         """Seconds until the next list; infinite while nobody waits. Called with the lock."""
@@ -318,7 +331,7 @@ class ServerList:
             return min(begin, max(watch.since, self.listed_at) + LONGEST_PAUSE_SECONDS)
         waited = max(0.0, now - max(begin, watch.since))
         pause = min(LONGEST_PAUSE_SECONDS, max(SHORTEST_PAUSE_SECONDS, waited * PAUSE_SHARE))
-        return max(watch.since, self.listed_at + pause)
+        return max(watch.since, self.listed_at + pause * self._haste)
 
 
 def _minus(stamp: str) -> str:

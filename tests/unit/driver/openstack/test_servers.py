@@ -172,6 +172,24 @@ def test_slow_lists(known: QuietList, cloud: Cloud, clock: ManualClock, monkeypa
     known.done(watch)
 
 
+def test_crowd(known: QuietList, clock: ManualClock) -> None:
+    """Many share the cost of a list: the more wait, the sooner the next one; and so for the last of them."""
+
+    def pause() -> float:
+        known.poll(complete=False)
+        return known._pause()
+
+    crowd = [known.watch("boot", lambda: None) for _ in range(300)]
+    assert pause() == pytest.approx(module.SHORTEST_PAUSE_SECONDS * module.SHORTEST_PART)
+    for watch in crowd[1:]:
+        known.done(watch)
+    assert pause() == pytest.approx(module.SHORTEST_PAUSE_SECONDS * module.SHORTEST_PART)
+    pauses = [pause() for _ in range(60)]
+    assert pauses == sorted(pauses)
+    assert pauses[-1] == pytest.approx(module.SHORTEST_PAUSE_SECONDS)
+    known.done(crowd[0])
+
+
 def test_learns_how_long_it_takes(known: QuietList, clock: ManualClock) -> None:
     """A cloud that needs 20 s for a server is not asked every moment from the first second on."""
     watch = known.watch("boot", lambda: None)
