@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import threading
@@ -96,7 +97,9 @@ class Registration:
         for name, stat, data in _entries(self._client, root):
             # A launcher has one entry of a kind without ids; pools are told apart by theirs.
             if stat.ephemeralOwner == session_id and entry_id(data) == getattr(self.component, "id", None):
-                kazoo.delete(f"{root}/{name}")
+                # It may go by itself just now, with its session.
+                with contextlib.suppress(NoNodeError):
+                    kazoo.delete(f"{root}/{name}")
 
     def unregister(self) -> None:
         """Remove the entry; one that is gone is fine. Raises ZKException: try again, it may still be there."""

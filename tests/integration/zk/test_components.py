@@ -89,33 +89,54 @@ def test_entry_that_somebody_removed(client: ZooKeeperClient, znodes: PoolZnodes
     assert [found["paused"] for found in znodes.pools()] == [True]
 
 
-def test_connection_that_breaks_while_an_old_entry_is_removed(
-    client: ZooKeeperClient, zookeeper: ZooKeeperServer, znodes: PoolZnodes, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """An entry that may be of this session goes first; if that gives no answer it counts as gone."""
+@pytest.fixture
+def unsure(client: ZooKeeperClient, zookeeper: ZooKeeperServer, monkeypatch: pytest.MonkeyPatch) -> Registration:
+    """The session was lost while it was made: its entry is of the present one, but it cannot know that."""
     registration = Registration(client, pool())
     plain = client.kazoo.create
 
     def create_after_all(*arguments: Any, **options: Any) -> str:
-        """In the next session."""
         expire_session(zookeeper.plain_hosts(), client.kazoo.client_id)
         wait_for("the new session", lambda: client.session_epoch == 1 and client.connected)
         made: str = plain(*arguments, **options)
         return made
+
+    with monkeypatch.context() as patch:
+        patch.setattr(client.kazoo, "create", create_after_all)
+        registration.update(state="running")
+    return registration
+
+
+def test_connection_that_breaks_while_an_old_entry_is_removed(
+    client: ZooKeeperClient, unsure: Registration, znodes: PoolZnodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If that gives no answer the entry counts as gone."""
 
     def delete_without_an_answer(path: str) -> None:
         znodes.kazoo.delete(path)
         raise ConnectionLoss
 
     with monkeypatch.context() as patch:
-        patch.setattr(client.kazoo, "create", create_after_all)
-        registration.update(state="running")
-    with monkeypatch.context() as patch:
         patch.setattr(client.kazoo, "delete", delete_without_an_answer)
         with pytest.raises(ZKConnectionError):
-            registration.ensure()
+            unsure.ensure()
     assert znodes.children(POOLS) == []
-    registration.ensure()
+    unsure.ensure()
+    assert [found["id"] for found in znodes.pools()] == ["pool-id"]
+
+
+def test_old_entry_that_goes_by_itself_while_it_is_removed(
+    client: ZooKeeperClient, unsure: Registration, znodes: PoolZnodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its session was over at that moment."""
+    plain = client.kazoo.delete
+
+    def delete_too_late(path: str) -> None:
+        znodes.kazoo.delete(path)
+        plain(path)
+
+    monkeypatch.setattr(client.kazoo, "delete", delete_too_late)
+    unsure.ensure()
     assert [found["id"] for found in znodes.pools()] == ["pool-id"]
 
 
