@@ -149,6 +149,7 @@ class NodeRequestHandler(HandlerHooks):
         A node that is let go while it is launched would be deleted before its machine is known.
         """
         self.paused = False
+        self.node_set.drop_ahead()
         if self.launching:
             self._ending = how
         else:
@@ -296,6 +297,7 @@ class NodeRequestHandler(HandlerHooks):
 
         :raises ZKConnectionError: call again.
         """
+        self.node_set.drop_ahead()
         for node in self.nodeset:
             if node.lock is not None:
                 self.zk.unlockNode(node)

@@ -68,6 +68,8 @@ class NodeSet:
             if self._ahead is None and not self._handler.hasRemainingQuota(label):
                 return False
             self._make(position, label)
+        # Ready nodes may have come instead of it.
+        self.drop_ahead()
         return True
 
     # -- many sets at once --
@@ -80,6 +82,8 @@ class NodeSet:
         handler = self._handler
         try:
             node = self._new_node(handler.request.node_types[0])
+            # What cannot be stored must not get into the way of the lock.
+            handler.zk.nodes.encode(node)
         except Exception as error:  # noqa: BLE001 - it is met again, and judged, when the set is gathered
             handler.log.debug("No node is begun: %s", error)
             return None

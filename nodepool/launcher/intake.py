@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from nodepool.exceptions import ZKConflict, ZKConnectionError
-from nodepool.launcher.left_alone import LeftAlone
+from nodepool.launcher.left_alone import LeftAlone, LeftRequest
 from nodepool.launcher.refusal import Refusals
 from nodepool.launcher.screening import Screening
 from nodepool.launcher.spread import GRACE_SECONDS, Spread
@@ -98,12 +98,20 @@ class Intake:
             request = self._cached(left.request_id)
             if request is None or not self._worker.is_open(request):
                 continue
-            if left.pointless():
+            if self._is_pointless(left):
                 self.left_alone.add(left.request_id, left.delay_seconds, left.pointless)
                 # What it let go of may be nothing that the other one can use, but room.
                 self._worker.relieve()
             else:
                 self._worker.queue.put(request)
+
+    def _is_pointless(self, left: LeftRequest) -> bool:
+        try:
+            return left.pointless()
+        except Exception:
+            # A driver is asked for room and may raise anything: then the request is tried.
+            self._worker.log.exception("Request %s is looked at again", left.request_id)
+            return False
 
     def _cached(self, request_id: str) -> NodeRequest | None:
         cache = self._worker.getZK().cache
@@ -302,7 +310,6 @@ class Intake:
         for handler in handlers:
             handler.log.info("Assigning node request for %s", ", ".join(handler.request.node_types))
             self._worker.run_handler(handler)
-            handler.node_set.drop_ahead()
 
     def _followers(
         self, bucket: Bucket, handler: NodeRequestHandler, until: OrderKey | None

@@ -75,9 +75,11 @@ class TenantCheck:
         Not for one that would need more than all that is not on hold, which may be for days.
         """
         name = kind.tenant_name or ""
-        if name in self._errors:
+        limits = self._worker.tenant_limits().get(name)
+        # A new configuration comes at any time, and may have none.
+        if limits is None or name in self._errors:
             return
-        left = _limit(self._worker.tenant_limits()[name])
+        left = _limit(limits)
         left.subtract(self._need(kind.labels))
         left.subtract(_size(node for node in self._nodes(name) if node.state == states.HOLD))
         if left.non_negative():

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 
 from nodepool.exceptions import ZKConflict, ZKLockException
@@ -32,6 +33,7 @@ class MemoryNodeStore(NodeStore):
 
     def __init__(self, changed: threading.Condition) -> None:
         self.table = Table("node", decode_node, changed)
+        self._clock = time.time
 
     def ids(self) -> list[str]:
         return self.table.ids()

@@ -139,9 +139,7 @@ class Transmission(ConnectionHandler):  # type: ignore[misc]
                 break
             xid = self._xid = int(self._xid) % 0x7FFFFFFF + 1
             body = request.serialize()
-            packets += (
-                int_struct.pack(len(body) + 8) + int_struct.pack(self._xid) + int_struct.pack(request.type) + body
-            )
+            packets += _HEAD.pack(len(body) + 8, xid, request.type) + body
             batch.append((request, reply, xid))
             self._sending(request)
             if isinstance(request, Close):

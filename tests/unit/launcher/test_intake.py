@@ -258,6 +258,19 @@ def test_requests_from_before_the_start(
     assert znodes.request_state(old) == "failed", "nobody else came"
 
 
+def test_error_while_it_is_asked_whether_to_look_again(still: Still, znodes: PoolZnodes, cloud_name: str) -> None:
+    """A-16: a driver may raise anything when it is asked for room; the request is taken up again all the same."""
+    launcher = still([fake_provider("one", cloud=cloud_name)])
+    worker = launcher.worker()
+    given_back = znodes.submit(["small"])
+
+    def pointless() -> bool:
+        raise RuntimeError("no way")
+
+    worker.intake.left_alone.add(given_back, 0.0, pointless)
+    launcher.passes(worker, "it is served", lambda: znodes.request_state(given_back) == "fulfilled")
+
+
 def test_nodes_of_launchers_that_are_away(
     still: Still, znodes: PoolZnodes, cloud_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

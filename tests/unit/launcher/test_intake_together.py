@@ -10,6 +10,7 @@ from kazoo.recipe.lock import Lock
 
 from nodepool.driver.fake.cloud import FakeCloud
 from nodepool.driver.fake.handler import FakeRequestHandler
+from nodepool.exceptions import ZKConnectionError
 from tests.support.local_launcher import fake_provider
 from tests.support.pool_znodes import PoolZnodes
 from tests.unit.launcher.conftest import Still
@@ -101,3 +102,46 @@ def test_limits_of_concurrency_and_tenants(
         *["pending", "requested", "requested"],
     ]
     cloud.set(hang=False)
+
+
+def test_node_that_cannot_be_stored(
+    still: Still, znodes: PoolZnodes, cloud_name: str, roomy: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A-16: what a driver puts into a node refuses its request, and those that are taken with it are served."""
+    launcher = still([fake_provider("one", cloud=cloud_name)])
+    worker = launcher.worker()
+    first, bad, last = (znodes.submit(["small"]) for _ in range(3))
+    launcher.knows_requests(3)
+
+    def describe(handler: FakeRequestHandler, node: Any) -> None:
+        if handler.request.id == bad:
+            node.driver_data = object()
+
+    monkeypatch.setattr(FakeRequestHandler, "setNodeMetadata", describe)
+    launcher.passes(worker, "the others are served", lambda: znodes.request_state(last) == "fulfilled")
+    assert (znodes.request_state(first), znodes.request_state(bad)) == ("fulfilled", "failed")
+
+
+def test_node_begun_before_the_connection_was_lost(
+    still: Still, znodes: PoolZnodes, cloud_name: str, roomy: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Q-2: a request that went on with a ready node in a later pass keeps no new one locked."""
+    launcher = still([fake_provider("one", cloud=cloud_name)])
+    worker = launcher.worker()
+    requests = [znodes.submit(["small"]) for _ in range(3)]
+    launcher.knows_requests(3)
+    run = FakeRequestHandler.run
+
+    def interrupted(handler: FakeRequestHandler) -> None:
+        raise ZKConnectionError("lost for a moment")
+
+    monkeypatch.setattr(FakeRequestHandler, "run", interrupted)
+    with pytest.raises(ZKConnectionError):
+        worker.run_once()
+    monkeypatch.setattr(FakeRequestHandler, "run", run)
+    ready = znodes.add_node("ready", provider="one", pool="main", type=["small"])
+    launcher.settle()
+    launcher.passes(worker, "all are served", lambda: {znodes.request_state(i) for i in requests} == {"fulfilled"})
+    nodes = sorted(nodes[0] for nodes in ((znodes.request(i) or {})["nodes"] for i in requests))
+    assert ready in nodes
+    assert sorted(znodes.nodes()) == nodes

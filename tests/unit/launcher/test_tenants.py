@@ -197,6 +197,15 @@ def test_nobody_waits_for_what_does_not_fit(pool: Pool, check: TenantCheck, held
     assert not check.is_reserved(kind("small")), "more than the limit"
 
 
+def test_limits_that_were_taken_away_meanwhile(pool: Pool, check: TenantCheck) -> None:
+    """A-16: a reload between two looks refuses no request."""
+    pool.use = QuotaInformation(instances=3)
+    assert not check.allows(kind("small"))
+    pool.limits = {}
+    check.reserve(kind("small"))
+    assert not check.is_reserved(kind("small"))
+
+
 def test_nobody_waits_for_one_that_cannot_be_judged(check: TenantCheck) -> None:
     assert not check.allows(kind("broken"))
     check.reserve(kind("broken"))
