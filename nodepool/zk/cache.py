@@ -251,9 +251,10 @@ class RecordCache(Generic[R]):
         self._reads.read(f"{self._root}/{record_id}", reply)
 
     def _on_data(self, record_id: str, generation: int, answer: Any, error: BaseException | None) -> None:
-        state = self._reading.pop(record_id, None)
         if generation != self._generation:
+            # Of an earlier connection: by now somebody may wait for another read of it.
             return
+        state = self._reading.pop(record_id, None)
         if isinstance(error, NoNodeError):
             self._drop(record_id)
         elif error is None:
@@ -316,6 +317,8 @@ class RecordCache(Generic[R]):
         self._generation += 1
         self.ready.clear()
         self._reading.clear()
+        # One that never gets its answer, because it was asked for while the connection went, must not stop the others.
+        self._reads = JointReads(self._client)
         kazoo = self._client.kazoo
         kazoo.watch_recursive(self._root, self._on_event, self._on_watching)
         kazoo.call(GetChildren(kazoo.chrooted(self._root), None), Reply(partial(self._on_listing, self._generation)))
