@@ -12,6 +12,7 @@ from nodepool.logconfig import get_annotated_logger
 from nodepool.model import states
 from nodepool.plan import static_hosts
 from nodepool.plan.static_hosts import HostFacts, HostId, HostSpec, StaticPlan
+from nodepool.zk import paths
 
 if TYPE_CHECKING:
     import logging
@@ -90,8 +91,8 @@ class StaticRegistry:
             known = {node.id: node for node in self._zk.nodeIterator()}
             listed = self._zk.getNodes()
             found = {node_id: known.get(node_id) or self._zk.getNode(node_id) for node_id in listed}
-            missing = {node_id for node_id, node in found.items() if node is None}
-            # What is there and cannot be read is no node of ours.
+            # What is there and cannot be read, or has a name that nobody asks for, is no node of ours.
+            missing = {node_id for node_id, node in found.items() if node is None and paths.is_name(node_id)}
             if missing == self._zk.nodes.existing(missing):
                 return [node for node in found.values() if node is not None and node.provider == self._provider_name]
 

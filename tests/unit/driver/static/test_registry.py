@@ -50,6 +50,21 @@ def test_registers_only_what_is_missing(zk: FailingZooKeeper, registry: StaticRe
     ]
 
 
+def test_name_that_nobody_asks_for(
+    zk: FailingZooKeeper, registry: StaticRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """G-1: somebody made a znode with a name that ZooKeeper takes and we do not; it is not looked for without end."""
+    looks: list[int] = []
+
+    def listing() -> list[str]:
+        looks.append(1)
+        assert len(looks) < 3, "it would look for ever"
+        return ["no\N{NO-BREAK SPACE}name"]
+
+    monkeypatch.setattr(zk, "getNodes", listing)
+    assert registry.register({SPEC.id: HostFacts()}) == 2
+
+
 def test_hosts_that_were_not_checked_are_not_registered(zk: FailingZooKeeper, registry: StaticRegistry) -> None:
     """S-4: only hosts that answered."""
     assert registry.register({}) == 0
