@@ -168,8 +168,14 @@ class NodeSet:
         :raises NoPlace: with it the tenant would have too much.
         """
         handler = self._handler
-        if not handler.startReusableNodeCheck(found).result():
-            handler.pw.set_aside(found)
+        good = False
+        try:
+            good = handler.startReusableNodeCheck(found).result()
+        finally:
+            # Whatever a driver raises: nothing else would bring the node back.
+            if not good:
+                handler.pw.set_aside(found)
+        if not good:
             return False
         node = found.copy()
         allocate(node, handler)

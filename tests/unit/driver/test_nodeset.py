@@ -162,6 +162,19 @@ def test_refused_node(stage: Stage) -> None:
     assert len(handler.launched) == 1
 
 
+def test_check_that_raises(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A-16, N-2: the request is refused, and the node is there for others after a while."""
+    node = stage.add_ready()
+
+    def fail(*_: Any) -> None:
+        raise RuntimeError("no way")
+
+    monkeypatch.setattr(ScriptedHandler, "checkReusableNode", fail)
+    handler = stage.begin("small")
+    assert stage.request(handler).state == states.FAILED
+    assert stage.aside == [node]
+
+
 def test_check_that_takes_time(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     """N-2: the slow form of the check is used where there is one."""
     asked: list[Node] = []
