@@ -281,7 +281,14 @@ class Intake:
         be most of the time of a burst.
         """
         worker = self._worker
-        handlers = [handler, *self._followers(bucket, handler, until)]
+        followers: list[NodeRequestHandler] = []
+        try:
+            followers = self._followers(bucket, handler, until)
+        except ZKConnectionError:
+            raise
+        except Exception as error:  # noqa: BLE001 - it is met again, and judged, when each is taken for itself
+            handler.log.debug("Taken without those behind it: %s", error)
+        handlers = [handler, *followers]
         ends = [self._send_lock(each, with_node=len(handlers) > 1) for each in handlers]
         locked: list[NodeRequestHandler] = []
         lost: ZKConnectionError | None = None

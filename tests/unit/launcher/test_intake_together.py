@@ -10,6 +10,7 @@ from kazoo.recipe.lock import Lock
 
 from nodepool.driver.fake.cloud import FakeCloud
 from nodepool.driver.fake.handler import FakeRequestHandler
+from nodepool.driver.fake.provider import FakeProvider
 from nodepool.exceptions import ZKConnectionError
 from tests.support.local_launcher import fake_provider
 from tests.support.pool_znodes import PoolZnodes
@@ -102,6 +103,29 @@ def test_limits_of_concurrency_and_tenants(
         *["pending", "requested", "requested"],
     ]
     cloud.set(hang=False)
+
+
+@pytest.mark.parametrize("hook", ["getRequestHandler", "getDeclinedReasons"])
+def test_error_while_judging_what_is_behind(
+    still: Still, znodes: PoolZnodes, cloud_name: str, roomy: list[float], monkeypatch: pytest.MonkeyPatch, hook: str
+) -> None:
+    """A-16: an exception refuses the request that caused it, and does not stop the one before it."""
+    launcher = still([fake_provider("one", cloud=cloud_name)])
+    worker = launcher.worker()
+    first, bad, last = (znodes.submit(["small"]) for _ in range(3))
+    launcher.knows_requests(3)
+    owner: Any = FakeProvider if hook == "getRequestHandler" else FakeRequestHandler
+    real = getattr(owner, hook)
+
+    def flaky(asked: Any, *arguments: Any) -> Any:
+        request = arguments[-1] if arguments else asked.request
+        if request.id == bad:
+            raise RuntimeError("no way")
+        return real(asked, *arguments)
+
+    monkeypatch.setattr(owner, hook, flaky)
+    launcher.passes(worker, "the others are served", lambda: znodes.request_state(last) == "fulfilled")
+    assert (znodes.request_state(first), znodes.request_state(bad)) == ("fulfilled", "failed")
 
 
 def test_node_that_cannot_be_stored(
