@@ -138,6 +138,7 @@ class RecordCache(Generic[R]):
 
         while self.wait_ready(max(0.0, deadline - time.monotonic())):
             generation = self._generation
+            self._read_held()
             for record_id, state in list(self._reading.items()):
                 if not answered(state[0]):
                     return False
@@ -149,6 +150,13 @@ class RecordCache(Generic[R]):
                 return True
             # Reads were forgotten with a connection.
         return False
+
+    def _read_held(self) -> None:
+        """Read what was created while creations of our own are under way, whose ids are not known yet."""
+        with self._lock:
+            held, self._held = self._held, []
+        for record_id in held:
+            self._read(record_id)
 
     def refresh_stale(self) -> None:
         """Read the records that changed under somebody else's lock. Does not block."""

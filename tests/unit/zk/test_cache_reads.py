@@ -44,6 +44,9 @@ class Server:
         else:
             self.reads.append(reply)
 
+    def create(self) -> None:
+        self.tell(protocol.CREATED, f"{ROOT}/a")
+
     def change(self) -> None:
         self.tell(protocol.CHANGED, f"{ROOT}/a")
 
@@ -90,3 +93,15 @@ def test_read_that_is_answered_late(server: Server) -> None:
     record = server.cache.get("a")
     assert record is not None
     assert record.state == "ready"
+
+
+def test_created_by_others_at_the_same_time(server: Server) -> None:
+    """Q-15: while a creation of our own has no answer, those of others are waited for all the same."""
+    server.cache.expect_create()
+    server.create()
+    assert not server.cache.wait_settled(0.0)
+    answer(server.reads[0], "init", 5)
+    assert server.cache.wait_settled(0.0)
+    assert server.cache.ids() == ["a"]
+    server.cache.settle_create(None, None)
+    assert len(server.reads) == 1
