@@ -337,9 +337,18 @@ class PoolWorker(Worker):
             return
         try:
             for handler in self.handlers:
-                handler.hand_over()
+                self._hand_over(handler)
         finally:
             self.entry.remove()
+
+    def _hand_over(self, handler: NodeRequestHandler) -> None:
+        try:
+            handler.hand_over()
+        except ZKConnectionError:
+            raise
+        except Exception:
+            # A driver may raise anything; the other requests need not wait for the end of the session.
+            self.log.exception("%s is left as it is", handler.request)
 
 
 def _drain(changes: deque[str]) -> set[str]:
