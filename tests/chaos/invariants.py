@@ -14,7 +14,7 @@ from kazoo.exceptions import KazooException
 from tests.chaos import providers
 from tests.chaos.audit import Audit
 from tests.chaos.deadline import Deadline
-from tests.chaos.launcher_logs import tracebacks, used_up
+from tests.chaos.launcher_logs import exceeded_quota, tracebacks, used_up
 from tests.chaos.load import Load
 from tests.chaos.registrations import Registrations
 from tests.chaos.transaction_log import read_writes
@@ -235,6 +235,10 @@ class Aftermath:
                 self._world.note(f"request {request_id} for {labels} failed: nobody knew of that launcher")
                 continue
             logs = [launcher.log_text().splitlines() for launcher in self._world.launchers]
+            if self._world.quota_was_cut(when) and any(exceeded_quota(lines, request_id) for lines in logs):
+                # The other provider in the same cloud used all that was left of the quota.
+                self._world.note(f"request {request_id} for {labels} failed: too little quota")
+                continue
             if not any(used_up(lines, request_id) for lines in logs):
                 self._violations.add(f"request {request_id} failed although no launch used up its attempts")
 

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Iterator
 
 #: What each line begins with, also those that a record has several of.
 PREFIX = re.compile(r"\d{4}-\d\d-\d\d [\d:,]+ [A-Z]+ [^\s:\[]+(?:\[[^\]]*\])?: ")
+#: What a pool says that the quota, less what others use, leaves no room for the request, even with all our nodes gone.
+OVER_QUOTA = "Declining node request: it would exceed quota"
 USED_UP = re.compile(r"Attempt (\d+) of \1 failed")
 
 
@@ -27,3 +29,8 @@ def tracebacks(lines: Iterable[str]) -> Iterator[str]:
 def used_up(lines: Iterable[str], request_id: str) -> bool:
     """Did a launch for the request have all its attempts?"""
     return any(request_id in line and USED_UP.search(line) for line in lines)
+
+
+def exceeded_quota(lines: Iterable[str], request_id: str) -> bool:
+    """Was the request refused because the cloud's quota is too small for it?"""
+    return any(request_id in line and OVER_QUOTA in line for line in lines)

@@ -262,6 +262,12 @@ class World:
         """Was a launcher's disk full at some time of a request that failed then?"""
         return any(FULL_DISK in text for at, text in self.events if when - REQUEST_SECONDS < at < when)
 
+    def quota_was_cut(self, when: float) -> bool:
+        """Was the cloud's quota less at some time of a request that failed then?"""
+        return any(
+            text.startswith("fault quota-change") for at, text in self.events if when - REQUEST_SECONDS < at < when
+        )
+
     def transaction_logs(self) -> list[Path]:
         """Where ZooKeeper has its record of all writes: a directory for each server."""
         return sorted(self.zookeeper.directory.glob("**/version-2"))

@@ -7,7 +7,7 @@ import logging
 import sys
 
 from nodepool.logconfig import MultiLineFormatter
-from tests.chaos.launcher_logs import tracebacks, used_up
+from tests.chaos.launcher_logs import exceeded_quota, tracebacks, used_up
 
 
 def logged(message: str) -> list[str]:
@@ -50,3 +50,12 @@ def test_attempts() -> None:
     ]
     assert used_up(lines, "200-8")
     assert not used_up(lines, "200-7")
+
+
+def test_too_little_quota() -> None:
+    lines = [
+        "INFO [node_request: 200-7] Declining node request: it would exceed quota\n",
+        "INFO [node_request: 200-8] Declining node request: node 3 failed to launch\n",
+    ]
+    assert exceeded_quota(lines, "200-7")
+    assert not exceeded_quota(lines, "200-8")
