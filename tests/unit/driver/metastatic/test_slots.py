@@ -205,7 +205,6 @@ def test_two_launchers_never_give_a_slot_twice(make_site: MakeSite, zk: MemoryZo
             future.result()
     assert not doubles
 
-
     def left() -> list[Node]:
         # One that was fulfilled in the moment when its request was taken back is freed by the cleanup worker (C-9).
         return [n for n in zk.nodeIterator() if n.user_data or zk.getNodeRequest(n.allocated_to or "") is not None]
