@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 #: How long a new pool waits at most until the other pools of its launcher are registered too, and how often it looks.
 SIBLINGS_SECONDS: Final = 5.0
 SIBLINGS_LOOK_SECONDS: Final = 0.1
+#: Our own entry is written once more when it was not seen in so many passes: somebody may have removed it.
+LOOKS_FOR_ITSELF: Final = 50
 
 
 class PoolEntry:
@@ -33,6 +35,8 @@ class PoolEntry:
         #: Looks for the other pools of this launcher that are left; None = all are there, or were waited for.
         self._looks: float | None = 0.0
         self._next_look = 0.0
+        #: Passes since the own entry was seen.
+        self._unseen = 0
         self._pool = component.PoolComponent(socket.gethostname().partition(".")[0], version)
         self._pool.id = worker.launcher_id
         self._pool.name = worker.pool_name
@@ -79,11 +83,17 @@ class PoolEntry:
 
         While a sibling is missing a request that only it can serve would be refused by all that are there, and fail.
 
+        Does not block, but for an entry of ours that is not seen for long.
+
         :param siblings: ids of all pools of this launcher.
         """
         registered = {pool.id for pool in self._worker.registered_pools()}
         if self._worker.launcher_id not in registered:
+            self._unseen += 1
+            if self._unseen % LOOKS_FOR_ITSELF == 0:
+                self._registration.rewrite()
             return False
+        self._unseen = 0
         if self._looks is None:
             return True
         missing = any(sibling not in registered for sibling in siblings)

@@ -53,6 +53,12 @@ class Registration:
             with self._lock:
                 self._store()
 
+    def rewrite(self) -> None:
+        """Store the entry although nothing changed: it may be gone. Blocks for a round trip. Raises ZKException."""
+        with self._lock:
+            self._stored = None
+            self._store()
+
     def _store(self) -> None:
         kazoo = self._client.kazoo
         data = json.dumps(self.component.to_dict(), sort_keys=True).encode()

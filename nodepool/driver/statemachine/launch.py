@@ -19,9 +19,8 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
-from nodepool.driver.contract import without_exit
 from nodepool.driver.outcome import launch_outcome
-from nodepool.driver.statemachine import metadata, record
+from nodepool.driver.statemachine import failed_scan, metadata, record
 from nodepool.driver.statemachine.machine import StateMachine
 from nodepool.driver.statemachine.removal import Driven, Removal, Search
 from nodepool.driver.statemachine.scheduler import WHEN_WOKEN_SECONDS
@@ -229,30 +228,11 @@ class Launch:
         try:
             keys = self._scan.result()
         except LaunchKeyscanException:
-            self._tell_about_failed_scan()
+            failed_scan.tell(self._provider.adapter, self._label, self.node.external_id, self.log)
             raise
         if not self.node.host_keys:
             self.node.host_keys = list(keys)
         return self._end(states.READY, "ready")
-
-    def _tell_about_failed_scan(self) -> None:
-        """L-16: write the console to the log, tell the adapter; neither may fail the launch in another way."""
-        adapter, external_id = self._provider.adapter, self.node.external_id
-        if getattr(self._label, "console_log", False):
-            try:
-                console = without_exit(lambda: adapter.getConsoleLog(self._label, external_id))
-                if console:
-                    self.log.info("Console of instance %s:\n%s", external_id, console)
-            except NotImplementedError:
-                self.log.debug("The driver has no console log")
-            except Exception as error:  # noqa: BLE001 - the launch failed for another reason
-                self.log.warning("Console of instance %s cannot be read: %s", external_id, error)
-        try:
-            without_exit(lambda: adapter.notifyNodescanFailure(self._label, external_id))
-        except NotImplementedError:
-            self.log.debug("The driver does not want to know")
-        except Exception:
-            self.log.exception("Error in the driver's notifyNodescanFailure")
 
     # -- failures --
 

@@ -87,6 +87,11 @@ def test_entry_that_somebody_removed(client: ZooKeeperClient, znodes: PoolZnodes
     znodes.kazoo.delete(f"{POOLS}/{name}")
     registration.update(paused=True)
     assert [found["paused"] for found in znodes.pools()] == [True]
+    znodes.kazoo.delete(f"{POOLS}/{znodes.children(POOLS)[0]}")
+    registration.rewrite()
+    assert [found["paused"] for found in znodes.pools()] == [True]
+    registration.rewrite()
+    assert len(znodes.pools()) == 1
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from nodepool.launcher import pool_entry
 from nodepool.launcher.pool_worker import PoolWorker
 from nodepool.zk.zookeeper import ZooKeeper
 from tests.support.local_launcher import fake_provider
-from tests.support.pool_znodes import PoolZnodes
+from tests.support.pool_znodes import POOLS, PoolZnodes
 from tests.support.session_loss import expire_session
 from tests.support.still_launcher import StillLauncher
 from tests.support.wait import wait_for
@@ -247,6 +247,19 @@ def test_stop_frees_what_waits(
     assert znodes.request_state(waiting) == "pending"
     worker.on_stop()
     assert znodes.request_state(waiting) == "requested"
+
+
+def test_entry_that_somebody_removed(still: Still, znodes: PoolZnodes, cloud_name: str) -> None:
+    """A-17: a pool that is not registered serves nobody; it would never be, because its session goes on."""
+    launcher = still([fake_provider("one", cloud=cloud_name)])
+    worker = launcher.worker()
+    launcher.passes(worker, "it is registered", lambda: bool(znodes.pools()))
+    for name in znodes.children(POOLS):
+        znodes.kazoo.delete(f"{POOLS}/{name}")
+    wait_for("it is seen", lambda: not worker.registered_pools())
+    request_id = znodes.submit(["small"])
+    launcher.passes(worker, "it serves again", lambda: znodes.request_state(request_id) == "fulfilled")
+    assert len(znodes.pools()) == 1
 
 
 def test_stop_hands_over_what_is_launched(still: Still, znodes: PoolZnodes, cloud_name: str, cloud: FakeCloud) -> None:
