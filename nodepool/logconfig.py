@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import logging
 import re
-import time
 from collections.abc import MutableMapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+
+from nodepool.clock import utc_text
 
 if TYPE_CHECKING:
     _Adapter = logging.LoggerAdapter[logging.Logger]
@@ -144,7 +145,7 @@ class JSONFormatter(logging.Formatter):
 
         seconds, fraction = divmod(record.created, 1)
         line: dict[str, Any] = {
-            "timestamp": time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds)) + f".{int(fraction * 1e6):06d}Z",
+            "timestamp": utc_text(seconds) + f".{int(fraction * 1e6):06d}Z",
             "level": record.levelname,
             "logger": record.name,
             "message": record.getMessage(),

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from nodepool.clock import wall_time
 from nodepool.cmd.app import CommandError
 from nodepool.cmd.session import open_zookeeper
 from nodepool.cmd.tables import Column, Table, add_format_option, age, render
@@ -120,8 +120,8 @@ def list_nodes(options: argparse.Namespace) -> int:
     """``nodepool list``"""
     with open_zookeeper(options) as zk:
         nodes = list(zk.nodeIterator(cached=False))
-        locked = zk.nodes.locked_ids([node.id or "" for node in nodes])
-    print(render(node_table(nodes, locked, time.time(), detail=options.detail), options.format))
+        locked = zk.nodes.locked_ids([node.key for node in nodes])
+    print(render(node_table(nodes, locked, wall_time(), detail=options.detail), options.format))
     return 0
 
 
@@ -130,7 +130,7 @@ def print_node(zk: ZooKeeper, node_id: str, form: str) -> None:
     node = zk.getNode(node_id)
     nodes = [] if node is None else [node]
     taken = zk.nodes.locked_ids([node_id]) if nodes else set()
-    print(render(node_table(nodes, taken, time.time()), form))
+    print(render(node_table(nodes, taken, wall_time()), form))
 
 
 def _not_found(node_id: str) -> CommandError:
@@ -158,8 +158,8 @@ def locked(zk: ZooKeeper, node: Node) -> Iterator[None]:
     except ZKConflict:
         _unlock(zk, node)
         # Locking a node that was just deleted makes an empty one (zookeeper.md 3).
-        zk.nodes.remove_empty(node.id or "")
-        raise _not_found(node.id or "") from None
+        zk.nodes.remove_empty(node.key)
+        raise _not_found(node.key) from None
     try:
         yield
     finally:

@@ -11,10 +11,11 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import time
 from pathlib import Path
 from types import TracebackType
 from typing import Final
+
+from nodepool.clock import monotonic, sleep
 
 ACQUIRE_SECONDS: Final = 10.0
 _RETRY_SECONDS: Final = 0.1
@@ -47,12 +48,12 @@ class PidFile:
 
         :raises PidFileError: another daemon has it, or it cannot be written.
         """
-        deadline = time.monotonic() + self.timeout
+        deadline = monotonic() + self.timeout
         while not self._try():
-            if time.monotonic() >= deadline:
+            if monotonic() >= deadline:
                 raise PidFileError(f"{self.path}: another daemon is running (process {self.read() or 'unknown'})")
             # A lock of a file tells nobody when it is free.
-            time.sleep(_RETRY_SECONDS)
+            sleep(_RETRY_SECONDS)
         self.write()
 
     def _try(self) -> bool:

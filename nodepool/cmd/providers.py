@@ -42,7 +42,7 @@ def _image_rows(zk: ZooKeeper, provider: str) -> Iterator[list[Any]]:
     """Image, build id and upload ids of every build that has uploads in a provider."""
     for image in zk.images.image_names():
         for build in zk.images.builds(image):
-            uploads = zk.images.uploads(image, build.id or "", provider)
+            uploads = zk.images.uploads(image, build.key, provider)
             if uploads:
                 yield [image, build.id, [upload.id for upload in uploads]]
 
@@ -76,11 +76,11 @@ def erase(options: argparse.Namespace) -> int:
         print(f"Erasing build data for {provider}...")
         for image in zk.images.image_names():
             for build in zk.images.builds(image):
-                zk.images.erase_provider(image, build.id or "", provider)
+                zk.images.erase_provider(image, build.key, provider)
         print(f"Erasing node data for {provider}...")
         for node in zk.nodeIterator(cached=False):
             if node.provider == provider:
-                zk.deleteRawNode(node.id or "")
+                zk.deleteRawNode(node.key)
         return _release_backing_nodes(zk, provider)
 
 

@@ -6,8 +6,9 @@ from __future__ import annotations
 import logging
 import os
 import socket
-import time
 from collections.abc import Mapping
+
+from nodepool.clock import monotonic_microseconds
 
 log = logging.getLogger("nodepool.cmd.sdnotify")
 
@@ -32,7 +33,7 @@ class Notifier:
 
     def reloading(self) -> None:
         """The daemon reads its configuration again; `ready` must follow."""
-        self._send(f"RELOADING=1\nMONOTONIC_USEC={time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000}")
+        self._send(f"RELOADING=1\nMONOTONIC_USEC={monotonic_microseconds()}")
 
     def stopping(self) -> None:
         """The daemon is on its way out."""

@@ -8,11 +8,11 @@ import logging
 import queue
 import signal
 import threading
-import time
 from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Final, Protocol
 
+from nodepool.clock import monotonic
 from nodepool.cmd import stack_dump
 from nodepool.cmd.app import Stopped
 from nodepool.cmd.sdnotify import Notifier
@@ -79,7 +79,7 @@ class Supervisor:
         notifier: Notifier,
         *,
         stop_seconds: float = STOP_SECONDS,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = monotonic,
     ) -> None:
         self._service = service
         self._notifier = notifier

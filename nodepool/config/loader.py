@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import logging
 import os
-import time
 from typing import TYPE_CHECKING
 
+from nodepool.clock import sleep
 from nodepool.config.marks import Document, parse
 from nodepool.config.problems import Problems, show
 from nodepool.config.source import Sleep, UnreadableError, read
@@ -30,7 +30,7 @@ def load_config(
     secure_path: str | None = None,
     *,
     strict: bool = False,
-    sleep: Sleep = time.sleep,
+    sleep: Sleep = sleep,
     checked: CheckedSections | None = None,
 ) -> Config:
     """Load a configuration. Imports the drivers that it names. Blocks about a second if there is no such file.
@@ -49,7 +49,7 @@ def load_config(
     return config
 
 
-def load_zookeeper(path: str, secure_path: str | None = None, *, sleep: Sleep = time.sleep) -> ZooKeeperSettings:
+def load_zookeeper(path: str, secure_path: str | None = None, *, sleep: Sleep = sleep) -> ZooKeeperSettings:
     """Load only how to connect to ZooKeeper; the rest of the file must be YAML, but may be wrong.
 
     :raises ConfigError: see `load_config`.
@@ -67,7 +67,7 @@ def load_zookeeper(path: str, secure_path: str | None = None, *, sleep: Sleep = 
 
 
 def read_documents(
-    path: str, secure_path: str | None, problems: Problems, sleep: Sleep = time.sleep
+    path: str, secure_path: str | None, problems: Problems, sleep: Sleep = sleep
 ) -> tuple[Document, Document | None]:
     """Read and parse both files.
 
@@ -109,7 +109,7 @@ class ConfigSource:
     :param sleep: see `load_config`.
     """
 
-    def __init__(self, path: str, secure_path: str | None = None, *, sleep: Sleep = time.sleep) -> None:
+    def __init__(self, path: str, secure_path: str | None = None, *, sleep: Sleep = sleep) -> None:
         self._paths = [name for name in (path, secure_path) if name is not None]
         self._path = path
         self._secure_path = secure_path

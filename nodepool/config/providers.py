@@ -18,11 +18,11 @@ from nodepool.config.objects import Config
 from nodepool.config.problems import Problems, Severity, did_you_mean, listing, show
 from nodepool.config.schema import Checker
 from nodepool.config.sections import duplicate, entries
-from nodepool.driver import contract
 from nodepool.driver.config import DEFAULT_DRIVER, ConfigPool, ProviderConfig
+from nodepool.driver.framework import class_checks
+from nodepool.driver.framework.unavailable import UnavailableProviderConfig
 from nodepool.driver.interface import Driver
 from nodepool.driver.registry import KNOWN, Drivers, DriverUnavailable
-from nodepool.driver.unavailable import UnavailableProviderConfig
 from nodepool.exceptions import ConfigError
 
 log = logging.getLogger("nodepool.config")
@@ -146,7 +146,7 @@ class ProviderReader:
         origin = f"driver {driver.name!r}"
         made = _call(f"{origin}: getProviderConfig()", driver.getProviderConfig, section)
         provider: ProviderConfig = _call(
-            origin, contract.check_instance, made, ProviderConfig, f"{origin}: getProviderConfig()"
+            origin, class_checks.check_instance, made, ProviderConfig, f"{origin}: getProviderConfig()"
         )
         if self._checked.knows(section, driver):
             return provider
@@ -235,7 +235,7 @@ def _call(what: str, function: Callable[..., T], *arguments: Any) -> T:
     """Call code of a driver. Raises DriverError whatever it raises: a driver must not take the program down."""
     try:
         return function(*arguments)
-    except (ConfigError, contract.ContractError) as error:
+    except (ConfigError, class_checks.ContractError) as error:
         raise DriverError(str(error)) from error
     except Exception as error:
         log.debug("%s failed", what, exc_info=True)

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import os
 import re
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from nodepool.clock import sleep
 from nodepool.exceptions import ConfigError
 
 #: A missing file is looked for this often, so long apart in seconds: an editor may be replacing it just now.
@@ -45,7 +45,7 @@ class SourceText:
         return self.lines[min(number, len(self.lines) - 1)] + 1
 
 
-def read(path: str, *, environ: Mapping[str, str] | None = None, sleep: Sleep = time.sleep) -> SourceText:
+def read(path: str, *, environ: Mapping[str, str] | None = None, sleep: Sleep = sleep) -> SourceText:
     """Read a file and put in environment variables. Blocks about a second when there is no such file.
 
     :param environ: default: the environment of the process.

@@ -2,8 +2,8 @@
 """What a driver implements and uses (driver-api.md 1-6). A driver imports its bases from here."""
 
 from nodepool.driver.config import ConfigPool, ConfigValue, ProviderConfig
+from nodepool.driver.framework.handler_hooks import NodeRequestHandlerNotifications
 from nodepool.driver.handler import NodeRequestHandler
-from nodepool.driver.handler_hooks import NodeRequestHandlerNotifications
 from nodepool.driver.interface import Driver, Provider, ProviderNotifications
 from nodepool.driver.registry import Drivers
 

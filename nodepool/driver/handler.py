@@ -8,13 +8,13 @@ All calls come from the pool worker's thread. Only launches run elsewhere.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from nodepool.driver.giving_way import GivingWay
-from nodepool.driver.handler_hooks import HandlerHooks
-from nodepool.driver.nodeset import NodeSet, NoPlace
+from nodepool.clock import monotonic
+from nodepool.driver.framework.deadlock_avoidance import DeadlockAvoidance
+from nodepool.driver.framework.handler_hooks import HandlerHooks
+from nodepool.driver.framework.nodeset import NodeSet, NoPlace
 from nodepool.exceptions import ZKConflict, ZKConnectionError
 from nodepool.model import states
 from nodepool.model.node import Node
@@ -22,7 +22,7 @@ from nodepool.plan import assignment
 from nodepool.plan.queue import MIN_READY_REQUESTOR
 
 if TYPE_CHECKING:
-    from nodepool.driver.worker_view import PoolWorkerView
+    from nodepool.driver.framework.worker_view import PoolWorkerView
     from nodepool.model.request import NodeRequest
 
 
@@ -51,7 +51,7 @@ class NodeRequestHandler(HandlerHooks):
         self._ending: Callable[[], None] | None = None
         self._aborts = 0
         self._not_before = 0.0
-        self._giving_way = GivingWay(self)
+        self._giving_way = DeadlockAvoidance(self)
 
     @property
     def nodeset(self) -> list[Node]:
@@ -106,7 +106,7 @@ class NodeRequestHandler(HandlerHooks):
             self.log.info("Giving the request back: %s", reason)
             self.give_back_when_launched()
             return
-        if time.monotonic() < self._not_before:
+        if monotonic() < self._not_before:
             return
         had_nodes = bool(self.nodeset)
         self._gathered = self.node_set.gather()
@@ -169,7 +169,7 @@ class NodeRequestHandler(HandlerHooks):
     def is_gone(self) -> bool:
         """Was the request cancelled, as far as the cache knows?"""
         cache = self.zk.cache
-        return cache is not None and cache.requests.get(self.request.id or "") is None
+        return cache is not None and cache.requests.get(self.request.key) is None
 
     def poll(self) -> bool:
         """Is the request finished? Fulfils, fails or waits further. Does not block on launches."""
@@ -204,7 +204,7 @@ class NodeRequestHandler(HandlerHooks):
         self._gathered = False
         delay = self.pause_after_abort()
         self.node_set.drop_aborted()
-        self._not_before = time.monotonic() + delay
+        self._not_before = monotonic() + delay
         self._wait_for_room(f"a launch was aborted, another one follows when there is room, in {delay:g} s or later")
 
     def pause_after_abort(self) -> float:
@@ -214,7 +214,7 @@ class NodeRequestHandler(HandlerHooks):
         return delay
 
     def _fulfil(self) -> None:
-        self.request.nodes = [node.id or "" for node in self.nodeset]
+        self.request.nodes = [node.key for node in self.nodeset]
         self.request.state = states.FULFILLED
         try:
             self.zk.requests.finish(self.request, self.nodeset)

@@ -15,14 +15,14 @@ from pathlib import Path
 from types import ModuleType
 from typing import ClassVar, Final
 
-from nodepool.driver import contract
+from nodepool.driver.framework import class_checks
 from nodepool.driver.interface import Driver
 
 BUILTIN: Final = Path(__file__).parent
 #: Environment variable with directories of further drivers, separated by ``:``.
 PATH_VARIABLE: Final = "NODEPOOL_DRIVER_PATH"
 #: Packages of shared code among the built-in drivers.
-NOT_DRIVERS: Final = frozenset({"statemachine"})
+NOT_DRIVERS: Final = frozenset({"framework", "statemachine"})
 #: Drivers of the released Nodepool that may not be here yet: sections that name them are kept, not refused.
 KNOWN: Final = frozenset(
     {"aws", "azure", "gce", "ibmvpc", "kubernetes", "metastatic", "openshift", "openshiftpods", "openstack", "static"}
@@ -149,9 +149,9 @@ def _make(name: str, path: Path) -> Driver:
         names = ", ".join(sorted(cls.__name__ for cls in classes)) or "none"
         raise DriverUnavailable(f"driver {name!r}: {path} must define exactly one subclass of Driver, found: {names}")
     try:
-        contract.check(classes[0], f"driver {name!r}")
+        class_checks.check(classes[0], f"driver {name!r}")
         driver = classes[0]()
-    except contract.ContractError as error:
+    except class_checks.ContractError as error:
         raise DriverUnavailable(str(error)) from error
     except Exception as error:
         # Code of a driver that may not be ours. The others work all the same.

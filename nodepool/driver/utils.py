@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Helpers that drivers share (driver-api.md 12). The import path is public; the parts live beside it."""
 
-from nodepool.driver.node_tasks import NodeDeleter, NodeLauncher
-from nodepool.driver.quota import QuotaSupport
-from nodepool.driver.rate import LazyExecutorTTLCache, RateLimiter
-from nodepool.driver.upload import ImageUploader
+from nodepool.driver.framework.node_tasks import NodeDeleter, NodeLauncher
+from nodepool.driver.framework.quota_support import QuotaSupport
+from nodepool.driver.framework.rate import LazyExecutorTTLCache, RateLimiter
+from nodepool.driver.framework.upload import ImageUploader
 from nodepool.model.quota import QuotaInformation
 
 __all__ = [

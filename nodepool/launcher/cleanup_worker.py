@@ -6,16 +6,16 @@ from __future__ import annotations
 import logging
 import math
 import threading
-import time
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
+from nodepool.clock import monotonic, wall_time
 from nodepool.exceptions import LaunchError, ZKConflict, ZKConnectionError
-from nodepool.launcher.refusal import START_SECONDS
-from nodepool.launcher.worker import Worker
+from nodepool.launcher.pool.decline import START_SECONDS
 from nodepool.model import states
 from nodepool.plan.assignment import declined_state
 from nodepool.plan.cleanup import Delete, is_orphan, judge_age, reset_lost_request
+from nodepool.runtime.worker import Worker
 from nodepool.zk import paths
 from nodepool.zk.transactions import TransactionFailed
 
@@ -41,13 +41,13 @@ class CleanupWorker(Worker):
     :param clock: seconds since the epoch.
     """
 
-    def __init__(self, nodepool: NodePool, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, nodepool: NodePool, clock: Callable[[], float] = wall_time) -> None:
         super().__init__("CleanupWorker", nodepool.client, logging.getLogger("nodepool.CleanupWorker"), SWEEP_SECONDS)
         self._nodepool = nodepool
         self._clock = clock
         self._due = 0.0
         self._lost_due = math.inf
-        self._begun = time.monotonic()
+        self._begun = monotonic()
         self._leaks = LeakSweeps()
         #: Nodes that seemed to be lost at the last look, as they were then, and since when (monotonic seconds).
         self._orphans: dict[str, tuple[int | None, float]] = {}
@@ -56,16 +56,16 @@ class CleanupWorker(Worker):
 
     def sweep_soon(self) -> None:
         """A launcher went away: look for what it left as soon as its locks are gone. Any thread."""
-        self._due = min(self._due, time.monotonic() + SOON_SECONDS)
+        self._due = min(self._due, monotonic() + SOON_SECONDS)
         self.reset_soon()
 
     def reset_soon(self) -> None:
         """The locks of a launcher are gone: the requests that it worked on are anybody's. Any thread."""
-        self._lost_due = min(self._lost_due, time.monotonic() + LOST_SECONDS)
+        self._lost_due = min(self._lost_due, monotonic() + LOST_SECONDS)
         self.wake()
 
     def run_once(self) -> float | None:
-        now = time.monotonic()
+        now = monotonic()
         if not self._nodepool.cache.ready:
             return 1.0
         try:
@@ -79,7 +79,7 @@ class CleanupWorker(Worker):
         except ZKConnectionError:
             self.sweep_soon()
             raise
-        return min(self._due, self._lost_due, self._orphans_due) - time.monotonic()
+        return min(self._due, self._lost_due, self._orphans_due) - monotonic()
 
     def sweep(self) -> None:
         """All tasks once; one that fails does not stop the others (C-1)."""
@@ -114,7 +114,7 @@ class CleanupWorker(Worker):
         nodes: dict[str | None, list[Node]] = {}
         if lost:
             for node in self._nodepool.cache.nodes.values():
-                if node.allocated_to in lost and not self._nodepool.cache.nodes.is_locked(node.id or ""):
+                if node.allocated_to in lost and not self._nodepool.cache.nodes.is_locked(node.key):
                     nodes.setdefault(node.allocated_to, []).append(node.copy())
         for request in lost.values():
             self._reset(request.copy(), nodes.get(request.id, []))
@@ -134,17 +134,17 @@ class CleanupWorker(Worker):
 
     def free_orphans(self) -> None:
         """Nodes that a lost launcher had gathered for a request that somebody serves anew: nobody else knows them."""
-        cache, now = self._nodepool.cache, time.monotonic()
+        cache, now = self._nodepool.cache, monotonic()
         before, self._orphans, self._orphans_due = self._orphans, {}, math.inf
         for node in cache.nodes.values():
-            if not is_orphan(node, cache.requests.get) or cache.nodes.is_locked(node.id or ""):
+            if not is_orphan(node, cache.requests.get) or cache.nodes.is_locked(node.key):
                 continue
-            version, since = before.get(node.id or "", (node.version, now))
+            version, since = before.get(node.key, (node.version, now))
             if version == node.version and now >= since + SOON_SECONDS:
                 self._free_orphan(node.copy())
             else:
                 # A new node is about to be locked; and launchers of old releases unlock nodes a moment too early.
-                self._orphans[node.id or ""] = (node.version, since if version == node.version else now)
+                self._orphans[node.key] = (node.version, since if version == node.version else now)
         if self._orphans:
             self._orphans_due = now + SOON_SECONDS
 
@@ -159,7 +159,7 @@ class CleanupWorker(Worker):
         tx = zk.nodes.transaction()
         # Else it might be fulfilled with this node just now.
         tx.check(paths.request(request_id), -1 if request.version is None else request.version)
-        zk.nodes.add_unlocked_write(tx, node, zk.nodes.has_lock_dir(node.id or ""))
+        zk.nodes.add_unlocked_write(tx, node, zk.nodes.has_lock_dir(node.key))
         try:
             tx.commit()
             self.log.info("Freed node %s: request %s is served without it", node.id, request_id)
@@ -169,7 +169,7 @@ class CleanupWorker(Worker):
     def fail_refused_requests(self) -> None:
         """A-15: a request that all pools have declined fails, too, when the last one that had not went for good."""
         registered = [pool.id for pool in self._nodepool.pools.registered()]
-        if not registered or time.monotonic() - self._begun <= START_SECONDS:
+        if not registered or monotonic() - self._begun <= START_SECONDS:
             # The pools of launchers that began together with us, and our own, may be on their way.
             return
         absent = self._nodepool.pools.absent()
@@ -216,7 +216,7 @@ class CleanupWorker(Worker):
             return 0 if found is None else found.max_ready_age
 
         for node in nodes.values():
-            if node.provider not in config.providers or nodes.is_locked(node.id or ""):
+            if node.provider not in config.providers or nodes.is_locked(node.key):
                 continue
             action = judge_age(node, self._clock(), max_ready_age, config.max_hold_age)
             if not isinstance(action, Delete):
@@ -259,9 +259,9 @@ class LeakSweeps:
 
     def join(self, timeout: float) -> None:
         """Wait until all have ended, together at most ``timeout`` seconds."""
-        deadline = time.monotonic() + timeout
+        deadline = monotonic() + timeout
         for thread in self._running.values():
-            thread.join(max(0.0, deadline - time.monotonic()))
+            thread.join(max(0.0, deadline - monotonic()))
 
     def _clean(self, provider: Provider) -> None:
         try:

@@ -9,16 +9,16 @@ A deletion that fails is tried again with a growing delay.
 from __future__ import annotations
 
 import logging
-import time
 from collections import deque
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
+from nodepool.clock import monotonic
 from nodepool.exceptions import ZKConflict, ZKConnectionError, ZKException, ZKLockException
-from nodepool.launcher.worker import Worker
 from nodepool.logconfig import get_annotated_logger
 from nodepool.model import states
 from nodepool.plan.cleanup import Deallocate, Delete, judge_unlocked
+from nodepool.runtime.worker import Worker
 from nodepool.zk.transactions import TransactionFailed, result
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ class DeletedNodeWorker(Worker):
     def run_once(self) -> float | None:
         if not self._nodepool.cache.ready:
             return 1.0
-        now = time.monotonic()
+        now = monotonic()
         self._check_deletions(now)
         self._check_rests(now)
         pending: list[tuple[Node, Node | None, Reply]] = []
@@ -187,14 +187,14 @@ class DeletedNodeWorker(Worker):
         if provider is None:
             if node.provider is None or node.state == states.DELETED:
                 log.info("Removing node without provider: %s", reason)
-                pending.append((node, None, store.send_remove_unlocked(node, store.has_lock_dir(node.id or ""), None)))
+                pending.append((node, None, store.send_remove_unlocked(node, store.has_lock_dir(node.key), None)))
             return
         if node.state == states.DELETED or (not node.external_id and node.state == states.INIT):
-            pending.append((node, None, store.send_remove_unlocked(node, store.has_lock_dir(node.id or ""), None)))
+            pending.append((node, None, store.send_remove_unlocked(node, store.has_lock_dir(node.key), None)))
             return
         replacement = provider.replacementFor(node) if node.state in (states.USED, states.IN_USE) else None
         if replacement is not None:
-            reply = store.send_remove_unlocked(node, store.has_lock_dir(node.id or ""), replacement)
+            reply = store.send_remove_unlocked(node, store.has_lock_dir(node.key), replacement)
             pending.append((node, replacement, reply))
             return
         self._start(node, provider, reason, log)
@@ -209,7 +209,7 @@ class DeletedNodeWorker(Worker):
             log.debug("Left alone: %s", problem)
             # Changed or locked by somebody: that comes as an event. The lock directory alone is no event.
             if isinstance(problem, TransactionFailed) and problem.lock_dir_mismatch:
-                self._due[node.id or ""] = time.monotonic() + FIRST_RETRY_SECONDS
+                self._due[node.key] = monotonic() + FIRST_RETRY_SECONDS
             return
         if replacement is not None:
             log.info("Returned %s, registered again as node %s", node.hostname or node.external_id, replacement.id)
@@ -242,7 +242,7 @@ class DeletedNodeWorker(Worker):
                 log.info("The provider was replaced meanwhile: %s", error)
                 return
             raise
-        self._deletions[node.id or ""] = _Deletion(node, task, time.monotonic())
+        self._deletions[node.key] = _Deletion(node, task, monotonic())
 
     def _check_deletions(self, now: float) -> None:
         """Look after deletions that ended or take too long."""
@@ -294,6 +294,6 @@ class DeletedNodeWorker(Worker):
 
     def on_stop(self) -> None:
         """Wait shortly for deletions that are nearly done; the others are found by whoever comes next."""
-        deadline = time.monotonic() + 2.0
+        deadline = monotonic() + 2.0
         for deletion in self._deletions.values():
-            deletion.task.join(max(0.0, deadline - time.monotonic()))
+            deletion.task.join(max(0.0, deadline - monotonic()))

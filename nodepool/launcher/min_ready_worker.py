@@ -5,18 +5,18 @@ from __future__ import annotations
 
 import logging
 import math
-import time
 import uuid
 from typing import TYPE_CHECKING, Final
 
 from kazoo.exceptions import KazooException
 
+from nodepool.clock import monotonic
 from nodepool.exceptions import ZKConflict, ZKConnectionError, ZKException, ZKLockException
-from nodepool.launcher.worker import Worker
 from nodepool.model import states
 from nodepool.model.request import NodeRequest
 from nodepool.plan.min_ready import missing
 from nodepool.plan.queue import MIN_READY_REQUESTOR
+from nodepool.runtime.worker import Worker
 from nodepool.zk import locks, paths
 from nodepool.zk.transactions import translate
 
@@ -62,7 +62,7 @@ class MinReadyWorker(Worker):
         :param request_id: if it is one of ours it is looked at right away.
         """
         self._changed = True
-        if request_id in self._own or time.monotonic() >= self._last_count + PACE_SECONDS:
+        if request_id in self._own or monotonic() >= self._last_count + PACE_SECONDS:
             self.wake()
 
     def run_once(self) -> float | None:
@@ -70,7 +70,7 @@ class MinReadyWorker(Worker):
             return 1.0
         self._find_unsure()
         self._finish_requests()
-        now = time.monotonic()
+        now = monotonic()
         if now < self._last_count + PACE_SECONDS:
             return self._last_count + PACE_SECONDS - now
         if not self._changed and now < self._count_by:
@@ -144,7 +144,7 @@ class MinReadyWorker(Worker):
             self._unsure.discard(event_id)
             raise
         self._unsure.discard(event_id)
-        self._own[request.id or ""] = request
+        self._own[request.key] = request
 
     def _find_unsure(self) -> None:
         """Take on requests of ours whose creation gave no answer. One that is not there now never will be."""
@@ -160,12 +160,12 @@ class MinReadyWorker(Worker):
             raise ZKConnectionError("requests are not read in time")
         for request in cache.requests.values():
             if request.requestor == MIN_READY_REQUESTOR and request.event_id in self._unsure:
-                self._own[request.id or ""] = request
+                self._own[request.key] = request
         self._unsure.clear()
 
     def _finish_requests(self) -> None:
         """M-4: nodes of a fulfilled request go to everybody at once; a failed one is tried again later."""
-        now = time.monotonic()
+        now = monotonic()
         for request_id in list(self._own):
             current = self._nodepool.cache.requests.get(request_id)
             if current is None:
@@ -174,7 +174,7 @@ class MinReadyWorker(Worker):
                 continue
             if current.state == states.FAILED:
                 for label in current.node_types:
-                    self._not_before[label] = time.monotonic() + FAILED_SECONDS
+                    self._not_before[label] = monotonic() + FAILED_SECONDS
             elif current.state != states.FULFILLED:
                 continue
             else:

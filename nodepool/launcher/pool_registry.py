@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from nodepool.clock import monotonic
 from nodepool.plan.assignment import PoolInfo
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ class PoolRegistry:
     :param pools: the cache of the registry.
     """
 
-    def __init__(self, pools: RecordCache[PoolComponent], clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, pools: RecordCache[PoolComponent], clock: Callable[[], float] = monotonic) -> None:
         self._pools = pools
         self._clock = clock
         self._lock = threading.Lock()

@@ -12,7 +12,7 @@ from nodepool.model import states
 from nodepool.plan.cleanup import GONE_REQUEST_STATES, Keep, judge_unlocked
 
 if TYPE_CHECKING:
-    from nodepool.launcher.pool_worker import PoolWorker
+    from nodepool.launcher.pool.worker import PoolWorker
     from nodepool.launcher.supervisor import NodePool
     from nodepool.model.request import NodeRequest
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 import logging
 import math
 import threading
-import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
+from nodepool.clock import monotonic
 from nodepool.metrics import gauges
 from nodepool.metrics.statsd import StatsdClient
 from nodepool.model.component import PoolComponent
@@ -52,7 +52,7 @@ class StatsWorker(threading.Thread):
         requests: Callable[[], Iterable[NodeRequest]],
         pools: Callable[[], Iterable[PoolComponent]],
         own_gauges: Callable[[], Mapping[str, float]],
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = monotonic,
     ) -> None:
         super().__init__(name="StatsWorker", daemon=True)
         self._client = client

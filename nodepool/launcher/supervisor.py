@@ -10,24 +10,24 @@ from __future__ import annotations
 import logging
 import socket
 import threading
-import time
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from nodepool.clock import monotonic
 from nodepool.config.loader import ConfigSource
-from nodepool.driver.tally import NodeTally
+from nodepool.driver.framework.tally import NodeTally
 from nodepool.exceptions import ConfigError, ZKConnectionError, ZKException
 from nodepool.launcher.cleanup_worker import CleanupWorker
-from nodepool.launcher.connection import make_client, tls_files
 from nodepool.launcher.deletion import DeletedNodeWorker
 from nodepool.launcher.free_counts import FreeCounts
 from nodepool.launcher.min_ready_worker import MinReadyWorker
+from nodepool.launcher.pool.worker import PoolWorker
 from nodepool.launcher.pool_registry import PoolRegistry
-from nodepool.launcher.pool_worker import PoolWorker
-from nodepool.launcher.providers import Providers
 from nodepool.launcher.routing import Router
 from nodepool.launcher.stats import make_stats_worker
-from nodepool.launcher.worker import Worker, stop_all
 from nodepool.model import component
+from nodepool.runtime.connection import make_client, tls_files
+from nodepool.runtime.providers import Providers
+from nodepool.runtime.worker import Worker, stop_all
 from nodepool.version import release_string
 from nodepool.zk import paths
 from nodepool.zk.client import connection_string
@@ -94,7 +94,7 @@ class NodePool:
         #: Set once the launcher serves.
         self.ready = threading.Event()
         #: Monotonic time of the last turn of the main loop, seconds.
-        self.last_loop = time.monotonic()
+        self.last_loop = monotonic()
 
     # -- life --
 
@@ -182,9 +182,9 @@ class NodePool:
         """Wait for the next turn of the main loop, or until the configuration changed; True = it is time to stop."""
         if not self.ready.is_set():
             return self._stopping.is_set()
-        until = time.monotonic() + LOOP_SECONDS
+        until = monotonic() + LOOP_SECONDS
         while not self._stopping.wait(LOOK_SECONDS):
-            if time.monotonic() >= until or self._source.changed():
+            if monotonic() >= until or self._source.changed():
                 return False
         return True
 
@@ -202,7 +202,7 @@ class NodePool:
             # The launcher serves on with what it has; the next turn tries again.
             self.log.exception("Error in the main loop, going on")
             self._stopping.wait(LOOP_SECONDS)
-        self.last_loop = time.monotonic()
+        self.last_loop = monotonic()
 
     def run_once(self) -> None:
         """One turn: follow the configuration, keep every thread alive."""
@@ -299,7 +299,7 @@ class NodePool:
         return worker
 
     def _end(self) -> None:
-        deadline = time.monotonic() + STOP_SECONDS
+        deadline = monotonic() + STOP_SECONDS
         workers = [self._min_ready, self.cleanup, self.deletion, *self.workers(), *self._retiring]
         for worker in workers:
             worker.stop()
@@ -307,7 +307,7 @@ class NodePool:
             self._stats.stop()
             self._stats.join(5)
         stop_all(workers, 10.0)
-        self._providers.stop(max(1.0, deadline - time.monotonic()))
+        self._providers.stop(max(1.0, deadline - monotonic()))
         try:
             if self.client.connected:
                 self._registration.unregister()
@@ -342,7 +342,7 @@ class NodePool:
     def requests_in_progress(self) -> set[str]:
         """Requests that this launcher holds."""
         workers = [*self.workers(), *self._retiring]
-        return {handler.request.id or "" for worker in workers for handler in list(worker.handlers)}
+        return {handler.request.key for worker in workers for handler in list(worker.handlers)}
 
     def tenant_use(self, tenant_name: str) -> QuotaInformation:
         """What all nodes of a tenant use, of all providers, as far as it is known.

@@ -63,6 +63,10 @@ def optional_dict(key: str, value: Any) -> dict[str, Any] | None:
     raise InvalidRecord(f"{key} is a {type(value).__name__}, not an object")
 
 
+class NotStored(LookupError):
+    """A record has no id yet: it was never stored."""
+
+
 class Record:
     """Base of `Node` and `NodeRequest`.
 
@@ -84,6 +88,13 @@ class Record:
         self._state_changed = True
         self.state_time: float | None = None
         self.extra: dict[str, Any] = {}
+
+    @property
+    def key(self) -> str:
+        """``id`` of a record that is stored, e.g. as a key of tables. :raises NotStored: it is not."""
+        if self.id is None:
+            raise NotStored(f"a {type(self).__name__} that was never stored has no id")
+        return self.id
 
     @property
     def state(self) -> str:

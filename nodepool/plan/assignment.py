@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from nodepool.model import states
-from nodepool.plan.queue import Kind
+from nodepool.plan.queue import RequestKind
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Decline:
 Verdict = Consider | Leave | Decline
 
 
-def screen(kind: Kind, me: PoolInfo, registered: Iterable[PoolInfo], absent: Iterable[PoolInfo] = ()) -> Verdict:
+def screen(kind: RequestKind, me: PoolInfo, registered: Iterable[PoolInfo], absent: Iterable[PoolInfo] = ()) -> Verdict:
     """Judge a kind of request.
 
     :param me: this pool.

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 NEVER_SECONDS: Final = float("inf")
 
 
-class Kind(NamedTuple):
+class BackingKind(NamedTuple):
     """What backing nodes of one kind are for: nodes of a label, on nodes of a backing label."""
 
     label: str
@@ -38,7 +38,7 @@ class Backing:
     """
 
     id: str
-    kind: Kind | None
+    kind: BackingKind | None
     holders: tuple[str | None, ...]
     failed: bool
     age_seconds: float

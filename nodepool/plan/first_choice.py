@@ -11,10 +11,10 @@ from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 
 from nodepool.plan.assignment import Consider, PoolInfo, screen
-from nodepool.plan.queue import Kind
+from nodepool.plan.queue import RequestKind
 
 
-def able_pools(kind: Kind, registered: Sequence[PoolInfo]) -> list[PoolInfo]:
+def able_pools(kind: RequestKind, registered: Sequence[PoolInfo]) -> list[PoolInfo]:
     """The pools that may take a kind of request, as far as the registry tells."""
     return [pool for pool in registered if isinstance(screen(kind, pool, registered), Consider)]
 

@@ -108,7 +108,7 @@ def after_failure(kind: Failure, attempt: int, retries: int, *, cloud_rests: boo
 
     :param attempt: number of the attempt that failed, from 1.
     :param retries: ``launch-retries``: attempts in total.
-    :param cloud_rests: the provider is given a rest, see `nodepool.plan.rest`.
+    :param cloud_rests: the provider is given a rest, see `nodepool.plan.circuit_breaker`.
     """
     if kind is Failure.QUOTA:
         return Abort("the cloud says that a quota is used up")

@@ -29,7 +29,7 @@ class ReadyNodes:
 
     def put(self, node: Node) -> None:
         """Add a node, or take its newer record."""
-        node_id = node.id or ""
+        node_id = node.key
         old = self._nodes.get(node_id)
         if old is node:
             return
@@ -111,7 +111,7 @@ class ReadyNodes:
                 if len(found) >= limit:
                     break
         found.sort(key=lambda node: len(node.type))
-        return [node.id or "" for node in found]
+        return [node.key for node in found]
 
 
 def can_match(wanted: Sequence[str], offers: Sequence[Collection[str]]) -> bool:

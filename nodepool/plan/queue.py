@@ -18,7 +18,7 @@ from nodepool.model.request import NodeRequest, OrderKey
 MIN_READY_REQUESTOR = "NodePool:min-ready"
 
 
-class Kind(NamedTuple):
+class RequestKind(NamedTuple):
     """What the requests of a bucket have in common."""
 
     labels: tuple[str, ...]
@@ -29,7 +29,7 @@ class Kind(NamedTuple):
     min_ready: bool
 
     @classmethod
-    def of(cls, request: NodeRequest) -> Kind:
+    def of(cls, request: NodeRequest) -> RequestKind:
         return cls(
             tuple(sorted(request.node_types)),
             request.provider,
@@ -43,7 +43,7 @@ class Kind(NamedTuple):
 class Bucket:
     """Waiting requests of one kind, in service order."""
 
-    def __init__(self, kind: Kind) -> None:
+    def __init__(self, kind: RequestKind) -> None:
         self.kind = kind
         self._entries: list[tuple[OrderKey, str]] = []
 
@@ -78,7 +78,7 @@ class RequestQueue:
     """Waiting requests, by kind. Owned by one thread."""
 
     def __init__(self) -> None:
-        self._buckets: dict[Kind, Bucket] = {}
+        self._buckets: dict[RequestKind, Bucket] = {}
         self._where: dict[str, tuple[Bucket, OrderKey]] = {}
 
     def __len__(self) -> int:
@@ -89,9 +89,9 @@ class RequestQueue:
 
     def put(self, request: NodeRequest) -> None:
         """Add a request, or move it to where it belongs now."""
-        request_id = request.id or ""
+        request_id = request.key
         key = request.order_key
-        kind = Kind.of(request)
+        kind = RequestKind.of(request)
         found = self._where.get(request_id)
         if found is not None:
             if found[0].kind == kind and found[1] == key:

@@ -104,7 +104,7 @@ def decide(hosts: Mapping[HostId, HostSpec], nodes: Iterable[Node], is_locked: C
     plan = StaticPlan()
     taken: dict[SlotId, Node] = {}
     # Nodes in use first, then older ones: of two nodes in one slot the first one stays (S-10).
-    for node in sorted(nodes, key=lambda n: (is_free(n) and not is_locked(n), n.id or "")):
+    for node in sorted(nodes, key=lambda n: (is_free(n) and not is_locked(n), n.key)):
         slot = slot_of(node)
         spec = hosts.get(slot.host)
         free = is_free(node) and not is_locked(node)

@@ -30,8 +30,8 @@ from typing import Final
 
 import pytest
 
-from nodepool.driver import contract
 from nodepool.driver.config import ProviderConfig
+from nodepool.driver.framework import class_checks
 from nodepool.driver.handler import NodeRequestHandler
 from nodepool.driver.interface import Driver, Provider
 from nodepool.exceptions import NotFound
@@ -59,7 +59,7 @@ class DriverContract(ConfigurationRules):
         """Nothing that a base class demands is missing."""
         handler = provider.getRequestHandler(worker, worker.submit(self.label))
         for thing in (driver, provider, provider.provider, handler):
-            missing = contract.missing_members(type(thing))
+            missing = class_checks.missing_members(type(thing))
             assert not missing, f"{type(thing).__name__} lacks {', '.join(missing)}"
 
     # -- provider --
@@ -128,7 +128,7 @@ class DriverContract(ConfigurationRules):
         node = self.get_node(worker, provider)
         for _ in range(3):
             self.bounded("cleanupLeakedResources()", provider.cleanupLeakedResources, self.node_seconds)
-        stored = worker.getZK().getNode(node.id or "")
+        stored = worker.getZK().getNode(node.key)
         assert stored is not None, "the node is gone"
         assert stored.state == states.IN_USE, f"the node is {stored.state}"
         if provider.LAUNCHES:
@@ -141,7 +141,7 @@ class DriverContract(ConfigurationRules):
         if not provider.LAUNCHES:
             pytest.skip("this driver has no machines of its own")
         node = self.get_node(worker, provider)
-        worker.getZK().deleteRawNode(node.id or "")
+        worker.getZK().deleteRawNode(node.key)
         for _ in range(2):
             self.bounded("cleanupLeakedResources()", provider.cleanupLeakedResources, self.node_seconds)
 
@@ -199,7 +199,7 @@ class DriverContract(ConfigurationRules):
         check_node(node, provider, self.label)
         assert not zk.isNodeLocked(node), "a fulfilled request's node is still locked"
         self.release(worker, provider, node)
-        assert zk.getNode(node.id or "") is None, "the node is still there after its deletion"
+        assert zk.getNode(node.key) is None, "the node is still there after its deletion"
         if provider.LAUNCHES:
             ids = [machine.metadata.get("nodepool_node_id") for machine in provider.listNodes()]
             assert node.id not in ids, "the machine is still there after its deletion"

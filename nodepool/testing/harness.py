@@ -4,12 +4,12 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
+from nodepool.clock import monotonic
 from nodepool.config.objects import Config, Label
 from nodepool.driver.config import ConfigPool, ProviderConfig
 from nodepool.driver.interface import Driver, Provider
@@ -79,10 +79,10 @@ class DriverHarness:
 
     def wait_until(self, what: str, check: Callable[[], Any]) -> Any:
         """Look until something is true, at most ``node_seconds``."""
-        deadline = time.monotonic() + self.node_seconds
+        deadline = monotonic() + self.node_seconds
         pause = threading.Event()
         while not (found := check()):
-            assert time.monotonic() < deadline, f"{what}: not within {self.node_seconds:g} s"
+            assert monotonic() < deadline, f"{what}: not within {self.node_seconds:g} s"
             pause.wait(0.02)
         return found
 
@@ -180,10 +180,10 @@ def check_node(node: Node, provider: Provider, label: str) -> None:
 
 def check_threads(before: set[threading.Thread], seconds: float) -> None:
     """Fail if threads are there that were not there before and do not end."""
-    deadline = time.monotonic() + seconds
+    deadline = monotonic() + seconds
     new = [thread for thread in threading.enumerate() if thread not in before]
     for thread in new:
-        thread.join(max(0.0, deadline - time.monotonic()))
+        thread.join(max(0.0, deadline - monotonic()))
     left = [thread.name for thread in new if thread.is_alive()]
     assert not left, f"threads are left behind: {', '.join(left)}"
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import itertools
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
+from nodepool.clock import monotonic, wall_time
 from nodepool.exceptions import ZKConflict, ZKLockException
 from nodepool.model.node import Node
 from nodepool.model.request import NodeRequest
@@ -58,7 +58,7 @@ class Table(Generic[R]):
 
     def create(self, record: R, prefix: str = "") -> None:
         self.add(record, prefix)
-        self.tell(record.id or "")
+        self.tell(record.key)
 
     def add(self, record: R, prefix: str = "") -> None:
         """`create` that tells nobody."""
@@ -69,7 +69,7 @@ class Table(Generic[R]):
 
     def check(self, record: R, *, unlocked: bool = False, locked: bool = False) -> Stored:
         """The row, if ``record`` may be written. Call with ``changed`` held. Raises ZKConflict."""
-        row = self._rows.get(record.id or "")
+        row = self._rows.get(record.key)
         if row is None:
             raise ZKConflict(f"{self.kind} {record.id} is gone")
         if record.version != row.version:
@@ -85,27 +85,27 @@ class Table(Generic[R]):
     def put(self, record: R, row: Stored) -> None:
         """Overwrite. Call with ``changed`` held, after `check`."""
         record.version = row.version + 1
-        self._rows[record.id or ""] = replace(row, data=_encode(record), version=record.version)
+        self._rows[record.key] = replace(row, data=_encode(record), version=record.version)
         self.changed.notify_all()
 
     def take_lock(
         self, record: R, *, blocking: bool = True, timeout: float | None = None, identifier: str = ""
     ) -> None:
-        deadline = None if timeout is None else time.monotonic() + timeout
+        deadline = None if timeout is None else monotonic() + timeout
         with self.changed:
             while self.row(record).lock is not None:
-                left = None if deadline is None else deadline - time.monotonic()
+                left = None if deadline is None else deadline - monotonic()
                 if not blocking or (left is not None and left <= 0):
                     raise ZKLockException(f"{self.kind} {record.id} is locked by somebody else")
                 self.changed.wait(left)
             self.set_lock(record, identifier)
-        self.tell(record.id or "")
+        self.tell(record.key)
 
     def set_lock(self, record: R, identifier: str = "") -> ZkLock:
         """Call with ``changed`` held."""
         directory = f"/{self.kind}/{record.id}/lock"
         record.lock = lock = ZkLock(directory, f"{directory}/{next(self._contenders)}", 0)
-        self._rows[record.id or ""] = replace(self.row(record), lock=lock, identifier=identifier)
+        self._rows[record.key] = replace(self.row(record), lock=lock, identifier=identifier)
         return lock
 
     def lock_holder(self, record_id: str) -> tuple[str, str] | None:
@@ -119,25 +119,25 @@ class Table(Generic[R]):
         if record.lock is None:
             raise ZKLockException(f"{self.kind} {record.id} is not locked by us")
         self.clear_lock(record)
-        self.tell(record.id or "")
+        self.tell(record.key)
 
     def clear_lock(self, record: R) -> None:
         """`release` that tells nobody; a lock that is not held is fine."""
         with self.changed:
-            row = self._rows.get(record.id or "")
+            row = self._rows.get(record.key)
             if row is not None and row.lock == record.lock:
-                self._rows[record.id or ""] = replace(row, lock=None)
+                self._rows[record.key] = replace(row, lock=None)
             record.lock = None
             self.changed.notify_all()
 
     def force_release(self, record: R) -> None:
         with self.changed:
             self.drop_lock(record)
-        self.tell(record.id or "")
+        self.tell(record.key)
 
     def drop_lock(self, record: R) -> None:
         """Release the lock, whoever holds it. Call with ``changed`` held."""
-        self._rows[record.id or ""] = replace(self.row(record), lock=None)
+        self._rows[record.key] = replace(self.row(record), lock=None)
         record.lock = None
         self.changed.notify_all()
 
@@ -164,7 +164,7 @@ class Table(Generic[R]):
 
     def row(self, record: R) -> Stored:
         """Call with ``changed`` held. Raises ZKConflict."""
-        row = self._rows.get(record.id or "")
+        row = self._rows.get(record.key)
         if row is None:
             raise ZKConflict(f"{self.kind} {record.id} is gone")
         return row
@@ -172,7 +172,7 @@ class Table(Generic[R]):
 
 def _encode(record: Node | NodeRequest) -> bytes:
     # Also proves that everything that a driver puts into a record can be stored.
-    return codec.encode(record.to_dict(time.time()))
+    return codec.encode(record.to_dict(wall_time()))
 
 
 def decode_node(data: bytes, record_id: str) -> Node:

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import threading
-import time
 from collections.abc import Callable, Iterable, Iterator
 
+from nodepool.clock import wall_time
 from nodepool.exceptions import ZKConflict, ZKLockException
 from nodepool.model.component import PoolComponent
 from nodepool.model.image import ImageUpload
@@ -33,7 +33,7 @@ class MemoryNodeStore(NodeStore):
 
     def __init__(self, changed: threading.Condition) -> None:
         self.table = Table("node", decode_node, changed)
-        self._clock = time.time
+        self._clock = wall_time
 
     def ids(self) -> list[str]:
         return self.table.ids()
@@ -67,12 +67,12 @@ class MemoryNodeStore(NodeStore):
     def save(self, node: Node) -> None:
         with self.table.changed:
             self.table.put(node, self.table.check(node))
-        self.table.tell(node.id or "")
+        self.table.tell(node.key)
 
     def save_unlocked(self, node: Node) -> None:
         with self.table.changed:
             self.table.put(node, self.table.check(node, unlocked=True))
-        self.table.tell(node.id or "")
+        self.table.tell(node.key)
 
     def surely_locked(self, node: Node) -> bool:
         if node.lock is None:
@@ -83,7 +83,7 @@ class MemoryNodeStore(NodeStore):
         with self.table.changed:
             self.table.put(node, self.table.check(node, unlocked=True))
             self.table.set_lock(node)
-        self.table.tell(node.id or "")
+        self.table.tell(node.key)
 
     def lock(
         self,
@@ -111,18 +111,18 @@ class MemoryNodeStore(NodeStore):
             self.table.put(node, self.table.check(node, unlocked=True))
             contender = self.table.set_lock(node, identifier).contender
         node.lock = None
-        self.table.tell(node.id or "")
+        self.table.tell(node.key)
         return contender
 
     def save_and_release(self, node: Node, contender: str) -> None:
         with self.table.changed:
             row = self.table.check(node)
-            holder = self.lock_holder(node.id or "")
+            holder = self.lock_holder(node.key)
             if holder is None or holder[0] != contender:
                 raise ZKConflict(f"{contender} is gone")
             self.table.put(node, row)
             self.table.drop_lock(node)
-        self.table.tell(node.id or "")
+        self.table.tell(node.key)
 
     def force_unlock(self, node: Node) -> None:
         self.table.force_release(node)
@@ -137,13 +137,13 @@ class MemoryNodeStore(NodeStore):
         with self.table.changed:
             if node.lock is None or self.table.row(node).lock != node.lock:
                 raise ZKLockException(f"node {node.id} is not locked by us")
-            self.table.discard(node.id or "")
+            self.table.discard(node.key)
             node.lock = None
             if replacement is not None:
                 self.table.add(replacement)
-        self.table.tell(node.id or "")
+        self.table.tell(node.key)
         if replacement is not None:
-            self.table.tell(replacement.id or "")
+            self.table.tell(replacement.key)
 
     def remove_raw(self, node_id: str) -> None:
         self.table.drop(node_id)
@@ -174,10 +174,10 @@ class MemoryRequestStore(RequestStore):
     def save(self, request: NodeRequest) -> None:
         with self.table.changed:
             self.table.put(request, self.table.check(request))
-        self.table.tell(request.id or "")
+        self.table.tell(request.key)
 
     def delete(self, request: NodeRequest) -> None:
-        self.table.drop(request.id or "")
+        self.table.drop(request.key)
 
     def save_unlocked(self, request: NodeRequest, nodes: Iterable[Node] = ()) -> None:
         nodes = list(nodes)
@@ -193,7 +193,7 @@ class MemoryRequestStore(RequestStore):
         with self.table.changed:
             self.table.put(request, self.table.check(request, unlocked=True))
             self.table.set_lock(request)
-        self.table.tell(request.id or "")
+        self.table.tell(request.key)
 
     def send_lock(self, request: NodeRequest, node: Node | None = None) -> Callable[[], None]:
         def end() -> None:
@@ -225,9 +225,9 @@ class MemoryRequestStore(RequestStore):
         self._tell(request, nodes)
 
     def _tell(self, request: NodeRequest, nodes: Iterable[Node]) -> None:
-        self.table.tell(request.id or "")
+        self.table.tell(request.key)
         for node in nodes:
-            self._node_table.tell(node.id or "")
+            self._node_table.tell(node.key)
 
 
 class _TableCache(LockedRecordCache[R]):
@@ -321,7 +321,7 @@ class MemoryZooKeeper(ZooKeeper):
         return self.uploads.get((image, provider))
 
     def getImageUploadIds(self, provider: str) -> set[tuple[str, str]]:
-        return {(upload.build_id, upload.id or "") for (_, name), upload in self.uploads.items() if name == provider}
+        return {(upload.build_id, upload.key) for (_, name), upload in self.uploads.items() if name == provider}
 
     @contextlib.contextmanager
     def providerMutex(self, provider_name: str, timeout: float = 30.0) -> Iterator[ZkLock]:

@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 import threading
-import time
 from typing import Any
 
+from nodepool.clock import monotonic
 from nodepool.driver.handler import NodeRequestHandler
 from nodepool.driver.interface import Provider
 from nodepool.model import states
@@ -77,7 +77,7 @@ class PoolWorkerStandIn:
         return True
 
     def set_aside(self, node: Node) -> None:
-        self.ready_nodes.discard(node.id or "")
+        self.ready_nodes.discard(node.key)
 
     # -- serving --
 
@@ -87,7 +87,7 @@ class PoolWorkerStandIn:
         request.node_types = list(labels)
         request.requestor = "contract"
         self._zk.storeNodeRequest(request)
-        found = self._zk.getNodeRequest(request.id or "")
+        found = self._zk.getNodeRequest(request.key)
         if found is None:
             raise RuntimeError(f"request {request.id} vanished")
         return found
@@ -107,20 +107,20 @@ class PoolWorkerStandIn:
         :raises TimeoutError: it is not done by then.
         """
         self.drive(handler, timeout)
-        stored = self._zk.getNodeRequest(handler.request.id or "")
+        stored = self._zk.getNodeRequest(handler.request.key)
         if stored is None:
             raise RuntimeError(f"request {handler.request.id} vanished")
         return stored
 
     def drive(self, handler: NodeRequestHandler, timeout: float) -> None:
         """Poll a handler until it is done, at most ``timeout`` seconds. Raises TimeoutError."""
-        deadline = time.monotonic() + timeout
+        deadline = monotonic() + timeout
         while not handler.done:
             self._woken.clear()
             if handler.unfinished:
                 self._run(handler)
             if not handler.poll():
-                left = deadline - time.monotonic()
+                left = deadline - monotonic()
                 if left <= 0:
                     raise TimeoutError(f"{handler.request} is not done after {timeout:g} s")
                 self._woken.wait(min(POLL_SECONDS, left))

@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
@@ -29,6 +28,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from kazoo.exceptions import KazooException, NoNodeError
 from kazoo.protocol.serialization import GetChildren, GetData
 
+from nodepool.clock import monotonic
 from nodepool.model.record import InvalidRecord
 from nodepool.zk import codec, paths, protocol
 from nodepool.zk.client import ZooKeeperClient
@@ -131,12 +131,12 @@ class RecordCache(Generic[R]):
 
         While everything is read anew the cache is older than what was known before, and no single read tells.
         """
-        deadline = time.monotonic() + timeout
+        deadline = monotonic() + timeout
 
         def answered(reply: Reply) -> bool:
-            return reply.wait(max(0.0, deadline - time.monotonic()))
+            return reply.wait(max(0.0, deadline - monotonic()))
 
-        while self.wait_ready(max(0.0, deadline - time.monotonic())):
+        while self.wait_ready(max(0.0, deadline - monotonic())):
             generation = self._generation
             self._read_held()
             for record_id, state in list(self._reading.items()):

@@ -6,7 +6,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
-import time
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
@@ -15,11 +14,12 @@ from kazoo.protocol.serialization import Create
 from kazoo.retry import KazooRetry
 from kazoo.security import OPEN_ACL_UNSAFE
 
+from nodepool.clock import monotonic
 from nodepool.exceptions import ConfigError, ZKConnectionError, ZKException
 from nodepool.zk import protocol
-from nodepool.zk.handler import TlsHandler
 from nodepool.zk.orphans import OrphanedContenders
 from nodepool.zk.protocol import Reply, WatchedClient
+from nodepool.zk.wire.threading_handler import TlsHandler
 
 #: Called with 'connected', 'suspended' or 'lost', in the connection thread; must not block.
 SessionListener = Callable[[str], None]
@@ -128,17 +128,17 @@ class ZooKeeperClient:
             return
         client = self._make_client()
         client.add_listener(self._on_state)
-        deadline = None if timeout is None else time.monotonic() + timeout
+        deadline = None if timeout is None else monotonic() + timeout
         with self._starting:
             if self._closing.is_set():
                 raise ZKConnectionError("stopped before connecting to ZooKeeper")
             self._client = client
             # Kazoo tries on in its own thread; start() would give up and begin anew.
             client.start_async()
-        while not self.wait_connected(5.0 if deadline is None else max(0.0, min(5.0, deadline - time.monotonic()))):
+        while not self.wait_connected(5.0 if deadline is None else max(0.0, min(5.0, deadline - monotonic()))):
             if self._closing.is_set():
                 raise ZKConnectionError("stopped while connecting to ZooKeeper")
-            if deadline is not None and time.monotonic() >= deadline:
+            if deadline is not None and monotonic() >= deadline:
                 self._close()
                 raise ZKConnectionError(
                     f"no answer from ZooKeeper at {self.hosts} within {timeout:g} s; "

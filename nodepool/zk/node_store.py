@@ -4,12 +4,12 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 from kazoo.exceptions import KazooException, NoNodeError
 
+from nodepool.clock import wall_time
 from nodepool.exceptions import ZKConflict, ZKConnectionError, ZKLockException
 from nodepool.model.node import Node
 from nodepool.model.record import InvalidRecord
@@ -42,7 +42,7 @@ class NodeStore:
 
     log = logging.getLogger("nodepool.zk.ZooKeeper")
 
-    def __init__(self, client: ZooKeeperClient, cache: NodepoolCache | None, clock: Callable[[], float] = time.time):
+    def __init__(self, client: ZooKeeperClient, cache: NodepoolCache | None, clock: Callable[[], float] = wall_time):
         self._client = client
         self._cache = cache
         self._clock = clock
@@ -83,7 +83,7 @@ class NodeStore:
 
     def refresh(self, node: Node) -> None:
         """Read a node again into the same object. Raises ZKConflict if it is gone or unreadable."""
-        fresh = self.get(node.id or "")
+        fresh = self.get(node.key)
         if fresh is None:
             raise ZKConflict(f"node {node.id} is gone")
         lock = node.lock
@@ -139,7 +139,7 @@ class NodeStore:
 
     def save(self, node: Node) -> None:
         """Overwrite a node, fenced by its version. A lost answer is resolved by reading."""
-        path = paths.node(node.id or "")
+        path = paths.node(node.key)
         while True:
             tx, data = self.transaction(), self.encode(node)
             tx.set_record(path, node, data)
@@ -176,14 +176,14 @@ class NodeStore:
             self.add_unlocked_write(tx, node, exists)
             tx.commit()
 
-        self._with_lock_dir(node.id or "", attempt)
+        self._with_lock_dir(node.key, attempt)
 
     def add_unlocked_write(self, tx: Transaction, node: Node, exists: bool) -> None:
         """The operations of `save_unlocked`, for a larger transaction.
 
         :param exists: is the lock directory there?
         """
-        node_id = node.id or ""
+        node_id = node.key
         tx.fence_lock(paths.node_lock(node_id), exists=exists, keep=True)
         tx.set_record(paths.node(node_id), node, self.encode(node))
 
@@ -204,7 +204,7 @@ class NodeStore:
         """
         node.lock = locks.acquire(
             self._client,
-            paths.node_lock(node.id or ""),
+            paths.node_lock(node.key),
             blocking=blocking,
             timeout=timeout,
             ephemeral=ephemeral,
@@ -221,17 +221,17 @@ class NodeStore:
             self.send_lock_and_save(node, exists, identifier).get()
 
         try:
-            self._with_lock_dir(node.id or "", attempt)
+            self._with_lock_dir(node.key, attempt)
         except KazooException as error:
             raise translate(error) from None
 
     def send_lock_and_save(self, node: Node, exists: bool, identifier: str = "") -> Reply:
         """`lock_and_save` without waiting; ``node.lock`` is set when the reply is there."""
-        lock_dir = paths.node_lock(node.id or "")
+        lock_dir = paths.node_lock(node.key)
         tx = self.transaction()
         tx.fence_lock(lock_dir, exists=exists, keep=True)
         index = locks.add_contender(tx, lock_dir, identifier)
-        tx.set_record(paths.node(node.id or ""), node, self.encode(node))
+        tx.set_record(paths.node(node.key), node, self.encode(node))
 
         def done(results: Any, error: BaseException | None) -> None:
             if error is None:
@@ -271,17 +271,17 @@ class NodeStore:
         :return: path of the contender, for `save_and_release`.
         :raises ZKConflict: somebody else holds the lock, or the node is not as we read it.
         """
-        lock_dir = paths.node_lock(node.id or "")
+        lock_dir = paths.node_lock(node.key)
 
         def attempt(exists: bool) -> Any:
             tx = self.transaction()
             # First: caches read at once what was written to a node that is not known to be locked.
-            tx.set_record(paths.node(node.id or ""), node, self.encode(node))
+            tx.set_record(paths.node(node.key), node, self.encode(node))
             tx.fence_lock(lock_dir, exists=exists, keep=True)
             index = tx.create(locks.contender_prefix(lock_dir), identifier.encode(), flags=SEQUENCE)
             return tx.commit()[index]
 
-        contender: str = self._with_lock_dir(node.id or "", attempt)
+        contender: str = self._with_lock_dir(node.key, attempt)
         return contender
 
     def save_and_release(self, node: Node, contender: str) -> None:
@@ -291,14 +291,14 @@ class NodeStore:
         :raises ZKConflict: it does not, or the node is not as we read it.
         """
         tx = self.transaction()
-        tx.set_record(paths.node(node.id or ""), node, self.encode(node))
+        tx.set_record(paths.node(node.key), node, self.encode(node))
         tx.delete(contender)
         tx.commit()
 
     def force_unlock(self, node: Node) -> None:
         """Delete the contender that holds the lock, whoever made it (persistent locks of metastatic)."""
-        for path, _ in locks.contenders(self._client, paths.node_lock(node.id or ""))[:1]:
-            locks.release(self._client, ZkLock(paths.node_lock(node.id or ""), path, self._client.session_epoch))
+        for path, _ in locks.contenders(self._client, paths.node_lock(node.key))[:1]:
+            locks.release(self._client, ZkLock(paths.node_lock(node.key), path, self._client.session_epoch))
         node.lock = None
 
     def is_locked(self, node_id: str) -> bool:
@@ -324,7 +324,7 @@ class NodeStore:
         :param replacement: a new node, which gets its id; None = only remove.
         :raises ZKConflict: our lock is gone, or somebody waits for it and ``replacement`` is given.
         """
-        lock, path = node.lock, paths.node(node.id or "")
+        lock, path = node.lock, paths.node(node.key)
         if not isinstance(lock, ZkLock):
             raise ZKLockException(f"node {node.id} is not locked by us")
         tx = self.transaction()
@@ -342,7 +342,7 @@ class NodeStore:
                 raise
             node.state = "deleted"
             self.save(node)
-            self.remove_raw(node.id or "")
+            self.remove_raw(node.key)
         node.lock = None
 
     def send_remove_unlocked(self, node: Node, exists: bool, replacement: Node | None) -> Reply:
@@ -350,11 +350,11 @@ class NodeStore:
 
         :param exists: is the lock directory there?
         """
-        lock_dir = paths.node_lock(node.id or "")
+        lock_dir = paths.node_lock(node.key)
         tx = self.transaction()
         if exists:
             tx.delete(lock_dir)
-        tx.delete(paths.node(node.id or ""), -1 if node.version is None else node.version)
+        tx.delete(paths.node(node.key), -1 if node.version is None else node.version)
         if replacement is not None:
             tx.create_record(f"{paths.NODES}/", replacement, self.encode(replacement))
         return tx.send()

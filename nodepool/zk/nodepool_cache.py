@@ -3,8 +3,7 @@
 
 from __future__ import annotations
 
-import time
-
+from nodepool.clock import monotonic
 from nodepool.model.component import PoolComponent
 from nodepool.model.node import Node
 from nodepool.model.record import Record
@@ -31,9 +30,9 @@ class NodepoolCache:
 
     def wait_ready(self, timeout: float) -> bool:
         """Wait until all three caches are complete, at most ``timeout`` seconds."""
-        deadline = time.monotonic() + timeout
+        deadline = monotonic() + timeout
         caches = (self.nodes, self.requests, self.pools)
-        return all(cache.wait_ready(max(0.0, deadline - time.monotonic())) for cache in caches)
+        return all(cache.wait_ready(max(0.0, deadline - monotonic())) for cache in caches)
 
     def wait_settled(self, timeout: float) -> bool:
         """Wait until what ZooKeeper told us so far has been read, at most ``timeout`` seconds."""

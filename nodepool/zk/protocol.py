@@ -13,7 +13,7 @@ calls from the connection thread itself: Kazoo announces each call by a byte in 
 thread empties, and which holds some 280 of them; the thread would wait for itself. See `_WatchConnection.call`.
 
 So `WatchedClient` calls the watch function and `Reply.on_done` directly in the connection thread. Both must
-be quick, must not block and must not wait for another reply. Only this file and `nodepool.zk.transmission` use
+be quick, must not block and must not wait for another reply. Only this file and `nodepool.zk.wire.transmission` use
 Kazoo's private names (``_call``, ``_queue``, ``_connection``, ``_connect``, ``_send_request``, ``_write_sock``,
 ``_read_header``, ``_read_watch_event``).
 """
@@ -23,7 +23,6 @@ from __future__ import annotations
 import logging
 import socket
 import threading
-import time
 from collections import deque
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
@@ -34,8 +33,9 @@ from kazoo.protocol.connection import WATCH_XID
 from kazoo.protocol.serialization import Create, Delete, SetData, Sync, Transaction, Watch, int_struct, write_string
 from kazoo.protocol.states import KazooState
 
+from nodepool.clock import monotonic
 from nodepool.exceptions import ZKConnectionError
-from nodepool.zk.transmission import Transmission
+from nodepool.zk.wire.transmission import Transmission
 
 log = logging.getLogger("nodepool.zk.ZooKeeper")
 
@@ -181,7 +181,7 @@ class _WatchConnection(Transmission):
         self._pass_on()
 
     def _connect(self, *arguments: Any) -> tuple[int, int]:
-        begun = time.monotonic()
+        begun = monotonic()
         while self._own_calls:
             # As Kazoo does with what was in its queue when the last connection broke.
             self._own_calls.popleft()[1].set_exception(ConnectionLoss())
@@ -200,7 +200,7 @@ class _WatchConnection(Transmission):
         self.call(Sync(self.client.chroot or "/"), Reply())
 
     def _sending(self, request: Any) -> None:
-        self._sent.append((time.monotonic(), request.type in _PASSED_ON))
+        self._sent.append((monotonic(), request.type in _PASSED_ON))
 
     def _read_header(self, timeout: float) -> tuple[Any, bytes, int]:
         header, buffer, offset = super()._read_header(timeout)
@@ -256,7 +256,7 @@ class WatchedClient(KazooClient):  # type: ignore[misc]
 
     def is_leased(self) -> bool:
         """Is it certain that the session lives? Does not block; asks the leader when it will not be for much longer."""
-        left = self.lease_until - time.monotonic()
+        left = self.lease_until - monotonic()
         if left < self._connection.lease_seconds / 2 and self.state == KazooState.CONNECTED and self._renewal.answered:
             self._renewal = Reply()
             self.call(Sync(self.chroot or "/"), self._renewal)

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -12,6 +11,7 @@ from kazoo.exceptions import KazooException, NoNodeError, NotEmptyError
 from kazoo.protocol.serialization import Create
 from kazoo.security import OPEN_ACL_UNSAFE
 
+from nodepool.clock import wall_time
 from nodepool.exceptions import ZKConnectionError, ZKLockException
 from nodepool.model.node import Node
 from nodepool.model.record import InvalidRecord
@@ -35,7 +35,7 @@ class RequestStore:
         client: ZooKeeperClient,
         cache: NodepoolCache | None,
         nodes: NodeStore,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] = wall_time,
     ) -> None:
         self._client = client
         self._cache = cache
@@ -106,13 +106,13 @@ class RequestStore:
     def save(self, request: NodeRequest) -> None:
         """Overwrite a request that we hold locked, fenced by its version."""
         tx = self.transaction()
-        tx.set_record(paths.request(request.id or ""), request, self.encode(request))
+        tx.set_record(paths.request(request.key), request, self.encode(request))
         tx.commit()
 
     def delete(self, request: NodeRequest) -> None:
         """Delete a request of our own; one that is gone is fine."""
         try:
-            self._client.kazoo.retry(self._client.kazoo.delete, paths.request(request.id or ""))
+            self._client.kazoo.retry(self._client.kazoo.delete, paths.request(request.key))
         except NoNodeError:
             return
         except KazooException as error:
@@ -131,10 +131,10 @@ class RequestStore:
         """
         tx = self.transaction()
         # A directory that is there may be about to be used by Zuul, so it is left; ours would be litter.
-        tx.fence_lock(paths.request_lock(request.id or ""), exists=lock_dir_exists, keep=lock_dir_exists)
-        tx.set_record(paths.request(request.id or ""), request, self.encode(request))
+        tx.fence_lock(paths.request_lock(request.key), exists=lock_dir_exists, keep=lock_dir_exists)
+        tx.set_record(paths.request(request.key), request, self.encode(request))
         for node in nodes:
-            self._nodes.add_unlocked_write(tx, node, self._nodes.has_lock_dir(node.id or ""))
+            self._nodes.add_unlocked_write(tx, node, self._nodes.has_lock_dir(node.key))
 
         def done(_: Any, error: BaseException | None) -> None:
             if not lock_dir_exists and isinstance(error, TransactionFailed) and self._root_is_missing(request, error):
@@ -156,12 +156,12 @@ class RequestStore:
     @staticmethod
     def lock_dir_was_there(request: NodeRequest, failure: TransactionFailed) -> bool:
         """Did a write fail only because the request has a lock directory?"""
-        return failure.lock_dir_mismatch and failure.path == paths.request_lock(request.id or "")
+        return failure.lock_dir_mismatch and failure.path == paths.request_lock(request.key)
 
     @staticmethod
     def _root_is_missing(request: NodeRequest, failure: TransactionFailed) -> bool:
         """Could a lock directory not be made because the parent of all of them is gone? (F-4: data was wiped)"""
-        return failure.path == paths.request_lock(request.id or "") and isinstance(failure.error, NoNodeError)
+        return failure.path == paths.request_lock(request.key) and isinstance(failure.error, NoNodeError)
 
     def _make_root(self) -> None:
         """Send the creation of the parent of all lock directories; what is sent after it finds it there."""
@@ -189,13 +189,13 @@ class RequestStore:
 
         :param node: created with it; not locked.
         """
-        lock_dir = paths.request_lock(request.id or "")
+        lock_dir = paths.request_lock(request.key)
 
         def send(exists: bool) -> tuple[Reply, int]:
             tx = self.transaction()
             tx.fence_lock(lock_dir, exists=exists, keep=True)
             index = locks.add_contender(tx, lock_dir)
-            tx.set_record(paths.request(request.id or ""), request, self.encode(request))
+            tx.set_record(paths.request(request.key), request, self.encode(request))
             if node is not None:
                 self._nodes.add_create(tx, node)
             return tx.send(), index
@@ -225,9 +225,7 @@ class RequestStore:
 
     def lock(self, request: NodeRequest, *, blocking: bool = True, timeout: float | None = None) -> None:
         """Take the lock with Kazoo's recipe. Raises ZKLockException if somebody else has it."""
-        request.lock = locks.acquire(
-            self._client, paths.request_lock(request.id or ""), blocking=blocking, timeout=timeout
-        )
+        request.lock = locks.acquire(self._client, paths.request_lock(request.key), blocking=blocking, timeout=timeout)
 
     def unlock(self, request: NodeRequest) -> None:
         """Give the lock back and remove its directory unless somebody waits. Raises ZKLockException."""
@@ -235,7 +233,7 @@ class RequestStore:
             raise ZKLockException(f"request {request.id} is not locked by us")
         lock, request.lock = request.lock, None
         locks.release(self._client, lock)
-        self.remove_lock_dir(request.id or "")
+        self.remove_lock_dir(request.key)
 
     def finish(self, request: NodeRequest, nodes: Iterable[Node] = (), *, nodes_too: bool = False) -> None:
         """Write a request that we hold locked, release its lock and those of its nodes, in one write.
@@ -257,7 +255,7 @@ class RequestStore:
                 written = True
             except ZKConnectionError:
                 # Trying again without a look would be a conflict with ourselves.
-                path = paths.request(request.id or "")
+                path = paths.request(request.key)
                 written = was_written(self._client, path, request, self.encode(request))
             except TransactionFailed as failure:
                 # Somebody waits for the request lock just now (Zuul revises the priority): leave the directory.
@@ -275,10 +273,10 @@ class RequestStore:
         tx = self.transaction()
         for node in nodes:
             if nodes_too:
-                tx.set_record(paths.node(node.id or ""), node, self._nodes.encode(node))
+                tx.set_record(paths.node(node.key), node, self._nodes.encode(node))
             if isinstance(node.lock, ZkLock):
                 tx.delete(node.lock.contender)
-        tx.set_record(paths.request(request.id or ""), request, self.encode(request))
+        tx.set_record(paths.request(request.key), request, self.encode(request))
         tx.delete(lock.contender)
         if not keep_directory:
             tx.delete(lock.path)

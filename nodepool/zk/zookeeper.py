@@ -116,7 +116,7 @@ class ZooKeeper:
         if node.lock is not None:
             self.nodes.remove(node)
         else:
-            self.nodes.remove_raw(node.id or "")
+            self.nodes.remove_raw(node.key)
 
     def deleteRawNode(self, node_id: str) -> None:
         """Delete a node's znode with everything below."""
@@ -158,7 +158,7 @@ class ZooKeeper:
 
     def isNodeLocked(self, node: Node) -> bool:
         """Does anybody hold or wait for the lock?"""
-        return self.nodes.is_locked(node.id or "")
+        return self.nodes.is_locked(node.key)
 
     def addNodeListener(self, listener: Callable[[str], None]) -> None:
         """Be told the id of each node that changes ('' = any may have); in the cache thread, must not block."""

@@ -54,7 +54,7 @@ def test_create_and_read(zk: ZooKeeper) -> None:
     first, second = make_node(zk), make_node(zk)
     assert [first.id, second.id] == ["0000000000", "0000000001"]
     assert sorted(zk.getNodes()) == [first.id, second.id]
-    found = zk.getNode(first.id or "")
+    found = zk.getNode(first.key)
     assert found is not None
     assert (found.type, found.state, found.version) == (["small"], states.INIT, 0)
     assert found.created_time
@@ -81,7 +81,7 @@ def test_cache(zk: ZooKeeper) -> None:
     zk.deleteNode(node)
     wait_for("the listener was told", lambda: node.id in told)
     assert zk.cache is not None
-    assert zk.cache.nodes.get(node.id or "") is None
+    assert zk.cache.nodes.get(node.key) is None
 
 
 def test_versions(zk: ZooKeeper) -> None:
@@ -97,7 +97,7 @@ def test_versions(zk: ZooKeeper) -> None:
     zk.updateNode(old)
     assert old.comment == "first"
     zk.storeNode(old)
-    zk.deleteRawNode(node.id or "")
+    zk.deleteRawNode(node.key)
     with pytest.raises(ZKConflict):
         zk.storeNode(old)
     with pytest.raises(ZKConflict):
@@ -110,7 +110,7 @@ def test_node_locks(zk: ZooKeeper) -> None:
     other = node.copy()
     zk.lockNode(node, blocking=False)
     wait_for("the lock is seen", lambda: zk.isNodeLocked(node))
-    assert len(zk.getNodeLockContenders(node.id or "")) == 1
+    assert len(zk.getNodeLockContenders(node.key)) == 1
     with pytest.raises(ZKLockException):
         zk.lockNode(other, blocking=False)
     with pytest.raises(ZKLockException):
@@ -163,7 +163,7 @@ def test_removal(zk: ZooKeeper) -> None:
     zk.lockNode(successor)
     zk.deleteNode(successor)
     assert zk.getNodes() == []
-    zk.deleteRawNode(successor.id or "")
+    zk.deleteRawNode(successor.key)
 
 
 def test_finish(zk: ZooKeeper) -> None:
@@ -179,13 +179,13 @@ def test_finish(zk: ZooKeeper) -> None:
         node.state = states.READY
         zk.nodes.lock_and_save(node)
     request.state = states.FULFILLED
-    request.nodes = [node.id or "" for node in nodes]
+    request.nodes = [node.key for node in nodes]
     for node in nodes:
         node.allocated_to = request.id
     zk.requests.finish(request, nodes, nodes_too=True)
     assert request.lock is None
     wait_for("all are unlocked", lambda: not any(zk.isNodeLocked(node) for node in nodes))
-    stored = zk.getNodeRequest(request.id or "")
+    stored = zk.getNodeRequest(request.key)
     assert stored is not None
     assert (stored.state, stored.nodes) == (states.FULFILLED, request.nodes)
     allocated = [node.allocated_to for node in map(zk.getNode, request.nodes) if node is not None]
@@ -204,7 +204,7 @@ def test_finish_of_a_deleted_request(zk: ZooKeeper) -> None:
         zk.requests.finish(request, [node], nodes_too=True)
     assert node.lock is not None
     wait_for("the lock is seen", lambda: zk.isNodeLocked(node))
-    stored = zk.getNode(node.id or "")
+    stored = zk.getNode(node.key)
     assert stored is not None
     assert stored.allocated_to is None
 
@@ -212,12 +212,12 @@ def test_finish_of_a_deleted_request(zk: ZooKeeper) -> None:
 def test_lock_for_good(zk: ZooKeeper) -> None:
     """The lock of a backing node: taken with a write, by name, and released by whoever has the provider (T-3, T-8)."""
     node = make_node(zk)
-    assert zk.nodes.lock_holder(node.id or "") is None
+    assert zk.nodes.lock_holder(node.key) is None
     node.state = states.IN_USE
     contender = zk.nodes.lock_for_good(node, "a name")
-    assert zk.nodes.lock_holder(node.id or "") == (contender, "a name")
-    assert zk.getNodeLockContenders(node.id or "") == ["a name"]
-    found = zk.getNode(node.id or "")
+    assert zk.nodes.lock_holder(node.key) == (contender, "a name")
+    assert zk.getNodeLockContenders(node.key) == ["a name"]
+    found = zk.getNode(node.key)
     assert found is not None
     assert (found.state, found.version) == (states.IN_USE, node.version)
     with pytest.raises(ZKConflict):
@@ -226,7 +226,7 @@ def test_lock_for_good(zk: ZooKeeper) -> None:
     with pytest.raises(ZKConflict):
         zk.nodes.save_and_release(found, f"{contender}0")
     zk.nodes.save_and_release(found, contender)
-    assert zk.nodes.lock_holder(node.id or "") is None
+    assert zk.nodes.lock_holder(node.key) is None
     wait_for("the release is seen", lambda: not zk.isNodeLocked(found))
     node.state = states.FAILED
     with pytest.raises(ZKConflict):
@@ -236,9 +236,9 @@ def test_lock_for_good(zk: ZooKeeper) -> None:
 def test_existing(zk: ZooKeeper) -> None:
     """Which znodes there are."""
     node = make_node(zk)
-    assert zk.nodes.existing([node.id or "", "nobody"]) == {node.id}
+    assert zk.nodes.existing([node.key, "nobody"]) == {node.id}
     zk.deleteNode(node)
-    assert not zk.nodes.existing([node.id or ""])
+    assert not zk.nodes.existing([node.key])
 
 
 def test_request_locks(zk: ZooKeeper) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from nodepool.cmd import stack_dump
 from nodepool.driver.statemachine import known
-from nodepool.launcher import providers
+from nodepool.runtime import providers
 from nodepool.testing.openstack.identity_api import IdentityApi
 from tests.support.openstack_place import Place
 from tests.support.pool_znodes import PoolZnodes

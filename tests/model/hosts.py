@@ -6,7 +6,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any
 
-from nodepool.driver.keyscan import ScanFailed
+from nodepool.driver.framework.keyscan import ScanFailed
 from nodepool.driver.static import StaticDriver
 from nodepool.driver.static.provider import RESYNC_SECONDS, ZK_RETRY_SECONDS, StaticProvider
 from nodepool.exceptions import ZKException

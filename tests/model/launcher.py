@@ -20,7 +20,7 @@ from nodepool.zk.transactions import ensure_path
 from tests.model.process import Process, Turn
 
 if TYPE_CHECKING:
-    from nodepool.launcher.worker import Worker
+    from nodepool.runtime.worker import Worker
     from tests.model.hosts import ModelStaticProvider
     from tests.model.layout import Layout
     from tests.model.threads import ModelScheduler

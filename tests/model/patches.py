@@ -3,11 +3,8 @@
 
 from __future__ import annotations
 
-import functools
-import inspect
 import logging
 import socket
-import sys
 import threading
 import time
 import uuid
@@ -23,8 +20,8 @@ from nodepool.driver.statemachine import provider as statemachine
 from nodepool.driver.statemachine.known import Patience
 from nodepool.driver.static import checks
 from nodepool.driver.static import provider as static
-from nodepool.launcher import provider_start, providers
-from nodepool.launcher.worker import Worker
+from nodepool.runtime import provider_start, providers
+from nodepool.runtime.worker import Worker
 from nodepool.zk.cache import RecordCache
 from nodepool.zk.protocol import Reply
 from tests.model.cloud import SteppedDriver
@@ -47,10 +44,9 @@ def take_over(world: World, patch: pytest.MonkeyPatch) -> None:
     def clock() -> float:
         return world.now
 
+    # What `nodepool.clock` reads.
     patch.setattr(time, "time", clock)
     patch.setattr(time, "monotonic", clock)
-    for function, name in _clocked():
-        patch.setattr(function, name, _with_clock(getattr(function, name), clock))
     patch.setattr(uuid, "uuid4", lambda: uuid.UUID(int=world.random.getrandbits(128), version=4))
     for name in ("getfqdn", "gethostname"):
         patch.setattr(socket, name, lambda *_: world.owner.name if isinstance(world.owner, Process) else "nobody")
@@ -119,32 +115,3 @@ class Tracebacks(logging.Handler):
         elif self._world.trace:
             job = self._world.baton.current
             print(f"  {self._world.now:.1f} {job}: {self.format(record)}")
-
-
-@functools.cache
-def _clocked() -> list[tuple[Any, str]]:
-    """Functions of ours that have a clock as the default of a parameter."""
-    found: dict[Any, str] = {}
-    for module_name, module in list(sys.modules.items()):
-        if not module_name.startswith("nodepool."):
-            continue
-        for owner in [module, *(value for value in vars(module).values() if isinstance(value, type))]:
-            for function in vars(owner).values():
-                for name in ("__defaults__", "__kwdefaults__"):
-                    if inspect.isfunction(function) and _has_clock(getattr(function, name)):
-                        found[function] = name
-    return list(found.items())
-
-
-_CLOCKS = (time.time, time.monotonic)
-
-
-def _has_clock(defaults: Any) -> bool:
-    values = defaults.values() if isinstance(defaults, dict) else defaults or ()
-    return any(value is clock for value in values for clock in _CLOCKS)
-
-
-def _with_clock(defaults: Any, clock: Callable[[], float]) -> Any:
-    if isinstance(defaults, dict):
-        return {name: clock if value in _CLOCKS else value for name, value in defaults.items()}
-    return tuple(clock if any(value is old for old in _CLOCKS) else value for value in defaults)

@@ -10,10 +10,10 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodepool.driver.statemachine.quota import StateMachineQuota
+from nodepool.driver.statemachine.cloud_quota import StateMachineQuota
 from nodepool.exceptions import LaunchError
 from nodepool.model.node import Node
-from nodepool.plan import ceiling, launch, reconfigure, rest
+from nodepool.plan import circuit_breaker, launch, learned_limit, reconfigure
 from tests.model.budget import budget
 
 
@@ -63,7 +63,7 @@ def test_a_ceiling_lets_pass_what_was_taken_before_and_one_probe_in_a_while(
     questions: list[tuple[str, float, int]],
 ) -> None:
     """L-7: below the ceiling always; above it at most once in the pause, and never never again."""
-    one, now, probes = ceiling.Ceiling(), 0.0, []
+    one, now, probes = learned_limit.LearnedLimit(), 0.0, []
     for kind, pause, nodes in questions:
         now += pause
         if kind == "refuse":
@@ -73,8 +73,8 @@ def test_a_ceiling_lets_pass_what_was_taken_before_and_one_probe_in_a_while(
         if one.allows(now, nodes) and nodes >= one.nodes:
             probes.append(now)
     gaps = [later - earlier for earlier, later in itertools.pairwise(probes)]
-    assert all(gap >= ceiling.FIRST_PROBE_SECONDS for gap in gaps)
-    assert one.allows(now + ceiling.LONGEST_PROBE_SECONDS + 1, one.nodes)
+    assert all(gap >= learned_limit.FIRST_PROBE_SECONDS for gap in gaps)
+    assert one.allows(now + learned_limit.LONGEST_PROBE_SECONDS + 1, one.nodes)
 
 
 @given(kind=st.sampled_from(launch.Failure), retries=st.integers(1, 6), rests=st.booleans())
@@ -114,7 +114,7 @@ def test_the_pace_is_never_negative_and_never_slower_than_asked(turns: int, hint
 @given(events=st.lists(st.tuples(st.booleans(), st.floats(0, 20)), max_size=60))
 @budget(100)
 def test_a_cloud_that_answers_never_rests_and_every_rest_has_a_probe(events: list[tuple[bool, float]]) -> None:
-    one, now = rest.ProviderRest(), 0.0
+    one, now = circuit_breaker.ProviderRest(), 0.0
     for works, pause in events:
         now += pause
         if works:
@@ -125,7 +125,7 @@ def test_a_cloud_that_answers_never_rests_and_every_rest_has_a_probe(events: lis
             one.failed(now, "away")
         due = one.probe_due(now)
         assert (due is not None) == one.resting
-        assert due is None or 0 <= due <= rest.LONGEST_PAUSE_SECONDS
+        assert due is None or 0 <= due <= circuit_breaker.LONGEST_PAUSE_SECONDS
 
 
 @given(pauses=st.lists(st.floats(0, 10), min_size=1, max_size=30), first=st.floats(0.1, 2), longest=st.floats(2, 60))

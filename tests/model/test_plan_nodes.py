@@ -118,7 +118,7 @@ def test_a_lost_request_is_as_new_and_its_nodes_are_nobodys(held: list[Node]) ->
 BACKINGS = st.builds(
     backing.Backing,
     st.uuids().map(str),
-    st.just(backing.Kind("a", "b")),
+    st.just(backing.BackingKind("a", "b")),
     st.lists(st.sampled_from((None, None, "somebody")), max_size=4).map(tuple),
     st.booleans(),
     st.floats(0, 100),

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from nodepool.model import states
 from nodepool.model.node import Node
 from nodepool.model.request import NodeRequest
-from nodepool.plan import assignment, first_choice, min_ready, standoff
+from nodepool.plan import assignment, deadlock, first_choice, min_ready
 from nodepool.plan.assignment import Consider, Decline, Leave, PoolInfo, screen
-from nodepool.plan.queue import MIN_READY_REQUESTOR, Kind, RequestQueue
+from nodepool.plan.queue import MIN_READY_REQUESTOR, RequestKind, RequestQueue
 from tests.model.budget import budget
 
 LABELS = ("a", "b", "c")
@@ -33,7 +33,7 @@ def registries(draw: st.DrawFn) -> list[PoolInfo]:
 
 
 KINDS = st.builds(
-    Kind,
+    RequestKind,
     st.lists(st.sampled_from(LABELS), max_size=3).map(lambda labels: tuple(sorted(labels))),
     st.sampled_from((None, None, "one", "two", "nobody")),
     st.frozensets(st.sampled_from([f"pool{number}" for number in range(5)])),
@@ -45,7 +45,7 @@ KINDS = st.builds(
 
 @given(pools=registries(), kind=KINDS)
 @budget(150)
-def test_a_request_is_considered_or_refused_by_somebody_until_it_ends(pools: list[PoolInfo], kind: Kind) -> None:
+def test_a_request_is_considered_or_refused_by_somebody_until_it_ends(pools: list[PoolInfo], kind: RequestKind) -> None:
     """A-2 to A-6, A-15: nobody waits for one who waits for him.
 
     Whoever considers it may refuse it in the end. So the worst case is that all do; then it fails.
@@ -73,7 +73,7 @@ def test_a_request_is_considered_or_refused_by_somebody_until_it_ends(pools: lis
 @given(pools=registries(), kind=KINDS, gone=st.integers(0, 4), request=st.integers(0, 10**6))
 @budget(120)
 def test_each_request_has_one_first_choice_and_others_after_it(
-    pools: list[PoolInfo], kind: Kind, gone: int, request: int
+    pools: list[PoolInfo], kind: RequestKind, gone: int, request: int
 ) -> None:
     request_id = f"500-{request:010d}"
     able = first_choice.able_pools(kind, pools)
@@ -105,7 +105,7 @@ def test_the_queue_has_each_request_once_and_in_order(actions: list[tuple[int, i
         request = NodeRequest(f"{(number % 2) * 100 + 100}-{number:010d}")
         request.relative_priority, request.node_types = priority, [label]
         if priority < 0:
-            queue.discard(request.id or "")
+            queue.discard(request.key)
             expected.pop(request.id, None)
         else:
             queue.put(request)
@@ -116,7 +116,7 @@ def test_the_queue_has_each_request_once_and_in_order(actions: list[tuple[int, i
     for bucket in queue.buckets():
         keys = [expected[request_id].order_key for request_id in bucket]
         assert keys == sorted(keys)
-        assert all(Kind.of(expected[request_id]) == bucket.kind for request_id in bucket)
+        assert all(RequestKind.of(expected[request_id]) == bucket.kind for request_id in bucket)
         assert bucket.head_key == keys[0]
 
 
@@ -182,7 +182,7 @@ def test_of_requests_that_wait_for_each_other_the_first_stays_and_the_others_giv
             nodes.append(node)
     for number, (_, _, provider, pool) in enumerate(waiting):
         mine = requests[f"500-{number:010d}"]
-        first = standoff.stands_before(mine, provider, pool if own_limit else None, nodes, requests.get)
+        first = deadlock.stands_before(mine, provider, pool if own_limit else None, nodes, requests.get)
         before = [
             other
             for other, (wanted, held, its_provider, its_pool) in zip(

@@ -45,7 +45,7 @@ def ask_settled(world: World, launcher: Launcher, node: Node) -> list[tuple[bool
 
     def ask() -> None:
         settled = nodes.wait_settled(5.0)
-        answers.append((settled, nodes.get(node.id or "") is not None))
+        answers.append((settled, nodes.get(node.key) is not None))
 
     world.spawn("nl0.ask", launcher, ask)
     drive(world, lambda: bool(answers), "nl0.ask", "nl0.send", "nl0.read", "nl0.notice", "nl0.connect")

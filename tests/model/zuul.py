@@ -75,7 +75,7 @@ class Zuul(Process):
         request.requestor = "zuul"
         request.tenant_name = tenant
         self.zk.storeNodeRequest(request)
-        self.waiting[request.id or ""] = request
+        self.waiting[request.key] = request
 
     def _take(self) -> None:
         """Take the nodes of all requests that are fulfilled."""
@@ -115,7 +115,7 @@ class Zuul(Process):
             for other in self.held.values():
                 if node.id in [held.id for held in other]:
                     self.world.violation(f"node {node.id} is held twice")
-        self.held[request.id or ""] = nodes
+        self.held[request.key] = nodes
         for node in nodes:
             node.state = states.IN_USE
             self.zk.storeNode(node)

@@ -75,7 +75,7 @@ def test_broken_provider(
 ) -> None:
     """G-9, G-10: others serve, requests only it could serve fail; it is tried again until it works."""
     from nodepool.driver.fake.provider import FakeProvider
-    from nodepool.launcher import providers
+    from nodepool.runtime import providers
 
     monkeypatch.setattr(providers, "FIRST_RETRY_SECONDS", 0.2)
     start = FakeProvider.start

@@ -66,7 +66,7 @@ class BackingPool:
                         self._serve(request)
                 for node in list(self.zk.nodeIterator()):
                     if node.provider == "backing" and node.state == states.USED and not self.zk.isNodeLocked(node):
-                        self.zk.deleteRawNode(node.id or "")
+                        self.zk.deleteRawNode(node.key)
             except ZKConflict:
                 self._changed.set()
 
@@ -96,8 +96,8 @@ class BackingPool:
             self.locked.append(node)
         if self.lose_nodes > 0:
             self.lose_nodes -= 1
-            self.zk.deleteRawNode(node.id or "")
-        request.nodes = [node.id or ""]
+            self.zk.deleteRawNode(node.key)
+        request.nodes = [node.key]
         request.state = states.FULFILLED
         self.zk.storeNodeRequest(request)
-        self.served.append(request.id or "")
+        self.served.append(request.key)

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 
 import pytest
 
@@ -26,11 +26,11 @@ class ManualClock:
 
 
 def monotonic_clock(monkeypatch: pytest.MonkeyPatch, *modules: ModuleType, now: float = 1000.0) -> ManualClock:
-    """What ``time.monotonic()`` says in these modules from now on. They may use nothing else of ``time``.
+    """What ``nodepool.clock.monotonic()`` says in these modules from now on.
 
     :param now: where it starts; what was asked for the time before must have had an earlier one.
     """
     clock = ManualClock(now)
     for module in modules:
-        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=clock))
+        monkeypatch.setattr(module, "monotonic", clock)
     return clock

@@ -172,7 +172,7 @@ class Stage(PoolWorkerStandIn):
 
     def request(self, handler: NodeRequestHandler) -> NodeRequest:
         """The request as it is stored."""
-        found = self.zk.getNodeRequest(handler.request.id or "")
+        found = self.zk.getNodeRequest(handler.request.key)
         assert found is not None
         return found
 

@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 
 import pytest
 
-from nodepool.launcher.pool_worker import PoolWorker
+from nodepool.launcher.pool.worker import PoolWorker
 from nodepool.launcher.supervisor import NodePool
-from nodepool.launcher.worker import Worker
+from nodepool.runtime.worker import Worker
 from tests.support.local_launcher import LocalLauncher
 from tests.support.wait import wait_for
 from tests.support.zookeeper import ZooKeeperServer

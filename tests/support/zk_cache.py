@@ -28,5 +28,5 @@ def stored(zk: ZooKeeper, label: str = "small") -> Node:
 
 def comment_of(cache: NodepoolCache, node: Node) -> object:
     """What the cache has as a node's comment; None = no comment, or no node."""
-    cached = cache.nodes.get(node.id or "")
+    cached = cache.nodes.get(node.key)
     return None if cached is None else cached.comment

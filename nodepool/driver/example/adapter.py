@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import math
 import threading
-import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
+from nodepool.clock import monotonic
 from nodepool.driver.statemachine import Adapter, Instance, Resource, StateMachine
 from nodepool.driver.utils import QuotaInformation
 from nodepool.exceptions import (
@@ -76,8 +76,8 @@ class MachineList:
         :param begun_after: monotonic time; a list that was asked for earlier will not do.
         """
         with self._lock:
-            if self._begun <= max(begun_after, time.monotonic() - LIST_SECONDS):
-                self._begun = time.monotonic()
+            if self._begun <= max(begun_after, monotonic() - LIST_SECONDS):
+                self._begun = monotonic()
                 try:
                     self._machines = {machine["id"]: machine for machine in self._client.machines()}
                     self._error = None
@@ -137,7 +137,7 @@ class DeleteMachine(StateMachine):
         if self.state == self.START:
             # NotFound is what we want: the framework takes it for the end.
             self._client.delete_machine(self.external_id)
-            self._deleted_at = time.monotonic()
+            self._deleted_at = monotonic()
             self.state = "deleting"
         self.complete = self.external_id not in self._machines.get(begun_after=self._deleted_at)
 
@@ -171,7 +171,7 @@ class ExampleAdapter(Adapter):
 
     # [lists]
     def listInstances(self) -> list[Instance]:
-        return [ExampleInstance(machine) for machine in self._machines.get(begun_after=time.monotonic()).values()]
+        return [ExampleInstance(machine) for machine in self._machines.get(begun_after=monotonic()).values()]
 
     def listResources(self) -> Iterator[Resource]:
         for machine in self._client.machines():

@@ -37,7 +37,7 @@ from nodepool.driver.config import (
     number,
     port,
 )
-from nodepool.driver.images import DiskImageSettings, known_images, one_image
+from nodepool.driver.framework.images import DiskImageSettings, known_images, one_image
 
 if TYPE_CHECKING:
     from nodepool.config.objects import Config

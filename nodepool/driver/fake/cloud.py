@@ -12,10 +12,11 @@ import ipaddress
 import itertools
 import math
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import ClassVar, Final
+
+from nodepool.clock import monotonic
 
 BUILDING: Final = "building"
 ACTIVE: Final = "active"
@@ -163,7 +164,7 @@ class FakeCloud:
                 metadata=dict(metadata),
                 resources=needed,
             )
-            ready_at = time.monotonic() + self._knobs.boot_seconds
+            ready_at = monotonic() + self._knobs.boot_seconds
             self._records[instance.id] = _Record(instance, ready_at, self._use_up("fail_launches"))
             self._count(instance, 1)
             self.peak = max(self.peak, len(self._records))
@@ -185,7 +186,7 @@ class FakeCloud:
             if record is None:
                 raise NoSuchInstance(instance_id)
             if record.gone_at is None:
-                record.gone_at = time.monotonic() + self._knobs.delete_seconds
+                record.gone_at = monotonic() + self._knobs.delete_seconds
                 self._going[instance_id] = record
                 self._collect()
                 self._changed.notify_all()
@@ -199,7 +200,7 @@ class FakeCloud:
         :raises TimeoutError: it still is `building`.
         :raises Cancelled: ``cancelled`` said so.
         """
-        deadline = time.monotonic() + timeout
+        deadline = monotonic() + timeout
         with self._changed:
             while True:
                 if cancelled():
@@ -211,7 +212,7 @@ class FakeCloud:
                 instance = self._show(record)
                 if instance.status != BUILDING:
                     return instance
-                now = time.monotonic()
+                now = monotonic()
                 if now >= deadline:
                     raise TimeoutError(instance_id)
                 until = deadline if self._knobs.hang else min(deadline, record.ready_at)
@@ -219,14 +220,14 @@ class FakeCloud:
 
     def wait_gone(self, instance_id: str, timeout: float) -> None:
         """Wait until an instance does not exist. Raises TimeoutError after ``timeout`` seconds."""
-        deadline = time.monotonic() + timeout
+        deadline = monotonic() + timeout
         with self._changed:
             while True:
                 self._call("wait")
                 record = self._records.get(instance_id)
                 if record is None:
                     return
-                now = time.monotonic()
+                now = monotonic()
                 if now >= deadline:
                     raise TimeoutError(instance_id)
                 until = deadline if record.gone_at is None else min(deadline, record.gone_at)
@@ -246,7 +247,7 @@ class FakeCloud:
             raise CloudError(f"{self.name}: service unavailable")
 
     def _collect(self) -> None:
-        now = time.monotonic()
+        now = monotonic()
         for instance_id, record in list(self._going.items()):
             if record.gone_at is not None and record.gone_at <= now:
                 del self._going[instance_id], self._records[instance_id]
@@ -270,6 +271,6 @@ class FakeCloud:
         status = BUILDING
         if record.gone_at is not None:
             status = DELETING
-        elif not self._knobs.hang and time.monotonic() >= record.ready_at:
+        elif not self._knobs.hang and monotonic() >= record.ready_at:
             status = ERROR if record.fails else ACTIVE
         return dataclasses.replace(record.instance, status=status)

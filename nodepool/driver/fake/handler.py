@@ -20,7 +20,7 @@ from nodepool.exceptions import (
 if TYPE_CHECKING:
     from nodepool.driver.fake.config import FakeLabel, FakeProviderConfig
     from nodepool.driver.fake.provider import FakeProvider
-    from nodepool.driver.worker_view import PoolWorkerView
+    from nodepool.driver.framework.worker_view import PoolWorkerView
     from nodepool.model.node import Node
     from nodepool.model.request import NodeRequest
 
@@ -127,7 +127,7 @@ class FakeLauncher(NodeLauncher):
 
     def _create(self) -> Instance:
         metadata = {
-            NODE_KEY: self.node.id or "",
+            NODE_KEY: self.node.key,
             PROVIDER_KEY: self.config.name,
             POOL_KEY: self.pool_name,
         }
@@ -159,7 +159,7 @@ class FakeLauncher(NodeLauncher):
             raise LaunchNodepoolException("the launcher stops") from None
 
     def _connect(self, instance: Instance) -> None:
-        """How the node is reached. A real driver would now scan host keys, see `nodepool.driver.keyscan`."""
+        """How the node is reached. A real driver would now scan host keys, see `nodepool.driver.framework.keyscan`."""
         node = self.node
         node.hostname = instance.name
         node.interface_ip = node.public_ipv4 = node.private_ipv4 = instance.address

@@ -33,7 +33,7 @@ class SlotInstance(Instance):
         self.external_id = node_id
         self.metadata = metadata
         self.slot = slot
-        self.driver_data = records.driver_data(metadata, backing.id or "", slot, node_id)
+        self.driver_data = records.driver_data(metadata, backing.key, slot, node_id)
         for name in COPIED:
             setattr(self, name, getattr(backing, name))
         for name in COPIED_IF_SET:

@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
+from nodepool.clock import monotonic
 from nodepool.driver.metastatic.records import BackingData
 from nodepool.exceptions import LaunchStatusException, ZKConflict
 from nodepool.model import states
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from nodepool.driver.statemachine.adapter import Log
     from nodepool.model.node import Node
     from nodepool.model.request import NodeRequest
-    from nodepool.plan.backing import Kind, Rules
+    from nodepool.plan.backing import BackingKind, Rules
     from nodepool.zk.zookeeper import ZooKeeper
 
 #: Somebody may hold the lock of a new backing node for a moment, e.g. a command (zookeeper.md 3).
@@ -40,7 +40,7 @@ class Claims:
         view: BackingView,
         requests: BackingRequests,
         tickets: Tickets,
-        rules: Mapping[Kind, Rules],
+        rules: Mapping[BackingKind, Rules],
         log: Log,
         clock: Callable[[], float],
     ) -> None:
@@ -89,7 +89,7 @@ class Claims:
         try:
             self._claim(opened, node)
         except ZKConflict as conflict:
-            now = time.monotonic()
+            now = monotonic()
             opened.claim_until = opened.claim_until or now + CLAIM_SECONDS
             if now < opened.claim_until:
                 self.log.info("Backing node %s cannot be locked now: %s", node.id, conflict)
@@ -129,7 +129,7 @@ class Claims:
         Our own writes leave none. Older launchers lock, mark and unlock one after the other, and may be killed in
         between; and somebody may have changed a backing node by hand. What looks so in two sweeps is so.
         """
-        found = {node.id or "": node for node in self._zk.nodeIterator() if self._is_left_behind(node)}
+        found = {node.key: node for node in self._zk.nodeIterator() if self._is_left_behind(node)}
         for node_id in sorted(self._suspects & found.keys()):
             node = found[node_id].copy()
             self.log.warning("Unlocking node %s (%s): it is locked, but it is no backing node", node_id, node.state)
@@ -140,7 +140,7 @@ class Claims:
         self._suspects = set(found)
 
     def _is_left_behind(self, node: Node) -> bool:
-        node_id = node.id or ""
+        node_id = node.key
         data = BackingData.decode(node.user_data)
         if node.requestor != self._owner and (data is None or data.owner != self._owner):
             return False

@@ -32,7 +32,7 @@ from nodepool.driver.config import (
 )
 from nodepool.driver.metastatic.records import MAX_SLOTS
 from nodepool.exceptions import ConfigError
-from nodepool.plan.backing import Kind, Rules
+from nodepool.plan.backing import BackingKind, Rules
 
 if TYPE_CHECKING:
     from nodepool.config.objects import Config
@@ -51,7 +51,7 @@ class MetastaticLabel(LabelSettings):
 
     def __init__(self, pool: MetastaticPool, data: dict[str, Any]) -> None:
         super().__init__(data["name"], pool)
-        self.kind = Kind(self.name, data["backing-label"])
+        self.kind = BackingKind(self.name, data["backing-label"])
         values: dict[str, Any] = {key: data.get(key, default) for key, default in RULE_KEYS.items()}
         self.rules = Rules(
             values["max-parallel-jobs"], values["grace-time"], values["min-retention-time"], values["max-age"]
@@ -96,7 +96,7 @@ class MetastaticProviderConfig(ProviderConfig):
     def manage_images(self) -> bool:
         return False
 
-    def rules(self) -> dict[Kind, Rules]:
+    def rules(self) -> dict[BackingKind, Rules]:
         """Of every kind of backing node that some label needs."""
         return {label.kind: label.rules for pool in self._pools.values() for label in pool.labels.values()}
 

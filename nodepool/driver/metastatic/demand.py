@@ -3,19 +3,19 @@
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from nodepool.clock import monotonic
 from nodepool.exceptions import ZKConnectionError, ZKException
 from nodepool.model import states
 from nodepool.model.request import NodeRequest
 
 if TYPE_CHECKING:
     from nodepool.driver.statemachine.adapter import Log
-    from nodepool.plan.backing import Kind
+    from nodepool.plan.backing import BackingKind
     from nodepool.zk.zookeeper import ZooKeeper
 
 PRIORITY: Final = "100"
@@ -32,7 +32,7 @@ class OpenRequest:
     """
 
     id: str
-    kind: Kind
+    kind: BackingKind
     claim_until: float | None = None
 
 
@@ -49,7 +49,7 @@ class BackingRequests:
         owner: str,
         log: Log,
         on_change: Callable[[], None],
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = monotonic,
     ) -> None:
         self._zk = zk
         self._owner = owner
@@ -61,7 +61,7 @@ class BackingRequests:
         #: Requests that have ended, and when they are to be deleted.
         self._ended: dict[str, float] = {}
         #: event id -> kind, of requests whose creation gave no answer.
-        self._unanswered: dict[str, Kind] = {}
+        self._unanswered: dict[str, BackingKind] = {}
         if zk.cache is not None:
             zk.cache.requests.add_listener(self._note)
 
@@ -74,11 +74,11 @@ class BackingRequests:
         """Is there anything left to do?"""
         return bool(self.open or self._ended or self._unanswered)
 
-    def of(self, kind: Kind) -> list[str]:
+    def of(self, kind: BackingKind) -> list[str]:
         """Ids of open requests for one kind of backing node, oldest first."""
         return [request.id for request in self.open.values() if request.kind == kind]
 
-    def submit(self, kind: Kind, waiting: int) -> str:
+    def submit(self, kind: BackingKind, waiting: int) -> str:
         """Ask for one more backing node; blocks for a round trip.
 
         :param waiting: how many nodes it is for.
@@ -93,7 +93,7 @@ class BackingRequests:
         except ZKConnectionError:
             self._unanswered[request.event_id] = kind
             raise
-        request_id = request.id or ""
+        request_id = request.key
         self.open[request_id] = OpenRequest(request_id, kind)
         self.log.info(
             "Request %s for a backing node of label %s: %d node(s) of label %s wait",

@@ -23,7 +23,7 @@ def backing_nodes(zk: ZooKeeper, provider_name: str) -> Iterator[tuple[Node, str
     for node in zk.nodeIterator(cached=False):
         data = BackingData.decode(node.user_data)
         if node.state == states.IN_USE and data is not None and data.owner == owner:
-            holder = zk.nodes.lock_holder(node.id or "")
+            holder = zk.nodes.lock_holder(node.key)
             if holder is not None and holder[1] == owner:
                 yield node, holder[0]
 

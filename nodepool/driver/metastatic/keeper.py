@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import dataclasses
 import threading
-import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
+from nodepool.clock import wall_time
 from nodepool.driver.metastatic.claims import Claims
 from nodepool.driver.metastatic.demand import BackingRequests
 from nodepool.driver.metastatic.records import owner_of
@@ -23,7 +23,7 @@ from nodepool.driver.statemachine.scheduler import WHEN_WOKEN_SECONDS
 from nodepool.exceptions import LaunchStatusException, ZKConflict, ZKException
 from nodepool.model import states
 from nodepool.plan import backing as plan
-from nodepool.plan.backing import Kind, Release, Rules
+from nodepool.plan.backing import BackingKind, Release, Rules
 
 if TYPE_CHECKING:
     from nodepool.driver.statemachine.adapter import Log
@@ -59,10 +59,10 @@ class Keeper:
         self,
         zk: ZooKeeper,
         provider_name: str,
-        rules: Mapping[Kind, Rules],
+        rules: Mapping[BackingKind, Rules],
         scheduler: Scheduler,
         log: Log,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] = wall_time,
     ) -> None:
         self._zk = zk
         self._rules = rules

@@ -51,4 +51,4 @@ class MetastaticProvider(StateMachineProvider):
     def launch_ended(self, launch: Launch) -> None:
         super().launch_ended(launch)
         if self._keeper is not None:
-            self._keeper.launch_ended(launch.node.id or "")
+            self._keeper.launch_ended(launch.node.key)

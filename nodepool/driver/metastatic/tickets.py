@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from nodepool.driver.statemachine.adapter import Log
     from nodepool.model.node import Node
-    from nodepool.plan.backing import Kind
+    from nodepool.plan.backing import BackingKind
 
 
 class Ticket:
@@ -20,7 +20,7 @@ class Ticket:
     :param wake: makes its launch look at ``place`` and ``error``; any thread, does not block.
     """
 
-    def __init__(self, node_id: str, kind: Kind, wake: Callable[[], None], log: Log) -> None:
+    def __init__(self, node_id: str, kind: BackingKind, wake: Callable[[], None], log: Log) -> None:
         self.node_id = node_id
         self.kind = kind
         self.wake = wake
@@ -33,7 +33,7 @@ class Ticket:
 
 
 #: Those who wait, by kind and node, in the order in which they came.
-Waiting = dict["Kind", dict[str, Ticket]]
+Waiting = dict["BackingKind", dict[str, Ticket]]
 
 
 class Tickets:
@@ -66,7 +66,7 @@ class Tickets:
                 found.setdefault(ticket.kind, {})[node_id] = ticket
         return found
 
-    def first(self, kind: Kind, count: int) -> list[Ticket]:
+    def first(self, kind: BackingKind, count: int) -> list[Ticket]:
         """At most so many of those who wait, in their order."""
         with self._lock:
             return list(islice((ticket for ticket in self._waiting.values() if ticket.kind == kind), count))

@@ -12,11 +12,11 @@ import json
 from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING
 
+from nodepool.driver.framework.tally import Changes
 from nodepool.driver.metastatic.records import BackingData, owner_of, place_of
-from nodepool.driver.tally import Changes
 from nodepool.exceptions import ZKConflict
 from nodepool.model import states
-from nodepool.plan.backing import Backing, Kind
+from nodepool.plan.backing import Backing, BackingKind
 
 if TYPE_CHECKING:
     from nodepool.driver.statemachine.adapter import Log
@@ -34,11 +34,11 @@ class Entry:
     """
 
     def __init__(self, node: Node, data: BackingData, contender: str) -> None:
-        self.id = node.id or ""
+        self.id = node.key
         self.node = node
         self.data = data
         self.contender = contender
-        self.kind: Kind | None = None
+        self.kind: BackingKind | None = None
         #: By slot; as long as their znodes exist.
         self.holders: list[str | None] = []
         #: Seconds since the epoch; None = somebody is on it.
@@ -59,7 +59,7 @@ class BackingView:
         self,
         zk: ZooKeeper,
         provider_name: str,
-        kinds: Collection[Kind],
+        kinds: Collection[BackingKind],
         on_change: Callable[[], None],
         log: Log,
         clock: Callable[[], float],
@@ -196,7 +196,7 @@ class BackingView:
         self._ours[contender.rpartition("/")[2]] = contender
 
     def _add(self, node: Node, data: BackingData, contender: str) -> None:
-        entry = self.entries[node.id or ""] = Entry(node, data, contender)
+        entry = self.entries[node.key] = Entry(node, data, contender)
         kinds = (kind for kind in self._kinds if kind.label == data.label and kind.backing_label in node.type)
         entry.kind = next(kinds, None)
         if data.idle_since is not None:

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from nodepool.driver.framework.repeats import Repeats
 from nodepool.driver.openstack.cloud import OpenStackCloud
 from nodepool.driver.openstack.clouds import risks_of
 from nodepool.driver.openstack.create import CreateMachine
@@ -21,7 +22,6 @@ from nodepool.driver.openstack.instance import OpenStackInstance, usage
 from nodepool.driver.openstack.leaks import Leaks, OpenStackResource
 from nodepool.driver.openstack.transport import Transport
 from nodepool.driver.openstack.views import limit
-from nodepool.driver.repeats import Repeats
 from nodepool.driver.statemachine import Adapter
 from nodepool.exceptions import CloudUnavailableException, LaunchNodepoolException, RuntimeConfigurationException
 from nodepool.model.quota import QuotaInformation

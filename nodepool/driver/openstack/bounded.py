@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import http.client
 import io
-import time
 from typing import Any, Final
 
 import requests
 from keystoneauth1.session import TCPKeepAliveAdapter
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
+
+from nodepool.clock import monotonic
 
 #: Longest answer that is read, in bytes: a page of 1000 servers has about 3 MB.
 MAX_ANSWER_BYTES: Final = 64 * 1024 * 1024
@@ -41,13 +42,13 @@ class _BoundedReader(io.RawIOBase):
         self._limit = MAX_ANSWER_BYTES
         self._left = self._limit
         self._seconds = ANSWER_TIMES * (sock.gettimeout() or _NO_TIMEOUT_SECONDS)
-        self._deadline = time.monotonic() + self._seconds
+        self._deadline = monotonic() + self._seconds
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int | None:
-        left = self._deadline - time.monotonic()
+        left = self._deadline - monotonic()
         if left <= 0:
             raise TimeoutError(f"the answer takes more than {self._seconds:g} s")
         if left < (self._sock.gettimeout() or _NO_TIMEOUT_SECONDS):

@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from nodepool.clock import monotonic
 from nodepool.driver.openstack.views import Server
 
 #: How long a server may take to show up after its creation was not answered, in seconds.
@@ -37,7 +37,7 @@ class Claims:
     :param provider: whose servers they are: others are none of our business.
     """
 
-    def __init__(self, provider: str, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, provider: str, clock: Callable[[], float] = monotonic) -> None:
         self.provider = provider
         self._clock = clock
         self._lock = threading.Lock()

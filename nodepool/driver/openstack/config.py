@@ -30,7 +30,7 @@ import logging
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from nodepool.driver.config import ConfigPool, ImageSettings, LabelSettings, ProviderConfig
-from nodepool.driver.images import DiskImageSettings
+from nodepool.driver.framework.images import DiskImageSettings
 from nodepool.driver.openstack import schema
 from nodepool.exceptions import ConfigError
 

@@ -12,11 +12,11 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+from nodepool.clock import monotonic
 from nodepool.driver.openstack import spec, verdicts
 from nodepool.driver.openstack.errors import CloudAway, CloudNotFound, CloudRefused
 from nodepool.driver.openstack.instance import OpenStackInstance, usage
@@ -74,7 +74,7 @@ class CreateMachine(StateMachine):
         request: NodeRequest | None,
         az: str | None,
         log: Log,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = monotonic,
     ) -> None:
         super().__init__()
         self._cloud = cloud

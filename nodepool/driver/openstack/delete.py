@@ -10,11 +10,11 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+from nodepool.clock import monotonic
 from nodepool.driver.openstack.errors import CloudAway, CloudNotFound, CloudRefused
 from nodepool.driver.openstack.views import ERROR
 from nodepool.driver.statemachine import StateMachine
@@ -50,7 +50,7 @@ class DeleteMachine(StateMachine):
     COMPLETE: ClassVar[str] = "complete"
 
     def __init__(
-        self, cloud: OpenStackCloud, external_id: str | None, log: Log, clock: Callable[[], float] = time.monotonic
+        self, cloud: OpenStackCloud, external_id: str | None, log: Log, clock: Callable[[], float] = monotonic
     ) -> None:
         super().__init__()
         self._cloud = cloud

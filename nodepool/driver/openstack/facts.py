@@ -4,11 +4,11 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
+from nodepool.clock import monotonic
 from nodepool.driver.openstack.errors import CloudNotFound
 from nodepool.driver.openstack.views import Flavor, Image, Network
 from nodepool.exceptions import LaunchNodepoolException
@@ -33,7 +33,7 @@ class Fact(Generic[T]):
     ``_lock`` guards the fields; it is not held while the cloud is asked.
     """
 
-    def __init__(self, ask: Callable[[], T], clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, ask: Callable[[], T], clock: Callable[[], float] = monotonic) -> None:
         self._ask = ask
         self._clock = clock
         self._lock = threading.Lock()

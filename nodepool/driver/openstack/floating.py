@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from typing import TYPE_CHECKING, Final
 
+from nodepool.clock import monotonic
 from nodepool.driver.openstack.addresses import CloudNetworks, classify
 from nodepool.driver.openstack.errors import CloudNotFound, CloudRefused
 from nodepool.driver.openstack.facts import Fact
@@ -80,7 +80,7 @@ class FloatingIps:
     def _create(self, source: Network, port: Port, fixed: str, note: str) -> FloatingIp | None:
         route = (source.id, port.network)
         with self._lock:
-            if time.monotonic() < self._unroutable.get(route, 0.0):
+            if monotonic() < self._unroutable.get(route, 0.0):
                 return None
         try:
             return self._api.create_floating_ip(source.id, port, fixed, note)
@@ -88,7 +88,7 @@ class FloatingIps:
             # "External network is not reachable from subnet", or no floating IPs at all.
             log.info("Provider %s: no floating IP from network %s: %s", self.provider, source.name, error)
             with self._lock:
-                self._unroutable[route] = time.monotonic() + 300.0
+                self._unroutable[route] = monotonic() + 300.0
             return None
 
     def _sources(self) -> list[Network]:

@@ -6,10 +6,10 @@ from __future__ import annotations
 import logging
 import os
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
+from nodepool.clock import monotonic
 from nodepool.driver.openstack.errors import CloudNotFound
 from nodepool.driver.openstack.views import Image
 from nodepool.exceptions import ImageCreateException, LaunchError
@@ -38,7 +38,7 @@ class ImageStore:
     """
 
     def __init__(
-        self, provider: str, api: Api, stopped: threading.Event, clock: Callable[[], float] = time.monotonic
+        self, provider: str, api: Api, stopped: threading.Event, clock: Callable[[], float] = monotonic
     ) -> None:
         self.provider = provider
         self._api = api

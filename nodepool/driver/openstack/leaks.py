@@ -8,10 +8,10 @@ carry none: those that nothing uses are deleted here, when they were seen so twi
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
+from nodepool.clock import monotonic
 from nodepool.driver.openstack.errors import CloudNotFound, CloudRefused
 from nodepool.driver.openstack.views import Server, Volume
 from nodepool.driver.statemachine import Resource
@@ -43,7 +43,7 @@ class OpenStackResource(Resource):
 class Leaks:
     """Called by one thread at a time."""
 
-    def __init__(self, cloud: OpenStackCloud, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, cloud: OpenStackCloud, clock: Callable[[], float] = monotonic) -> None:
         self._cloud = cloud
         self._config = cloud.config
         self._clock = clock

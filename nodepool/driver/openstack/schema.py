@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from nodepool.driver.config import ConfigPool, ProviderConfig, connection_schema, integer, nonempty, number, port
-from nodepool.driver.images import known_images, one_image
+from nodepool.driver.framework.images import known_images, one_image
 
 
 def provider_schema() -> Any:

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
+from nodepool.clock import monotonic
 from nodepool.driver.openstack.errors import CloudRefused
 from nodepool.driver.openstack.views import Server
 
@@ -79,7 +79,7 @@ class ServerList:
         self,
         provider: str,
         fetch: Callable[[str | None], Iterable[Server]],
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = monotonic,
     ) -> None:
         self.provider = provider
         self._fetch = fetch

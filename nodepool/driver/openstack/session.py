@@ -9,8 +9,8 @@ import threading
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from nodepool.driver.framework.rate import RateLimiter
 from nodepool.driver.openstack.errors import ServiceAbsent
-from nodepool.driver.rate import RateLimiter
 from nodepool.metrics.statsd import shared_client
 
 if TYPE_CHECKING:

@@ -10,13 +10,13 @@ import email.utils
 import logging
 import random
 import threading
-import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from nodepool.clock import monotonic, wall_time
+from nodepool.driver.framework.rate import RateLimiter
 from nodepool.driver.openstack import errors, session
 from nodepool.driver.openstack.errors import CloudAway, LoginRefused, ServiceAbsent
-from nodepool.driver.rate import RateLimiter
 
 if TYPE_CHECKING:
     from openstack.config.cloud_region import CloudRegion
@@ -107,7 +107,7 @@ class Transport:
         :raises CloudAway: that cannot be found out.
         """
         with self._lock:
-            if time.monotonic() < self._absent_until.get(service, 0.0):
+            if monotonic() < self._absent_until.get(service, 0.0):
                 return False
         try:
             self._guarded(f"looking for the {service} service", service, lambda: self._client(service))
@@ -118,7 +118,7 @@ class Transport:
             with self._lock:
                 if service not in self._absent_until:
                     log.info("Provider %s: the cloud has no %s service", self.provider, service)
-                self._absent_until[service] = time.monotonic() + LOOK_AGAIN_SECONDS
+                self._absent_until[service] = monotonic() + LOOK_AGAIN_SECONDS
             return False
         return True
 
@@ -185,14 +185,14 @@ class Transport:
         raise self._error(response, what)
 
     def _request(self, service: str, method: str, path: str, given: dict[str, Any]) -> Any:
-        started = time.monotonic()
+        started = monotonic()
         status = "failed"
         try:
             response = self._client(service).request(path, method, raise_exc=False, **given)
             status = str(response.status_code)
             return response
         finally:
-            seconds = time.monotonic() - started
+            seconds = monotonic() - started
             log.debug("Provider %s: %s %s %s: %s in %.3f s", self.provider, service, method, path, status, seconds)
             session.count(service, method, path, status, seconds)
 
@@ -263,7 +263,7 @@ class Transport:
     def _wait_turn(self, what: str) -> None:
         if self.stopped.is_set():
             raise CloudAway(f"Provider {self.provider}: {what} failed: the provider was stopped", maybe_done=False)
-        while (left := self._pause_until - time.monotonic()) > 0:
+        while (left := self._pause_until - monotonic()) > 0:
             self._sleep(left)
         self._limiter.wait()
 
@@ -276,7 +276,7 @@ class Transport:
         seconds = min(seconds, LONGEST_PAUSE_SECONDS) + random.uniform(0, 0.1)
         log.info("Provider %s: %s is put off by the cloud, pausing for %.1f s", self.provider, what, seconds)
         with self._lock:
-            self._pause_until = max(self._pause_until, time.monotonic() + seconds)
+            self._pause_until = max(self._pause_until, monotonic() + seconds)
 
     @staticmethod
     def _told_to_wait(response: Any) -> float | None:
@@ -288,4 +288,4 @@ class Transport:
             return max(0.0, float(text))
         except ValueError:
             when = email.utils.parsedate_tz(text)
-            return None if when is None else max(0.0, email.utils.mktime_tz(when) - time.time())
+            return None if when is None else max(0.0, email.utils.mktime_tz(when) - wall_time())

@@ -4,14 +4,14 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
-from nodepool.driver.contract import without_exit
+from nodepool.clock import monotonic
+from nodepool.driver.framework.class_checks import without_exit
 from nodepool.exceptions import LaunchError, RuntimeConfigurationException
+from nodepool.plan.circuit_breaker import ProviderRest
 from nodepool.plan.launch import Failure, classify
-from nodepool.plan.rest import ProviderRest
 
 if TYPE_CHECKING:
     from nodepool.driver.config import LabelSettings
@@ -37,7 +37,7 @@ class CloudCalls:
         adapter: Adapter,
         log: Log,
         on_change: Callable[[bool], None],
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = monotonic,
     ) -> None:
         self._name = name
         self._adapter = adapter

@@ -12,10 +12,11 @@ import os
 import selectors
 import socket
 import threading
-import time
 from collections import deque
 from collections.abc import Callable
 from typing import Final
+
+from nodepool.clock import monotonic
 
 log = logging.getLogger("nodepool.driver.statemachine.ConnectWaiter")
 
@@ -58,7 +59,7 @@ class ConnectWaiter:
     :param name: of the thread.
     """
 
-    def __init__(self, name: str, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, name: str, clock: Callable[[], float] = monotonic) -> None:
         self._name = name
         self._clock = clock
         self._lock = threading.Lock()

@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
+from nodepool.clock import monotonic
 from nodepool.driver.statemachine.removal import Done, Removal, Search
 from nodepool.exceptions import LaunchError, ServerDeleteTimeoutException, ZKException
 from nodepool.logconfig import get_annotated_logger
@@ -31,7 +31,7 @@ class NodeDeletion(Done):
     Ends with the znode gone, or with the node unlocked and still `deleting`.
     """
 
-    def __init__(self, provider: StateMachineProvider, node: Node, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, provider: StateMachineProvider, node: Node, clock: Callable[[], float] = monotonic) -> None:
         super().__init__()
         self._provider = provider
         self._node = node
@@ -63,7 +63,7 @@ class NodeDeletion(Done):
         return None
 
     def _begin(self) -> float | None:
-        launch = self._provider.launch_of(self._node.id or "")
+        launch = self._provider.launch_of(self._node.key)
         if launch is not None:
             # It may be in the middle of the creation: what it makes must be known here.
             launch.abandon()
@@ -76,11 +76,11 @@ class NodeDeletion(Done):
         if self._node.external_id:
             self._targets = [self._node.external_id]
             self._phase = self._remove
-        elif self._provider.left_nothing(self._node.id or ""):
+        elif self._provider.left_nothing(self._node.key):
             # Searched for, it would keep its place in the quota for seconds.
             self._phase = self._remove
         else:
-            self._search = Search(lambda: self._provider.finder.find(self._node.id or ""), self._wake, may_be_late=True)
+            self._search = Search(lambda: self._provider.finder.find(self._node.key), self._wake, may_be_late=True)
             self._phase = self._look
         return self._phase()
 
@@ -145,7 +145,7 @@ class InstanceDeletion(Done):
         log: Log,
         *,
         persistent: bool,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = monotonic,
     ) -> None:
         super().__init__()
         self._provider = provider

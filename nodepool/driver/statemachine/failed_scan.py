@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from nodepool.driver.contract import without_exit
+from nodepool.driver.framework.class_checks import without_exit
 
 if TYPE_CHECKING:
     from nodepool.driver.config import LabelSettings

@@ -12,8 +12,8 @@ from nodepool.driver.statemachine.launch import Launch
 from nodepool.model import states
 
 if TYPE_CHECKING:
+    from nodepool.driver.framework.worker_view import PoolWorkerView
     from nodepool.driver.statemachine.provider import StateMachineProvider
-    from nodepool.driver.worker_view import PoolWorkerView
     from nodepool.model.node import Node
     from nodepool.model.request import NodeRequest
 
@@ -79,19 +79,19 @@ class StateMachineHandler(NodeRequestHandler):
     def launch(self, node: Node) -> None:
         if self.manager.hasPlace(self.pool, node):
             launch = Launch(self.manager, self, node)
-            self.manager.ceilings.begun(self.pool.name, node.type[0], node.id or "")
+            self.manager.ceilings.begun(self.pool.name, node.type[0], node.key)
             self.manager.begin_launch(launch)
-            self._launches[node.id or ""] = launch
+            self._launches[node.key] = launch
             return
         self.log.info("Node %s has no place: somebody else took the room at the same time", node.id)
-        self._outpaced.add(node.id or "")
+        self._outpaced.add(node.key)
         # Not stored: it is removed at the next look.
         node.state = states.ABORTED
         self.pw.wake()
 
     def let_go_of_aborted(self, node: Node) -> None:
         """A node for which nothing was made need not be searched for in the cloud, and shall not take up quota."""
-        launch = self._launches.pop(node.id or "", None)
+        launch = self._launches.pop(node.key, None)
         if launch is None or launch.nothing_made:
             self.zk.deleteNode(node)
         else:
@@ -99,7 +99,7 @@ class StateMachineHandler(NodeRequestHandler):
 
     def pause_after_abort(self) -> float:
         """None where it is known what has to happen first: somebody was faster, or the cloud is full with our nodes."""
-        aborted = [node.id or "" for node in self.nodeset if node.state == states.ABORTED]
+        aborted = [node.key for node in self.nodeset if node.state == states.ABORTED]
         if all(node_id in self._outpaced or self._was_refused(node_id) for node_id in aborted):
             return 0.0
         return super().pause_after_abort()

@@ -4,12 +4,12 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 from concurrent.futures import Executor
 from typing import Final, Generic, TypeVar
 
-from nodepool.driver.quota import QuotaUnknown
+from nodepool.clock import monotonic
+from nodepool.driver.framework.quota_support import QuotaUnknown
 
 T = TypeVar("T")
 
@@ -29,7 +29,7 @@ class Patience:
     ``_lock`` guards what is left.
     """
 
-    def __init__(self, seconds: float = FIRST_ANSWER_SECONDS, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, seconds: float = FIRST_ANSWER_SECONDS, clock: Callable[[], float] = monotonic) -> None:
         self._seconds = seconds
         self._clock = clock
         self._lock = threading.Lock()
@@ -70,7 +70,7 @@ class Known(Generic[T]):
         executor: Executor,
         *,
         permanent: tuple[type[Exception], ...] = (),
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = monotonic,
         patience: Patience | None = None,
     ) -> None:
         self._ask = ask

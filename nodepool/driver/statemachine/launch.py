@@ -14,12 +14,12 @@ A launch goes through phases; each is a method that does what can be done now an
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
-from nodepool.driver.outcome import launch_outcome
+from nodepool.clock import monotonic
+from nodepool.driver.framework.outcome import launch_outcome
 from nodepool.driver.statemachine import failed_scan, metadata, record
 from nodepool.driver.statemachine.machine import StateMachine
 from nodepool.driver.statemachine.removal import Driven, Removal, Search
@@ -59,7 +59,7 @@ class Launch:
         provider: StateMachineProvider,
         handler: StateMachineHandler,
         node: Node,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = monotonic,
     ) -> None:
         # Looked up now: a reload replaces what the handler refers to, and this launch shall finish (L-17).
         self._provider = provider
@@ -151,7 +151,7 @@ class Launch:
             record.hostname_of(self.node),
             self._label,
             image_id,
-            metadata.for_node(self.node.id or "", self._pool.name, self._config.name),
+            metadata.for_node(self.node.key, self._pool.name, self._config.name),
             self._request,
             self.node.az,
             self.log,
@@ -248,7 +248,7 @@ class Launch:
         self._provider.calls.judge(error)
         if kind is Failure.QUOTA:
             self.over_quota = True
-            self._provider.ceilings.refused(self._pool.name, self._label.name, self.node.id or "")
+            self._provider.ceilings.refused(self._pool.name, self._label.name, self.node.key)
             self._provider.invalidateQuotaCache()
         elif kind is Failure.CONFIGURATION:
             self._provider.label_is_broken(self._label.name, error)
@@ -260,7 +260,7 @@ class Launch:
         lost = plan.answer_was_lost(kind)
         if kind is not Failure.ZOOKEEPER and (unsure or lost):
             late = unsure and lost and not getattr(error, "searched", False)
-            self._search = Search(lambda: self._provider.finder.find(self.node.id or ""), self._wake, may_be_late=late)
+            self._search = Search(lambda: self._provider.finder.find(self.node.key), self._wake, may_be_late=late)
             self._phase = self._look
             return self._look()
         return self._decide()
@@ -347,7 +347,7 @@ class Launch:
     def _stored_id(self) -> Any:
         """The instance that the node names; None = none, or there is no such node. Blocks for a round trip."""
         try:
-            stored = self._zk.getNode(self.node.id or "")
+            stored = self._zk.getNode(self.node.key)
         except ZKException as error:
             # If it is the node's it must stay; if not, it is found when leaks are looked for.
             self.log.warning("Instance %s is left alone: %s", self.node.external_id, error)
@@ -381,7 +381,7 @@ class Launch:
     def _complete(self) -> None:
         self.complete = True
         node, ready = self.node, self.node.state == states.READY
-        self._provider.ceilings.ended(self._pool.name, self._label.name, node.id or "", ready=ready)
+        self._provider.ceilings.ended(self._pool.name, self._label.name, node.key, ready=ready)
         self._provider.launch_ended(self)
         self._wake_worker()
 

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any, Final
 
-from nodepool.driver.contract import without_exit
+from nodepool.driver.framework.class_checks import without_exit
 from nodepool.driver.statemachine import metadata
 from nodepool.exceptions import LaunchError, NotFound
 from nodepool.metrics import leaks

@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
+
+from nodepool.clock import monotonic
 
 if TYPE_CHECKING:
     from nodepool.driver.statemachine.instance import Instance
@@ -46,7 +47,7 @@ class StateMachine:
         self.external_id: Any = None
         self.complete = False
         #: Monotonic seconds.
-        self.start_time = time.monotonic()
+        self.start_time = monotonic()
 
     def advance(self) -> Instance | None:
         """Go as far as is possible without waiting, and set ``complete`` at the end.

@@ -5,35 +5,35 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final
 
-from nodepool.driver.contract import without_exit
+from nodepool.clock import monotonic
+from nodepool.driver.framework.class_checks import without_exit
 from nodepool.driver.interface import Provider
 from nodepool.driver.statemachine import signature
 from nodepool.driver.statemachine.calls import CloudCalls
+from nodepool.driver.statemachine.cloud_quota import StateMachineQuota
 from nodepool.driver.statemachine.deletion import InstanceDeletion, NodeDeletion
 from nodepool.driver.statemachine.finder import InstanceFinder
 from nodepool.driver.statemachine.known import Known, NotKnown, Patience
 from nodepool.driver.statemachine.leaks import LeakLook, LeakSweep
-from nodepool.driver.statemachine.quota import StateMachineQuota
 from nodepool.driver.statemachine.removal import Removal
 from nodepool.driver.statemachine.scans import Scans
 from nodepool.driver.statemachine.scheduler import Scheduler
 from nodepool.exceptions import LaunchNodepoolException, ServerDeleteTimeoutException
 from nodepool.logconfig import get_annotated_logger
-from nodepool.metrics import rests
+from nodepool.metrics import circuit_breakers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from nodepool.driver.config import ConfigPool, LabelSettings, ProviderConfig
+    from nodepool.driver.framework.worker_view import PoolWorkerView
     from nodepool.driver.statemachine.adapter import Adapter, Log
     from nodepool.driver.statemachine.handler import StateMachineHandler
     from nodepool.driver.statemachine.launch import Launch
     from nodepool.driver.statemachine.machine import StateMachine
-    from nodepool.driver.worker_view import PoolWorkerView
     from nodepool.model.image import ImageUpload
     from nodepool.model.node import Node
     from nodepool.model.request import NodeRequest
@@ -135,7 +135,7 @@ class StateMachineProvider(StateMachineQuota, Provider):
     # -- the cloud has trouble --
 
     def _rest_changed(self, begins: bool) -> None:
-        rests.report(self.name, begins)
+        circuit_breakers.report(self.name, begins)
         if begins:
             self.probe = _Probe(self)
             self.scheduler.add(self.probe)
@@ -190,7 +190,7 @@ class StateMachineProvider(StateMachineQuota, Provider):
 
     def newest_upload(self, image: str) -> ImageUpload | None:
         """The newest ready upload of a diskimage; blocks for ZooKeeper unless somebody has just asked."""
-        now = time.monotonic()
+        now = monotonic()
         with self._lock:
             known = self._uploads.get(image)
         if known is not None and now < known[0]:
@@ -242,7 +242,7 @@ class StateMachineProvider(StateMachineQuota, Provider):
     def begin_launch(self, launch: Launch) -> None:
         """Take on a launch. Raises RuntimeError when the provider has ended."""
         with self._lock:
-            self._launches[launch.node.id or ""] = launch
+            self._launches[launch.node.key] = launch
         if not self.scheduler.add(launch):
             self.launch_ended(launch)
             raise RuntimeError(f"provider {self.name} has ended")
@@ -254,7 +254,7 @@ class StateMachineProvider(StateMachineQuota, Provider):
 
     def launch_ended(self, launch: Launch) -> None:
         with self._lock:
-            node_id = launch.node.id or ""
+            node_id = launch.node.key
             if self._launches.get(node_id) is launch:
                 del self._launches[node_id]
             if launch.left_nothing:
@@ -283,7 +283,7 @@ class StateMachineProvider(StateMachineQuota, Provider):
     def node_deleted(self, node: Node) -> None:
         """The znode of a node is gone."""
         with self._lock:
-            self._unmade.pop(node.id or "", None)
+            self._unmade.pop(node.key, None)
         try:
             self.nodeDeletedNotification(node)
         except Exception:

@@ -4,12 +4,12 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Final
 
-from nodepool.driver.contract import without_exit
+from nodepool.clock import monotonic
+from nodepool.driver.framework.class_checks import without_exit
 from nodepool.driver.statemachine.scheduler import WHEN_WOKEN_SECONDS
 from nodepool.exceptions import NotFound
 from nodepool.plan import launch as plan
@@ -52,7 +52,7 @@ class Removal:
     """
 
     def __init__(
-        self, make: Callable[[], StateMachine], wake: Callable[[], None], clock: Callable[[], float] = time.monotonic
+        self, make: Callable[[], StateMachine], wake: Callable[[], None], clock: Callable[[], float] = monotonic
     ) -> None:
         self._make = make
         self._wake = wake

@@ -7,14 +7,14 @@ import ipaddress
 import logging
 import socket
 import threading
-import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Final
 
-from nodepool.driver import keyscan
-from nodepool.driver.keyscan import SSH_CONNECTION_TYPES, ScanFailed
+from nodepool.clock import monotonic
+from nodepool.driver.framework import keyscan
+from nodepool.driver.framework.keyscan import SSH_CONNECTION_TYPES, ScanFailed
 from nodepool.driver.statemachine.connects import ConnectWaiter
 
 log = logging.getLogger("nodepool.driver.statemachine.Scans")
@@ -48,7 +48,7 @@ class Scans:
     :param name: for the names of the threads.
     """
 
-    def __init__(self, name: str, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, name: str, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock
         self._lock = threading.Lock()
         self._queue: deque[_Scan] = deque()

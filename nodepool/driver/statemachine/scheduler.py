@@ -7,10 +7,11 @@ import heapq
 import itertools
 import logging
 import threading
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, Protocol
+
+from nodepool.clock import monotonic
 
 log = logging.getLogger("nodepool.driver.statemachine.Scheduler")
 
@@ -56,7 +57,7 @@ class Scheduler:
         name: str,
         threads: int,
         on_end: Callable[[], None] = lambda: None,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = monotonic,
     ) -> None:
         self._name = name
         self._clock = clock

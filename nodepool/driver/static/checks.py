@@ -11,8 +11,8 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Final, TypeVar
 
-from nodepool.driver import keyscan
-from nodepool.driver.keyscan import ScanFailed
+from nodepool.driver.framework import keyscan
+from nodepool.driver.framework.keyscan import ScanFailed
 from nodepool.plan.static_hosts import HostFacts, HostId, HostSpec, missing_keys, unscanned_keys
 
 T = TypeVar("T")

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final
 import voluptuous as v
 
 from nodepool.driver.config import ConfigPool, Connection, ProviderConfig, static_connection_schema
-from nodepool.driver.keyscan import SSH_CONNECTION_TYPES
+from nodepool.driver.framework.keyscan import SSH_CONNECTION_TYPES
 from nodepool.exceptions import ConfigError
 from nodepool.plan.static_hosts import HostId, HostSpec
 

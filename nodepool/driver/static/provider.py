@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Callable
 from concurrent.futures import CancelledError, Future
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+from nodepool.clock import cpu_time, monotonic
 from nodepool.driver.interface import Provider
 from nodepool.driver.static.checks import HostChecker, is_alive
 from nodepool.driver.static.handler import StaticNodeRequestHandler
@@ -20,8 +20,8 @@ from nodepool.exceptions import ZKException
 from nodepool.plan import static_hosts
 
 if TYPE_CHECKING:
+    from nodepool.driver.framework.worker_view import PoolWorkerView
     from nodepool.driver.static.config import StaticProviderConfig
-    from nodepool.driver.worker_view import PoolWorkerView
     from nodepool.model.node import Node
     from nodepool.model.request import NodeRequest
     from nodepool.plan.static_hosts import HostFacts, HostId, HostSpec, StaticPlan
@@ -53,7 +53,7 @@ class StaticProvider(Provider):
     PAUSE_AT_QUOTA: ClassVar[bool] = False
     LAUNCHES: ClassVar[bool] = False
 
-    def __init__(self, provider_config: StaticProviderConfig, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, provider_config: StaticProviderConfig, clock: Callable[[], float] = monotonic) -> None:
         self.provider: StaticProviderConfig = provider_config
         self.name = provider_config.name
         self._clock = clock
@@ -133,7 +133,7 @@ class StaticProvider(Provider):
 
     def _run(self) -> None:
         while not self._idle.is_set():
-            cost = time.thread_time()
+            cost = cpu_time()
             try:
                 delay = self.run_once()
             except ZKException as error:
@@ -144,7 +144,7 @@ class StaticProvider(Provider):
                 self.log.exception("Error while comparing hosts and nodes; trying again in %g s", RESYNC_SECONDS)
                 delay = RESYNC_SECONDS
             # Thousands of hosts that end their checks one by one must not cost a pass each.
-            self._idle.wait(min(LONGEST_GAP_SECONDS, GAP_FACTOR * (time.thread_time() - cost)))
+            self._idle.wait(min(LONGEST_GAP_SECONDS, GAP_FACTOR * (cpu_time() - cost)))
             with self._condition:
                 self._condition.wait_for(lambda: self._wanted or self._idle.is_set(), delay)
                 self._wanted = False

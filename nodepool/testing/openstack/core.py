@@ -6,12 +6,12 @@ from __future__ import annotations
 import heapq
 import itertools
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime
 from random import Random
 
+from nodepool.clock import monotonic, wall_time
 from nodepool.testing.openstack.knobs import Knobs, Range, _Rule
 from nodepool.testing.openstack.messages import new_id
 
@@ -34,14 +34,14 @@ class Core:
         self.events: Counter[str] = Counter()
         self._seed = seed
         self._generators: dict[str, Random] = {}
-        self._offset = time.time() - time.monotonic()
+        self._offset = wall_time() - monotonic()
         self._clock = clock
         self._order = itertools.count()
         self._due: list[tuple[float, int, Callable[[], None]]] = []
 
     def now(self) -> float:
         """Seconds since the epoch."""
-        return self._clock() if self._clock is not None else self._offset + time.monotonic()
+        return self._clock() if self._clock is not None else self._offset + monotonic()
 
     def stamp(self) -> str:
         """Now, as the services write it: whole seconds, UTC."""

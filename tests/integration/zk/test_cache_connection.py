@@ -63,12 +63,12 @@ def test_lost_session(zk: ZooKeeper, cache: NodepoolCache, zookeeper: ZooKeeperS
     zk.lockNode(node)
     request = NodeRequest()
     zk.storeNodeRequest(request)
-    wait_for("the lock is known", lambda: cache.nodes.is_locked(node.id or ""))
+    wait_for("the lock is known", lambda: cache.nodes.is_locked(node.key))
     expire_session(zookeeper.plain_hosts(), zk.client.kazoo.client_id)
     wait_for("the new session", lambda: zk.client.session_epoch == 1 and zk.client.connected and cache.ready)
     assert cache.nodes.ids() == [node.id]
     assert cache.requests.ids() == []
-    assert not cache.nodes.is_locked(node.id or "")
+    assert not cache.nodes.is_locked(node.key)
     caught_up(cache, znodes)
 
 
@@ -81,7 +81,7 @@ def test_connection_lost_while_writing(shaky: ZooKeeperClient, proxy: TcpProxy, 
     proxy.mute = True
     node.state = "building"
     tx = zk.nodes.transaction()
-    tx.set_record(paths.node(node.id or ""), node, zk.nodes.encode(node))
+    tx.set_record(paths.node(node.key), node, zk.nodes.encode(node))
     reply = tx.send()
     create = zk.nodes.transaction()
     other = Node("large")
@@ -96,5 +96,5 @@ def test_connection_lost_while_writing(shaky: ZooKeeperClient, proxy: TcpProxy, 
     wait_for("the cache is complete", lambda: cache.ready and len(cache.nodes) == 2)
     assert cache.nodes._expected == {}
     assert cache.nodes._creating == 0
-    znodes.change_node(node.id or "", comment="foreign")
+    znodes.change_node(node.key, comment="foreign")
     wait_for("events are followed", lambda: comment_of(cache, node) == "foreign")

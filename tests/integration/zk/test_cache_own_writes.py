@@ -23,12 +23,12 @@ def test_own_creation_is_not_read_back(
 ) -> None:
     reads = count_reads(zk.client, monkeypatch)
     node = stored(zk)
-    cached = cache.nodes.get(node.id or "")
+    cached = cache.nodes.get(node.key)
     assert cached is not None, "known as soon as the answer is there"
     assert cached is not node
     assert (cached.type, cached.version) == (["small"], 0)
     caught_up(cache, znodes)
-    assert paths.node(node.id or "") not in reads
+    assert paths.node(node.key) not in reads
 
 
 def test_own_writes_are_not_read_back(
@@ -39,11 +39,11 @@ def test_own_writes_are_not_read_back(
     for state in ("building", "ready"):
         node.state = state
         zk.storeNode(node)
-        cached = cache.nodes.get(node.id or "")
+        cached = cache.nodes.get(node.key)
         assert cached is not None
         assert (cached.state, cached.version) == (state, node.version)
     caught_up(cache, znodes)
-    assert paths.node(node.id or "") not in reads
+    assert paths.node(node.key) not in reads
 
 
 def test_own_requests_are_not_read_back(
@@ -56,7 +56,7 @@ def test_own_requests_are_not_read_back(
     zk.requests.lock_and_save(request)
     request.state = "fulfilled"
     zk.requests.finish(request)
-    cached = cache.requests.get(request.id or "")
+    cached = cache.requests.get(request.key)
     assert cached is not None
     assert (cached.state, cached.version) == ("fulfilled", 2)
     caught_up(cache, znodes)
@@ -66,14 +66,14 @@ def test_own_requests_are_not_read_back(
 def test_the_writer_may_go_on_changing_its_record(zk: ZooKeeper, cache: NodepoolCache) -> None:
     node = stored(zk)
     node.comment, node.type = "changed", ["other"]
-    cached = cache.nodes.get(node.id or "")
+    cached = cache.nodes.get(node.key)
     assert cached is not None
     assert (cached.comment, cached.type) == (None, ["small"])
 
 
 def test_write_that_failed(zk: ZooKeeper, cache: NodepoolCache, znodes: PoolZnodes) -> None:
     node = stored(zk)
-    znodes.change_node(node.id or "", comment="foreign")
+    znodes.change_node(node.key, comment="foreign")
     node.state = "building"
     with pytest.raises(ZKConflict, match="BadVersion"):
         zk.storeNode(node)
@@ -98,16 +98,16 @@ def test_foreign_write_between_our_write_and_its_answer(
     zk.client.kazoo._recursive[paths.NODES] = slow
     node.state = "building"
     tx = zk.nodes.transaction()
-    tx.set_record(paths.node(node.id or ""), node, zk.nodes.encode(node))
+    tx.set_record(paths.node(node.key), node, zk.nodes.encode(node))
     reply = tx.send()
     assert in_event.wait(30)
     # Our answer is on its way behind this event; what follows is a foreign event.
-    znodes.change_node(node.id or "", comment="foreign")
+    znodes.change_node(node.key, comment="foreign")
     go_on.set()
     reply.get(30)
     wait_for("the foreign record", lambda: comment_of(cache, node) == "foreign")
-    assert reads.count(paths.node(node.id or "")) == 1
-    cached = cache.nodes.get(node.id or "")
+    assert reads.count(paths.node(node.key)) == 1
+    cached = cache.nodes.get(node.key)
     assert cached is not None
     assert cached.state == "building"
 
@@ -117,7 +117,7 @@ def test_foreign_event_while_a_write_is_announced(
 ) -> None:
     """An event more than we have writes: the record is read after the answer."""
     node = stored(zk)
-    record_id = node.id or ""
+    record_id = node.key
     reads = count_reads(zk.client, monkeypatch)
     cache.nodes.expect(record_id)
     znodes.change_node(record_id, comment="first")

@@ -78,7 +78,7 @@ def test_leader_and_quorum_lost(ensemble: ZooKeeperEnsemble, connect: Callable[[
     ensemble.start()
     zk.deleteNode(node)
     assert client.session_epoch == 0
-    wait_for("the cache knows", lambda: cache.ready and cache.nodes.get(node.id or "") is None)
+    wait_for("the cache knows", lambda: cache.ready and cache.nodes.get(node.key) is None)
 
 
 def test_server_that_the_leader_has_lost(

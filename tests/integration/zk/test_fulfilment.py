@@ -29,7 +29,7 @@ def store(requests: RequestStore) -> RequestStore:
 def allocated(request: NodeRequest, nodes: list[Node]) -> None:
     for node in nodes:
         node.allocated_to = request.id
-    request.nodes = [node.id or "" for node in nodes]
+    request.nodes = [node.key for node in nodes]
     request.state = "fulfilled"
 
 
@@ -52,14 +52,14 @@ def test_ready_nodes_fulfil_a_request(
     """4.4: all at the same time, and nothing is locked afterwards."""
     if lock_dirs:
         for node in ready:
-            znodes.kazoo.ensure_path(paths.node_lock(node.id or ""))
-        wait_for("the directories are seen", lambda: all(nodes.has_lock_dir(node.id or "") for node in ready))
+            znodes.kazoo.ensure_path(paths.node_lock(node.key))
+        wait_for("the directories are seen", lambda: all(nodes.has_lock_dir(node.key) for node in ready))
         znodes.kazoo.ensure_path(lock_dir(submitted))
     allocated(submitted, ready)
     store.save_unlocked(submitted, ready)
     assert states(znodes, submitted) == ["fulfilled", submitted.id, submitted.id]
     assert [node.version for node in ready] == [1, 1]
-    assert [znodes.node_lockers(node.id or "") for node in ready] == [[], []]
+    assert [znodes.node_lockers(node.key) for node in ready] == [[], []]
 
 
 @pytest.mark.parametrize("obstacle", ["request lock", "node lock", "request changed", "node changed", "node gone"])
@@ -73,7 +73,7 @@ def test_one_obstacle_fails_the_whole(
     obstacle: str,
 ) -> None:
     """A node is never given to two requests."""
-    second = ready[1].id or ""
+    second = ready[1].key
     if obstacle == "request lock":
         competitor.hold(lock_dir(submitted))
     elif obstacle == "node lock":
@@ -124,7 +124,7 @@ def test_finish(store: RequestStore, served: NodeRequest, ready: list[Node], zno
     allocated(served, ready)
     store.finish(served, ready)
     assert states(znodes, served) == ["fulfilled", served.id, served.id]
-    assert [znodes.node_lockers(node.id or "") for node in ready] == [[], []]
+    assert [znodes.node_lockers(node.key) for node in ready] == [[], []]
     assert store.lock_dir_ids() == []
     assert [served.lock, *(node.lock for node in ready)] == [None, None, None]
 
@@ -144,7 +144,7 @@ def test_waiters_get_the_locks(
 ) -> None:
     """Zuul waits for the request lock (priority) and for a node."""
     first = competitor.wait_for_lock(lock_dir(served))
-    second = competitor.wait_for_lock(paths.node_lock(ready[0].id or ""))
+    second = competitor.wait_for_lock(paths.node_lock(ready[0].key))
     allocated(served, ready)
     store.finish(served, ready)
     assert first.wait(30)
@@ -155,7 +155,7 @@ def test_waiters_get_the_locks(
 def test_obstacle_fails_the_whole_finish(
     store: RequestStore, served: NodeRequest, ready: list[Node], znodes: PoolZnodes, obstacle: str
 ) -> None:
-    node_id = ready[1].id or ""
+    node_id = ready[1].key
     if obstacle == "request changed":
         znodes.kazoo.set(paths.request(id_of(served)), b'{"state": "pending"}')
     elif obstacle == "request gone":
@@ -169,7 +169,7 @@ def test_obstacle_fails_the_whole_finish(
         store.finish(served, ready, nodes_too=True)
     assert znodes.request_state(id_of(served)) == (None if obstacle == "request gone" else "pending")
     assert len(znodes.request_lockers(id_of(served))) == 1
-    assert len(znodes.node_lockers(ready[0].id or "")) == 1
+    assert len(znodes.node_lockers(ready[0].key)) == 1
     assert served.lock is not None
 
 

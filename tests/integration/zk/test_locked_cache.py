@@ -121,7 +121,7 @@ def test_own_write_and_release_in_one(
     zk.storeNode(node)
     node.state = "building"
     zk.nodes.lock_and_save(node)
-    wait_for("the lock is seen", lambda: cache.nodes.is_locked(node.id or ""))
+    wait_for("the lock is seen", lambda: cache.nodes.is_locked(node.key))
     request_id = znodes.submit(["small"])
     request = zk.getNodeRequest(request_id)
     assert request is not None
@@ -134,7 +134,7 @@ def test_own_write_and_release_in_one(
     wait_for("the release is told", lambda: heard)
     assert heard[-1] == (node.id, "ready", False)
     caught_up(cache, znodes)
-    assert paths.node(node.id or "") not in reads
+    assert paths.node(node.key) not in reads
 
 
 def test_events_that_overtake_what_is_read(

@@ -101,7 +101,7 @@ def test_saved_without_an_answer(zk: ZooKeeper, node: Node, outage: Outage, znod
     outage.end()
     saving.result(30)
     assert node.version == 1
-    assert znodes.kazoo.exists(paths.node(node.id or "")).version == 1
+    assert znodes.kazoo.exists(paths.node(node.key)).version == 1
 
 
 def test_not_saved(zk: ZooKeeper, node: Node, outage: Outage, znodes: PoolZnodes) -> None:
@@ -122,9 +122,9 @@ def test_changed_by_somebody_else_meanwhile(
     node.state = "building"
     saving = outage.lose_answer(lambda: zk.storeNode(node), lambda: znodes.nodes("building"))
     if change == "gone":
-        znodes.kazoo.delete(paths.node(node.id or ""))
+        znodes.kazoo.delete(paths.node(node.key))
     else:
-        znodes.change_node(node.id or "", comment="foreign")
+        znodes.change_node(node.key, comment="foreign")
     outage.end()
     with pytest.raises(ZKConflict):
         saving.result(30)
@@ -135,14 +135,14 @@ def test_node_lock_without_an_answer(zk: ZooKeeper, node: Node, outage: Outage, 
     session = zk.client.kazoo.client_id
     node.state = "building"
     locking = outage.lose_answer(
-        lambda: zk.nodes.lock_and_save(node), lambda: znodes.node_lockers(node.id or "") and znodes.nodes("building")
+        lambda: zk.nodes.lock_and_save(node), lambda: znodes.node_lockers(node.key) and znodes.nodes("building")
     )
     with pytest.raises(ZKConnectionError):
         locking.result(30)
     assert node.lock is None
-    assert len(znodes.node_lockers(node.id or "")) == 1
+    assert len(znodes.node_lockers(node.key)) == 1
     outage.end()
-    wait_for("the lock is free", lambda: not znodes.node_lockers(node.id or ""))
+    wait_for("the lock is free", lambda: not znodes.node_lockers(node.key))
     wait_for("nothing is looked for any more", lambda: not zk.client.orphans)
     assert zk.client.kazoo.client_id == session
 
@@ -153,28 +153,28 @@ def test_node_lock_that_was_not_taken(zk: ZooKeeper, node: Node, outage: Outage,
         locking.result(30)
     outage.end()
     wait_for("nothing is looked for any more", lambda: not zk.client.orphans)
-    assert znodes.node_lockers(node.id or "") == []
+    assert znodes.node_lockers(node.key) == []
 
 
 def test_lock_of_somebody_else_is_left_alone(zk: ZooKeeper, node: Node, outage: Outage, znodes: PoolZnodes) -> None:
     """Only our own contender goes, not one that waits behind it."""
-    locking = outage.lose_answer(lambda: zk.nodes.lock_and_save(node), lambda: znodes.node_lockers(node.id or ""))
+    locking = outage.lose_answer(lambda: zk.nodes.lock_and_save(node), lambda: znodes.node_lockers(node.key))
     with pytest.raises(ZKConnectionError):
         locking.result(30)
     foreign: str = znodes.kazoo.create(f"{paths.node_lock(node.id or '')}/ffff__lock__", b"", sequence=True)
     outage.end()
-    wait_for("ours is gone", lambda: znodes.node_lockers(node.id or "") == [foreign.rpartition("/")[2]])
+    wait_for("ours is gone", lambda: znodes.node_lockers(node.key) == [foreign.rpartition("/")[2]])
 
 
 def test_session_is_lost_too(
     zk: ZooKeeper, node: Node, outage: Outage, znodes: PoolZnodes, zookeeper: ZooKeeperServer
 ) -> None:
     session = zk.client.kazoo.client_id
-    locking = outage.lose_answer(lambda: zk.nodes.lock_and_save(node), lambda: znodes.node_lockers(node.id or ""))
+    locking = outage.lose_answer(lambda: zk.nodes.lock_and_save(node), lambda: znodes.node_lockers(node.key))
     with pytest.raises(ZKConnectionError):
         locking.result(30)
     expire_session(zookeeper.plain_hosts(), session)
-    assert znodes.node_lockers(node.id or "") == []
+    assert znodes.node_lockers(node.key) == []
     outage.end()
     wait_for("nothing is looked for any more", lambda: not zk.client.orphans)
 
@@ -182,7 +182,7 @@ def test_session_is_lost_too(
 def test_request_lock_without_an_answer(
     zk: ZooKeeper, request_: NodeRequest, outage: Outage, znodes: PoolZnodes
 ) -> None:
-    request_id = request_.id or ""
+    request_id = request_.key
     zk.client.kazoo.ensure_path(paths.REQUEST_LOCKS)
     request_.state = "pending"
     locking = outage.lose_answer(
@@ -199,12 +199,12 @@ def test_fulfilment_without_an_answer(
     zk: ZooKeeper, request_: NodeRequest, node: Node, outage: Outage, znodes: PoolZnodes, arrives: bool
 ) -> None:
     """A request that was fulfilled must not be taken for a conflict, which would free its nodes."""
-    request_id = request_.id or ""
+    request_id = request_.key
     request_.state = "pending"
     zk.requests.lock_and_save(request_)
     node.state, node.allocated_to = "ready", request_id
     zk.nodes.lock_and_save(node)
-    request_.state, request_.nodes = "fulfilled", [node.id or ""]
+    request_.state, request_.nodes = "fulfilled", [node.key]
 
     def finish() -> None:
         zk.requests.finish(request_, [node])
@@ -217,7 +217,7 @@ def test_fulfilment_without_an_answer(
     finishing.result(30)
     assert (znodes.request_state(request_id), request_.version) == ("fulfilled", 2)
     assert (request_.lock, node.lock) == (None, None)
-    assert znodes.node_lockers(node.id or "") == []
+    assert znodes.node_lockers(node.key) == []
     assert znodes.children(paths.REQUEST_LOCKS) == []
 
 
@@ -234,14 +234,14 @@ def test_fulfilment_and_the_session_is_lost(
     outage.end()
     with pytest.raises(ZKConflict):
         finishing.result(30)
-    assert znodes.request_state(request_.id or "") == "pending"
+    assert znodes.request_state(request_.key) == "pending"
 
 
 def _locked(zk: ZooKeeper, node: Node) -> str:
     """Locks a node that is built; returns its id."""
     node.state = "building"
     zk.nodes.lock_and_save(node)
-    return node.id or ""
+    return node.key
 
 
 def test_removed_without_an_answer(zk: ZooKeeper, node: Node, outage: Outage, znodes: PoolZnodes) -> None:

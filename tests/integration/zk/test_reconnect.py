@@ -11,7 +11,7 @@ import pytest
 
 from nodepool.exceptions import ZKConnectionError
 from nodepool.zk.client import ZooKeeperClient
-from nodepool.zk.handler import TlsHandler
+from nodepool.zk.wire.threading_handler import TlsHandler
 from tests.support.ports import free_ports
 from tests.support.wait import wait_for
 from tests.support.zookeeper import ZooKeeperServer

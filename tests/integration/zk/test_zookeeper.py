@@ -41,7 +41,7 @@ def test_life_of_a_node(zk: ZooKeeper, znodes: PoolZnodes) -> None:
     zk.lockNode(node, blocking=False)
     node.state = zk_module.BUILDING
     zk.storeNode(node)
-    znodes.change_node(node.id or "", comment="seen")
+    znodes.change_node(node.key, comment="seen")
     with pytest.raises(ZKConflict):
         zk.storeNode(node)
     zk.updateNode(node)
@@ -49,14 +49,14 @@ def test_life_of_a_node(zk: ZooKeeper, znodes: PoolZnodes) -> None:
     node.state = zk_module.READY
     zk.storeNode(node)
     zk.unlockNode(node)
-    found = zk.getNode(node.id or "")
+    found = zk.getNode(node.key)
     assert found is not None
     assert found.state == "ready"
     assert zk.getNodes() == [node.id]
     wait_for("it is listed", lambda: [one.state for one in zk.nodeIterator()] == ["ready"])
     assert [one.id for one in zk.nodeIterator(cached=False)] == [node.id]
     zk.deleteNode(node)
-    assert zk.getNode(node.id or "") is None
+    assert zk.getNode(node.key) is None
 
 
 def test_locks_of_nodes(zk: ZooKeeper, znodes: PoolZnodes, competitor: Competitor) -> None:
@@ -64,8 +64,8 @@ def test_locks_of_nodes(zk: ZooKeeper, znodes: PoolZnodes, competitor: Competito
     zk.storeNode(node)
     zk.lockNode(node, ephemeral=False, identifier="NodePool:metastatic:cloud")
     wait_for("it is seen", lambda: zk.isNodeLocked(node))
-    assert zk.getNodeLockContenders(node.id or "") == ["NodePool:metastatic:cloud"]
-    again = zk.getNode(node.id or "")
+    assert zk.getNodeLockContenders(node.key) == ["NodePool:metastatic:cloud"]
+    again = zk.getNode(node.key)
     assert again is not None
     with pytest.raises(ZKLockException):
         zk.lockNode(again, blocking=True, timeout=0.05)
@@ -85,7 +85,7 @@ def test_replace_and_delete(zk: ZooKeeper, znodes: PoolZnodes) -> None:
     assert (zk.getNodes(), new.lock) == ([], None)
     last = zk_module.Node("small")
     zk.storeNode(last)
-    zk.deleteRawNode(last.id or "")
+    zk.deleteRawNode(last.key)
     assert zk.getNodes() == []
 
 
@@ -93,13 +93,13 @@ def test_life_of_a_request(zk: ZooKeeper, znodes: PoolZnodes) -> None:
     request = zk_module.NodeRequest()
     request.node_types = ["small"]
     zk.storeNodeRequest(request, "100")
-    assert (request.id or "").startswith("100-")
+    assert (request.key).startswith("100-")
     assert zk.getNodeRequests() == [request.id]
     zk.lockNodeRequest(request, blocking=False)
     request.state = zk_module.PENDING
     zk.storeNodeRequest(request)
     zk.unlockNodeRequest(request)
-    found = zk.getNodeRequest(request.id or "")
+    found = zk.getNodeRequest(request.key)
     assert found is not None
     assert (found.state, found.node_types) == ("pending", ["small"])
     wait_for("it is listed", lambda: [one.state for one in zk.nodeRequestIterator()] == ["pending"])
@@ -111,7 +111,7 @@ def test_life_of_a_request(zk: ZooKeeper, znodes: PoolZnodes) -> None:
 def test_default_priority(zk: ZooKeeper) -> None:
     request = zk_module.NodeRequest()
     zk.storeNodeRequest(request)
-    assert (request.id or "").startswith("500-")
+    assert (request.key).startswith("500-")
 
 
 def test_listener_needs_a_cache(client: ZooKeeperClient) -> None:

@@ -27,7 +27,7 @@ def test_fulfilled(stage: Stage) -> None:
     assert request.state == states.FULFILLED
     assert request.nodes == [node.id for node in handler.launched]
     assert stage.nodes() == [(states.READY, request.id, False)] * 2
-    assert not stage.zk.requests.table.is_locked(request.id or "")
+    assert not stage.zk.requests.table.is_locked(request.key)
     assert handler.poll(), "still finished"
 
 
@@ -141,7 +141,7 @@ def test_node_deleted_before_it_is_handed_out(stage: Stage) -> None:
     handler = stage.begin("small", "small")
     for number in range(2):
         handler.end(number, states.READY)
-    stage.zk.deleteRawNode(handler.launched[0].id or "")
+    stage.zk.deleteRawNode(handler.launched[0].key)
     assert handler.poll()
     request = stage.request(handler)
     assert (request.state, request.nodes) == (states.REQUESTED, [])
@@ -173,7 +173,7 @@ def test_give_back_when_launched(stage: Stage) -> None:
 def test_unlock_logs_and_goes_on(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
     """driver-api.md 3: errors are logged, not raised."""
     handler = stage.begin("small", "small")
-    stage.zk.deleteRawNode(handler.launched[0].id or "")
+    stage.zk.deleteRawNode(handler.launched[0].key)
     handler.unlockNodeSet(clear_allocation=True)
     assert stage.nodes() == [(states.BUILDING, None, False)]
     assert "is gone" in caplog.text

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from nodepool.driver import giving_way
 from nodepool.driver import handler as handler_module
+from nodepool.driver.framework import deadlock_avoidance
 from nodepool.driver.handler import FIRST_ABORT_SECONDS, LAST_ABORT_SECONDS
 from nodepool.exceptions import QuotaException, ZKConflict
 from nodepool.model import states
 from nodepool.model.node import Node
-from nodepool.plan import standoff
+from nodepool.plan import deadlock
 from nodepool.plan.queue import MIN_READY_REQUESTOR
 from tests.support.manual_clock import ManualClock, monotonic_clock
 from tests.support.scripted_driver import ScriptedHandler, ScriptedProvider, Stage
@@ -21,7 +21,7 @@ from tests.support.scripted_driver import ScriptedHandler, ScriptedProvider, Sta
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> ManualClock:
-    return monotonic_clock(monkeypatch, handler_module, giving_way)
+    return monotonic_clock(monkeypatch, handler_module, deadlock_avoidance)
 
 
 def test_aborted_launch(stage: Stage, clock: ManualClock) -> None:
@@ -108,7 +108,7 @@ def test_in_the_way_of_another_request(stage: Stage, clock: ManualClock) -> None
     stage.zk.requests.lock_and_save(first)
     handler.run()
     assert handler.is_paused(), "the other one may have room in a moment"
-    clock.pass_seconds(standoff.PATIENCE_SECONDS)
+    clock.pass_seconds(deadlock.PATIENCE_SECONDS)
     handler.run()
     assert handler.done
     assert stage.request(handler).state == states.REQUESTED
@@ -118,7 +118,7 @@ def test_in_the_way_of_another_request(stage: Stage, clock: ManualClock) -> None
 def test_the_look_for_requests_in_the_way(stage: Stage, clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> None:
     """Q-10: it goes through all nodes, and passes are many: once in a while is enough."""
     looks: list[float] = []
-    monkeypatch.setattr(standoff, "stands_before", lambda *_: looks.append(clock.now))
+    monkeypatch.setattr(deadlock, "stands_before", lambda *_: looks.append(clock.now))
     stage.provider.room = 1
     handler = stage.begin("small", "small")
     handler.end(0, states.READY)
@@ -126,7 +126,7 @@ def test_the_look_for_requests_in_the_way(stage: Stage, clock: ManualClock, monk
     for _ in range(50):
         handler.run()
         clock.pass_seconds(1)
-    assert looks == [begun, *(begun + standoff.PATIENCE_SECONDS * turn for turn in (1, 2, 3, 4))]
+    assert looks == [begun, *(begun + deadlock.PATIENCE_SECONDS * turn for turn in (1, 2, 3, 4))]
 
 
 def test_no_room_for_min_ready(stage: Stage) -> None:

@@ -10,7 +10,7 @@ import threading
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from nodepool.driver.keyscan import ScanFailed, scan
+from nodepool.driver.framework.keyscan import ScanFailed, scan
 
 #: What may stand in a known_hosts file: two words, no line break.
 KEY = re.compile(r"[a-z0-9@.-]+ [A-Za-z0-9+/]+=*")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from nodepool.driver import contract
+from nodepool.driver.framework import class_checks
 from nodepool.driver.registry import KNOWN, PATH_VARIABLE, Drivers, DriverUnavailable
 
 GOOD = """
@@ -185,10 +185,10 @@ def test_reset(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
 
 class TestContract:
     def test_complete(self) -> None:
-        contract.check(type(Drivers.get("static")), "driver 'static'")
+        class_checks.check(type(Drivers.get("static")), "driver 'static'")
 
     def test_instance(self) -> None:
         """What a driver returns must be of the class of the contract."""
-        assert contract.check_instance(1, int, "f()") == 1
-        with pytest.raises(contract.ContractError, match=r"f\(\) must return a int, not str"):
-            contract.check_instance("", int, "f()")
+        assert class_checks.check_instance(1, int, "f()") == 1
+        with pytest.raises(class_checks.ContractError, match=r"f\(\) must return a int, not str"):
+            class_checks.check_instance("", int, "f()")

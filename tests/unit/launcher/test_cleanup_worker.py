@@ -16,7 +16,7 @@ from nodepool.driver.fake.provider import FakeProvider
 from nodepool.exceptions import CloudUnavailableException, ZKConnectionError
 from nodepool.launcher import cleanup_worker
 from nodepool.launcher.cleanup_worker import LOST_SECONDS, SOON_SECONDS, SWEEP_SECONDS, CleanupWorker
-from nodepool.launcher.refusal import START_SECONDS
+from nodepool.launcher.pool.decline import START_SECONDS
 from nodepool.plan.assignment import PoolInfo
 from tests.support.local_launcher import fake_provider
 from tests.support.manual_clock import ManualClock, monotonic_clock

@@ -16,7 +16,7 @@ from kazoo.exceptions import ConnectionLoss
 from nodepool.driver.fake.cloud import FakeCloud
 from nodepool.exceptions import ConfigError, ZKConnectionError, ZKException
 from nodepool.launcher import supervisor
-from nodepool.launcher.pool_worker import PoolWorker
+from nodepool.launcher.pool.worker import PoolWorker
 from nodepool.launcher.supervisor import NodePool
 from nodepool.model import component
 from tests.support.local_launcher import fake_provider

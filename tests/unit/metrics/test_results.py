@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from nodepool.metrics import launches, leaks, names, rests
+from nodepool.metrics import circuit_breakers, launches, leaks, names
 from nodepool.metrics.statsd import shared_client
 from tests.support.statsd_server import StatsdServer
 
@@ -41,8 +41,8 @@ def test_leaked(statsd: StatsdServer) -> None:
 
 def test_rests(statsd: StatsdServer) -> None:
     """A rest is a gauge of the launcher; its beginning is counted."""
-    rests.report("eu.west", True)
-    rests.report("eu.west", False)
+    circuit_breakers.report("eu.west", True)
+    circuit_breakers.report("eu.west", False)
     host = names.short_hostname()
     assert statsd.drain() == [
         f"nodepool.launcher.{host}.provider.eu.west.resting:1|g",

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nodepool.plan.assignment import Consider, Decline, Leave, PoolInfo, declined_state, screen
-from nodepool.plan.queue import Kind
+from nodepool.plan.queue import RequestKind
 
 ME = PoolInfo("me", "cloud", frozenset({"small", "large"}), 100, paused=False)
 
@@ -20,8 +20,8 @@ def pool(id: str, *labels: str, **changes: Any) -> PoolInfo:
     return dataclasses.replace(ME, id=id, labels=frozenset(labels or ME.labels), **changes)
 
 
-def kind(*labels: str, provider: str | None = None, declined_by: tuple[str, ...] = ()) -> Kind:
-    return Kind(labels, provider, frozenset(declined_by), None, True, False)
+def kind(*labels: str, provider: str | None = None, declined_by: tuple[str, ...] = ()) -> RequestKind:
+    return RequestKind(labels, provider, frozenset(declined_by), None, True, False)
 
 
 def test_pool_that_can_serve() -> None:

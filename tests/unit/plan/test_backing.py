@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nodepool.plan import backing
-from nodepool.plan.backing import Assignment, Backing, Keep, Kind, Release, Rules
+from nodepool.plan.backing import Assignment, Backing, BackingKind, Keep, Release, Rules
 
-KIND = Kind("small", "big")
+KIND = BackingKind("small", "big")
 RULES = Rules(slots=3, grace_seconds=60, min_retention_seconds=0, max_age_seconds=None)
 
 

@@ -9,17 +9,17 @@ from dataclasses import replace
 from nodepool.model.request import NodeRequest
 from nodepool.plan.assignment import PoolInfo
 from nodepool.plan.first_choice import able_pools, first_choice
-from nodepool.plan.queue import Kind
+from nodepool.plan.queue import RequestKind
 
 POOLS = [PoolInfo(f"pool-{number}", "cloud", frozenset({"small"}), 100, paused=False) for number in range(5)]
 REQUESTS = [f"200-{number:010}" for number in range(2000)]
 
 
-def kind(*labels: str, provider: str | None = None) -> Kind:
+def kind(*labels: str, provider: str | None = None) -> RequestKind:
     request = NodeRequest()
     request.node_types = list(labels)
     request.provider = provider
-    return Kind.of(request)
+    return RequestKind.of(request)
 
 
 def choice(request_id: str, pools: list[PoolInfo]) -> str:

@@ -9,7 +9,7 @@ import hypothesis.strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from nodepool.model.request import NodeRequest
-from nodepool.plan.queue import MIN_READY_REQUESTOR, Kind, RequestQueue
+from nodepool.plan.queue import MIN_READY_REQUESTOR, RequestKind, RequestQueue
 
 
 def make(id: str, *labels: str, **fields: Any) -> NodeRequest:
@@ -21,13 +21,13 @@ def make(id: str, *labels: str, **fields: Any) -> NodeRequest:
 
 
 def test_kind_holds_what_a_pool_judges_by() -> None:
-    first = Kind.of(make("200-1", "a", "b"))
-    assert Kind.of(make("100-2", "b", "a", relative_priority=4, event_id="e")) == first
+    first = RequestKind.of(make("200-1", "a", "b"))
+    assert RequestKind.of(make("100-2", "b", "a", relative_priority=4, event_id="e")) == first
     changes: list[dict[str, Any]] = [
         *({"provider": "p"}, {"declined_by": ["x"]}, {"tenant_name": "t"}, {"reuse": False}),
         *({"requestor": MIN_READY_REQUESTOR}, {"node_types": ["a", "a"]}),
     ]
-    assert all(Kind.of(make("200-1", "a", "b", **change)) != first for change in changes)
+    assert all(RequestKind.of(make("200-1", "a", "b", **change)) != first for change in changes)
 
 
 def test_order_in_a_bucket() -> None:
@@ -82,7 +82,7 @@ class QueueMachine(RuleBasedStateMachine):
         request = make(f"{priority}-{number}", relative_priority=relative, declined_by=declined)
         request.node_types = labels
         self.queue.put(request)
-        self.model[request.id or ""] = request
+        self.model[request.key] = request
 
     @rule(number=st.integers(0, 6), priority=st.sampled_from(["100", "200"]))
     def discard(self, number: int, priority: str) -> None:
@@ -96,9 +96,9 @@ class QueueMachine(RuleBasedStateMachine):
 
     @invariant()
     def same_as_the_model(self) -> None:
-        expected: dict[Kind, list[str]] = {}
+        expected: dict[RequestKind, list[str]] = {}
         for request_id, request in sorted(self.model.items(), key=lambda entry: entry[1].order_key):
-            expected.setdefault(Kind.of(request), []).append(request_id)
+            expected.setdefault(RequestKind.of(request), []).append(request_id)
         assert {bucket.kind: list(bucket) for bucket in self.queue.buckets()} == expected
         assert len(self.queue) == len(self.model)
         assert all(request_id in self.queue for request_id in self.model)

@@ -31,7 +31,7 @@ from nodepool.model.quota import QuotaInformation
 from nodepool.model.record import InvalidRecord
 from nodepool.model.request import NodeRequest
 from nodepool.plan import assignment, cleanup, min_ready, static_hosts
-from nodepool.plan.queue import Kind, RequestQueue
+from nodepool.plan.queue import RequestKind, RequestQueue
 from nodepool.zk import codec, components, paths
 from tests.support.odd_json import TRAPS, records, values
 
@@ -160,7 +160,7 @@ def test_requests(data: bytes) -> None:
     queue.put(request)
     queue.put(NodeRequest.from_dict(GOOD_REQUEST, "100-0000000002"))
     me = assignment.PoolInfo("me", "cloud", frozenset({"small"}), 100, False)
-    assignment.screen(Kind.of(request), me, [me])
+    assignment.screen(RequestKind.of(request), me, [me])
     min_ready.missing({"small": 1}, [], [request])
     cleanup.reset_lost_request(request.copy(), [])
     gauges.request_gauges([request], [])
@@ -181,7 +181,7 @@ def test_pool_registrations(data: bytes) -> None:
         pool.id, pool.provider_name, frozenset(pool.supported_labels), pool.priority, pool.paused, pool.name
     )
     me = assignment.PoolInfo("me", "cloud", frozenset(), 100, False)
-    assignment.screen(Kind.of(NodeRequest.from_dict(GOOD_REQUEST)), me, [me, info])
+    assignment.screen(RequestKind.of(NodeRequest.from_dict(GOOD_REQUEST)), me, [me, info])
     counted({**gauges.node_gauges([], [pool]), **gauges.request_gauges([], [pool])})
     shown(label_table([pool]))
 

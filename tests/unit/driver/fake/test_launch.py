@@ -179,7 +179,7 @@ def test_leak_needs_two_sweeps(make_site: Callable[..., Site], zk: MemoryZooKeep
     site = make_site()
     (node,) = site.serve("small")
     (kept,) = site.serve("small")
-    zk.deleteRawNode(node.id or "")
+    zk.deleteRawNode(node.key)
     site.provider.cleanupLeakedResources()
     assert len(site.cloud.instances()) == 2
     site.provider.cleanupLeakedResources()
@@ -201,7 +201,7 @@ def test_failed_sweep_is_repeated(make_site: Callable[..., Site], zk: MemoryZooK
     """D-5: a cloud that is down costs a sweep, not the leak's record."""
     site = make_site()
     (node,) = site.serve("small")
-    zk.deleteRawNode(node.id or "")
+    zk.deleteRawNode(node.key)
     site.provider.cleanupLeakedResources()
     site.cloud.set(down=True)
     with pytest.raises(CloudError):
@@ -252,7 +252,7 @@ def test_deletion_fails_and_is_repeated(make_site: Callable[..., Site]) -> None:
     site.cloud.set(down=True)
     site.zk.nodes.lock_and_save(node)
     site.provider.startNodeCleanup(node).join()
-    stored = site.zk.getNode(node.id or "")
+    stored = site.zk.getNode(node.key)
     assert stored is not None
     assert stored.state == states.DELETING
     assert not site.zk.isNodeLocked(stored)

@@ -66,7 +66,7 @@ class Site(DriverSite):
     def delete(self, *nodes: Node) -> None:
         """As the launcher's deletion worker does; waits for the end."""
         for node in nodes:
-            found = self.zk.getNode(node.id or "")
+            found = self.zk.getNode(node.key)
             assert found is not None
             found.state = states.DELETING
             self.zk.nodes.lock_and_save(found)
@@ -75,7 +75,7 @@ class Site(DriverSite):
     def backing(self) -> dict[str, dict[str, Any]]:
         """What is in ``user_data`` of the backing nodes, by id."""
         nodes = [node for node in self.zk.nodeIterator() if node.provider == "backing" and node.state == states.IN_USE]
-        return {node.id or "": json.loads(node.user_data) for node in nodes if isinstance(node.user_data, str)}
+        return {node.key: json.loads(node.user_data) for node in nodes if isinstance(node.user_data, str)}
 
     def wait_backing(self, count: int) -> list[str]:
         """Ids of the backing nodes, when there are so many."""
@@ -84,7 +84,7 @@ class Site(DriverSite):
 
     def requests(self) -> list[str]:
         """Ids of the backing requests."""
-        return [request.id or "" for request in self.zk.nodeRequestIterator() if request.requestor == OWNER]
+        return [request.key for request in self.zk.nodeRequestIterator() if request.requestor == OWNER]
 
     def pass_now(self) -> None:
         """Wait until the keeper has made a whole pass that began after this call."""

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from nodepool.driver.keyscan import ScanFailed
+from nodepool.driver.framework.keyscan import ScanFailed
 from nodepool.driver.metastatic import keeper
 from nodepool.exceptions import ZKConnectionError
 from nodepool.model import states
@@ -146,7 +146,7 @@ def test_gone_while_in_use(make_site: MakeSite, zk: MemoryZooKeeper, caplog: pyt
     (other,) = site.serve()
     assert place(other)[0] != backing_id
     site.delete(node)
-    assert zk.getNode(node.id or "") is None
+    assert zk.getNode(node.key) is None
 
 
 def test_answer_to_the_release_was_lost(
@@ -353,5 +353,5 @@ def test_failed_scan_when_nobody_waits_any_more(make_site: MakeSite) -> None:
     (node,) = site.serve()
     site.keeper.drain()
     wait_for("the keeper has ended", lambda: len(site.provider.scheduler) == 0)
-    site.keeper.scan_failed(node.id or "")
+    site.keeper.scan_failed(node.key)
     wait_for("it is marked", lambda: all(data["failed"] for data in site.backing().values()))

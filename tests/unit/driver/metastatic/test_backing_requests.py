@@ -74,9 +74,9 @@ def test_nobody_waits_any_more(make_site: MakeSite, pool: BackingPool, zk: Memor
     handler = site.begin()
     wait_for("a backing request", site.requests)
     (node,) = [node for node in zk.nodeIterator() if node.provider == "shared"]
-    zk.deleteRawNode(node.id or "")
+    zk.deleteRawNode(node.key)
     node.lock = None
-    launch = site.provider.launch_of(node.id or "")
+    launch = site.provider.launch_of(node.key)
     assert launch is not None
     launch.abandon()
     wait_for("the backing request is taken back", lambda: not site.requests())
@@ -153,7 +153,7 @@ def test_locked_for_long(
     handler = site.begin()
     site.finish(handler)
     assert len(pool.served) == 2
-    left = zk.getNode(pool.locked[0].id or "")
+    left = zk.getNode(pool.locked[0].key)
     assert left is not None
     assert left.state == states.READY
 

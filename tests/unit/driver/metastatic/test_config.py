@@ -14,7 +14,7 @@ from nodepool.config.validator import validate
 from nodepool.driver.metastatic import MetastaticDriver
 from nodepool.driver.metastatic.config import MetastaticProviderConfig
 from nodepool.exceptions import ConfigError
-from nodepool.plan.backing import Kind, Rules
+from nodepool.plan.backing import BackingKind, Rules
 
 NAMES = ("a", "b", "c", "d")
 
@@ -58,7 +58,7 @@ def test_defaults() -> None:
     found = config.pools["main"].labels["a"]
     assert found.rules == Rules(1, 60, 0, None)
     assert not found.host_key_checking
-    assert config.rules() == {Kind("a", "big"): found.rules}
+    assert config.rules() == {BackingKind("a", "big"): found.rules}
     assert config.getSupportedLabels() == config.getSupportedLabels("main") == {"a"}
     assert config.getSupportedLabels("other") == set()
 

@@ -35,7 +35,7 @@ def test_its_own_and_no_others(zk: MemoryZooKeeper) -> None:
     ((node, contender),) = farewell.backing_nodes(zk, "shared")
     assert node.id == mine.id
     farewell.release(zk, node, contender)
-    stored = zk.getNode(mine.id or "")
+    stored = zk.getNode(mine.key)
     assert stored is not None
     assert (stored.state, zk.isNodeLocked(stored)) == (states.USED, False)
     assert not list(farewell.backing_nodes(zk, "shared"))

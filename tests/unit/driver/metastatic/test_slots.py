@@ -168,10 +168,10 @@ def test_node_that_nobody_can_read_keeps_its_slot(
     (first,) = site.serve()
     get = zk.cache.nodes.get
     monkeypatch.setattr(zk.cache.nodes, "get", lambda node_id: None if node_id == first.id else get(node_id))
-    zk.nodes.table.tell(first.id or "")
+    zk.nodes.table.tell(first.key)
     second, third = site.serve("small", "small")
     assert len({place(node) for node in (first, second, third)}) == 3
-    zk.deleteRawNode(first.id or "")
+    zk.deleteRawNode(first.key)
     site.keeper.sweep_soon()
     site.pass_now()
     (fourth,) = site.serve()

@@ -13,8 +13,8 @@ from nodepool.driver.fake.cloud import FakeCloud
 from nodepool.driver.statemachine import StateMachineProvider, known, removal
 from nodepool.model import states
 from nodepool.model.node import Node
+from nodepool.plan import circuit_breaker
 from nodepool.plan import launch as plan
-from nodepool.plan import rest
 from nodepool.testing.memory_zk import MemoryZooKeeper
 from tests.support.driver_site import DriverSite
 from tests.support.machine_driver import MachineAdapter, MachineDriver
@@ -56,7 +56,7 @@ def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plan, "RETRY_SECONDS", 0.01)
     monkeypatch.setattr(plan, "LAST_PACE_SECONDS", 0.1)
     monkeypatch.setattr(removal, "LOOK_SECONDS", (0.01, 0.02))
-    monkeypatch.setattr(rest, "FIRST_PAUSE_SECONDS", 0.1)
+    monkeypatch.setattr(circuit_breaker, "FIRST_PAUSE_SECONDS", 0.1)
     monkeypatch.setattr(known, "ERROR_SECONDS", 0.1)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nodepool.driver.statemachine import StateMachine, quota
+from nodepool.driver.statemachine import StateMachine, cloud_quota
 from nodepool.exceptions import RuntimeConfigurationException
 from tests.support.wait import wait_for
 from tests.unit.driver.statemachine.conftest import MakeSite
@@ -53,7 +53,7 @@ def test_need_that_cannot_be_determined(
 @pytest.mark.parametrize("where", ["need", "launch"])
 def test_broken_label_gets_another_chance(make_site: MakeSite, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
     """Q-14: what was missing may be made later; nobody wants to restart a launcher for that."""
-    monkeypatch.setattr(quota, "NEED_AGE_SECONDS", 0.2)
+    monkeypatch.setattr(cloud_quota, "NEED_AGE_SECONDS", 0.2)
     site = make_site()
     plain = site.adapter.getQuotaForLabel
     broken = True

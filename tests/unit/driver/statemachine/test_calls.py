@@ -11,7 +11,7 @@ import pytest
 
 from nodepool.driver.statemachine.calls import CloudCalls
 from nodepool.exceptions import CloudUnavailableException, QuotaException, RuntimeConfigurationException
-from nodepool.plan.rest import TRIP_FAILURES, TRIP_SECONDS
+from nodepool.plan.circuit_breaker import TRIP_FAILURES, TRIP_SECONDS
 
 LOG: Any = logging.LoggerAdapter(logging.getLogger("test"), {})
 LABEL: Any = object()

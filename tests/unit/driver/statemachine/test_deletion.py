@@ -120,7 +120,7 @@ def test_node_without_external_id(make_site: MakeSite, zk: MemoryZooKeeper, inst
     node = Node("small")
     node.provider, node.pool, node.state = "nowhere", "main", states.BUILDING
     zk.storeNode(node)
-    metadata = {"nodepool_node_id": node.id or "", "nodepool_provider_name": "nowhere", "nodepool_pool_name": "main"}
+    metadata = {"nodepool_node_id": node.key, "nodepool_provider_name": "nowhere", "nodepool_pool_name": "main"}
     for _ in range(instances):
         site.cloud.create(f"np{node.id}", metadata=metadata, resources={})
     site.cloud.create("other", metadata={**metadata, "nodepool_provider_name": "elsewhere"}, resources={})
@@ -162,7 +162,7 @@ def test_instance_of_a_dead_launcher_that_comes_late(
     zk.storeNode(node)
     site.delete(node)
     assert zk.getNodes() == []
-    metadata = {"nodepool_node_id": node.id or "", "nodepool_provider_name": "nowhere", "nodepool_pool_name": "main"}
+    metadata = {"nodepool_node_id": node.key, "nodepool_provider_name": "nowhere", "nodepool_pool_name": "main"}
     site.cloud.create(f"np{node.id}", metadata=metadata, resources={})
     wait_for("the late instance is gone", lambda: not site.cloud.instances())
 

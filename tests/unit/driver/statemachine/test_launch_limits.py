@@ -35,7 +35,7 @@ def test_no_place(make_site: MakeSite, zk: MemoryZooKeeper) -> None:
     assert handler.paused
     assert site.cloud.calls["create"] == 0
     (node,) = zk.nodeIterator()
-    zk.deleteRawNode(node.id or "")
+    zk.deleteRawNode(node.key)
     assert site.worker.finish(handler, 30).state == states.FULFILLED
 
 

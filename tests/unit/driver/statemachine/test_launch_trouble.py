@@ -11,7 +11,7 @@ from nodepool.driver.statemachine import StateMachine
 from nodepool.exceptions import CloudUnavailableException, ZKConflict, ZKConnectionError
 from nodepool.model import states
 from nodepool.model.node import Node
-from nodepool.plan.rest import TRIP_FAILURES
+from nodepool.plan.circuit_breaker import TRIP_FAILURES
 from nodepool.testing.memory_zk import MemoryZooKeeper
 from tests.support.machine_driver import CreateMachine
 from tests.support.wait import wait_for
@@ -24,7 +24,7 @@ def test_node_is_taken_away(make_site: MakeSite, zk: MemoryZooKeeper) -> None:
     handler = site.worker.accept(site.worker.submit("small"))
     wait_for("the instance is known", lambda: [node for node in zk.nodeIterator() if node.external_id])
     (node,) = zk.nodeIterator()
-    zk.deleteRawNode(node.id or "")
+    zk.deleteRawNode(node.key)
     site.cloud.set(hang=False)
     wait_for("the launch ended", handler.launchesComplete)
     wait_for("its instance is gone", lambda: not site.cloud.instances())
@@ -59,7 +59,7 @@ def test_node_that_is_ready_without_our_knowledge(
 
 def test_cloud_that_rests_aborts(make_site: MakeSite, monkeypatch: pytest.MonkeyPatch) -> None:
     """F-5: launches of a cloud that went away are aborted, the request is given back, not declined."""
-    monkeypatch.setattr("nodepool.plan.rest.TRIP_SECONDS", 0.0)
+    monkeypatch.setattr("nodepool.plan.circuit_breaker.TRIP_SECONDS", 0.0)
     site = make_site({"launch-retries": 1})
     wait_for("limits are known", site.provider.estimatedNodepoolQuota)
     site.cloud.set(down=True)
@@ -71,7 +71,7 @@ def test_cloud_that_rests_aborts(make_site: MakeSite, monkeypatch: pytest.Monkey
     assert [node.state for node in handler.nodeset] == [states.ABORTED]
     handler.poll()
     handler.run()
-    stored = site.zk.getNodeRequest(request.id or "")
+    stored = site.zk.getNodeRequest(request.key)
     assert stored is not None
     assert (stored.state, stored.declined_by) == (states.REQUESTED, [])
     site.cloud.set(down=False)
@@ -81,7 +81,7 @@ def test_cloud_that_rests_aborts(make_site: MakeSite, monkeypatch: pytest.Monkey
 
 def test_one_probe_at_a_time(make_site: MakeSite, monkeypatch: pytest.MonkeyPatch) -> None:
     """A cloud that comes and goes: each rest has a probe of its own, and the one before ends."""
-    monkeypatch.setattr("nodepool.plan.rest.TRIP_SECONDS", 0.0)
+    monkeypatch.setattr("nodepool.plan.circuit_breaker.TRIP_SECONDS", 0.0)
     site = make_site()
     site.cloud.set(down=True)
     for _ in range(3):
@@ -159,7 +159,7 @@ def test_machines_may_ask(make_site: MakeSite, zk: MemoryZooKeeper) -> None:
     def look(machine: StateMachine) -> None:
         answers.append(machine.wanted())
         (node,) = zk.nodeIterator()
-        running = site.provider.launch_of(node.id or "")
+        running = site.provider.launch_of(node.key)
         assert running is not None
         lock, running.node.lock = running.node.lock, None
         answers.append(machine.wanted())

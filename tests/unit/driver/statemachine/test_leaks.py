@@ -75,7 +75,7 @@ def test_two_sweeps(make_site: MakeSite, zk: MemoryZooKeeper, counted: list[tupl
     site = make_site()
     (node,) = site.serve("small")
     (kept,) = site.serve("small")
-    zk.deleteRawNode(node.id or "")
+    zk.deleteRawNode(node.key)
     site.provider.cleanupLeakedResources()
     assert len(site.cloud.instances()) == 2
     site.provider.cleanupLeakedResources()
@@ -90,7 +90,7 @@ def test_another_look_comes_by_itself(
     monkeypatch.setattr(sweeps, "LOOK_AGAIN_SECONDS", 0.01)
     site = make_site()
     (node,) = site.serve("small")
-    zk.deleteRawNode(node.id or "")
+    zk.deleteRawNode(node.key)
     site.provider.cleanupLeakedResources()
     wait_for("the leaked instance is gone", lambda: not site.cloud.instances())
 
@@ -287,7 +287,7 @@ def test_cloud_is_down(make_site: MakeSite, zk: MemoryZooKeeper) -> None:
     """D-5: a cloud that does not answer costs a sweep, not the leak's record."""
     site = make_site()
     (node,) = site.serve("small")
-    zk.deleteRawNode(node.id or "")
+    zk.deleteRawNode(node.key)
     site.provider.cleanupLeakedResources()
     site.cloud.set(down=True)
     with pytest.raises(CloudUnavailableException):
@@ -313,7 +313,7 @@ def test_replaced_provider_leaves_leaks_alone(make_site: MakeSite, zk: MemoryZoo
     """G-5: after idle() the successor does it."""
     site = make_site()
     (node,) = site.serve("small")
-    zk.deleteRawNode(node.id or "")
+    zk.deleteRawNode(node.key)
     site.provider.cleanupLeakedResources()
     site.provider.idle()
     site.provider.cleanupLeakedResources()
@@ -326,5 +326,5 @@ def test_unmanaged_use(make_site: MakeSite, zk: MemoryZooKeeper) -> None:
     site.cloud.create("stranger", metadata={}, resources={"cores": 16})
     (node,) = site.serve("small")
     assert site.provider.unmanagedQuotaUsed().get_resources() == {"cores": 16, "instances": 1, "ram": 0}
-    zk.deleteRawNode(node.id or "")
+    zk.deleteRawNode(node.key)
     assert site.provider.unmanagedQuotaUsed().get_resources() == {"cores": 18, "instances": 2, "ram": 2048}

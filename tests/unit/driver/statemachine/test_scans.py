@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from nodepool.driver.keyscan import ScanFailed
+from nodepool.driver.framework.keyscan import ScanFailed
 from nodepool.driver.statemachine import scans as scans_module
 from nodepool.driver.statemachine.connects import ConnectWaiter
 from nodepool.driver.statemachine.scans import EXCHANGE_THREADS, Scans

@@ -9,7 +9,7 @@ from concurrent.futures import Future
 
 import pytest
 
-from nodepool.driver.keyscan import ScanFailed
+from nodepool.driver.framework.keyscan import ScanFailed
 from nodepool.driver.static import checks
 from nodepool.driver.static.checks import HostChecker
 from nodepool.plan.static_hosts import HostFacts, HostId, HostSpec

@@ -104,7 +104,7 @@ def test_changes_are_made_in_place(lab: Lab, sshd: SshServer) -> None:
     host = {"connection-port": sshd.port, "max-parallel-jobs": 2}
     lab.settle(lab.provider(host))
     busy = lab.zk.all_nodes()[1]
-    lab.zk.change(busy.id or "", allocated_to="200-0000000001")
+    lab.zk.change(busy.key, allocated_to="200-0000000001")
     lab.settle(lab.provider({**host, "labels": ["small", "big"], "python-path": "/usr/bin/python3"}))
     free, left = lab.zk.all_nodes()
     assert (free.id, free.type, free.python_path) == ("0000000000", ["small", "big"], "/usr/bin/python3")
@@ -153,7 +153,7 @@ def test_removed_hosts_go_when_they_are_free(lab: Lab) -> None:
     two = {**OFF, "max-parallel-jobs": 2}
     lab.settle(lab.provider(two))
     busy = lab.zk.all_nodes()[1]
-    lab.zk.change(busy.id or "", state=states.IN_USE)
+    lab.zk.change(busy.key, state=states.IN_USE)
     provider = lab.provider({**OFF, "name": "127.0.0.5"})
     lab.settle(provider)
     assert [node.hostname for node in lab.zk.all_nodes()] == ["127.0.0.1", "127.0.0.5"]
@@ -284,7 +284,7 @@ def test_idle_provider_does_nothing(lab: Lab, sshd: SshServer) -> None:
     provider = lab.provider({"connection-port": sshd.port, "max-parallel-jobs": 2})
     lab.settle(provider)
     nodes = lab.zk.all_nodes()
-    lab.zk.deleteRawNode(nodes[1].id or "")
+    lab.zk.deleteRawNode(nodes[1].key)
     provider.idle()
     node = used(lab, nodes[0])
     assert provider.replacementFor(node) is None

@@ -84,7 +84,7 @@ def test_node_that_the_cache_does_not_know_yet_counts(
 def test_node_that_was_taken_meanwhile_is_left_alone(zk: FailingZooKeeper, registry: StaticRegistry) -> None:
     """S-6, S-7: every write is fenced by the version that the decision was made on."""
     node = stored(zk)
-    zk.change(node.id or "", allocated_to="200-0000000001")
+    zk.change(node.key, allocated_to="200-0000000001")
     assert not registry.update(node, {"type": ["big"]})
     assert not registry.deregister(node, "test")
     (left,) = zk.all_nodes()

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`DeadlockAvoidance`: a request that waits for room while it holds nodes gives way to an earlier one (Q-10, Q-12)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from nodepool.clock import monotonic
+from nodepool.driver.framework.quota_support import QuotaSupport, QuotaUnknown
+from nodepool.model import states
+from nodepool.plan import deadlock
+
+if TYPE_CHECKING:
+    from nodepool.driver.config import ProviderConfig
+    from nodepool.driver.handler import NodeRequestHandler
+    from nodepool.model.node import Node
+    from nodepool.model.request import NodeRequest
+
+
+class DeadlockAvoidance:
+    """Of one request; part of its handler. What is decided here: `plan.standoff`."""
+
+    def __init__(self, handler: NodeRequestHandler) -> None:
+        self._handler = handler
+        #: Until when it waits for room without a look whether it is in somebody's way (monotonic seconds).
+        self._patient_until = 0.0
+        #: After it gave way: the request that comes first, the label that there was no room for, and the configuration.
+        self._rest: tuple[str, str, ProviderConfig] | None = None
+
+    def begin(self) -> None:
+        """The request begins to wait for room."""
+        self._patient_until = monotonic() + deadlock.PATIENCE_SECONDS
+
+    def look(self, *, at_once: bool) -> NodeRequest | None:
+        """A request that comes first and waits, too, for what this one holds; None = there is none, or not looked yet.
+
+        :param at_once: do not wait until patience is at an end.
+        """
+        # All nodes are looked at, and passes are many: not in each.
+        if not at_once and monotonic() < self._patient_until:
+            return None
+        self.begin()
+        handler = self._handler
+        cache, label = handler.zk.cache, handler.node_set.next_label()
+        if cache is None or label is None or not handler.nodeset:
+            return None
+        place = (handler.provider.name, handler.node_set.full_pool())
+        first = deadlock.stands_before(handler.request, *place, cache.nodes.values(), cache.requests.get)
+        self._rest = None if first is None else (first.key, label, handler.provider)
+        return first
+
+    def in_the_way(self) -> list[Node]:
+        """Nodes of this request that must go, having given way: the one that comes first needs their room."""
+        handler, cache = self._handler, self._handler.zk.cache
+        first = None if self._rest is None or cache is None else cache.requests.get(self._rest[0])
+        if first is None or cache is None or first.state != states.PENDING:
+            return []
+        its_nodes = [node for node in cache.nodes.values() if node.allocated_to == first.id]
+        if not its_nodes or not self._lacks_shared_room(first, its_nodes):
+            return []
+        return deadlock.in_the_way(first, its_nodes, handler.nodeset)
+
+    def _lacks_shared_room(self, first: NodeRequest, its_nodes: list[Node]) -> bool:
+        """Is it not for the limits of another pool that it waits?"""
+        handler, pool = self._handler, its_nodes[0].pool or ""
+        if pool == handler.pool.name or not isinstance(handler.manager, QuotaSupport):
+            return True
+        settings = handler.provider.pools.get(pool)
+        label = next(iter(deadlock.missing_labels(first, its_nodes)), None)
+        try:
+            return settings is not None and label is not None and handler.manager.poolHasRoom(settings, label)
+        except (LookupError, QuotaUnknown):
+            # Another launcher knows the pool otherwise.
+            return False
+
+    def is_pointless(self) -> bool:
+        """Having given way, would the request only take the same nodes to give them back once more?
+
+        It would until the one that comes first is served or given back, there is room, or free nodes are enough.
+        Reads the cache only.
+        """
+        if self._rest is None:
+            return False
+        handler = self._handler
+        first_id, label, provider = self._rest
+        first = None if handler.zk.cache is None else handler.zk.cache.requests.get(first_id)
+        if first is None or first.state != states.PENDING or handler.provider is not provider:
+            return False
+        wanted = handler.request.node_types
+        if handler.request.reuse and len(handler.pw.ready_nodes.choose(wanted)) == len(wanted):
+            return False
+        return not handler.has_room_now(label)

@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a driver says of one request: could it be served, is there room, launch a node (driver-api.md 3).
+
+All of it is asked by `nodepool.driver.handler.NodeRequestHandler`, in the pool worker's thread.
+"""
+
+from __future__ import annotations
+
+import abc
+import concurrent.futures
+import logging
+from typing import TYPE_CHECKING, Any
+
+from nodepool.logconfig import get_annotated_logger
+from nodepool.model.node import Node
+
+if TYPE_CHECKING:
+    from nodepool.driver.config import ConfigPool, ProviderConfig
+    from nodepool.driver.framework.worker_view import PoolWorkerView
+    from nodepool.driver.interface import Provider
+    from nodepool.model.request import NodeRequest
+    from nodepool.zk.zookeeper import ZooKeeper
+
+
+class NodeRequestHandlerNotifications:
+    """Events that a handler may react to."""
+
+    def nodeReusedNotification(self, node: Node) -> None:
+        """An existing node was taken."""
+        return
+
+
+class HandlerHooks(NodeRequestHandlerNotifications, abc.ABC):
+    """What a driver implements of `NodeRequestHandler`, and what it may look at.
+
+    :param pw: the pool worker, see `PoolWorkerView`.
+    :param request: locked by the pool worker before it is served.
+    """
+
+    def __init__(self, pw: PoolWorkerView, request: NodeRequest) -> None:
+        self.pw = pw
+        self.request = request
+        self.launcher_id = pw.launcher_id
+        self._refresh()
+
+    def _refresh(self) -> None:
+        """Look at what the pool worker has now: a reload replaces configuration and provider."""
+        self.provider: ProviderConfig = self.pw.getProviderConfig()
+        self.pool: ConfigPool = self.pw.getPoolConfig()
+        self.zk: ZooKeeper = self.pw.getZK()
+        self.manager: Provider = self.pw.getProviderManager()
+        logger = logging.getLogger(f"nodepool.driver.NodeRequestHandler[{self.launcher_id}]")
+        self.log = get_annotated_logger(logger, event_id=self.request.event_id, node_request_id=self.request.id)
+
+    @property
+    @abc.abstractmethod
+    def alive_thread_count(self) -> int:
+        """Launches in progress."""
+
+    @abc.abstractmethod
+    def imagesAvailable(self) -> bool:
+        """Are images for all labels of the request usable here?"""
+
+    @abc.abstractmethod
+    def launch(self, node: Node) -> Any:
+        """Start to launch a node, which is locked and `building`; may raise.
+
+        The outcome goes to ``node.state`` (`ready`, `failed` or `aborted`, stored), then ``self.pw.wake()``.
+        """
+
+    @abc.abstractmethod
+    def launchesComplete(self) -> bool:
+        """Has every node of the set a final outcome?"""
+
+    def hasProviderQuota(self, node_types: list[str]) -> bool:
+        """Could all these nodes fit if nothing else ran? False declines."""
+        return True
+
+    def hasRemainingQuota(self, ntype: str) -> bool:
+        """Is there room for one more right now? False pauses."""
+        return True
+
+    def has_room_now(self, ntype: str) -> bool:
+        """As `hasRemainingQuota`, for a request that will perhaps not be launched: must leave no trace."""
+        return self.hasRemainingQuota(ntype)
+
+    def room_ahead(self) -> float:
+        """How many requests like this one, itself included, have room for sure right now; 1 = nobody knows."""
+        return 1
+
+    def checkReusableNode(self, node: Node) -> bool:
+        """May this ready node be used? May block; see `startReusableNodeCheck`."""
+        return True
+
+    def startReusableNodeCheck(self, node: Node) -> concurrent.futures.Future[bool]:
+        """`checkReusableNode` for drivers whose check takes time: must not block."""
+        future: concurrent.futures.Future[bool] = concurrent.futures.Future()
+        future.set_result(self.checkReusableNode(node))
+        return future
+
+    def setNodeMetadata(self, node: Node) -> None:
+        """Fill driver data of a new node before it is stored."""
+        return
+
+    def getDeclinedReasons(self) -> list[str]:
+        """Why this pool can never serve the request; empty = it can (A-13, first match)."""
+        reasons = self.basic_decline_reasons()
+        if not reasons and not self.imagesAvailable():
+            reasons = ["images are not available"]
+        if not reasons and not self.hasProviderQuota(self.request.node_types):
+            # The question may have shown that a label can never work.
+            reasons = self.basic_decline_reasons() or ["it would exceed quota"]
+        return reasons
+
+    def basic_decline_reasons(self) -> list[str]:
+        """The reasons of A-13 that hold even if ready nodes are there."""
+        if self.pool.max_servers <= 0:
+            return ["pool is disabled by max_servers"]
+        supported = self.provider.getSupportedLabels(self.pool.name)
+        broken = set(self.manager.errorLabels())
+        unknown = sorted({name for name in self.request.node_types if name not in supported or name in broken})
+        if unknown:
+            return [f"node type(s) [{', '.join(unknown)}] not available"]
+        return []

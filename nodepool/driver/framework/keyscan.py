@@ -1,0 +1,297 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Connection check: does a host answer, and which SSH host keys does it have (behaviour.md K)?
+
+`scan` blocks; callers run it in a thread pool of their own size (K-4). One key exchange a key type is done
+with paramiko, which is imported on first use. Everything that the host sends is counted and timed, so that
+a host that sends garbage, or one byte a second, costs neither memory nor more than the timeout.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import logging
+import socket
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from nodepool.clock import monotonic
+from nodepool.driver.framework.ssh_wire import KexInitReader
+from nodepool.exceptions import LaunchKeyscanException
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    import paramiko
+
+#: Connection types that speak SSH; for others a TCP connect is enough (K-2).
+SSH_CONNECTION_TYPES: Final = frozenset({"ssh", "network_cli"})
+#: Longest time for one connect attempt (K-3).
+CONNECT_SECONDS: Final = 10.0
+#: Pause before the next attempt: the first one, and the longest one.
+FIRST_PAUSE_SECONDS: Final = 0.2
+LONGEST_PAUSE_SECONDS: Final = 2.0
+#: What a host may send in one key exchange. An ordinary one takes 2-4 KiB.
+MAX_ANSWER_BYTES: Final = 256 * 1024
+
+#: Longest reason in an error; a host may give one of its own.
+MAX_REASON: Final = 200
+
+#: The key type of a signature algorithm, where the names differ.
+_KEY_TYPE: Final = {"rsa-sha2-512": "ssh-rsa", "rsa-sha2-256": "ssh-rsa"}
+#: The CPU time of a scan is that of the key exchange; these cost less than 1 ms.
+_CHEAP_KEX: Final = ("curve25519-sha256@libssh.org", "ecdh-sha2-nistp256")
+_PARAMIKO_LOGGER: Final = f"{__name__}.paramiko"
+
+
+class ScanFailed(LaunchKeyscanException):
+    """The host did not pass the check; the text says why, in one line."""
+
+
+@dataclass(frozen=True)
+class ScanResult:
+    """A host that passed.
+
+    :param host_keys: ``"<type> <base64>"``, one a key type; empty when keys were not asked for.
+    :param public_ipv4: first IPv4 address that the name resolved to.
+    :param public_ipv6: first IPv6 address that the name resolved to.
+    """
+
+    host_keys: tuple[str, ...] = ()
+    public_ipv4: str | None = None
+    public_ipv6: str | None = None
+
+
+@dataclass(frozen=True)
+class Addresses:
+    """What a host name resolved to, in the order of preference."""
+
+    targets: tuple[tuple[int, Any], ...]
+
+    def first(self, family: int) -> str | None:
+        return next((str(address[0]) for kind, address in self.targets if kind == family), None)
+
+
+def resolve(host: str, port: int) -> Addresses:
+    """Look a host name or address up. Blocks as long as the system's resolver does.
+
+    :raises ScanFailed: the name is unknown.
+    """
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        raise ScanFailed(f"cannot resolve {host}: {error}") from None
+    families = (socket.AF_INET, socket.AF_INET6)
+    targets = tuple((int(family), address) for family, _, _, _, address in found if family in families)
+    if not targets:
+        raise ScanFailed(f"{host} has no IP address")
+    return Addresses(targets)
+
+
+def scan(
+    host: str,
+    port: int,
+    *,
+    timeout: float,
+    connection_type: str = "ssh",
+    gather_keys: bool = True,
+    retry_connect: bool = True,
+    cancelled: threading.Event | None = None,
+    connected: socket.socket | None = None,
+) -> ScanResult:
+    """Check a host. Blocks at most about ``timeout`` seconds (plus the name look-up).
+
+    :param timeout: seconds for everything: connects, retries, one key exchange a key type.
+    :param connection_type: as in a node; decides whether SSH is spoken.
+    :param gather_keys: False: a TCP connect is enough, whatever the connection type (liveness).
+    :param retry_connect: try again while the host refuses or cannot be reached; False: fail at once. An
+        SSH negotiation that failed is always tried again.
+    :param cancelled: set by another thread: no further attempt is made.
+    :param connected: a connection to the host for the first attempt, which takes it over.
+    :raises ScanFailed: when time is up, or on an error that is not tried again.
+    """
+    deadline = monotonic() + timeout
+    stop = cancelled or threading.Event()
+    pause = FIRST_PAUSE_SECONDS
+    addresses: Addresses | None = None
+    attempt = _Attempt(host, port, deadline, connected)
+    while True:
+        try:
+            addresses = addresses or resolve(host, port)
+            keys = attempt.run(addresses, gather_keys and connection_type in SSH_CONNECTION_TYPES)
+            return ScanResult(keys, addresses.first(socket.AF_INET), addresses.first(socket.AF_INET6))
+        except _NegotiationFailed as error:
+            failure: ScanFailed = error
+        except ScanFailed as error:
+            if not retry_connect:
+                raise
+            failure = error
+        left = deadline - monotonic()
+        if left <= FIRST_PAUSE_SECONDS:
+            raise ScanFailed(f"{failure} (gave up after {timeout:g} s)") from None
+        # The last pause must leave time for an attempt.
+        if stop.wait(min(pause, left / 2)):
+            raise failure
+        pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
+
+
+class _NegotiationFailed(ScanFailed):
+    """The host answered, but the key exchange failed: tried again within the time (K-3)."""
+
+
+class _Attempt:
+    """One host's scan; keeps keys that were collected, so that a retry only fetches what is missing."""
+
+    def __init__(self, host: str, port: int, deadline: float, connected: socket.socket | None) -> None:
+        self._connected = connected
+        self._where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        self._deadline = deadline
+        self._keys: dict[str, str] = {}
+
+    def run(self, addresses: Addresses, gather_keys: bool) -> tuple[str, ...]:
+        """Connect and, where asked, collect all keys. Raises ScanFailed."""
+        if not gather_keys:
+            self._connect(addresses).close()
+            return ()
+        missing = self._exchange(addresses, None)
+        while missing:
+            missing = self._exchange(addresses, missing)
+        return tuple(sorted(self._keys.values()))
+
+    def _connect(self, addresses: Addresses) -> socket.socket:
+        """Connect to the first address that answers, within one attempt's time."""
+        attempt_end = min(self._deadline, monotonic() + CONNECT_SECONDS)
+        if self._connected is not None:
+            sock, self._connected = self._connected, None
+            sock.settimeout(CONNECT_SECONDS)
+            return sock
+        reason = "no time left"
+        for index, (family, address) in enumerate(addresses.targets):
+            left = attempt_end - monotonic()
+            if left <= 0:
+                break
+            sock = socket.socket(family, socket.SOCK_STREAM)
+            try:
+                # An address that swallows packets must leave time for the next one.
+                sock.settimeout(left / (len(addresses.targets) - index))
+                sock.connect(address)
+                return sock
+            except OSError as error:
+                sock.close()
+                reason = "no answer" if isinstance(error, TimeoutError) else (error.strerror or str(error))
+        raise ScanFailed(f"cannot connect to {self._where}: {reason}")
+
+    def _exchange(self, addresses: Addresses, algorithms: Sequence[str] | None) -> Sequence[str]:
+        """One key exchange; keeps the key.
+
+        :param algorithms: what to accept as signature of the host; None = all that paramiko knows.
+        :return: algorithms that both sides know, for key types that we have not got yet.
+        """
+        sock = _CountingSocket(self._connect(addresses))
+        transport: paramiko.Transport | None = None
+        try:
+            transport = _make_transport(sock, algorithms)
+            known = transport.get_security_options().key_types
+            left = max(self._deadline - monotonic(), 0.1)
+            transport.banner_timeout = left
+            transport.start_client(timeout=left)
+            if not transport.initial_kex_done:
+                raise _NegotiationFailed(f"{self._where}: no time left for the SSH negotiation")
+            key = transport.get_remote_server_key()
+        except Exception as error:  # noqa: BLE001 - paramiko's parsers raise whatever the bytes of a host lead to
+            reason = sock.trouble or _one_line(str(error)) or type(error).__name__
+            raise _NegotiationFailed(f"{self._where}: SSH negotiation failed: {reason}") from None
+        finally:
+            _close(sock, transport)
+        self._keys[key.get_name()] = f"{key.get_name()} {key.get_base64()}"
+        if algorithms is not None:
+            # Accepting another key than asked for would go round for ever.
+            return algorithms[1:]
+        return self._one_for_each_missing_type(known, sock.key_algorithms)
+
+    def _one_for_each_missing_type(self, known: Iterable[str], offered: Sequence[str]) -> list[str]:
+        missing: dict[str, str] = {}
+        for name in known:
+            key_type = _KEY_TYPE.get(name, name)
+            if name in offered and key_type not in self._keys:
+                missing.setdefault(key_type, name)
+        return list(missing.values())
+
+
+class _CountingSocket(socket.socket):
+    """A connected socket that ends after `MAX_ANSWER_BYTES` and notes the host's key exchange offer.
+
+    Read by paramiko's thread only. ``trouble`` says why the stream was ended, or is empty.
+    """
+
+    def __init__(self, connected: socket.socket) -> None:
+        super().__init__(connected.family, connected.type, connected.proto, connected.detach())
+        self._left = MAX_ANSWER_BYTES
+        self._offer = KexInitReader()
+        self.trouble = ""
+
+    @property
+    def key_algorithms(self) -> Sequence[str]:
+        return self._offer.key_algorithms
+
+    def recv(self, size: int, flags: int = 0) -> bytes:
+        if self._left <= 0:
+            self.trouble = f"sent more than {MAX_ANSWER_BYTES // 1024} KiB"
+            return b""
+        data = super().recv(min(size, self._left), flags)
+        self._left -= len(data)
+        self._offer.feed(data)
+        return data
+
+
+def _one_line(text: str) -> str:
+    """What a host said, or what was made of it, for a message."""
+    return " ".join("".join(char if char.isprintable() else " " for char in text[:MAX_REASON]).split())
+
+
+def _quiet_logger() -> logging.Logger:
+    """paramiko logs a traceback for each host that misbehaves; the scan's own error says it in a line."""
+    logger = logging.getLogger(_PARAMIKO_LOGGER)
+    # Looked at each time: a logging configuration that is loaded later may have reset it.
+    if logger.propagate or logger.level <= logging.CRITICAL:
+        logger.setLevel(logging.CRITICAL + 1)
+        logger.propagate = False
+    return logger
+
+
+@functools.cache
+def _packetizer_class() -> type[paramiko.packet.Packetizer]:
+    from paramiko.packet import Packetizer
+
+    class WithoutTimer(Packetizer):
+        def start_handshake(self, timeout: float) -> None:
+            """paramiko would start a thread that outlives a failed handshake; the scan has its own deadline."""
+
+    return WithoutTimer
+
+
+def _make_transport(sock: socket.socket, algorithms: Sequence[str] | None) -> paramiko.Transport:
+    import paramiko
+
+    transport = paramiko.Transport(sock, packetizer_class=_packetizer_class())
+    _quiet_logger()
+    transport.set_log_channel(_PARAMIKO_LOGGER)
+    options = transport.get_security_options()
+    if algorithms is not None:
+        options.key_types = list(algorithms)
+    cheap = [name for name in _CHEAP_KEX if name in options.kex]
+    options.kex = cheap + [name for name in options.kex if name not in cheap]
+    return transport
+
+
+def _close(sock: socket.socket, transport: paramiko.Transport | None) -> None:
+    """End the connection and wait for paramiko's thread, which wakes up because the stream ended."""
+    # The host may have been faster.
+    with contextlib.suppress(OSError):
+        sock.shutdown(socket.SHUT_RDWR)
+    if transport is not None:
+        transport.close()
+        if transport.is_alive():
+            transport.join(1.0)
+    sock.close()

@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Threads that launch and delete one node, for drivers without a scheduler of their own."""
+
+from __future__ import annotations
+
+import abc
+import logging
+import threading
+from typing import TYPE_CHECKING
+
+from nodepool.clock import monotonic
+from nodepool.driver.framework.outcome import launch_outcome
+from nodepool.exceptions import NotFound, TimeoutException, ZKConflict, ZKException
+from nodepool.logconfig import get_annotated_logger
+from nodepool.metrics import launches
+from nodepool.model import states
+
+if TYPE_CHECKING:
+    from nodepool.driver.config import ProviderConfig
+    from nodepool.driver.handler import NodeRequestHandler
+    from nodepool.driver.interface import Provider
+    from nodepool.model.node import Node
+    from nodepool.zk.zookeeper import ZooKeeper
+
+
+class NodeLauncher(threading.Thread, abc.ABC):
+    """Launches one node; the outcome goes to ``node.state`` and to statistics.
+
+    :param node: locked by us, `building`.
+    """
+
+    def __init__(self, handler: NodeRequestHandler, node: Node, provider_config: ProviderConfig | None = None) -> None:
+        super().__init__(name=f"NodeLauncher-{node.id}", daemon=True)
+        self.handler = handler
+        self.node = node
+        self.zk: ZooKeeper = handler.zk
+        #: Is the outcome stored? ``node.state`` alone does not say so: it is set before it is written.
+        self.complete = False
+        self.provider_config = provider_config or handler.provider
+        self.log = get_annotated_logger(
+            logging.getLogger("nodepool.NodeLauncher"),
+            event_id=handler.request.event_id,
+            node_request_id=handler.request.id,
+            node_id=node.id,
+        )
+
+    @abc.abstractmethod
+    def launch(self) -> None:
+        """Launch the node and fill its fields; may block, raises on failure."""
+
+    def run(self) -> None:
+        started = monotonic()
+        error: Exception | None = None
+        try:
+            self.launch()
+        except TimeoutException as timeout:
+            self.log.error("Launch failed: %s", timeout)
+            error = timeout
+        except Exception as failure:
+            # Whatever a driver raises, the node gets its outcome below.
+            self.log.exception("Launch failed")
+            error = failure
+        except SystemExit as failure:
+            self.log.exception("Launch failed: something in the driver wants to end the process")
+            error = RuntimeError(f"sys.exit({failure.code!r})")
+        try:
+            state, key = launch_outcome(error)
+            self.node.state = state
+            self.zk.storeNode(self.node)
+            if error is None:
+                self.log.info("Node is ready after %.1f s", monotonic() - started)
+        except ZKConflict as conflict:
+            # Somebody deleted or took the node: not the request's fault, it gets another one.
+            self.log.warning("The outcome could not be stored: %s", conflict)
+            self.node.state, key = states.ABORTED, "error.unknown"
+        except ZKException as lost:
+            # Whoever took over owns the znode now; for the handler this launch has failed (L-9).
+            self.log.warning("The outcome could not be stored: %s", lost)
+            self.node.state, key = states.FAILED, "error.zksession"
+        except Exception:
+            # E.g. the driver put something into the node that cannot be stored. What is not stored is not ready.
+            self.log.exception("The outcome could not be stored")
+            self.node.state, key = states.FAILED, "error.unknown"
+        finally:
+            self.complete = True
+            self.handler.pw.wake()
+        launches.report(
+            key,
+            (monotonic() - started) * 1000,
+            provider=self.provider_config.name,
+            az=self.node.az,
+            requestor=self.handler.request.requestor,
+        )
+
+
+class NodeDeleter(threading.Thread):
+    """Deletes one locked node: cloud first, then the znode (X-3 to X-6).
+
+    Ends with the znode gone, or with the node unlocked and still `deleting`.
+    """
+
+    def __init__(self, zk: ZooKeeper, manager: Provider, node: Node) -> None:
+        super().__init__(name=f"NodeDeleter-{node.id}", daemon=True)
+        self.zk = zk
+        self.manager = manager
+        self.node = node
+        self.log = get_annotated_logger(logging.getLogger("nodepool.NodeDeleter"), node_id=node.id)
+
+    def delete_machine(self) -> None:
+        """Delete the machine in the cloud; blocks until it is gone. Raises what the driver raises."""
+        if not self.node.external_id:
+            return
+        try:
+            self.manager.cleanupNode(self.node.external_id)
+            self.manager.waitForNodeCleanup(self.node.external_id)
+        except NotFound:
+            self.log.info("Machine %s is gone already", self.node.external_id)
+
+    def run(self) -> None:
+        try:
+            if self.node.state != states.DELETING:
+                self.node.state = states.DELETING
+                self.zk.storeNode(self.node)
+            self.delete_machine()
+            self.zk.deleteNode(self.node)
+        except (TimeoutException, ZKException) as error:
+            self.log.error("Deletion failed, it will be tried again: %s", error)
+            self._unlock()
+        except Exception:
+            # Whatever a driver raises, the node must not stay locked.
+            self.log.exception("Deletion failed, it will be tried again")
+            self._unlock()
+        else:
+            self.log.info("Deleted node of provider %s", self.node.provider)
+            self._notify()
+
+    def _notify(self) -> None:
+        try:
+            self.manager.nodeDeletedNotification(self.node)
+        except Exception:
+            # The node is gone, whatever the driver makes of it.
+            self.log.exception("Error in the provider's nodeDeletedNotification")
+
+    def _unlock(self) -> None:
+        if self.node.lock is None:
+            return
+        try:
+            self.zk.unlockNode(self.node)
+        except ZKException as error:
+            self.log.error("Unlocking failed: %s", error)

@@ -1,0 +1,258 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Gathering the nodes of one request: reuse ready ones, launch the others (behaviour.md N)."""
+
+from __future__ import annotations
+
+import copy
+from typing import TYPE_CHECKING, Final
+
+from nodepool.driver.framework.node_ahead import NodeAhead
+from nodepool.driver.framework.outcome import launch_outcome
+from nodepool.driver.framework.quota_support import QuotaSupport, QuotaUnknown
+from nodepool.exceptions import RuntimeConfigurationException, ZKConflict, ZKConnectionError, ZKException
+from nodepool.model import states
+from nodepool.model.node import Node
+
+if TYPE_CHECKING:
+    from nodepool.driver.handler import NodeRequestHandler
+
+
+_TAKEN: Final = "others took the room that was left to tenant %s"
+
+
+class NoPlace(Exception):
+    """Other launchers took the room at the same time; what is there would be in their way. The text says why."""
+
+
+class NodeSet:
+    """The positions of ``request.node_types`` and the locked node of each, if there is one yet."""
+
+    def __init__(self, handler: NodeRequestHandler) -> None:
+        self._handler = handler
+        self._nodes: list[Node | None] = [None] * len(handler.request.node_types)
+        #: The node of a set of one, on its way already.
+        self._ahead: NodeAhead | None = None
+
+    @property
+    def nodes(self) -> list[Node]:
+        return [node for node in self._nodes if node is not None]
+
+    def _missing(self) -> list[int]:
+        return [position for position, node in enumerate(self._nodes) if node is None]
+
+    def next_label(self) -> str | None:
+        """What is made next if no ready node is there; None = nothing is missing."""
+        missing = self._missing()
+        return self._handler.request.node_types[missing[0]] if missing else None
+
+    def full_pool(self) -> str | None:
+        """Name of the pool if `gather` stopped at its own limits; None = at what pools share, as far as known."""
+        handler, label = self._handler, self.next_label()
+        if label is None or not isinstance(handler.manager, QuotaSupport):
+            return None
+        try:
+            return None if handler.manager.poolHasRoom(handler.pool, label) else handler.pool.name
+        except QuotaUnknown:
+            return None
+
+    def gather(self) -> bool:
+        """Fill what is missing; False = no room for the rest now. Blocks for a few round trips a node.
+
+        :raises NoPlace: the request is to be given back.
+        """
+        if self._handler.request.reuse:
+            self._reuse()
+        for position in self._missing():
+            label = self._handler.request.node_types[position]
+            # What is on its way has its room, and counts already.
+            if self._ahead is None and not self._handler.hasRemainingQuota(label):
+                return False
+            self._make(position, label)
+        # Ready nodes may have come instead of it.
+        self.drop_ahead()
+        return True
+
+    # -- many sets at once --
+
+    def begin_ahead(self) -> Node | None:
+        """The node of a set of one, for which there is room: it is to be stored with the lock of the request.
+
+        None = there is none. A set whose request was not locked is not used any more.
+        """
+        handler = self._handler
+        try:
+            node = self._new_node(handler.request.node_types[0])
+            # What cannot be stored must not get into the way of the lock.
+            handler.zk.nodes.encode(node)
+        except Exception as error:  # noqa: BLE001 - it is met again, and judged, when the set is gathered
+            handler.log.debug("No node is begun: %s", error)
+            return None
+        self._ahead = NodeAhead(handler.zk.nodes, node)
+        return node
+
+    def lock_ahead(self) -> None:
+        """Go on with it. Does not block."""
+        if self._ahead is not None:
+            self._ahead.lock()
+
+    def drop_ahead(self) -> None:
+        """Remove what was begun, and was not needed after all."""
+        ahead, self._ahead = self._ahead, None
+        if ahead is None:
+            return
+        try:
+            self._handler.zk.deleteNode(ahead.take())
+        except ZKException as problem:
+            self._handler.log.warning("A node that is not needed was not removed: %s", problem)
+
+    # -- ready nodes --
+
+    def can_reuse_all(self) -> bool:
+        """Are there ready nodes for all that is missing?"""
+        missing = self._missing()
+        if not self._handler.request.reuse:
+            return False
+        chosen = self._choose(missing)
+        wanted = self._handler.request.node_types
+        return len(chosen) == len(missing) and not any(
+            self._is_too_large(found, wanted[missing[index]]) for index, found in chosen.items()
+        )
+
+    def _choose(self, missing: list[int]) -> dict[int, Node]:
+        """Ready nodes for some positions: index in ``missing`` -> node."""
+        wanted = [self._handler.request.node_types[position] for position in missing]
+        zone = next((node.az for node in self.nodes if node.az), None)
+        return self._handler.pw.ready_nodes.choose(wanted, zone)
+
+    def _reuse(self) -> None:
+        ready_nodes = self._handler.pw.ready_nodes
+        too_large: list[Node] = []
+        try:
+            while missing := self._missing():
+                chosen = self._choose(missing)
+                if not chosen:
+                    return
+                for index, found in chosen.items():
+                    # Taken or not: this record is out of date now. An event brings it back if it is still free.
+                    ready_nodes.discard(found.key)
+                    if self._is_too_large(found, self._handler.request.node_types[missing[index]]):
+                        too_large.append(found)
+                    elif self._take(missing[index], found):
+                        self._handler.nodeReusedNotification(found)
+        finally:
+            for node in too_large:
+                # For other tenants.
+                ready_nodes.put(node)
+
+    def _is_too_large(self, found: Node, label: str) -> bool:
+        """Would the tenant have too much with a ready node, while there is room for a new one of the label?
+
+        Flavors change, and clouds count what nobody announced. That room is there for new nodes was made sure of
+        before the request was taken.
+        """
+        handler = self._handler
+        if isinstance(handler.manager, QuotaSupport):
+            try:
+                needed = handler.manager.quotaNeededByLabel(label, handler.pool)
+            except (QuotaUnknown, RuntimeConfigurationException):
+                return False
+            if found.resources == needed.get_resources():
+                return False
+        node = found.copy()
+        allocate(node, handler)
+        return not handler.pw.tenant_has_place(node, reused=True)
+
+    def _take(self, position: int, found: Node) -> bool:
+        """Lock and mark one ready node (N-3).
+
+        :raises NoPlace: with it the tenant would have too much.
+        """
+        handler = self._handler
+        good = False
+        try:
+            good = handler.startReusableNodeCheck(found).result()
+        finally:
+            # Whatever a driver raises: nothing else would bring the node back.
+            if not good:
+                handler.pw.set_aside(found)
+        if not good:
+            return False
+        node = found.copy()
+        allocate(node, handler)
+        try:
+            handler.zk.nodes.lock_and_save(node)
+        except ZKConnectionError:
+            raise
+        except ZKConflict as conflict:
+            handler.log.debug("Node %s was taken by somebody else: %s", node.id, conflict)
+            return False
+        self._nodes[position] = node
+        if not handler.pw.tenant_has_place(node, reused=True):
+            raise NoPlace(_TAKEN % node.tenant_name)
+        handler.log.debug("Took ready node %s", node.id)
+        return True
+
+    # -- new nodes --
+
+    def _make(self, position: int, label: str) -> None:
+        """Create, lock and start to launch one node (N-6)."""
+        handler = self._handler
+        ahead, self._ahead = self._ahead, None
+        node = self._new_node(label) if ahead is None else ahead.take()
+        if ahead is None:
+            handler.zk.storeNode(node)
+            node.state = states.BUILDING
+            handler.zk.nodes.lock_and_save(node)
+        # Whatever happens now, the set knows what it holds locked.
+        self._nodes[position] = node
+        if not handler.pw.tenant_has_place(node):
+            self._nodes[position] = None
+            handler.zk.deleteNode(node)
+            raise NoPlace(_TAKEN % node.tenant_name)
+        handler.log.info("Launching node %s for %s", node.id, label)
+        try:
+            handler.launch(node)
+        except Exception as error:
+            # Whatever a driver raises, the node has an outcome, and the request goes on with that.
+            if handler.pw.provider_replaced():
+                handler.log.info("Node %s is launched later, by another provider object: %s", node.id, error)
+                node.state = states.ABORTED
+            else:
+                handler.log.exception("Node %s could not be launched", node.id)
+                node.state, _ = launch_outcome(error)
+            handler.zk.storeNode(node)
+
+    def _new_node(self, label: str) -> Node:
+        handler = self._handler
+        node = Node(label)
+        node.provider = handler.provider.name
+        node.pool = handler.pool.name
+        node.launcher = handler.launcher_id
+        node.attributes = copy.deepcopy(handler.pool.node_attributes)
+        node.az = next((other.az for other in self.nodes if other.az), None)
+        if isinstance(handler.manager, QuotaSupport):
+            # From the first write on the node counts, for quota and for its tenant (Q-3, Q-15).
+            node.resources = handler.manager.quotaNeededByLabel(label, handler.pool).get_resources()
+        allocate(node, handler)
+        handler.setNodeMetadata(node)
+        return node
+
+    def drop_aborted(self) -> None:
+        """Let go of nodes that the cloud had no room for; unlocked, they are removed (L-7)."""
+        handler = self._handler
+        for position, node in enumerate(self._nodes):
+            if node is not None and node.state == states.ABORTED:
+                self._nodes[position] = None
+                try:
+                    handler.let_go_of_aborted(node)
+                except ZKConflict as conflict:
+                    # The session was lost a moment ago.
+                    handler.log.debug("Node %s is somebody else's now: %s", node.id, conflict)
+
+
+def allocate(node: Node, handler: NodeRequestHandler) -> None:
+    """Say for whom a node is (N-3)."""
+    request = handler.request
+    node.allocated_to = request.id
+    node.tenant_name = request.tenant_name
+    node.requestor = request.requestor

@@ -1,0 +1,287 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Quota of one provider: limits, use, room (behaviour.md Q-1 to Q-6; driver-api.md 12)."""
+
+from __future__ import annotations
+
+import abc
+import logging
+import math
+import threading
+from collections.abc import Callable, Hashable, Iterable
+from typing import TYPE_CHECKING, Any, Final
+
+from nodepool.clock import monotonic
+from nodepool.driver.framework.class_checks import without_exit
+from nodepool.driver.framework.tally import NodeTally
+from nodepool.exceptions import RuntimeConfigurationException
+from nodepool.model.quota import QuotaInformation
+
+if TYPE_CHECKING:
+    from nodepool.driver.config import ConfigPool, ProviderConfig
+    from nodepool.model.node import Node
+    from nodepool.zk.zookeeper import ZooKeeper
+
+#: Seconds for which a provider's limits are not asked for again (Q-5).
+LIMITS_AGE_SECONDS: Final = 300.0
+#: The same after an error: a cloud that does not answer must not hold up the pool at every node.
+ERROR_AGE_SECONDS: Final = 10.0
+#: Longest wait for the limits. A pool that waits serves nobody.
+ANSWER_SECONDS: Final = 5.0
+
+
+class QuotaUnknown(Exception):
+    """What a label needs cannot be said yet, because the cloud does not answer. The text says why."""
+
+
+class QuotaSupport(abc.ABC):
+    """Mix-in for providers that have quota. Needs ``provider`` (configuration) and ``zk``.
+
+    ``_quota_lock`` guards the cached limits; it is not held while the cloud is asked, which a thread of its own does.
+    """
+
+    provider: ProviderConfig
+    zk: ZooKeeper | None
+
+    def __init__(self) -> None:
+        self._quota_log = logging.getLogger("nodepool.driver.QuotaSupport")
+        self._quota_lock = threading.Lock()
+        self._limits: QuotaInformation | None = None
+        self._limits_until = 0.0
+        self._limits_error: Exception | None = None
+        self._limits_asked = False
+        self._tally: NodeTally | None = None
+        self._error_labels: set[str] = set()
+
+    @abc.abstractmethod
+    def quotaNeededByLabel(self, label: str, pool: ConfigPool) -> QuotaInformation:
+        """What one node of a label uses.
+
+        :raises RuntimeConfigurationException: the label can never work.
+        :raises QuotaUnknown: ask again later.
+        """
+
+    @abc.abstractmethod
+    def unmanagedQuotaUsed(self) -> QuotaInformation:
+        """What others use of the same quota (Q-4)."""
+
+    @abc.abstractmethod
+    def getProviderLimits(self) -> QuotaInformation:
+        """Ask the cloud for its limits; may block."""
+
+    def invalidateQuotaCache(self) -> None:
+        """Ask the cloud again next time, because it said that a quota is used up."""
+        with self._quota_lock:
+            self._limits_until = 0.0
+
+    def estimatedNodepoolQuota(self) -> QuotaInformation:
+        """Limits minus unmanaged use, cached for 300 s. Blocks for a few seconds at most.
+
+        An old value serves when the cloud gives an error or takes long. Raises what it said if there is none.
+        """
+        answered = None
+        with self._quota_lock:
+            if monotonic() >= self._limits_until and not self._limits_asked:
+                self._limits_asked = True
+                self._limits_until = math.inf
+                answered = threading.Event()
+        if answered is not None:
+            name = f"Quota-{self.provider.name}"
+            threading.Thread(target=self._fetch_limits, args=(answered,), name=name, daemon=True).start()
+            answered.wait(ANSWER_SECONDS)
+        with self._quota_lock:
+            return self._last_limits()
+
+    def _fetch_limits(self, answered: threading.Event) -> None:
+        limits: QuotaInformation | None = None
+        problem: Exception | None = None
+        try:
+            limits = without_exit(self.getProviderLimits)
+            limits.subtract(without_exit(self.unmanagedQuotaUsed))
+        except Exception as error:  # noqa: BLE001 - raised to who asks, unless there is an old value
+            problem = error
+            self._quota_log.exception("Provider %s: limits unknown", self.provider.name)
+        with self._quota_lock:
+            self._limits_asked = False
+            self._limits_error = problem
+            if problem is None:
+                self._limits = limits
+            # Else they were invalidated meanwhile.
+            if self._limits_until == math.inf:
+                age = LIMITS_AGE_SECONDS if problem is None else ERROR_AGE_SECONDS
+                self._limits_until = monotonic() + age
+        answered.set()
+
+    def _last_limits(self) -> QuotaInformation:
+        """Call with ``_quota_lock`` held. Raises what the cloud said when it never gave limits."""
+        if self._limits is None:
+            error = self._limits_error or RuntimeError("the cloud has not told its limits yet")
+            raise error.with_traceback(None)
+        return self._limits.copy()
+
+    def estimatedNodepoolQuotaUsed(self, pool: ConfigPool | None = None) -> QuotaInformation:
+        """What nodes in ZooKeeper use, in every state (Q-3).
+
+        :param pool: only nodes of this pool; None = of the provider.
+        """
+        if self.zk is None:
+            return QuotaInformation()
+        used, unsized = self._stored_use(self.zk, None if pool is None else pool.name)
+        for node in unsized:
+            node_pool = self.provider.pools.get(node.pool or "")
+            label = node.type[0] if node.type else None
+            if node_pool is None or label is None or label not in self.provider.getSupportedLabels(node_pool.name):
+                self._quota_log.debug("Node %s: pool or label unknown, not counted", node.id)
+                continue
+            needed = self._needed(node_pool, [label])
+            if needed is not None:
+                used.add(needed)
+        return used
+
+    def _stored_use(self, zk: ZooKeeper, pool_name: str | None) -> tuple[QuotaInformation, list[Node]]:
+        """What nodes with stored ``resources`` use, and those without."""
+        tally = self._tally_of(zk)
+        if tally is not None:
+            return tally.used((pool_name,))
+        used = QuotaInformation()
+        unsized = []
+        for node in zk.nodeIterator():
+            if node.provider != self.provider.name or (pool_name is not None and node.pool != pool_name):
+                continue
+            if node.resources:
+                used.add(QuotaInformation.from_resources(node.resources))
+            else:
+                unsized.append(node)
+        return used, unsized
+
+    def _tally_of(self, zk: ZooKeeper) -> NodeTally | None:
+        """Counts nodes by provider (group ``(None,)``) and by pool (``(name,)``); None = there is no cache."""
+        if zk.cache is None:
+            return None
+        with self._quota_lock:
+            if self._tally is None:
+                self._tally = NodeTally(zk.cache.nodes, _groups_in(self.provider.name))
+            return self._tally
+
+    def nodeCount(self) -> int:
+        """How many nodes the provider has, in every state."""
+        tally = None if self.zk is None else self._tally_of(self.zk)
+        return 0 if tally is None else tally.count((None,))
+
+    def poolQuota(self, pool: ConfigPool) -> QuotaInformation:
+        """The limits that the configuration sets for a pool (Q-18: volumes too)."""
+
+        def limit(name: str) -> float:
+            value = getattr(pool, name, None)
+            return math.inf if value is None else value
+
+        limits = QuotaInformation(
+            instances=limit("max_servers"),
+            cores=limit("max_cores"),
+            ram=limit("max_ram"),
+            volumes=limit("max_volumes"),
+            default=math.inf,
+            **{"volume-gb": limit("max_volume_gb")},
+        )
+        amounts = limits.quota["compute"]
+        for key, value in (getattr(pool, "max_resources", None) or {}).items():
+            # One that has a key of its own too, e.g. cores: both limits hold.
+            amounts[str(key)] = min(amounts.get(str(key), math.inf), float(value))
+        return limits
+
+    def canEverFit(self, pool: ConfigPool, labels: Iterable[str]) -> bool:
+        """Would these nodes fit together if nothing of ours ran? (Q-1, Q-14)"""
+        needed = self._needed(pool, labels)
+        if needed is None or not self._within(self.poolQuota(pool), needed):
+            return False
+        limits = self._provider_limits(pool)
+        # A cloud that does not answer is no reason to refuse a request for ever.
+        return limits is None or self._within(limits, needed)
+
+    def roomForOne(self, pool: ConfigPool, label: str) -> bool:
+        """Is there room for one more node of a label now? (Q-2)"""
+        needed = self._needed(pool, [label])
+        if needed is None or not self._poolFits(pool, needed):
+            return False
+        limits = self._provider_limits(pool)
+        if limits is None:
+            return False
+        limits.subtract(self.estimatedNodepoolQuotaUsed())
+        return self._within(limits, needed)
+
+    def poolHasRoom(self, pool: ConfigPool, label: str) -> bool:
+        """Do the pool's own limits leave room for one more node of a label?"""
+        needed = self._needed(pool, [label])
+        return needed is not None and self._poolFits(pool, needed)
+
+    def _poolFits(self, pool: ConfigPool, needed: QuotaInformation) -> bool:
+        left = self.poolQuota(pool)
+        left.subtract(self.estimatedNodepoolQuotaUsed(pool))
+        return self._within(left, needed)
+
+    @staticmethod
+    def _within(limits: QuotaInformation, needed: QuotaInformation) -> bool:
+        left = limits.copy()
+        left.subtract(needed)
+        return left.non_negative()
+
+    def _provider_limits(self, pool: ConfigPool) -> QuotaInformation | None:
+        """The provider's limits for a pool (Q-6); None = they are not known (logged)."""
+        if pool.ignore_provider_quota:
+            return QuotaInformation(default=math.inf)
+        try:
+            return self.estimatedNodepoolQuota()
+        except Exception:  # noqa: BLE001 - logged where it happened
+            return None
+
+    def _needed(self, pool: ConfigPool, labels: Iterable[str]) -> QuotaInformation | None:
+        total = QuotaInformation()
+        for label in labels:
+            try:
+                total.add(self.quotaNeededByLabel(label, pool))
+            except RuntimeConfigurationException as error:
+                if label not in self._error_labels:
+                    self._quota_log.error("Provider %s: label %s can never work: %s", self.provider.name, label, error)
+                self._error_labels.add(label)
+                return None
+        return total
+
+    def errorLabels(self) -> list[str]:
+        """Labels whose need cannot be determined for a permanent reason (Q-14)."""
+        return sorted(self._error_labels)
+
+    def getLabelQuota(self) -> dict[str, float]:
+        """How many nodes of each label would still fit; unlimited when nothing limits them."""
+        result: dict[str, float] = {}
+        for pool in self.provider.pools.values():
+            for label in self.provider.getSupportedLabels(pool.name):
+                result[label] = max(result.get(label, 0), self._available(pool, label))
+        return result
+
+    def _available(self, pool: ConfigPool, label: str) -> float:
+        needed = self._needed(pool, [label])
+        if needed is None:
+            return 0
+        left = [self.poolQuota(pool)]
+        left[0].subtract(self.estimatedNodepoolQuotaUsed(pool))
+        if not pool.ignore_provider_quota:
+            provider_left = self.estimatedNodepoolQuota()
+            provider_left.subtract(self.estimatedNodepoolQuotaUsed())
+            left.append(provider_left)
+        counts: list[float] = [math.inf]
+        for quota in left:
+            for name, amount in needed.quota["compute"].items():
+                if amount > 0:
+                    available: Any = quota.quota["compute"].get(name, quota.default)
+                    counts.append(math.inf if math.isinf(available) else max(0, available // amount))
+        return min(counts)
+
+
+def _groups_in(provider_name: str) -> Callable[[Node], tuple[Hashable, ...]]:
+    """The groups of a node: its provider, and its pool, as tuples of one."""
+
+    def groups(node: Node) -> tuple[Hashable, ...]:
+        if node.provider != provider_name:
+            return ()
+        return ((None,),) if node.pool is None else ((None,), (node.pool,))
+
+    return groups

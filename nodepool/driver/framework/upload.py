@@ -1,0 +1,214 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Parallel upload of a large image file in segments (driver-api.md 12)."""
+
+from __future__ import annotations
+
+import abc
+import logging
+import os
+import threading
+from collections.abc import Callable
+from typing import Any, BinaryIO, ClassVar, TypeVar
+
+from nodepool.clock import monotonic
+from nodepool.exceptions import ImageCreateException
+
+R = TypeVar("R")
+
+
+class Segment:
+    """A piece of the image file.
+
+    :param index: number of the segment, from 0.
+    :param offset: position in the file, in bytes.
+    :param data: ``segment_size`` bytes; the last segment may be shorter.
+    """
+
+    __slots__ = ("data", "index", "offset")
+
+    def __init__(self, index: int, offset: int, data: bytes) -> None:
+        self.index = index
+        self.offset = offset
+        self.data = data
+
+
+class ImageUploader(abc.ABC):
+    """Base of a driver's uploader of one image file.
+
+    The hooks run in this order: `startUpload` once, `uploadSegment` for each segment in up to ``concurrency`` threads
+    at once, then `finishUpload`; after an error or a timeout `abortUpload` instead. At most ``concurrency`` segments
+    are in memory.
+
+    :param adapter: of the driver, for the hooks.
+    :param path: of the image file.
+    :param metadata: for the hooks.
+    :raises OSError: there is no such file.
+    """
+
+    #: Bytes; a subclass sets it.
+    segment_size: ClassVar[int]
+    #: Segments under way at once.
+    concurrency: ClassVar[int] = 10
+    #: Attempts of a call that is made through `retry`.
+    error_retries: ClassVar[int] = 3
+    #: Seconds before the second attempt; twice as long before each further one.
+    retry_pause_seconds: ClassVar[float] = 1.0
+    #: Seconds that segments under way get to end before `abortUpload`.
+    abort_wait_seconds: ClassVar[float] = 30.0
+
+    def __init__(self, adapter: Any, log: logging.Logger, path: str | os.PathLike[str], metadata: dict[str, Any]):
+        self.adapter = adapter
+        self.log = log
+        self.path = path
+        self.metadata = metadata
+        self.size = os.stat(path).st_size
+        self.timeout: float | None = None
+        self._deadline: float | None = None
+        #: Guards the position in the file, and the first error.
+        self._lock = threading.Lock()
+        self._stop = threading.Event()
+        self._error: BaseException | None = None
+        self._next = 0
+        #: Errors that ended a `retry`: an outer one does not start again.
+        self._given_up: list[BaseException] = []
+
+    # -- hooks --
+
+    @abc.abstractmethod
+    def startUpload(self) -> None:
+        """Begin; may block."""
+
+    @abc.abstractmethod
+    def uploadSegment(self, segment: Segment) -> None:
+        """Upload one segment; may block. Called in several threads, in no order; again after some errors."""
+
+    @abc.abstractmethod
+    def finishUpload(self) -> Any:
+        """Complete the upload; may block. What it returns is the result of `upload`."""
+
+    @abc.abstractmethod
+    def abortUpload(self) -> None:
+        """Remove what was uploaded; may block. Called also when `startUpload` failed."""
+
+    def shouldRetryException(self, exception: BaseException) -> bool:
+        """May the call that raised this succeed later?"""
+        return True
+
+    # -- for drivers --
+
+    def upload(self, timeout: float | None = None) -> Any:
+        """Upload the file; blocks until that is done and returns what `finishUpload` returned.
+
+        :param timeout: seconds for everything but the clean-up; None = no limit.
+        :raises ImageCreateException: it took too long.
+        :raises Exception: what a hook raised, after `abortUpload`.
+        """
+        self.timeout = timeout
+        self._deadline = None if timeout is None else monotonic() + timeout
+        try:
+            self.startUpload()
+            self._upload_segments()
+            return self.finishUpload()
+        except BaseException:
+            self._abort()
+            raise
+
+    def checkTimeout(self) -> None:
+        """Raise ImageCreateException if the time is over; for loops in the hooks."""
+        if self._deadline is not None and monotonic() >= self._deadline:
+            raise self._timed_out()
+
+    def _timed_out(self) -> ImageCreateException:
+        return ImageCreateException(f"Upload of {self.path} took longer than {self.timeout} s")
+
+    def retry(self, func: Callable[..., R], *args: Any, **kwargs: Any) -> R:
+        """Call ``func`` until it succeeds, at most ``error_retries`` times.
+
+        Waits in between. `uploadSegment` is called through it, and a hook may use it for single calls: attempts of
+        nested uses do not multiply.
+
+        :raises Exception: the last error, or one that `shouldRetryException` does not want.
+        """
+        pause = self.retry_pause_seconds
+        for attempt in range(1, self.error_retries + 1):
+            try:
+                return func(*args, **kwargs)
+            except Exception as error:
+                # Which are worth another attempt the hook `shouldRetryException` says.
+                if any(error is seen for seen in self._given_up):
+                    raise
+                if attempt == self.error_retries or not self.shouldRetryException(error) or self._out_of_time(pause):
+                    self._given_up.append(error)
+                    raise
+                self.log.warning("Upload of %s, attempt %s: %s", self.path, attempt, error)
+            if self._stop.wait(pause):
+                break
+            pause *= 2
+        raise ImageCreateException(f"Upload of {self.path} was stopped")
+
+    # -- inner part --
+
+    def _out_of_time(self, pause: float) -> bool:
+        return self._deadline is not None and monotonic() + pause >= self._deadline
+
+    def _upload_segments(self) -> None:
+        stop = self._stop
+        with open(self.path, "rb") as file:
+            workers = [
+                threading.Thread(target=self._work, args=(file, stop), name=f"ImageUploader-{number}", daemon=True)
+                for number in range(self._worker_count())
+            ]
+            for worker in workers:
+                worker.start()
+            try:
+                # After an error the other workers end with their present segment.
+                self._join(workers, self._deadline)
+                if self._error is None and any(worker.is_alive() for worker in workers):
+                    raise self._timed_out()
+            finally:
+                stop.set()
+                self._join(workers, monotonic() + self.abort_wait_seconds)
+        if self._error is not None:
+            raise self._error
+        if self._next != self.size:
+            raise OSError(f"{self.path} changed its size while it was uploaded")
+
+    def _worker_count(self) -> int:
+        segments = -(-self.size // self.segment_size)
+        return min(self.concurrency, segments)
+
+    @staticmethod
+    def _join(workers: list[threading.Thread], deadline: float | None) -> None:
+        for worker in workers:
+            worker.join(None if deadline is None else max(0.0, deadline - monotonic()))
+
+    def _work(self, file: BinaryIO, stop: threading.Event) -> None:
+        """One thread: take the next segment and upload it, until there is none."""
+        try:
+            while not stop.is_set():
+                segment = self._read_segment(file)
+                if segment is None:
+                    return
+                self.retry(self.uploadSegment, segment)
+        except Exception as error:  # noqa: BLE001 - `upload` raises it
+            with self._lock:
+                if self._error is None:
+                    self._error = error
+            stop.set()
+
+    def _read_segment(self, file: BinaryIO) -> Segment | None:
+        with self._lock:
+            offset = self._next
+            data = file.read(self.segment_size)
+            self._next += len(data)
+        return Segment(offset // self.segment_size, offset, data) if data else None
+
+    def _abort(self) -> None:
+        # The hook may use `retry`, which must not think that it was stopped.
+        self._stop = threading.Event()
+        self.log.warning("Upload of %s is aborted", self.path)
+        try:
+            self.abortUpload()
+        except Exception:
+            # The error that ended the upload counts, and is on its way.
+            self.log.exception("What was uploaded of %s could not be removed", self.path)

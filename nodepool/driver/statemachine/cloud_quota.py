@@ -1,0 +1,216 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Quota of a cloud: what it allows, what is used, is there room? (behaviour.md Q)
+
+Nothing here waits for the cloud but for its very first answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from concurrent.futures import Executor
+from typing import TYPE_CHECKING, Final
+
+from nodepool.clock import monotonic
+from nodepool.driver.framework.quota_support import LIMITS_AGE_SECONDS, QuotaSupport
+from nodepool.driver.framework.repeats import Repeats
+from nodepool.driver.statemachine import metadata
+from nodepool.driver.statemachine.known import Known, NotKnown, Patience
+from nodepool.driver.statemachine.learned_limits import LearnedLimits
+from nodepool.driver.statemachine.record import resources_of
+from nodepool.exceptions import RuntimeConfigurationException
+from nodepool.model.quota import QuotaInformation
+
+if TYPE_CHECKING:
+    from nodepool.driver.config import ConfigPool
+    from nodepool.driver.statemachine.calls import CloudCalls
+    from nodepool.model.node import Node
+
+#: Seconds for which the need of a label is not asked for again.
+NEED_AGE_SECONDS: Final = 300.0
+#: Longest wait for the cache to have read what it was told of.
+SETTLE_SECONDS: Final = 5.0
+
+
+class StateMachineQuota(QuotaSupport):
+    """Mix-in of `StateMachineProvider`."""
+
+    calls: CloudCalls
+    patience: Patience
+
+    def prepare_quota(self, executor: Executor) -> None:
+        """Before anything else is called."""
+        self._repeats = Repeats()
+        self._executor = executor
+        self._known_limits = Known(self._ask_limits, LIMITS_AGE_SECONDS, executor, patience=self.patience)
+        self._known_needs: dict[tuple[str, str], Known[QuotaInformation]] = {}
+        self.ceilings = LearnedLimits(self.nodeCount, self._node_exists)
+        #: Labels that a launch failed with for good, and until when they are not tried again.
+        self._broken_until: dict[str, float] = {}
+
+    # -- limits --
+
+    def getProviderLimits(self) -> QuotaInformation:
+        return self.calls.get_quota_limits()
+
+    def unmanagedQuotaUsed(self) -> QuotaInformation:
+        """What others use, and instances of ours that have no node (Q-4). Blocks."""
+        before = self._node_ids()
+        instances = self.calls.list_instances()
+        # A node that comes or goes meanwhile must not count as somebody else's for the next minutes.
+        known = before | self._node_ids()
+        used = QuotaInformation()
+        for instance in instances:
+            if instance.deleted or metadata.node_id_of(instance.metadata, self.provider.name) in known:
+                continue
+            resources = resources_of(instance)
+            used.add(QuotaInformation(instances=1) if resources is None else QuotaInformation.from_resources(resources))
+        return used
+
+    def _node_ids(self) -> set[str]:
+        return set() if self.zk is None else set(self.zk.getNodes())
+
+    def _ask_limits(self) -> QuotaInformation:
+        try:
+            limits = self.getProviderLimits()
+            limits.subtract(self.unmanagedQuotaUsed())
+        except Exception as error:
+            if self._repeats.worth_saying("limits"):
+                self._quota_log.error(
+                    "Provider %s: limits unknown: %s: %s", self.provider.name, type(error).__name__, error
+                )
+            raise
+        if self._repeats.over("limits"):
+            self._quota_log.info("Provider %s: limits are known again", self.provider.name)
+        return limits
+
+    def invalidateQuotaCache(self) -> None:
+        """Ask the cloud again, now and in the background: it said that a quota is used up."""
+        self._known_limits.expire()
+        self._known_limits.refresh()
+
+    def estimatedNodepoolQuota(self) -> QuotaInformation:
+        """Limits minus unmanaged use. Does not wait for the cloud, but for the first answer.
+
+        :raises NotKnown: it has not answered yet.
+        """
+        return self._known_limits.get().copy()
+
+    # -- needs --
+
+    def quotaNeededByLabel(self, label: str, pool: ConfigPool) -> QuotaInformation:
+        """What one node of a label uses. Does not wait for the cloud, but for the first answer.
+
+        :raises NotKnown: it has not answered yet.
+        :raises RuntimeConfigurationException: the label can never work.
+        """
+        key = (pool.name, label)
+        known = self._known_needs.get(key)
+        if known is None:
+            settings = pool.labels[label]
+            known = Known(
+                lambda: self.calls.get_quota_for_label(settings),
+                NEED_AGE_SECONDS,
+                self._executor,
+                permanent=(RuntimeConfigurationException,),
+                patience=self.patience,
+            )
+            known = self._known_needs.setdefault(key, known)
+        return known.get()
+
+    def label_is_broken(self, label: str, error: Exception) -> None:
+        """A launch showed that a label can never work (Q-14). It gets another chance after a while."""
+        if label not in self.errorLabels():
+            self._quota_log.error("Provider %s: label %s can never work: %s", self.provider.name, label, error)
+        self._broken_until[label] = monotonic() + NEED_AGE_SECONDS
+
+    def errorLabels(self) -> list[str]:
+        """Labels that can never work (Q-14), as far as is known: the cloud may get what one of them needs."""
+        now = monotonic()
+        broken = {label for label, until in list(self._broken_until.items()) if now < until}
+        for label in super().errorLabels():
+            needs = [known for (_, name), known in list(self._known_needs.items()) if name == label]
+            if any(_is_refused(known) for known in needs):
+                broken.add(label)
+            else:
+                self._error_labels.discard(label)
+                self._quota_log.info("Provider %s: label %s can be served now", self.provider.name, label)
+        return sorted(broken)
+
+    # -- room --
+
+    def canEverFit(self, pool: ConfigPool, labels: Iterable[str]) -> bool:
+        """Would these nodes fit together if nothing of ours ran (Q-1)? As long as nobody knows, the answer is yes."""
+        try:
+            return super().canEverFit(pool, labels)
+        except NotKnown as reason:
+            self._quota_log.debug("Provider %s: quota is not known: %s", self.provider.name, reason)
+            return True
+
+    def roomForOne(self, pool: ConfigPool, label: str) -> bool:
+        """Is there room for one more node of a label now (Q-2)? As long as nobody knows, the answer is no."""
+        try:
+            room = super().roomForOne(pool, label)
+        except NotKnown as reason:
+            if self._repeats.worth_saying(label):
+                self._quota_log.info("Provider %s: waiting, because quota is not known: %s", self.provider.name, reason)
+            return False
+        self._repeats.over(label)
+        return room and self.ceilings.allows(pool.name, label)
+
+    def roomFor(self, pool: ConfigPool, label: str) -> float:
+        """How many more nodes of a label have room now; 0 = none, or nobody knows. Does not wait for the cloud."""
+        try:
+            return min(self._available(pool, label), self.ceilings.room(pool.name, label))
+        except NotKnown:
+            return 0
+
+    def hasPlace(self, pool: ConfigPool, node: Node) -> bool:
+        """Is there room for a node that is stored already, counting all that were stored before it?
+
+        Several launchers, or several pools, may see the same gap and fill it. Ids of nodes grow, so of those who did
+        the first one has its place. Blocks until what ZooKeeper announced has been read.
+        """
+        cache = None if self.zk is None else self.zk.cache
+        if cache is not None and not cache.nodes.wait_settled(SETTLE_SECONDS):
+            return False
+        try:
+            if self._overdrawn(pool, self.estimatedNodepoolQuotaUsed(pool), self.estimatedNodepoolQuotaUsed()):
+                return not self._overdrawn(pool, *self._used_up_to(pool, node))
+        except NotKnown:
+            return False
+        return True
+
+    def _node_exists(self, node_id: str) -> bool:
+        cache = None if self.zk is None else self.zk.cache
+        return cache is not None and cache.nodes.get(node_id) is not None
+
+    def _overdrawn(self, pool: ConfigPool, in_pool: QuotaInformation, in_provider: QuotaInformation) -> bool:
+        limits = self.poolQuota(pool)
+        limits.subtract(in_pool)
+        if not limits.non_negative():
+            return True
+        if pool.ignore_provider_quota:
+            return False
+        limits = self.estimatedNodepoolQuota()
+        limits.subtract(in_provider)
+        return not limits.non_negative()
+
+    def _used_up_to(self, pool: ConfigPool, last: Node) -> tuple[QuotaInformation, QuotaInformation]:
+        """What this node and all that are older use: in the pool, and in the provider."""
+        in_pool, in_provider = QuotaInformation(), QuotaInformation()
+        for node in self.zk.nodeIterator() if self.zk is not None else ():
+            if node.provider != self.provider.name or (node.key) > (last.key):
+                continue
+            used = QuotaInformation.from_resources(node.resources or {"instances": 1})
+            in_provider.add(used)
+            if node.pool == pool.name:
+                in_pool.add(used)
+        return in_pool, in_provider
+
+
+def _is_refused(known: Known[QuotaInformation]) -> bool:
+    try:
+        known.get()
+    except (RuntimeConfigurationException, NotKnown):
+        return True
+    return False

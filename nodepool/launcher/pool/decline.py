@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Declining requests that a pool has not locked, many at a time (behaviour.md A-14, A-15)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, Final
+
+from nodepool.clock import monotonic, wall_time
+from nodepool.exceptions import ZKConnectionError, ZKException
+from nodepool.logconfig import get_annotated_logger
+from nodepool.model import states
+from nodepool.plan.assignment import declined_state
+from nodepool.plan.queue import Bucket
+from nodepool.zk.transactions import TransactionFailed, result
+
+if TYPE_CHECKING:
+    from nodepool.launcher.pool.worker import PoolWorker
+    from nodepool.model.request import NodeRequest
+    from nodepool.zk.protocol import Reply
+
+#: Requests of one kind declined in one pass.
+BATCH: Final = 200
+#: How long after its start a launcher refuses nothing that others may serve who are not back yet, after an outage of
+#: several launchers: no request that is older than it is, and none while nodes tell of launchers that are away.
+START_SECONDS: Final = 30.0
+#: Part of the id of each pool: nodes of static hosts name no pool.
+POOL_MARK: Final = "-PoolWorker."
+#: Pause between two looks at such a request.
+OLD_REQUEST_SECONDS: Final = 2.0
+
+
+class Declines:
+    """Owned by the pool worker's thread."""
+
+    def __init__(self, worker: PoolWorker) -> None:
+        self._worker = worker
+        self._begun = wall_time()
+        self._begun_monotonic = monotonic()
+
+    def decline_all(self, bucket: Bucket, reason: str) -> bool:
+        """Decline the requests of a kind, each in one write; blocks until all are answered.
+
+        A request that somebody else holds or changed meanwhile is left; it comes back as an event.
+
+        :return: are there more than fit in one pass?
+        """
+        more = len(bucket) > BATCH
+        self.decline(bucket.first(BATCH), reason)
+        return more
+
+    def decline(self, request_ids: Sequence[str], reason: str) -> None:
+        """Decline some requests; see `decline_all`."""
+        worker = self._worker
+        requests = worker.getZK().requests
+        registered, absent = [pool.id for pool in worker.registered_pools()], worker.absent_pools()
+        others_away = self._others_are_away(registered)
+        sent: list[tuple[NodeRequest, Reply]] = []
+        for request_id in request_ids:
+            worker.queue.discard(request_id)
+            cache = worker.getZK().cache
+            cached = cache.requests.get(request_id) if cache is not None else None
+            if cached is None or not worker.is_open(cached):
+                continue
+            if others_away or self._may_be_for_others(cached):
+                worker.intake.left_alone.add(request_id, OLD_REQUEST_SECONDS)
+                continue
+            request = cached.copy()
+            request.declined_by.append(worker.launcher_id)
+            request.state = declined_state(request.node_types, request.declined_by, registered, absent)
+            sent.append((request, requests.send_unlocked(request)))
+        for request, reply in sent:
+            self._finish(request, reply, reason)
+
+    @property
+    def _just_started(self) -> bool:
+        return monotonic() - self._begun_monotonic <= START_SECONDS
+
+    def _others_are_away(self, registered: Collection[str]) -> bool:
+        """Did we begin a moment ago, and are there nodes of launchers that are not? They may serve what we do not."""
+        cache = self._worker.getZK().cache
+        if cache is None or not self._just_started:
+            return False
+        return any(
+            POOL_MARK in (node.launcher or "") and node.launcher not in registered for node in cache.nodes.values()
+        )
+
+    def _may_be_for_others(self, request: NodeRequest) -> bool:
+        """Was it submitted before we came, and may those who can serve it be on their way back?"""
+        if not self._just_started:
+            return False
+        return request.created_time is not None and request.created_time < self._begun
+
+    def _finish(self, request: NodeRequest, reply: Reply, reason: str) -> None:
+        worker = self._worker
+        log = get_annotated_logger(worker.log, event_id=request.event_id, node_request_id=request.id)
+        try:
+            self._wait_written(request, reply)
+        except ZKConnectionError:
+            raise
+        except ZKException as problem:
+            worker.log.debug("Request %s was not declined: %s", request.id, problem)
+            # Held by somebody for a moment: looked at again like one whose lock was taken.
+            worker.intake.left_alone.add(request.key)
+            return
+        log.info("Declining node request: %s", reason)
+        if request.state == states.FAILED:
+            log.info("Failing node request: every pool declined it")
+
+    def _wait_written(self, request: NodeRequest, reply: Reply) -> None:
+        try:
+            result(reply)
+        except TransactionFailed as failed:
+            requests = self._worker.getZK().requests
+            if not requests.lock_dir_was_there(request, failed):
+                raise
+            # Left by somebody who had the lock before: the same again, with the directory.
+            result(requests.send_unlocked(request, lock_dir_exists=True))

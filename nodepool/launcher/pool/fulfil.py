@@ -1,0 +1,213 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Requests that ready nodes can serve at once: `requested` to `fulfilled` in a single transaction.
+
+The nodes are reserved here first, so that no other request of this pool picks them; then the driver checks them
+(static hosts: do they answer?), which may take time and holds up nobody; then one write does it all, fenced by
+the versions of request and nodes and by all their locks (ADR 2). Many such writes are under way together.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from nodepool.clock import monotonic
+from nodepool.driver.framework.nodeset import allocate
+from nodepool.exceptions import ZKConflict, ZKConnectionError, ZKException
+from nodepool.launcher.pool.deferred import LOCKED_RETRY_SECONDS
+from nodepool.model import states
+from nodepool.zk import paths
+from nodepool.zk.transactions import TransactionFailed, result
+
+if TYPE_CHECKING:
+    from nodepool.driver.handler import NodeRequestHandler
+    from nodepool.launcher.pool.worker import PoolWorker
+    from nodepool.model.node import Node
+    from nodepool.zk.protocol import Reply
+
+
+class _Service:
+    """One request on its way."""
+
+    def __init__(self, handler: NodeRequestHandler, nodes: list[Node]) -> None:
+        self.handler = handler
+        self.nodes = nodes
+        self.checks: list[concurrent.futures.Future[bool]] = []
+        self.reply: Reply | None = None
+        self.lock_dir_exists = False
+
+    @property
+    def checked(self) -> bool:
+        return all(check.done() for check in self.checks)
+
+
+class InstantService:
+    """Owned by the pool worker's thread; a finished check only wakes the worker."""
+
+    def __init__(self, worker: PoolWorker) -> None:
+        self._worker = worker
+        self._services: dict[str, _Service] = {}
+        self._reserved: set[str] = set()
+        #: Requests whose lock somebody else held -> when to look again.
+        self._later: dict[str, float] = {}
+        #: Requests that met a conflict -> when.
+        self._conflicts: dict[str, float] = {}
+
+    @property
+    def busy(self) -> bool:
+        """Is any request on its way?"""
+        return bool(self._services)
+
+    def serves(self, request_id: str) -> bool:
+        return request_id in self._services or request_id in self._later
+
+    def uses(self, node_id: str) -> bool:
+        return node_id in self._reserved
+
+    def start(self, handler: NodeRequestHandler, chosen: Mapping[int, Node]) -> None:
+        """Reserve the nodes, begin their checks, and send the write as soon as all are good.
+
+        :param handler: of a request that is neither locked nor changed.
+        :param chosen: a free node for each position of ``request.node_types``.
+        """
+        worker = self._worker
+        request_id = handler.request.key
+        service = _Service(handler, [chosen[position] for position in range(len(handler.request.node_types))])
+        self._services[request_id] = service
+        worker.queue.discard(request_id)
+        for node in service.nodes:
+            self._reserved.add(node.key)
+            worker.ready_nodes.discard(node.key)
+        for node in service.nodes:
+            try:
+                check = handler.startReusableNodeCheck(node)
+            except Exception:
+                # Whatever a driver raises: a node that it cannot check is one that it refuses.
+                worker.log.exception("Node %s could not be checked", node.id)
+                check = concurrent.futures.Future()
+                check.set_result(False)
+            service.checks.append(check)
+            if not check.done():
+                check.add_done_callback(lambda _: worker.wake())
+        if service.checked:
+            self._send(request_id, service)
+
+    def _send(self, request_id: str, service: _Service) -> None:
+        refused = [n for n, check in zip(service.nodes, service.checks, strict=True) if not _good(check)]
+        if refused:
+            for node in refused:
+                self._worker.set_aside(node)
+            self._abandon(request_id, service)
+            return
+        handler = service.handler
+        request = handler.request.copy()
+        nodes = [node.copy() for node in service.nodes]
+        for node in nodes:
+            allocate(node, handler)
+        request.nodes = [node.key for node in nodes]
+        request.state = states.FULFILLED
+        zk = self._worker.getZK()
+        service.reply = zk.requests.send_unlocked(request, nodes, lock_dir_exists=service.lock_dir_exists)
+
+    def collect(self) -> float | None:
+        """Go on with what checks and ZooKeeper answered. Blocks for the answers that are under way.
+
+        :return: seconds until a request must be looked at again, or None.
+        """
+        for request_id, service in list(self._services.items()):
+            if service.reply is None and service.checked:
+                self._send(request_id, service)
+        while waiting := [(i, s, s.reply) for i, s in self._services.items() if s.reply is not None]:
+            for request_id, service, reply in waiting:
+                self._finish(request_id, service, reply)
+        return self._due()
+
+    def _finish(self, request_id: str, service: _Service, reply: Reply) -> None:
+        service.reply = None
+        try:
+            result(reply)
+        except ZKException as problem:
+            self._failed(request_id, service, problem)
+            return
+        self._release(request_id, service)
+        handler = service.handler
+        self._conflicts.pop(request_id, None)
+        for node in service.nodes:
+            try:
+                handler.nodeReusedNotification(node)
+            except Exception:
+                # The request is served, whatever the driver makes of it.
+                handler.log.exception("Error in the handler's nodeReusedNotification")
+        handler.log.info("Fulfilled node request with ready nodes %s", ", ".join(n.key for n in service.nodes))
+
+    def _failed(self, request_id: str, service: _Service, problem: ZKException) -> None:
+        worker = self._worker
+        requests = worker.getZK().requests
+        if (
+            not service.lock_dir_exists
+            and isinstance(problem, TransactionFailed)
+            and requests.lock_dir_was_there(service.handler.request, problem)
+        ):
+            # Left by somebody who had the lock before: the same again, with the directory.
+            service.lock_dir_exists = True
+            self._worker.lock_dir_lingers(request_id)
+            self._send(request_id, service)
+            return
+        if isinstance(problem, ZKConflict):
+            service.handler.log.debug("Not fulfilled at once: %s", problem)
+            path = problem.path if isinstance(problem, TransactionFailed) else ""
+            lock_held = path.startswith(f"{paths.REQUEST_LOCKS}/")
+            again = self._conflicted_before(request_id)
+            self._abandon(request_id, service, LOCKED_RETRY_SECONDS if lock_held or again else None)
+            return
+        # The answer was lost. What was written comes back through the cache.
+        service.handler.log.warning("No answer whether the request was fulfilled: %s", problem)
+        self._abandon(request_id, service)
+        if isinstance(problem, ZKConnectionError):
+            raise problem
+
+    def _conflicted_before(self, request_id: str) -> bool:
+        """Did a request meet a conflict just before this one? Then it waits: it may go on for a while."""
+        now = monotonic()
+        if len(self._conflicts) > 10_000:
+            self._conflicts.clear()
+        before = self._conflicts.get(request_id, -math.inf)
+        self._conflicts[request_id] = now
+        return now - before < 1.0
+
+    def _abandon(self, request_id: str, service: _Service, delay: float | None = None) -> None:
+        """Let go of the nodes and of the request.
+
+        What conflicted has changed, and the cache has had its event. What it is reading now it will tell us of;
+        taking the old record again would only fail again.
+        """
+        worker = self._worker
+        cache = worker.getZK().cache
+        self._release(request_id, service)
+        for node in service.nodes:
+            if cache is None or not cache.nodes.is_reading(node.key):
+                worker.consider_node(node.key)
+        if delay is not None:
+            self._later[request_id] = monotonic() + delay
+        elif cache is None or not cache.requests.is_reading(request_id):
+            worker.request_changed(request_id)
+
+    def _release(self, request_id: str, service: _Service) -> None:
+        del self._services[request_id]
+        for node in service.nodes:
+            self._reserved.discard(node.key)
+
+    def _due(self) -> float | None:
+        """Put requests back whose time has come; seconds until the next one."""
+        now = monotonic()
+        for request_id, when in list(self._later.items()):
+            if when <= now:
+                del self._later[request_id]
+                self._worker.request_changed(request_id)
+        return min((when - now for when in self._later.values()), default=None)
+
+
+def _good(check: concurrent.futures.Future[bool]) -> bool:
+    return not check.cancelled() and check.exception() is None and check.result()

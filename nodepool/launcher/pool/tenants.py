@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tenant resource limits (behaviour.md A-8, Q-15, Q-16)."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Final
+
+from nodepool.driver.framework.quota_support import QuotaSupport, QuotaUnknown
+from nodepool.exceptions import RuntimeConfigurationException, ZKConnectionError
+from nodepool.model import states
+from nodepool.model.quota import QuotaInformation
+from nodepool.plan.queue import RequestKind
+
+if TYPE_CHECKING:
+    from nodepool.launcher.pool.worker import PoolWorker
+    from nodepool.model.node import Node
+    from nodepool.zk.nodepool_cache import NodepoolCache
+
+#: Longest wait for the cache to have read what it was told of.
+SETTLE_SECONDS: Final = 5.0
+
+
+class TenantCheck:
+    """Compares what each limited tenant uses with its limits. Owned by the pool worker's thread."""
+
+    def __init__(self, worker: PoolWorker) -> None:
+        self._worker = worker
+        #: tenant -> use at its first check in this pass, and what was accepted since
+        self._used: dict[str, QuotaInformation] = {}
+        #: Tenants whose first request waits for room in the limits, in this pass.
+        self._reserved: set[str] = set()
+        #: tenant -> what was said of the last error
+        self._errors: dict[str, str] = {}
+
+    def begin_pass(self) -> None:
+        self._used.clear()
+        self._reserved.clear()
+
+    def limits(self, kind: RequestKind) -> bool:
+        """Has the tenant of such requests any limits?"""
+        return bool(kind.tenant_name) and kind.tenant_name in self._worker.tenant_limits()
+
+    def allows(self, kind: RequestKind, ready: Iterable[Node] | None = None) -> bool:
+        """Would one more request of this kind stay within its tenant's limits? An error says no.
+
+        :param ready: the nodes that it gets; None = new ones.
+        """
+        name = kind.tenant_name
+        limits = self._worker.tenant_limits()
+        if not name or name not in limits:
+            return True
+        try:
+            left = _limit(limits[name])
+            if name not in self._used:
+                self._used[name] = self._worker.tenant_use(name)
+                self._used[name].add(self._expected(name))
+            left.subtract(self._used[name])
+            left.subtract(self._need(kind.labels) if ready is None else _size(ready))
+        except Exception as error:  # noqa: BLE001 - reported with its traceback unless it is an expected one
+            self._report(name, error)
+            return False
+        self._errors.pop(name, None)
+        return left.non_negative()
+
+    def is_reserved(self, kind: RequestKind) -> bool:
+        """Does another request of the tenant come first? Those that need less would always be faster otherwise."""
+        return kind.tenant_name in self._reserved
+
+    def reserve(self, kind: RequestKind) -> None:
+        """A request waits for room in its tenant's limits. What comes after it in this pass is to wait, too.
+
+        Not for one that would need more than all that is not on hold, which may be for days.
+        """
+        name = kind.tenant_name or ""
+        limits = self._worker.tenant_limits().get(name)
+        # A new configuration comes at any time, and may have none.
+        if limits is None or name in self._errors:
+            return
+        left = _limit(limits)
+        left.subtract(self._need(kind.labels))
+        left.subtract(_size(node for node in self._nodes(name) if node.state == states.HOLD))
+        if left.non_negative():
+            self._reserved.add(name)
+
+    def _expected(self, name: str) -> QuotaInformation:
+        """What requests of a tenant that some launcher works on will need beyond the nodes that they have."""
+        cache = self._worker.getZK().cache
+        requests = [] if cache is None else [r for r in cache.requests.values() if r.tenant_name == name]
+        missing = {r.id: Counter(r.node_types) for r in requests if r.state == states.PENDING}
+        for node in self._nodes(name) if missing else ():
+            labels = missing.get(node.allocated_to)
+            label = None if labels is None else next((label for label in node.type if labels[label] > 0), None)
+            if labels is not None and label is not None:
+                labels[label] -= 1
+        total = QuotaInformation()
+        for labels in missing.values():
+            total.add(self._need(labels.elements()))
+        return total
+
+    def _nodes(self, tenant: str) -> list[Node]:
+        cache = self._worker.getZK().cache
+        return [] if cache is None else [node for node in cache.nodes.values() if node.tenant_name == tenant]
+
+    def _report(self, tenant: str, error: Exception) -> None:
+        """Once for each error, not at each look; with a traceback if nobody expected it."""
+        text = f"{type(error).__name__}: {error}"
+        if self._errors.get(tenant) == text:
+            return
+        self._errors[tenant] = text
+        expected = isinstance(error, RuntimeConfigurationException | QuotaUnknown | ZKConnectionError)
+        self._worker.log.warning(
+            "Limits of tenant %s could not be checked, its requests wait: %s",
+            *(tenant, text),
+            exc_info=None if expected else error,
+        )
+
+    def add(self, kind: RequestKind) -> None:
+        """Count a request that was accepted in this pass."""
+        name = kind.tenant_name or ""
+        if name in self._used:
+            self._used[name].add(self._need(kind.labels))
+
+    def _need(self, labels: Iterable[str]) -> QuotaInformation:
+        """What nodes of some labels need; labels that are not in this pool are not counted."""
+        need = QuotaInformation()
+        manager = self._worker.getProviderManager()
+        if isinstance(manager, QuotaSupport):
+            pool = self._worker.getPoolConfig()
+            supported = self._worker.getProviderConfig().getSupportedLabels(self._worker.pool_name)
+            for label in labels:
+                if label in supported:
+                    need.add(manager.quotaNeededByLabel(label, pool))
+        return need
+
+
+def has_place(
+    node: Node, limits: Mapping[str, dict[str, float]], cache: NodepoolCache, *, reused: bool = False
+) -> bool:
+    """Is there room for a node that is stored already, counting those of its tenant that were stored before it?
+
+    Several launchers may see the same room and fill it. Ids of nodes grow, so of those who did the first has its place.
+    Blocks until what ZooKeeper announced has been read.
+
+    :param reused: it was there before it was the tenant's. Its id says nothing, so all others count: one that was
+        stored later may have been found in order already. Two that are reused may both be refused.
+    """
+    name = node.tenant_name
+    if not name or name not in limits:
+        return True
+    # A ready node that somebody took is under his lock, where changes are not read otherwise.
+    cache.nodes.refresh_stale()
+    if not cache.nodes.wait_settled(SETTLE_SECONDS):
+        return False
+    left = _limit(limits[name])
+    for other in cache.nodes.values():
+        before = reused or other.key < node.key
+        if other.tenant_name == name and other.id != node.id and before:
+            left.subtract(QuotaInformation.from_resources(other.resources or {}))
+    left.subtract(QuotaInformation.from_resources(node.resources or {}))
+    return left.non_negative()
+
+
+def _size(nodes: Iterable[Node]) -> QuotaInformation:
+    total = QuotaInformation()
+    for node in nodes:
+        total.add(QuotaInformation.from_resources(node.resources or {}))
+    return total
+
+
+def _limit(configured: dict[str, float]) -> QuotaInformation:
+    quota = QuotaInformation(default=math.inf)
+    quota.quota["compute"].update(configured)
+    return quota

@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The providers of a launcher over configuration reloads (behaviour.md G-4 to G-11)."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from nodepool.clock import monotonic
+from nodepool.driver.framework.unavailable import UnavailableProviderConfig
+from nodepool.exceptions import ConfigError
+from nodepool.plan.reconfigure import compare
+from nodepool.runtime.provider_start import ProviderStart
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from nodepool.driver.config import ProviderConfig
+    from nodepool.driver.interface import Provider
+    from nodepool.zk.zookeeper import ZooKeeper
+
+FIRST_RETRY_SECONDS: Final = 5.0
+LAST_RETRY_SECONDS: Final = 60.0
+#: How long the main thread waits for what a driver should do soon: all starts of one turn together, then each call.
+PATIENCE_SECONDS: Final = 10.0
+#: The least for one of many starts, when those before it hang.
+LEAST_START_SECONDS: Final = 0.5
+
+
+class Providers:
+    """Started providers, by name. Changed by the main thread only; others read `running`.
+
+    A driver that hangs in a call is left alone with it: its provider is absent until the call returns, the others
+    are served.
+    """
+
+    log = logging.getLogger("nodepool.NodePool")
+
+    def __init__(self, zk: ZooKeeper) -> None:
+        self._zk = zk
+        self._configs: dict[str, ProviderConfig] = {}
+        #: Replaced as a whole, never changed in place.
+        self.running: Mapping[str, Provider] = {}
+        #: name -> (failed attempts, when to try again)
+        self._failed: dict[str, tuple[int, float]] = {}
+        #: Starts that take their time.
+        self._starting: dict[str, ProviderStart] = {}
+        self._ending: list[threading.Thread] = []
+
+    def apply(self, configs: Mapping[str, ProviderConfig]) -> None:
+        """Make the running providers those of a configuration; one that cannot start stops nothing else."""
+        change = compare(self._configs, configs)
+        self._configs = {name: self._configs[name] if name in change.kept else configs[name] for name in configs}
+        for name in change.removed:
+            self.log.info("Removing provider %s", name)
+            self._forget_start(name)
+            self._replace(name, None)
+        deadline = monotonic() + PATIENCE_SECONDS
+        for name in (*change.added, *change.changed):
+            self._failed.pop(name, None)
+            self._start(name, deadline)
+
+    def retry_failed(self) -> None:
+        """Start those that could not be started and whose time has come (G-9); take those that took their time."""
+        for name in [name for name, start in self._starting.items() if start.wait(0)]:
+            self._started(name)
+        now = monotonic()
+        due = [name for name, (_, when) in self._failed.items() if when <= now]
+        for name in [name for name in due if name not in self._starting]:
+            self._start(name, now + PATIENCE_SECONDS)
+
+    def _forget_start(self, name: str) -> None:
+        start = self._starting.pop(name, None)
+        if start is not None:
+            start.forget()
+
+    def _start(self, name: str, deadline: float) -> None:
+        """Start a provider in place of the one that runs under its name (G-5).
+
+        :param deadline: monotonic time until which it is waited for.
+        """
+        config = self._configs[name]
+        self._forget_start(name)
+        if isinstance(config, UnavailableProviderConfig):
+            # Only another configuration can change that: no retries.
+            self.log.error("Provider %s is not served: %s", name, config.reason)
+            self._replace(name, None)
+            return
+        old = self.running.get(name)
+        if old is not None:
+            self._guard(name, "idle", old.idle)
+        start = self._starting[name] = ProviderStart(config, self._zk)
+        if start.wait(max(LEAST_START_SECONDS, deadline - monotonic())):
+            self._started(name)
+            return
+        self.log.error("Provider %s: start() has not returned yet. Going on without it until it does", name)
+        self._replace(name, None)
+
+    def _started(self, name: str) -> None:
+        """A start has ended, in one way or another."""
+        config = self._configs[name]
+        try:
+            provider = self._starting.pop(name).result()
+        except Exception as error:
+            # Whatever a driver raised in start(): other providers work all the same (G-9).
+            attempts = self._failed.get(name, (0, 0.0))[0] + 1
+            delay = min(LAST_RETRY_SECONDS, FIRST_RETRY_SECONDS * 2 ** (attempts - 1))
+            self._failed[name] = (attempts, monotonic() + delay)
+            if isinstance(error, ConfigError):
+                # Its text says all that a user needs; a traceback would hide it.
+                self.log.error("Provider %s cannot be started, trying again in %g s: %s", name, delay, error)
+            else:
+                self.log.exception("Provider %s cannot be started, trying again in %g s", name, delay)
+            self._replace(name, None)
+            return
+        self._failed.pop(name, None)
+        self.log.info("Started provider %s (driver %s)", name, config.driver.name)
+        self._replace(name, provider)
+
+    def _replace(self, name: str, new: Provider | None) -> None:
+        running = dict(self.running)
+        old = running.pop(name, None)
+        if new is not None:
+            running[name] = new
+        self.running = running
+        self._failed = {failed: state for failed, state in self._failed.items() if failed in self._configs}
+        if old is not None:
+            self._guard(name, "idle", old.idle)
+            self._guard(name, "stop", old.stop)
+
+    def stop(self, timeout: float) -> None:
+        """Stop all and wait for them, together at most ``timeout`` seconds."""
+        deadline = monotonic() + timeout
+        for name in list(self._starting):
+            self._forget_start(name)
+        running, self.running = self.running, {}
+        for name, provider in running.items():
+            self._guard(name, "stop", provider.stop, max(LEAST_START_SECONDS, deadline - monotonic()))
+        for name, provider in running.items():
+            # join() has no timeout of its own.
+            self._ending.append(self._call_in_thread(name, "join", provider.join))
+        for thread in self._ending:
+            thread.join(max(0.0, deadline - monotonic()))
+            if thread.is_alive():
+                self.log.warning("%s: the provider still works, not waiting for it", thread.name)
+
+    def _guard(self, name: str, what: str, call: Callable[[], None], seconds: float | None = None) -> None:
+        """Call something that returns soon, or should."""
+        seconds = PATIENCE_SECONDS if seconds is None else seconds
+        thread = self._call_in_thread(name, what, call)
+        thread.join(seconds)
+        if thread.is_alive():
+            self.log.error("Provider %s: %s() has not returned after %.0f s. Going on without it", name, what, seconds)
+
+    def _call_in_thread(self, name: str, what: str, call: Callable[[], None]) -> threading.Thread:
+        def run() -> None:
+            try:
+                call()
+            except Exception:
+                # Whatever a driver raises: it is on its way out, and nobody waits for a result.
+                self.log.exception("Provider %s: error in %s()", name, what)
+
+        thread = threading.Thread(target=run, name=f"{what.capitalize()}-{name}", daemon=True)
+        thread.start()
+        return thread

@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: Apache-2.0
+"""nodepool.launcher.pool.spread and free_counts: whose turn a request is, without threads or ZooKeeper."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import Any, cast
+
+import pytest
+
+from nodepool.launcher.free_counts import FreeCounts
+from nodepool.launcher.pool.spread import FORGET_SECONDS, GRACE_SECONDS, MANY, MAX_PASSED, TURN_SECONDS, WINDOW, Spread
+from nodepool.model.node import Node
+from nodepool.model.request import NodeRequest
+from nodepool.plan.assignment import PoolInfo
+from nodepool.plan.first_choice import first_choice
+from nodepool.plan.queue import RequestKind
+from tests.support.manual_clock import ManualClock
+
+POOLS = [
+    PoolInfo(f"pool-{number}", f"cloud-{number}", frozenset({"small"}), 100, paused=False, name="main")
+    for number in range(3)
+]
+
+
+class Nodes:
+    """The part of the node cache that is asked."""
+
+    def __init__(self) -> None:
+        self.nodes: dict[str, Node] = {}
+        self.locked: set[str] = set()
+        self.tell: Callable[[str], None] = lambda node_id: None
+
+    def add_listener(self, listener: Callable[[str], None]) -> None:
+        self.tell = listener
+
+    def get(self, node_id: str) -> Node | None:
+        return self.nodes.get(node_id)
+
+    def ids(self) -> list[str]:
+        return list(self.nodes)
+
+    def is_locked(self, node_id: str) -> bool:
+        return node_id in self.locked
+
+    def put(self, node_id: str, pool: PoolInfo, *labels: str) -> Node:
+        node = Node(list(labels or ("small",)), node_id)
+        node.provider, node.pool, node.state = pool.provider_name, pool.name, "ready"
+        self.nodes[node_id] = node
+        self.tell(node_id)
+        return node
+
+
+@pytest.fixture
+def nodes() -> Nodes:
+    return Nodes()
+
+
+@pytest.fixture
+def counts(nodes: Nodes) -> FreeCounts:
+    return FreeCounts(cast(Any, nodes))
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def make(counts: FreeCounts, clock: ManualClock) -> Callable[[PoolInfo], Spread]:
+    def made(me: PoolInfo) -> Spread:
+        spread = Spread(counts, clock)
+        spread.begin_pass(me.id, POOLS)
+        return spread
+
+    return made
+
+
+def requests_of(owner: PoolInfo) -> Iterator[NodeRequest]:
+    """Requests whose first choice is a pool."""
+    for number in range(100_000):
+        request = NodeRequest(f"200-{number:010}")
+        request.node_types = ["small"]
+        if first_choice(request.key, POOLS) is owner:
+            yield request
+
+
+def request_of(owner: PoolInfo) -> NodeRequest:
+    return next(requests_of(owner))
+
+
+def leaves(spread: Spread, request: NodeRequest) -> bool:
+    return spread.leaves(RequestKind.of(request), request)
+
+
+# -- whose turn
+
+
+def test_one_takes_it_and_the_others_leave_it(make: Callable[[PoolInfo], Spread]) -> None:
+    request = request_of(POOLS[1])
+    assert [leaves(make(pool), request) for pool in POOLS] == [True, False, True]
+
+
+def test_only_one_pool_has_the_label(make: Callable[[PoolInfo], Spread]) -> None:
+    spread, request = make(POOLS[0]), request_of(POOLS[1])
+    spread.begin_pass(POOLS[0].id, POOLS[:1])
+    assert not leaves(spread, request)
+
+
+def test_paused_pools_are_not_asked(make: Callable[[PoolInfo], Spread]) -> None:
+    spread, request = make(POOLS[0]), request_of(POOLS[1])
+    paused = [POOLS[0], PoolInfo("pool-1", "cloud-1", frozenset({"small"}), 100, paused=True, name="main")]
+    spread.begin_pass(POOLS[0].id, paused)
+    assert not leaves(spread, request)
+
+
+def test_slow_first_choice(make: Callable[[PoolInfo], Spread], clock: ManualClock) -> None:
+    """After each turn another one tries, the same for all; in the end everybody may."""
+    request = request_of(POOLS[1])
+    spreads = [make(pool) for pool in (POOLS[0], POOLS[2])]
+    assert [leaves(spread, request) for spread in spreads] == [True, True]
+    clock.pass_seconds(GRACE_SECONDS)
+    second = [leaves(spread, request) for spread in spreads]
+    assert sorted(second) == [False, True]
+    clock.pass_seconds(GRACE_SECONDS)
+    assert not leaves(spreads[second.index(True)], request)
+
+
+def test_pool_with_a_node_helps_out_when_its_own_are_served(nodes: Nodes, make: Callable[[PoolInfo], Spread]) -> None:
+    """Not at once: requests of its own come first."""
+    nodes.put("n1", POOLS[0])
+    spread, foreign, own = make(POOLS[0]), request_of(POOLS[1]), request_of(POOLS[0])
+    assert leaves(spread, foreign)
+    assert not leaves(spread, own)
+    assert spread.end_pass() == [foreign.id]
+    spread.begin_pass(POOLS[0].id, POOLS)
+    assert not leaves(spread, foreign)
+
+
+def test_nobody_helps_an_owner_that_has_a_node(nodes: Nodes, make: Callable[[PoolInfo], Spread]) -> None:
+    nodes.put("n0", POOLS[0])
+    nodes.put("n1", POOLS[1])
+    spread, foreign = make(POOLS[0]), request_of(POOLS[1])
+    assert leaves(spread, foreign)
+    assert spread.end_pass() == []
+
+
+def test_not_passed_over_for_ever(make: Callable[[PoolInfo], Spread], clock: ManualClock) -> None:
+    spread, foreign = make(POOLS[0]), request_of(POOLS[1])
+    for _ in range(MAX_PASSED):
+        assert leaves(spread, foreign)
+        clock.pass_seconds(2 * TURN_SECONDS)
+    assert not leaves(spread, foreign)
+
+
+def test_window(make: Callable[[PoolInfo], Spread]) -> None:
+    """When nothing of its own is near, a pool takes what there is."""
+    spread = make(POOLS[0])
+    answers = [leaves(spread, request) for request in islice(requests_of(POOLS[1]), WINDOW + 1)]
+    assert answers == [True] * WINDOW + [False]
+
+
+def test_old_memories_go(make: Callable[[PoolInfo], Spread], clock: ManualClock) -> None:
+    spread, requests = make(POOLS[0]), requests_of(POOLS[1])
+    for request in islice(requests, MANY):
+        spread.begin_pass(POOLS[0].id, POOLS)
+        leaves(spread, request)
+    clock.pass_seconds(2 * FORGET_SECONDS)
+    for request in islice(requests, 2):
+        leaves(spread, request)
+    spread.begin_pass(POOLS[0].id, POOLS)
+    assert len(spread._left) == 2
+
+
+# -- counts of free nodes
+
+
+def test_counts(nodes: Nodes, counts: FreeCounts) -> None:
+    """A node that is locked, allocated or gone does not count."""
+    assert not counts.could_serve(POOLS[0], ["small"])
+    node = nodes.put("n1", POOLS[0], "small", "large")
+    assert counts.could_serve(POOLS[0], ["small"])
+    assert not counts.could_serve(POOLS[0], ["small", "large"]), "one node cannot be both"
+    assert not counts.could_serve(POOLS[1], ["small"])
+    nodes.put("n2", POOLS[0], "small")
+    assert counts.could_serve(POOLS[0], ["small", "large"])
+    assert not counts.could_serve(POOLS[0], ["large", "large"])
+    nodes.locked.add("n2")
+    nodes.tell("n2")
+    assert not counts.could_serve(POOLS[0], ["small", "large"])
+    node.allocated_to = "200-0000000001"
+    nodes.tell("")
+    assert not counts.could_serve(POOLS[0], ["small"])
+    nodes.locked.clear()
+    nodes.tell("")
+    assert counts.could_serve(POOLS[0], ["small"]), "after a lost connection everything is looked at"

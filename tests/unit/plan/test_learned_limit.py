@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How many nodes a cloud takes that does not tell its quota (behaviour.md L-7)."""
+
+from __future__ import annotations
+
+import itertools
+
+from nodepool.plan.learned_limit import FIRST_PROBE_SECONDS, LONGEST_PROBE_SECONDS, LearnedLimit
+
+
+def test_a_node_that_goes_makes_room_at_once() -> None:
+    ceiling = LearnedLimit()
+    ceiling.refused(0.0, 20)
+    assert not ceiling.allows(0.1, 20)
+    assert ceiling.allows(0.2, 19)
+    assert not ceiling.allows(0.3, 20)
+
+
+def test_probes_come_seldom_while_they_are_refused() -> None:
+    ceiling, now, probes = LearnedLimit(), 0.0, []
+    ceiling.refused(now, 20)
+    while now < 200:
+        now += 0.5
+        if ceiling.allows(now, 20):
+            probes.append(now)
+            ceiling.refused(now + 0.1, 20)
+    pauses = [later - earlier for earlier, later in itertools.pairwise(probes)]
+    assert probes[0] == FIRST_PROBE_SECONDS
+    assert pauses == sorted(pauses)
+    assert pauses[-1] >= LONGEST_PROBE_SECONDS
+
+
+def test_one_probe_at_a_time() -> None:
+    ceiling = LearnedLimit()
+    ceiling.refused(0.0, 20)
+    assert ceiling.allows(1.0, 20)
+    assert not ceiling.allows(1.1, 21)
+
+
+def test_many_refusals_at_once_are_one_trouble() -> None:
+    """The launches that were under way when the cloud became full."""
+    ceiling = LearnedLimit()
+    for others in (23, 22, 21, 20):
+        ceiling.refused(0.0, others)
+    assert ceiling.nodes == 20
+    assert ceiling.allows(FIRST_PROBE_SECONDS, 20)
