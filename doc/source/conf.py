@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sphinx settings. Build with ``tox -e docs``; a warning is an error there."""
 
+from sphinx.application import Sphinx
+
 project = "Nodepool"
 copyright = "Nodepool contributors, Apache License 2.0"
 extensions = ["sphinx.ext.autodoc"]
@@ -9,3 +11,8 @@ autodoc_typehints = "description"
 html_theme = "alabaster"
 html_theme_options = {"description": "Test nodes for Zuul", "page_width": "1100px"}
 html_show_sourcelink = False
+
+
+def setup(app: Sphinx) -> None:
+    """``.. rule:: A-1`` states a rule of the reference, ``:rule:`A-1``` links to it; so does ``#rule-A-1`` in a URL."""
+    app.add_object_type("rule", "rule", indextemplate="pair: %s; rule", objname="rule")
