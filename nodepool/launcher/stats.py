@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from nodepool.launcher.stats_worker import StatsWorker, zk_internals
 from nodepool.metrics import gauges
+from nodepool.metrics.process import REGISTRY
 from nodepool.metrics.statsd import shared_client
 from nodepool.zk.election import Election
 
@@ -32,13 +33,14 @@ def make_stats_worker(nodepool: NodePool) -> StatsWorker | None:
             for name, provider in config.providers.items()
         }
         values = gauges.limit_gauges(limits, config.tenant_resource_limits)
-        resting = {name: provider.pausedReason() is not None for name, provider in nodepool.providers().items()}
-        values.update(gauges.rest_gauges(hostname, resting))
+        is_open = {name: provider.pausedReason() is not None for name, provider in nodepool.providers().items()}
+        values.update(gauges.circuit_gauges(hostname, is_open))
         values.update(zk_internals(hostname, nodepool.getZK()))
         return values
 
     return StatsWorker(
         client,
+        REGISTRY,
         is_leader=election.is_leader,
         nodes=nodepool.cache.nodes.values,
         requests=nodepool.cache.requests.values,

@@ -10,11 +10,12 @@ from __future__ import annotations
 import logging
 import math
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from nodepool.clock import monotonic
 from nodepool.metrics import gauges
+from nodepool.metrics.registry import Registry
 from nodepool.metrics.statsd import StatsdClient
 from nodepool.model.component import PoolComponent
 from nodepool.model.node import Node
@@ -27,12 +28,16 @@ CHANGES_SECONDS: Final = 1.0
 INTERNALS_SECONDS: Final = 10.0
 #: The leader sends node gauges at least this often: a datagram may get lost, a statsd server be restarted.
 REFRESH_SECONDS: Final = 60.0
+#: Groups of gauges: of this launcher, and of the whole system.
+OWN: Final = "launcher"
+SYSTEM: Final = "system"
 
 
 class StatsWorker(threading.Thread):
     """A thread that owns all of its state; `changed` and `stop` may be called from any other.
 
-    :param client: statsd.
+    :param client: statsd; its address is looked up here.
+    :param registry: is told all gauges, and tells statsd.
     :param is_leader: is this launcher the one that sends node gauges? May block for a few round trips.
     :param nodes: all nodes of the system, from a cache.
     :param requests: all requests, from a cache.
@@ -46,16 +51,18 @@ class StatsWorker(threading.Thread):
     def __init__(
         self,
         client: StatsdClient,
+        registry: Registry,
         *,
         is_leader: Callable[[], bool],
         nodes: Callable[[], Iterable[Node]],
         requests: Callable[[], Iterable[NodeRequest]],
         pools: Callable[[], Iterable[PoolComponent]],
-        own_gauges: Callable[[], Mapping[str, float]],
+        own_gauges: Callable[[], gauges.Gauges],
         clock: Callable[[], float] = monotonic,
     ) -> None:
         super().__init__(name="StatsWorker", daemon=True)
         self._client = client
+        self._registry = registry
         self._is_leader = is_leader
         self._nodes = nodes
         self._requests = requests
@@ -64,8 +71,6 @@ class StatsWorker(threading.Thread):
         self._clock = clock
         self._changed = threading.Event()
         self._stopping = threading.Event()
-        self._sent: Mapping[str, float] = {}
-        self._own_sent: Mapping[str, float] = {}
         self._leading = False
         self._internals_at = -math.inf
         self._election_at = -math.inf
@@ -106,9 +111,7 @@ class StatsWorker(threading.Thread):
         self._client.resolve()
         if now >= self._internals_at + INTERNALS_SECONDS:
             self._internals_at = now
-            own = dict(self._own_gauges())
-            self._client.gauges(gauges.with_zeros(self._own_sent, own))
-            self._own_sent = own
+            self._registry.replace(OWN, self._own_gauges())
         if self._lead(now) and self._due(now):
             self.emit_once()
             self._sent_at = now
@@ -121,8 +124,7 @@ class StatsWorker(threading.Thread):
         pools = list(self._pools())
         values = gauges.node_gauges(self._nodes(), pools)
         values.update(gauges.request_gauges(self._requests(), pools))
-        self._client.gauges(gauges.with_zeros(self._sent, values))
-        self._sent = values
+        self._registry.replace(SYSTEM, values)
 
     def _lead(self, now: float) -> bool:
         """Ask at each pass while we lead (costs nothing), and seldom while we do not."""
@@ -132,8 +134,9 @@ class StatsWorker(threading.Thread):
         self._election_at = now
         was_leading, self._leading = self._leading, self._is_leader()
         if self._leading and not was_leading:
-            self._sent = {}
             self._sent_at = -math.inf
+        elif was_leading and not self._leading:
+            self._registry.forget(SYSTEM)
         return self._leading
 
     def _due(self, now: float) -> bool:

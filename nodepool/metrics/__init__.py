@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""statsd metrics (metrics.md): values are computed here, pure; one small client sends them."""
+"""Metrics: declared in `catalog`, kept in a `registry` in process, passed on by sinks such as statsd."""

@@ -1,21 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Providers that are given a rest, because their cloud keeps failing. Not in metrics.md: Nodepool 11 has none."""
+"""Providers whose circuit breaker is open, because their cloud keeps failing. Nodepool 11 has no such metric."""
 
 from __future__ import annotations
 
-from nodepool.metrics import names
-from nodepool.metrics.statsd import shared_client
+from nodepool.metrics.catalog import CIRCUIT_OPEN, CIRCUIT_OPENED
+from nodepool.metrics.names import short_hostname
+from nodepool.metrics.process import REGISTRY
 
 
-def report(provider: str, begins: bool) -> None:
-    """Send that a rest begins or ends; a beginning is counted. Neither blocks nor raises.
+def report(provider: str, opens: bool) -> None:
+    """Note that a circuit breaker opens or closes. Neither blocks nor raises.
 
     :param provider: name of the provider.
     """
-    client = shared_client()
-    if client is None:
-        return
-    with client.pipeline() as pipe:
-        pipe.gauge(names.provider_resting(names.short_hostname(), provider), int(begins))
-        if begins:
-            pipe.incr(names.provider_rests(provider))
+    REGISTRY.set(CIRCUIT_OPEN.series(short_hostname(), provider), int(opens))
+    if opens:
+        REGISTRY.count(CIRCUIT_OPENED.series(provider))

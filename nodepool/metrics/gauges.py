@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Gauges as pure values: name -> number (metrics.md 1, 2, 5)."""
+"""Gauges as pure values: series -> number (metrics.md 1, 2, 5)."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from nodepool.metrics import names
+from nodepool.metrics import catalog
+from nodepool.metrics.registry import Series
 from nodepool.model import states
 from nodepool.model.component import PoolComponent
 from nodepool.model.node import Node
 from nodepool.model.request import NodeRequest
 
-Gauges = dict[str, float]
+Gauges = dict[Series, float]
 
 #: Limits of a tenant that are always sent.
 _TENANT_LIMITS: Final = ("cores", "instances", "ram")
@@ -43,13 +44,13 @@ def node_gauges(nodes: Iterable[Node], pools: Iterable[PoolComponent]) -> Gauges
         if node.provider:
             providers.add(node.provider)
             by_provider[node.provider, state] += 1
-    gauges: Gauges = {names.nodes(state): total[state] for state in states.NODE_STATES}
+    gauges: Gauges = {catalog.NODES.series(state): total[state] for state in states.NODE_STATES}
     for label in sorted(labels):
         for state in states.NODE_STATES:
-            gauges[names.label_nodes(label, state)] = by_label[label, state]
+            gauges[catalog.NODES_BY_LABEL.series(label, state)] = by_label[label, state]
     for provider in sorted(providers):
         for state in states.NODE_STATES:
-            gauges[names.provider_nodes(provider, state)] = by_provider[provider, state]
+            gauges[catalog.NODES_BY_PROVIDER.series(provider, state)] = by_provider[provider, state]
     return gauges
 
 
@@ -59,9 +60,9 @@ def request_gauges(requests: Iterable[NodeRequest], pools: Iterable[PoolComponen
     Pools of several launchers with the same provider and name are one pool.
     """
     by_labels: Counter[frozenset[str]] = Counter(frozenset(request.node_types) for request in requests)
-    supported: dict[str, list[frozenset[str]]] = {}
+    supported: dict[Series, list[frozenset[str]]] = {}
     for pool in pools:
-        key = names.addressable_requests(pool.provider_name, pool.name)
+        key = catalog.ADDRESSABLE_REQUESTS.series(pool.provider_name, pool.name)
         supported.setdefault(key, []).append(frozenset(pool.supported_labels))
     return {
         key: sum(n for wanted, n in by_labels.items() if any(wanted <= labels for labels in choices))
@@ -80,22 +81,22 @@ def limit_gauges(
     :param max_servers: provider -> ``max-servers`` of each of its pools (``math.inf``: unlimited).
     :param tenant_limits: tenant -> quota name (``cores``, ``instances``, ``ram``, ...) -> limit.
     """
-    gauges: Gauges = {names.max_servers(provider): sum(values) for provider, values in max_servers.items()}
+    gauges: Gauges = {catalog.MAX_SERVERS.series(provider): sum(values) for provider, values in max_servers.items()}
     for tenant, limits in tenant_limits.items():
         for limit in _TENANT_LIMITS:
-            gauges[names.tenant_limit(tenant, limit)] = limits.get(limit, math.inf)
+            gauges[catalog.TENANT_LIMIT.series(tenant, limit)] = limits.get(limit, math.inf)
         for limit, value in limits.items():
-            gauges[names.tenant_limit(tenant, limit)] = value
+            gauges[catalog.TENANT_LIMIT.series(tenant, limit)] = value
     return gauges
 
 
-def rest_gauges(hostname: str, resting: Mapping[str, bool]) -> Gauges:
-    """Which providers one launcher gives a rest.
+def circuit_gauges(hostname: str, is_open: Mapping[str, bool]) -> Gauges:
+    """Which providers one launcher launches nothing in, because their clouds keep failing.
 
     :param hostname: short host name.
-    :param resting: provider -> does it rest?
+    :param is_open: provider -> is its circuit breaker open?
     """
-    return {names.provider_resting(hostname, provider): int(rests) for provider, rests in resting.items()}
+    return {catalog.CIRCUIT_OPEN.series(hostname, provider): int(opened) for provider, opened in is_open.items()}
 
 
 def internal_gauges(hostname: str, connection_queue: int, caches: Mapping[str, tuple[int, int]]) -> Gauges:
@@ -105,18 +106,8 @@ def internal_gauges(hostname: str, connection_queue: int, caches: Mapping[str, t
     :param connection_queue: calls that wait to be sent to ZooKeeper.
     :param caches: ``node``, ``request`` and ``image`` -> (changes that are being read, changes noted for later).
     """
-    gauges: Gauges = {names.launcher_zk(hostname, "client.connection_queue"): connection_queue}
+    gauges: Gauges = {catalog.ZK_QUEUE.series(hostname, "client.connection_queue"): connection_queue}
     for cache, (event_queue, playback_queue) in caches.items():
-        gauges[names.launcher_zk(hostname, f"{cache}_cache.event_queue")] = event_queue
-        gauges[names.launcher_zk(hostname, f"{cache}_cache.playback_queue")] = playback_queue
-    return gauges
-
-
-def with_zeros(previous: Mapping[str, float], current: Mapping[str, float]) -> Gauges:
-    """``current``, and 0 for each gauge that was there before and is not any more.
-
-    A statsd server keeps a gauge at its last value for ever, e.g. of a label that only a deleted node had.
-    """
-    gauges: Gauges = {name: 0 for name, value in previous.items() if value and name not in current}
-    gauges.update(current)
+        gauges[catalog.ZK_QUEUE.series(hostname, f"{cache}_cache.event_queue")] = event_queue
+        gauges[catalog.ZK_QUEUE.series(hostname, f"{cache}_cache.playback_queue")] = playback_queue
     return gauges

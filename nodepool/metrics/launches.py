@@ -3,14 +3,14 @@
 
 from __future__ import annotations
 
-from nodepool.metrics import names
-from nodepool.metrics.statsd import shared_client
+from nodepool.metrics.catalog import LAUNCH
+from nodepool.metrics.process import REGISTRY
 
 
 def report(
     result: str, duration_ms: float, *, provider: str, az: str | None = None, requestor: str | None = None
 ) -> None:
-    """Send one result as a timer and as a counter under each of its keys. Neither blocks nor raises.
+    """Note the result of a launch and how long it took. Neither blocks nor raises.
 
     :param result: ``ready`` or ``error.<class>``.
     :param duration_ms: milliseconds since the launch began, over all its attempts.
@@ -18,10 +18,4 @@ def report(
     :param az: availability zone of the node, if it has one.
     :param requestor: of the request, if it has one.
     """
-    client = shared_client()
-    if client is None:
-        return
-    with client.pipeline() as pipe:
-        for key in names.launch_keys(result, provider, az, requestor):
-            pipe.timing(key, duration_ms)
-            pipe.incr(key)
+    REGISTRY.time(LAUNCH.series(result, provider, az or "", requestor or ""), duration_ms / 1000)

@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-from nodepool.metrics import names
-from nodepool.metrics.statsd import shared_client
+from nodepool.metrics.catalog import LEAKED
+from nodepool.metrics.process import REGISTRY
 
 
 def report(provider: str, resource: str, count: int = 1) -> None:
@@ -13,6 +13,5 @@ def report(provider: str, resource: str, count: int = 1) -> None:
     :param provider: name of the provider.
     :param resource: plural, e.g. ``instances``, ``ports``.
     """
-    client = shared_client()
-    if client is not None and count > 0:
-        client.incr(names.leaked(provider, resource), count)
+    if count > 0:
+        REGISTRY.count(LEAKED.series(provider, resource), count)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from nodepool.launcher import stats_worker
-from nodepool.metrics import names
+from nodepool.metrics.names import short_hostname
 from nodepool.testing.openstack import OpenStackSimulator
 from tests.support.openstack_place import Place
 from tests.support.statsd_server import StatsdServer
@@ -31,8 +31,8 @@ def test_rest(
     second["priority"] = 200
     second["pools"][0]["labels"].append(both)
     place.launch()
-    resting = names.provider_resting(names.short_hostname(), "cloud-a")
-    statsd.wait_for(f"{resting}:0|g")
+    is_open = f"nodepool.launcher.{short_hostname()}.provider.cloud-a.circuit_open"
+    statsd.wait_for(f"{is_open}:0|g")
     (node,) = place.fulfilled(place.znodes.submit(["both"]))
     assert node["provider"] == "cloud-a", "its priority is better"
 
@@ -44,10 +44,10 @@ def test_rest(
     reason = place.provider.pausedReason()
     assert reason is not None
     assert reason.startswith("the cloud does not answer: CloudAway: Provider cloud-a: ")
-    statsd.wait_for(f"{resting}:1|g")
-    statsd.wait_for(f"{names.provider_rests('cloud-a')}:1|c")
+    statsd.wait_for(f"{is_open}:1|g")
+    statsd.wait_for("nodepool.provider.cloud-a.circuit_opened:1|c")
     statsd.lines.clear()
-    statsd.wait_for(f"{resting}:1|g")
+    statsd.wait_for(f"{is_open}:1|g")
     (node,) = place.fulfilled(place.znodes.submit(["both"]))
     assert node["provider"] == "cloud-b"
     assert place.znodes.request_state(waits) in ("requested", "pending")
@@ -58,6 +58,6 @@ def test_rest(
     place.fulfilled(waits)
     wait_for("the registry says so", lambda: place.paused() == {"cloud-a": False, "cloud-b": False})
     assert "Provider cloud-a answers again, launches go on" in caplog.text
-    statsd.wait_for(f"{resting}:0|g")
+    statsd.wait_for(f"{is_open}:0|g")
     (node,) = place.fulfilled(place.znodes.submit(["both"]))
     assert node["provider"] == "cloud-a"

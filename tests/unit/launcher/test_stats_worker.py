@@ -9,11 +9,15 @@ from collections.abc import Iterator
 import pytest
 
 from nodepool.launcher.stats_worker import StatsWorker
+from nodepool.metrics.registry import Metric, MetricKind, Registry
 from nodepool.metrics.statsd import get_client
+from nodepool.metrics.statsd_sink import StatsdSink
 from nodepool.model.component import PoolComponent
 from nodepool.model.node import Node
 from nodepool.model.request import NodeRequest
 from tests.support.statsd_server import StatsdServer
+
+OWN = Metric("own", MetricKind.GAUGE, (), "Of the launcher.", lambda: ["own"])
 
 
 class System:
@@ -32,11 +36,12 @@ class System:
         self.broken = False
         self.worker = StatsWorker(
             client,
+            Registry([StatsdSink(lambda: client)]),
             is_leader=self._is_leader,
             nodes=self._nodes,
             requests=lambda: self.requests,
             pools=lambda: self.pools,
-            own_gauges=lambda: {"own": 7},
+            own_gauges=lambda: {OWN.series(): 7},
             clock=lambda: self.now,
         )
 

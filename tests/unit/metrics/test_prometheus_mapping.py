@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
-from nodepool.metrics import gauges, names
+from nodepool.metrics import catalog, gauges
+from nodepool.metrics.statsd_sink import statsd_names
 from nodepool.model.component import PoolComponent
 
 MAPPING = Path(__file__).parents[3] / "etc" / "statsd_exporter.yaml"
@@ -42,11 +43,11 @@ def prometheus(mappings: list[dict[str, Any]], name: str, kind: str = "gauge") -
         ("nodepool.provider.eu.west.nodes.ready", "nodepool_nodes_by_provider", {"provider": "eu.west"}),
         ("nodepool.provider.p.max_servers", "nodepool_provider_max_servers", {"provider": "p"}),
         (
-            "nodepool.launcher.host.provider.p.q.resting",
-            "nodepool_provider_resting",
+            "nodepool.launcher.host.provider.p.q.circuit_open",
+            "nodepool_provider_circuit_open",
             {"launcher": "host", "provider": "p.q"},
         ),
-        ("nodepool.provider.p.q.rests", "nodepool_provider_rests", {"provider": "p.q"}),
+        ("nodepool.provider.p.q.circuit_opened", "nodepool_provider_circuit_opened", {"provider": "p.q"}),
         ("nodepool.dib_image_build.debian-12.5.status.rc", "nodepool_dib_image_build_result_code", {}),
         ("nodepool.dib_image_build.debian-12.5.qcow2.size", "nodepool_dib_image_build_size", {"ext": "qcow2"}),
         ("nodepool.tenant_limits.acme.volume-gb", "nodepool_tenant_limit", {"limit": "volume-gb"}),
@@ -64,7 +65,10 @@ def test_gauges(mappings: list[dict[str, Any]], name: str, metric: str, labels: 
 @pytest.mark.parametrize(("kind", "suffix"), [("counter", ""), ("observer", "_timer")])
 def test_launches(mappings: list[dict[str, Any]], result: str, kind: str, suffix: str) -> None:
     """Each of the four keys of a launch, as counter and as timer."""
-    found = [prometheus(mappings, key, kind) for key in names.launch_keys(result, "p1", "az1", "zuul.example")]
+    found = [
+        prometheus(mappings, key, kind)
+        for key in statsd_names(catalog.LAUNCH.series(result, "p1", "az1", "zuul.example"))
+    ]
     assert found == [
         (f"nodepool_launch{suffix}", {"result": result}),
         (f"nodepool_launch_by_provider{suffix}", {"provider": "p1", "result": result}),
@@ -79,7 +83,7 @@ def test_nothing_of_the_leader_is_dropped(mappings: list[dict[str, Any]]) -> Non
     pool.provider_name, pool.name, pool.supported_labels = "p1", "main", ["small"]
     sent = {**gauges.node_gauges([], [pool]), **gauges.request_gauges([], [pool])}
     sent |= gauges.limit_gauges({"p1": [1]}, {"acme": {}})
-    assert all(prometheus(mappings, name) for name in sent)
+    assert all(prometheus(mappings, name) for series in sent for name in statsd_names(series))
 
 
 def test_strangers_are_dropped(mappings: list[dict[str, Any]]) -> None:

@@ -39,15 +39,15 @@ def test_leaked(statsd: StatsdServer) -> None:
     assert statsd.drain() == ["nodepool.provider.p.leaked.instances:1|c", "nodepool.provider.p.leaked.ports:3|c"]
 
 
-def test_rests(statsd: StatsdServer) -> None:
-    """A rest is a gauge of the launcher; its beginning is counted."""
+def test_circuit_breakers(statsd: StatsdServer) -> None:
+    """An open circuit breaker is a gauge of the launcher; each opening is counted."""
     circuit_breakers.report("eu.west", True)
     circuit_breakers.report("eu.west", False)
     host = names.short_hostname()
     assert statsd.drain() == [
-        f"nodepool.launcher.{host}.provider.eu.west.resting:1|g",
-        "nodepool.provider.eu.west.rests:1|c",
-        f"nodepool.launcher.{host}.provider.eu.west.resting:0|g",
+        f"nodepool.launcher.{host}.provider.eu.west.circuit_open:1|g",
+        "nodepool.provider.eu.west.circuit_opened:1|c",
+        f"nodepool.launcher.{host}.provider.eu.west.circuit_open:0|g",
     ]
 
 

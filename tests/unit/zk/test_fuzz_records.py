@@ -23,7 +23,9 @@ from nodepool.cmd.tables import FORMATS, render
 from nodepool.driver.metastatic import records as metastatic
 from nodepool.driver.metastatic.records import BackingData
 from nodepool.logconfig import MultiLineFormatter, get_annotated_logger
-from nodepool.metrics import gauges, names
+from nodepool.metrics import catalog, gauges
+from nodepool.metrics.registry import Series
+from nodepool.metrics.statsd_sink import statsd_names
 from nodepool.model.component import PoolComponent
 from nodepool.model.image import ImageBuild, ImageUpload
 from nodepool.model.node import Node
@@ -90,10 +92,10 @@ def shown(table: Any) -> None:
         assert line.isprintable()
 
 
-def counted(metrics: Iterable[str]) -> None:
+def counted(metrics: Iterable[Series]) -> None:
     """Each name is one name on the wire of statsd."""
-    for name in metrics:
-        assert not set(name) & set("|\r\n")
+    for series in metrics:
+        assert not any(set(name) & set("|\r\n") for name in statsd_names(series))
 
 
 def logged(**ids: str | None) -> None:
@@ -134,7 +136,7 @@ def test_nodes(data: bytes) -> None:
     static_hosts.decide({}, [node], lambda _: False)
     min_ready.missing({"small": 1}, [node], [])
     counted(gauges.node_gauges([node], []))
-    counted(names.launch_keys("ready", str(node.provider), node.az, node.requestor))
+    counted([catalog.LAUNCH.series("ready", str(node.provider), node.az or "", node.requestor or "")])
     metastatic.place_of(node)
     backing = BackingData.decode(node.user_data)
     assert backing is None or BackingData.decode(backing.encode()) == backing

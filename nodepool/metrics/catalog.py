@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every metric, declared once: its Prometheus name, its labels, and its statsd names (metrics.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from nodepool.metrics.names import normalise, plain
+from nodepool.metrics.registry import Metric, MetricKind
+
+
+def _as(form: str, *rules: Callable[[str], str]) -> Callable[..., Sequence[str]]:
+    """One statsd name: ``form`` with the values of the labels, each by its rule for text."""
+
+    def names(*values: str) -> Sequence[str]:
+        return (form.format(*(rule(value) for rule, value in zip(rules, values, strict=True))),)
+
+    return names
+
+
+def _launch_names(result: str, provider: str, az: str, requestor: str) -> Sequence[str]:
+    names = [f"nodepool.launch.{result}", f"nodepool.launch.provider.{plain(provider)}.{result}"]
+    if az:
+        names.append(f"nodepool.launch.provider.{plain(provider)}.{plain(az)}.{result}")
+    if requestor:
+        names.append(f"nodepool.launch.requestor.{normalise(requestor)}.{result}")
+    return names
+
+
+NODES: Final = Metric(
+    "nodepool_nodes",
+    MetricKind.GAUGE,
+    ("state",),
+    "Nodes in each state.",
+    _as("nodepool.nodes.{}", str),
+)
+NODES_BY_LABEL: Final = Metric(
+    "nodepool_nodes_by_label",
+    MetricKind.GAUGE,
+    ("label", "state"),
+    "Nodes by label and state. A node counts once for each of its labels.",
+    _as("nodepool.label.{}.nodes.{}", plain, str),
+)
+NODES_BY_PROVIDER: Final = Metric(
+    "nodepool_nodes_by_provider",
+    MetricKind.GAUGE,
+    ("provider", "state"),
+    "Nodes by provider and state.",
+    _as("nodepool.provider.{}.nodes.{}", plain, str),
+)
+ADDRESSABLE_REQUESTS: Final = Metric(
+    "nodepool_addressable_requests",
+    MetricKind.GAUGE,
+    ("provider", "pool"),
+    "Requests, in any state, that the pool could serve.",
+    _as("nodepool.provider.{}.pool.{}.addressable_requests", plain, plain),
+)
+MAX_SERVERS: Final = Metric(
+    "nodepool_provider_max_servers",
+    MetricKind.GAUGE,
+    ("provider",),
+    "Sum of max-servers of the pools of a provider.",
+    _as("nodepool.provider.{}.max_servers", plain),
+)
+TENANT_LIMIT: Final = Metric(
+    "nodepool_tenant_limit",
+    MetricKind.GAUGE,
+    ("tenant", "limit"),
+    "Limits of tenants.",
+    _as("nodepool.tenant_limits.{}.{}", normalise, normalise),
+)
+LAUNCH: Final = Metric(
+    "nodepool_launch",
+    MetricKind.TIMER,
+    ("result", "provider", "az", "requestor"),
+    "Ends of launches, and how long they took. The result is ready, or error and a reason.",
+    _launch_names,
+)
+LEAKED: Final = Metric(
+    "nodepool_provider_leaked",
+    MetricKind.COUNTER,
+    ("provider", "resource"),
+    "Leaked resources that were deleted.",
+    _as("nodepool.provider.{}.leaked.{}", plain, plain),
+)
+CIRCUIT_OPEN: Final = Metric(
+    "nodepool_provider_circuit_open",
+    MetricKind.GAUGE,
+    ("launcher", "provider"),
+    "1 while this launcher launches nothing in a provider because its cloud keeps failing, else 0.",
+    _as("nodepool.launcher.{}.provider.{}.circuit_open", str, plain),
+)
+CIRCUIT_OPENED: Final = Metric(
+    "nodepool_provider_circuit_opened",
+    MetricKind.COUNTER,
+    ("provider",),
+    "How often the circuit breaker of a provider opened.",
+    _as("nodepool.provider.{}.circuit_opened", plain),
+)
+ZK_QUEUE: Final = Metric(
+    "nodepool_launcher_zk",
+    MetricKind.GAUGE,
+    ("launcher", "queue"),
+    "What waits inside the launcher: calls to ZooKeeper, changes that are being read.",
+    _as("nodepool.launcher.{}.zk.{}", str, str),
+)
+
+#: All of the above, in the order of the documentation.
+ALL: Final = (
+    NODES,
+    NODES_BY_LABEL,
+    NODES_BY_PROVIDER,
+    ADDRESSABLE_REQUESTS,
+    MAX_SERVERS,
+    TENANT_LIMIT,
+    LAUNCH,
+    LEAKED,
+    CIRCUIT_OPEN,
+    CIRCUIT_OPENED,
+    ZK_QUEUE,
+)

@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`Registry`: the metrics of this process. What counts tells the registry; sinks such as statsd pass it on.
+
+A metric is declared once (`nodepool.metrics.catalog`). A *series* is a metric with a value for each of its labels.
+"""
+
+from __future__ import annotations
+
+import bisect
+import enum
+import logging
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple, Protocol
+
+log = logging.getLogger("nodepool.Stats")
+
+#: Series that are kept for one metric. Labels of records come from other programs: memory must have a bound.
+MAX_SERIES: Final = 10_000
+#: Upper bounds of the buckets of a timer, in seconds.
+DEFAULT_BUCKETS: Final = (0.001, 0.005, 0.02, 0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0)
+
+
+class MetricKind(enum.Enum):
+    """What the values of a metric are."""
+
+    #: A value that goes up and down.
+    GAUGE = "gauge"
+    #: A number of events; only grows.
+    COUNTER = "counter"
+    #: How long events took, in seconds; also counts them.
+    TIMER = "timer"
+
+
+@dataclass(frozen=True, eq=False)
+class Metric:
+    """The declaration of a metric.
+
+    :param name: as Prometheus wants it, e.g. ``nodepool_launch``.
+    :param labels: names of its labels; `series` wants a value for each.
+    :param help: one sentence for people.
+    :param statsd: makes the names under which statsd gets it from the values of the labels; None = statsd does not.
+    :param buckets: of a timer: upper bounds in seconds, growing.
+    """
+
+    name: str
+    kind: MetricKind
+    labels: tuple[str, ...]
+    help: str
+    statsd: Callable[..., Sequence[str]] | None = None
+    buckets: tuple[float, ...] = DEFAULT_BUCKETS
+
+    def series(self, *values: str) -> Series:
+        """:param values: of the labels, in their order; '' = it has none."""
+        if len(values) != len(self.labels):
+            raise TypeError(f"{self.name} has the labels {', '.join(self.labels)}, not {len(values)} values")
+        return Series(self, values)
+
+
+class Series(NamedTuple):
+    """A metric with values for its labels."""
+
+    metric: Metric
+    values: tuple[str, ...]
+
+
+@dataclass
+class Distribution:
+    """The values of one timer."""
+
+    count: int = 0
+    sum_seconds: float = 0.0
+    #: By bucket, the last one for what is above all bounds; not cumulative.
+    buckets: list[int] = field(default_factory=list)
+
+    def add(self, seconds: float, bounds: Sequence[float]) -> None:
+        if not self.buckets:
+            self.buckets = [0] * (len(bounds) + 1)
+        self.count += 1
+        self.sum_seconds += seconds
+        self.buckets[bisect.bisect_left(bounds, seconds)] += 1
+
+    def copy(self) -> Distribution:
+        return Distribution(self.count, self.sum_seconds, list(self.buckets))
+
+
+class Sink(Protocol):
+    """Passes on what the registry is told, at once. Must neither block nor raise. Called from any thread."""
+
+    def gauges(self, values: Mapping[Series, float]) -> None: ...
+
+    def counted(self, series: Series, amount: float) -> None: ...
+
+    def timed(self, series: Series, seconds: float) -> None: ...
+
+
+Value = float | Distribution
+
+
+class Registry:
+    """Keeps the last value of each series. Any thread; nothing blocks. ``_lock`` is held for dictionary work only.
+
+    :param sinks: are told of every change, without the lock.
+    """
+
+    def __init__(self, sinks: Iterable[Sink] = ()) -> None:
+        self._sinks = tuple(sinks)
+        self._lock = threading.Lock()
+        self._values: dict[Metric, dict[tuple[str, ...], Value]] = {}
+        self._groups: dict[str, Mapping[Series, float]] = {}
+        self._full: set[Metric] = set()
+
+    def set(self, series: Series, value: float) -> None:
+        """Set a gauge."""
+        with self._lock:
+            self._store(series, value)
+        for sink in self._sinks:
+            sink.gauges({series: value})
+
+    def count(self, series: Series, amount: float = 1) -> None:
+        """Add to a counter."""
+        with self._lock:
+            before = self._values.get(series.metric, {}).get(series.values, 0.0)
+            assert not isinstance(before, Distribution)
+            self._store(series, before + amount)
+        for sink in self._sinks:
+            sink.counted(series, amount)
+
+    def time(self, series: Series, seconds: float) -> None:
+        """Note how long an event took."""
+        with self._lock:
+            known = self._values.get(series.metric, {}).get(series.values)
+            if known is None:
+                known = Distribution()
+                self._store(series, known)
+            assert isinstance(known, Distribution)
+            known.add(seconds, series.metric.buckets)
+        for sink in self._sinks:
+            sink.timed(series, seconds)
+
+    def replace(self, group: str, values: Mapping[Series, float]) -> None:
+        """Make the gauges of a group these. One that was there before and is not any more is 0 for the sinks, once.
+
+        A statsd server keeps a gauge at its last value for ever, e.g. of a label that only a deleted node had.
+        """
+        with self._lock:
+            gone = [series for series in self._groups.get(group, {}) if series not in values]
+            # Told once. A gauge that was 0 already needs no second one.
+            zeros: dict[Series, float] = {
+                series: 0 for series in gone if self._values.get(series.metric, {}).get(series.values)
+            }
+            for series in gone:
+                self._values.get(series.metric, {}).pop(series.values, None)
+            for series, value in values.items():
+                self._store(series, value)
+            self._groups[group] = dict(values)
+        for sink in self._sinks:
+            sink.gauges({**zeros, **values})
+
+    def forget(self, group: str) -> None:
+        """Drop the gauges of a group: somebody else tells them from now on. The sinks are not told."""
+        with self._lock:
+            for series in self._groups.pop(group, {}):
+                self._values.get(series.metric, {}).pop(series.values, None)
+
+    def snapshot(self) -> dict[Series, Value]:
+        """All series with their values, as a copy."""
+        with self._lock:
+            return {
+                Series(metric, labels): value.copy() if isinstance(value, Distribution) else value
+                for metric, values in self._values.items()
+                for labels, value in values.items()
+            }
+
+    def _store(self, series: Series, value: Value) -> None:
+        """Call with ``_lock`` held."""
+        values = self._values.setdefault(series.metric, {})
+        if series.values not in values and len(values) >= MAX_SERIES:
+            if series.metric not in self._full:
+                self._full.add(series.metric)
+                log.warning("Metric %s has %d series: no more are kept", series.metric.name, MAX_SERIES)
+            return
+        values[series.values] = value
