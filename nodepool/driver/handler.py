@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from nodepool.clock import monotonic
+from nodepool.clock import monotonic, wall_time
 from nodepool.driver.framework.deadlock_avoidance import DeadlockAvoidance
 from nodepool.driver.framework.handler_hooks import HandlerHooks
 from nodepool.driver.framework.nodeset import NodeSet, NoPlace
@@ -20,6 +20,7 @@ from nodepool.model import states
 from nodepool.model.node import Node
 from nodepool.plan import assignment
 from nodepool.plan.queue import MIN_READY_REQUESTOR
+from nodepool.plan.request_stage import ENDED, UNFINISHED, Progress, Stage
 
 if TYPE_CHECKING:
     from nodepool.driver.framework.worker_view import PoolWorkerView
@@ -40,13 +41,12 @@ class NodeRequestHandler(HandlerHooks):
 
     def __init__(self, pw: PoolWorkerView, request: NodeRequest) -> None:
         super().__init__(pw, request)
-        self.paused = False
-        self.done = False
+        #: The only place that says how far the request is.
+        self.progress = Progress(request.key, wall_time())
         self.ready_nodes: list[Node] = []
         self.failed_nodes: list[Node] = []
         self.decline_reasons: list[str] = []
         self.node_set = NodeSet(self)
-        self._gathered = False
         #: What to do with the request when no launch runs any more: until then its nodes are not let go.
         self._ending: Callable[[], None] | None = None
         self._aborts = 0
@@ -59,18 +59,57 @@ class NodeRequestHandler(HandlerHooks):
         return self.node_set.nodes
 
     @property
+    def paused(self) -> bool:
+        """Does the request wait for room? The pool takes nothing new meanwhile."""
+        return self.progress.stage is Stage.PAUSED
+
+    @paused.setter
+    def paused(self, value: bool) -> None:
+        """For drivers that were written when this was a flag. A request that ends, or has ended, does not wait."""
+        if value and self.progress.stage in (Stage.GATHERING, Stage.LAUNCHING):
+            self.move(Stage.PAUSED)
+        elif not value and self.paused:
+            self.move(Stage.GATHERING)
+
+    @property
+    def done(self) -> bool:
+        """Has the handler nothing more to do?"""
+        return self.progress.stage in ENDED
+
+    @done.setter
+    def done(self, value: bool) -> None:
+        """For drivers that were written when this was a flag."""
+        if value and not self.done:
+            self.move(Stage.DONE)
+        elif not value and self.done:
+            self.move(Stage.GATHERING)
+
+    @property
     def unfinished(self) -> bool:
         """Must `run` be called again? There was no room, or the connection was lost in between."""
-        return not self.done and not self._gathered and self._ending is None
+        return self.progress.stage in UNFINISHED
 
     @property
     def launching(self) -> bool:
-        """Does a launch run?"""
+        """Is every node there, or being launched?"""
+        return self.progress.stage is Stage.LAUNCHING
+
+    def move(self, stage: Stage) -> None:
+        """Go to another stage, unless the request is there already. Raises ImpossibleMove."""
+        if self.progress.stage is not stage:
+            self.progress.move(stage, wall_time())
+
+    def _launches_run(self) -> bool:
+        """Does a launch run? Also of a request that waits for room for its other nodes."""
         return bool(self.nodeset) and not self.launchesComplete()
 
     def run(self) -> None:
         """Accept, gather, launch; again while `unfinished`. Any exception declines the request (A-16)."""
         self._refresh()
+        if self.progress.stage is Stage.WAITING:
+            self.move(Stage.LOCKING)
+        if self.progress.stage is Stage.LOCKING:
+            self.move(Stage.GATHERING)
         try:
             self._run()
         except ZKConnectionError:
@@ -92,7 +131,7 @@ class NodeRequestHandler(HandlerHooks):
         if self.is_gone():
             self._end(self._drop)
             return
-        if not self.launching:
+        if not self._launches_run():
             if self._decline_failed():
                 return
             self.node_set.drop_aborted()
@@ -109,9 +148,8 @@ class NodeRequestHandler(HandlerHooks):
         if monotonic() < self._not_before:
             return
         had_nodes = bool(self.nodeset)
-        self._gathered = self.node_set.gather()
-        if self._gathered:
-            self.paused = False
+        if self.node_set.gather():
+            self.move(Stage.LAUNCHING)
         elif not self.manager.PAUSE_AT_QUOTA:
             self.give_back_when_launched()
         elif self.request.requestor == MIN_READY_REQUESTOR:
@@ -141,17 +179,17 @@ class NodeRequestHandler(HandlerHooks):
         if not self.paused:
             self.log.info("Pausing: %s", why)
             self._giving_way.begin()
-        self.paused = True
+        self.move(Stage.PAUSED)
 
     def _end(self, how: Callable[[], None]) -> None:
         """End the request now, or when its running launches have ended.
 
         A node that is let go while it is launched would be deleted before its machine is known.
         """
-        self.paused = False
         self.node_set.drop_ahead()
-        if self.launching:
+        if self._launches_run():
             self._ending = how
+            self.move(Stage.ENDING)
         else:
             how()
 
@@ -201,7 +239,6 @@ class NodeRequestHandler(HandlerHooks):
 
     def _launch_again_later(self) -> None:
         """A cloud that was full for a moment (L-7), or a node that was taken from us."""
-        self._gathered = False
         delay = self.pause_after_abort()
         self.node_set.drop_aborted()
         self._not_before = monotonic() + delay
@@ -224,7 +261,7 @@ class NodeRequestHandler(HandlerHooks):
             self.request.nodes = []
             self.give_back()
             return
-        self.done = True
+        self.move(Stage.DONE)
         self.log.info("Fulfilled node request with nodes %s", ", ".join(self.request.nodes))
 
     def declineRequest(self) -> None:
@@ -237,12 +274,12 @@ class NodeRequestHandler(HandlerHooks):
         request.state = assignment.declined_state(request.node_types, request.declined_by, registered, absent)
         if self.request.state == states.FAILED:
             self.log.info("Failing node request: every pool declined it")
-        self._let_go()
+        self._let_go(Stage.DONE)
 
     def give_back(self) -> None:
         """Free what was gathered and let the request wait unlocked (Q-12)."""
         self.request.state = states.REQUESTED
-        self._let_go()
+        self._let_go(Stage.DEFERRED)
 
     def hand_over(self) -> None:
         """The launcher ends: finish the request if all is there, else let another one serve it from now on.
@@ -251,7 +288,7 @@ class NodeRequestHandler(HandlerHooks):
         """
         if self.poll():
             return
-        if not self.launching:
+        if not self._launches_run():
             self.give_back()
             return
         self.request.state = states.REQUESTED
@@ -259,9 +296,10 @@ class NodeRequestHandler(HandlerHooks):
             self.zk.requests.finish(self.request)
         except ZKConflict as conflict:
             self.log.debug("The request is not handed over: %s", conflict)
-        self.done = True
+        self.move(Stage.DONE)
 
-    def _let_go(self) -> None:
+    def _let_go(self, stage: Stage) -> None:
+        """Free what was gathered, and store the request, in one write if that works; then go to a stage."""
         for node in self.nodeset:
             node.free()
         try:
@@ -275,8 +313,7 @@ class NodeRequestHandler(HandlerHooks):
             except ZKConflict as lost:
                 self.cancel(f"it was changed by somebody else ({lost})")
                 return
-        self.paused = False
-        self.done = True
+        self.move(stage)
 
     def cancel(self, why: str) -> None:
         """Drop the request and free what was gathered (L-11, Q-13)."""
@@ -287,8 +324,7 @@ class NodeRequestHandler(HandlerHooks):
                 self.zk.unlockNodeRequest(self.request)
             except ZKConflict as conflict:
                 self.log.warning("Unlocking the request: %s", conflict)
-        self.paused = False
-        self.done = True
+        self.move(Stage.DONE)
 
     def release_locks(self) -> None:
         """The session was lost, maybe in the middle of a pass: what was locked after that is locked in the new one.

@@ -11,6 +11,8 @@ from nodepool.exceptions import ZKConflict, ZKConnectionError
 from nodepool.model import states
 from nodepool.model.component import PoolComponent
 from nodepool.plan.assignment import PoolInfo
+from nodepool.plan.request_stage import ImpossibleMove, Progress
+from nodepool.plan.request_stage import Stage as RequestStage
 from tests.support.scripted_driver import ScriptedHandler, Stage
 
 
@@ -193,3 +195,51 @@ def test_no_place_for_the_tenant(stage: Stage, monkeypatch: pytest.MonkeyPatch) 
     assert stage.nodes() == [(states.READY, None, False)]
     (node,) = stage.zk.nodeIterator()
     assert node.tenant_name is None
+
+
+def test_stages(stage: Stage) -> None:
+    """One request from its lock to its end: each flag of driver-api.md 3 follows from the stage."""
+    stage.provider.room = 1
+    handler = stage.begin("small", "small")
+    assert (handler.progress.stage, handler.paused, handler.launching) == (RequestStage.PAUSED, True, False)
+    stage.provider.room = 2
+    handler.run()
+    seen: list[RequestStage] = [handler.progress.stage]
+    for number in range(2):
+        handler.end(number, states.READY)
+    assert handler.poll()
+    seen.append(handler.progress.stage)
+    assert seen == [RequestStage.LAUNCHING, RequestStage.DONE]
+
+
+@pytest.mark.parametrize(
+    ("where", "flag", "after"),
+    [
+        (RequestStage.GATHERING, {"paused": True}, RequestStage.PAUSED),
+        (RequestStage.LAUNCHING, {"paused": True}, RequestStage.PAUSED),
+        (RequestStage.ENDING, {"paused": True}, RequestStage.ENDING),
+        (RequestStage.DONE, {"paused": True}, RequestStage.DONE),
+        (RequestStage.PAUSED, {"paused": False}, RequestStage.GATHERING),
+        (RequestStage.WAITING, {"paused": False, "done": False}, RequestStage.WAITING),
+        (RequestStage.GATHERING, {"done": True}, RequestStage.DONE),
+        (RequestStage.DEFERRED, {"done": True}, RequestStage.DEFERRED),
+    ],
+)
+def test_flags_that_a_driver_sets(
+    stage: Stage, where: RequestStage, flag: dict[str, bool], after: RequestStage
+) -> None:
+    """driver-api.md 3: handlers of drivers written for 11.0.0 set `paused` and `done`."""
+    handler = stage.begin("small")
+    handler.progress = Progress(handler.request.key, 0.0)
+    handler.progress.stage = where
+    for name, value in flag.items():
+        setattr(handler, name, value)
+    assert handler.progress.stage is after
+
+
+def test_request_that_ended_is_not_begun_again(stage: Stage) -> None:
+    handler = stage.begin("small")
+    handler.end(0, states.READY)
+    assert handler.poll()
+    with pytest.raises(ImpossibleMove, match="cannot go from done to gathering"):
+        handler.done = False
