@@ -5,21 +5,17 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
 
+from nodepool.cmd.format_option import add_format_option
 from nodepool.cmd.session import open_zookeeper
-from nodepool.cmd.tables import Column, Table, add_format_option, render
 from nodepool.exceptions import ZKConflict
+from nodepool.listing.providers import provider_image_table, provider_node_table
+from nodepool.listing.table import render
 
 if TYPE_CHECKING:
+    from nodepool.model.image import ImageBuild, ImageUpload
     from nodepool.zk.zookeeper import ZooKeeper
-
-_IMAGE_COLUMNS: Final = (
-    Column("Image Name", "image"),
-    Column("Build ID", "build_id"),
-    Column("Upload IDs", "upload_ids"),
-)
-_NODE_COLUMNS: Final = (Column("ID", "id"), Column("Server ID", "server_id"))
 
 
 def add_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
@@ -38,23 +34,20 @@ def add_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
     parser.set_defaults(run=erase)
 
 
-def _image_rows(zk: ZooKeeper, provider: str) -> Iterator[list[Any]]:
-    """Image, build id and upload ids of every build that has uploads in a provider."""
+def _image_rows(zk: ZooKeeper, provider: str) -> Iterator[tuple[str, ImageBuild, list[ImageUpload]]]:
+    """Image, build and uploads of every build that has uploads in a provider."""
     for image in zk.images.image_names():
         for build in zk.images.builds(image):
             uploads = zk.images.uploads(image, build.key, provider)
             if uploads:
-                yield [image, build.id, [upload.id for upload in uploads]]
+                yield image, build, uploads
 
 
 def show_info(options: argparse.Namespace) -> int:
     """``nodepool info``"""
     with open_zookeeper(options) as zk:
-        images = Table(_IMAGE_COLUMNS, list(_image_rows(zk, options.provider)))
-        nodes = Table(
-            _NODE_COLUMNS,
-            [[n.id, n.external_id] for n in zk.nodeIterator(cached=False) if n.provider == options.provider],
-        )
+        images = provider_image_table(_image_rows(zk, options.provider))
+        nodes = provider_node_table(n for n in zk.nodeIterator(cached=False) if n.provider == options.provider)
     if options.format == "json":
         print(f'{{"images": {render(images, "json")},\n"nodes": {render(nodes, "json")}}}')
     elif options.format == "csv":

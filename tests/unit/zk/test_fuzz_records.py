@@ -17,11 +17,11 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from nodepool.cmd.nodes import node_table
-from nodepool.cmd.requests import label_table, request_table
-from nodepool.cmd.tables import FORMATS, render
 from nodepool.driver.metastatic import records as metastatic
 from nodepool.driver.metastatic.records import BackingData
+from nodepool.listing.nodes import node_table
+from nodepool.listing.requests import label_table, request_table
+from nodepool.listing.table import FORMATS, render
 from nodepool.logconfig import MultiLineFormatter, get_annotated_logger
 from nodepool.metrics import catalog, gauges
 from nodepool.metrics.registry import Series

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Listings as an ASCII table, JSON or CSV (cli.md 2 and 6)."""
+"""A listing as an ASCII table, JSON or CSV (cli.md 2 and 6)."""
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -25,13 +24,6 @@ class Table:
 
     columns: Sequence[Column]
     rows: Sequence[Sequence[Any]]
-
-
-def add_format_option(parser: argparse.ArgumentParser) -> None:
-    """Give a listing command its ``--format``."""
-    parser.add_argument(
-        "--format", choices=FORMATS, default="table", help="how to print the result (default: %(default)s)"
-    )
 
 
 def render(table: Table, form: str = "table") -> str:

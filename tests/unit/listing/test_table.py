@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""nodepool.cmd.tables: tables, JSON and CSV of cli.md 2 and 6."""
+"""nodepool.listing.table: tables, JSON and CSV of cli.md 2 and 6."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import json
 
 import pytest
 
-from nodepool.cmd.tables import Column, Table, age, render
+from nodepool.listing.table import Column, Table, age, render
 
 COLUMNS = (Column("ID", "id"), Column("Node Types", "node_types"), Column("User Data", "user_data"))
 TABLE = Table(COLUMNS, [["1", ["a", "b"], None], ["22", [], {"k": "v"}]])

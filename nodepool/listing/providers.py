@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is known of one provider: its images and its nodes (cli.md 2)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
+
+from nodepool.listing.table import Column, Table
+
+if TYPE_CHECKING:
+    from nodepool.model.image import ImageBuild, ImageUpload
+    from nodepool.model.node import Node
+
+_IMAGE_COLUMNS: Final = (
+    Column("Image Name", "image"),
+    Column("Build ID", "build_id"),
+    Column("Upload IDs", "upload_ids"),
+)
+_NODE_COLUMNS: Final = (Column("ID", "id"), Column("Server ID", "server_id"))
+
+
+def provider_image_table(images: Iterable[tuple[str, ImageBuild, Iterable[ImageUpload]]]) -> Table:
+    """:param images: name, build and uploads of each build that has uploads in the provider."""
+    return Table(
+        _IMAGE_COLUMNS, [[name, build.id, [upload.id for upload in uploads]] for name, build, uploads in images]
+    )
+
+
+def provider_node_table(nodes: Iterable[Node]) -> Table:
+    """:param nodes: of the provider."""
+    return Table(_NODE_COLUMNS, [[node.id, node.external_id] for node in nodes])

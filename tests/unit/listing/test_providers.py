@@ -1,0 +1,22 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is known of one provider (cli.md 2)."""
+
+from __future__ import annotations
+
+from nodepool.listing.providers import provider_image_table, provider_node_table
+from nodepool.model.image import ImageBuild, ImageUpload
+from nodepool.model.node import Node
+
+
+def test_images() -> None:
+    build = ImageBuild("debian", "0000000003")
+    uploads = [ImageUpload("debian", "0000000003", "lab", id=id) for id in ("0000000001", "0000000002")]
+    assert provider_image_table([("debian", build, uploads)]).rows == [
+        ["debian", "0000000003", ["0000000001", "0000000002"]]
+    ]
+
+
+def test_nodes() -> None:
+    node = Node("small")
+    node.id, node.external_id = "0000000007", "server"
+    assert provider_node_table([node]).rows == [["0000000007", "server"]]
