@@ -79,6 +79,46 @@ def answer_was_lost(kind: Failure) -> bool:
     return kind in (Failure.CLOUD, Failure.UNKNOWN)
 
 
+class SearchDepth(enum.Enum):
+    """How to look for what a failed attempt left in the cloud."""
+
+    #: What it left is known.
+    NONE = "none"
+    ONCE = "once"
+    #: What was made may show late: look several times.
+    REPEATED = "repeated"
+
+
+def search_after(kind: Failure, *, id_known: bool, others_known: bool, searched: bool) -> SearchDepth:
+    """Whether to look for instances that nobody told us of.
+
+    :param id_known: the node has an external id.
+    :param others_known: earlier attempts left instances that are known.
+    :param searched: the driver has looked for it already.
+    """
+    if kind is Failure.ZOOKEEPER:
+        return SearchDepth.NONE
+    unsure = not id_known and not others_known and may_have_made_an_instance(kind)
+    lost = answer_was_lost(kind)
+    if not unsure and not lost:
+        return SearchDepth.NONE
+    return SearchDepth.REPEATED if unsure and lost and not searched else SearchDepth.ONCE
+
+
+@dataclass(frozen=True)
+class LaunchOutcome:
+    """How a launch ended.
+
+    :param state: of the node: `ready`, `failed` or `aborted`.
+    :param made: may any attempt have made an instance? False: it is sure that the cloud need not be asked.
+    :param why: the kind of the failure that ended it; None = it was no failure, or the launch was abandoned.
+    """
+
+    state: str
+    made: bool
+    why: Failure | None
+
+
 @dataclass(frozen=True)
 class Retry:
     """Another attempt, after the previous instance is gone (L-4)."""

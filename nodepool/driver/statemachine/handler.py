@@ -10,6 +10,7 @@ from nodepool.driver.handler import NodeRequestHandler
 from nodepool.driver.statemachine import record
 from nodepool.driver.statemachine.launch import Launch
 from nodepool.model import states
+from nodepool.plan.launch import Failure
 
 if TYPE_CHECKING:
     from nodepool.driver.framework.worker_view import PoolWorkerView
@@ -92,7 +93,7 @@ class StateMachineHandler(NodeRequestHandler):
     def let_go_of_aborted(self, node: Node) -> None:
         """A node for which nothing was made need not be searched for in the cloud, and shall not take up quota."""
         launch = self._launches.pop(node.key, None)
-        if launch is None or launch.nothing_made:
+        if launch is None or (launch.outcome is not None and not launch.outcome.made):
             self.zk.deleteNode(node)
         else:
             super().let_go_of_aborted(node)
@@ -106,7 +107,7 @@ class StateMachineHandler(NodeRequestHandler):
 
     def _was_refused(self, node_id: str) -> bool:
         launch = self._launches.get(node_id)
-        return launch is not None and launch.over_quota
+        return launch is not None and launch.outcome is not None and launch.outcome.why is Failure.QUOTA
 
     def launchesComplete(self) -> bool:
         return self.alive_thread_count == 0

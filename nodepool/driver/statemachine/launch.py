@@ -1,55 +1,49 @@
 # SPDX-License-Identifier: Apache-2.0
 """`Launch`: one node on its way from `building` to `ready` (behaviour.md L).
 
-A launch goes through phases; each is a method that does what can be done now and returns how long to wait::
+A launch goes through phases, each an object of `nodepool.driver.statemachine.phases`; here is what follows which::
 
-    begin -> create -> [scan] -> ready
-      ^         |         |
-      |         v         v        (a failure)
+    begin -> create -> [scan] -> end
+      ^         |         |       ^
+      |         v         v       |   (a failure)
       |       look for instances whose creation has no answer
-      |         |
-      +- clean -+--> failed or aborted
+      |         |                 |
+      +- clean -+-----------------+
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
 from nodepool.clock import monotonic
 from nodepool.driver.framework.outcome import launch_outcome
-from nodepool.driver.statemachine import failed_scan, metadata, record
-from nodepool.driver.statemachine.machine import StateMachine
-from nodepool.driver.statemachine.removal import Driven, Removal, Search
-from nodepool.driver.statemachine.scheduler import WHEN_WOKEN_SECONDS
-from nodepool.exceptions import (
-    LaunchError,
-    LaunchKeyscanException,
-    LaunchNetworkException,
-    LaunchStatusException,
-    ServerCreateTimeoutException,
-    ZKConflict,
-    ZKException,
-)
+from nodepool.driver.statemachine import failed_scan
+from nodepool.driver.statemachine.phases.begin_phase import BeginPhase
+from nodepool.driver.statemachine.phases.clean_phase import CleanPhase
+from nodepool.driver.statemachine.phases.create_phase import CreatePhase
+from nodepool.driver.statemachine.phases.end_phase import EndPhase
+from nodepool.driver.statemachine.phases.look_phase import LookPhase
+from nodepool.driver.statemachine.phases.phase import LaunchOrder, Phase
+from nodepool.driver.statemachine.phases.scan_phase import ScanPhase
+from nodepool.driver.statemachine.removal import Driven, Search
+from nodepool.exceptions import LaunchError, ZKConflict, ZKException
 from nodepool.logconfig import get_annotated_logger
 from nodepool.metrics import launches
 from nodepool.model import states
 from nodepool.plan import launch as plan
-from nodepool.plan.launch import Abort, Failure, Retry
+from nodepool.plan.launch import Abort, Failure, LaunchOutcome, Retry
 
 if TYPE_CHECKING:
     from nodepool.driver.statemachine.handler import StateMachineHandler
-    from nodepool.driver.statemachine.instance import Instance
+    from nodepool.driver.statemachine.machine import StateMachine
     from nodepool.driver.statemachine.provider import StateMachineProvider
     from nodepool.model.node import Node
 
-Phase = Callable[[], "float | None"]
-
 
 class Launch:
-    """A task of the scheduler. Everything belongs to the step that runs; others read ``complete`` and `abandon`.
+    """A task of the scheduler. Everything belongs to the step that runs; others read ``outcome`` and call `abandon`.
 
     :param node: locked by us, `building`, stored.
     """
@@ -61,13 +55,11 @@ class Launch:
         node: Node,
         clock: Callable[[], float] = monotonic,
     ) -> None:
-        # Looked up now: a reload replaces what the handler refers to, and this launch shall finish (L-17).
         self._provider = provider
         self._handler = handler
-        self._config: Any = provider.provider
-        self._pool = handler.pool
-        self._label = handler.pool.labels[node.type[0]]
-        self._request = handler.request
+        # Looked up now: a reload replaces what the handler refers to, and this launch shall finish (L-17).
+        label = handler.pool.labels[node.type[0]]
+        self._order = LaunchOrder(node, label, handler.pool, provider.provider, handler.request)
         self._zk = handler.zk
         self._wake_worker = handler.pw.wake
         self.node = node
@@ -78,31 +70,33 @@ class Launch:
             node_request_id=handler.request.id,
             node_id=node.id,
         )
-        #: Is the outcome stored? ``node.state`` alone does not say so: it is set before it is written.
-        self.complete = False
-        #: Is it sure that there is no instance of this node? Only of interest afterwards.
-        self.nothing_made = True
-        #: The same, known when the launch has ended and its outcome is stored: its node need not be searched for.
-        self.left_nothing = False
-        #: Did the cloud say that a quota is used up?
-        self.over_quota = False
+        #: Set when the outcome is stored. ``node.state`` alone does not say so: it is set before it is written.
+        self.outcome: LaunchOutcome | None = None
         #: Somebody else deletes the node: end without a word.
         self._abandoned = False
         self._begun = clock()
         self._attempt = 1
         self._attempt_begun = self._begun
-        self._phase: Phase = self._begin
-        self._driven: Driven | None = None
-        self._scan: Future[tuple[str, ...]] | None = None
+        #: May any attempt have made an instance?
+        self._made = False
         self._error: Exception | None = None
-        self._search: Search | None = None
-        self._to_remove: list[Any] = []
-        self._removal: Removal | None = None
+        #: Instances of earlier attempts that nobody told us of.
+        self._others: list[Any] = []
+        self._machine: StateMachine | None = None
+        self._phase: Phase
+        #: What follows the phase.
+        self._then: Callable[[], float | None]
+        self._begin()
 
     @property
     def external_id(self) -> Any:
         """Of the instance, as far as it is known."""
         return self.node.external_id
+
+    @property
+    def complete(self) -> bool:
+        """Has it ended, and is the outcome stored?"""
+        return self.outcome is not None
 
     def abandon(self) -> None:
         """Stop soon; the node is somebody else's now. Any thread; does not block."""
@@ -117,57 +111,71 @@ class Launch:
         if self._abandoned:
             self.log.info("Launch given up: the node is being deleted")
             self.node.state = states.FAILED
-            self._complete()
+            self._complete(made=True, why=None)
             return None
         try:
-            return self._guarded_phase()
+            return self._guarded_step()
         except ZKConflict as conflict:
             return self._taken(conflict)
-        except Exception:
+        except Exception as error:
             # Whatever it is, the request must not wait for ever.
             self.log.exception("Launch given up")
             self.node.state = states.FAILED
-            self._complete()
+            self._complete(made=True, why=plan.classify(error))
             return None
 
-    def _guarded_phase(self) -> float | None:
+    def _guarded_step(self) -> float | None:
         try:
-            return self._phase()
+            return self._go_on()
         except ZKConflict:
             raise
         except Exception as error:  # noqa: BLE001 - logged where it is judged
             return self._failed(error)
 
-    # -- phases --
+    def _go_on(self) -> float | None:
+        wait = self._phase.step()
+        return self._then() if wait is None else wait
 
-    def _begin(self) -> float | None:
-        """L-1: find the image, make the machine."""
-        if not self._zk.surelyLocked(self.node):
-            # Cut off from ZooKeeper: the node may be deleted by somebody else just now, and its place filled.
-            return plan.LAST_PACE_SECONDS
-        image_id, image_name = self._provider.image_of(self._label)
-        self.node.image_id = image_name
-        machine = self._provider.make_create_machine(
-            record.hostname_of(self.node),
-            self._label,
-            image_id,
-            metadata.for_node(self.node.key, self._pool.name, self._config.name),
-            self._request,
-            self.node.az,
-            self.log,
-        )
+    def _enter(self, phase: Phase, then: Callable[[], float | None]) -> float | None:
+        self._phase, self._then = phase, then
+        return self._go_on()
+
+    @property
+    def _deadline(self) -> float:
+        """When the attempt ends."""
+        return float(self._attempt_begun + self._order.settings.launch_timeout)
+
+    # -- what follows which --
+
+    def _begin(self) -> None:
+        """The first phase of an attempt, with the next step."""
+        provider = self._provider
+        phase = BeginPhase(self._order, self._zk, provider.image_of, provider.make_create_machine, self.log)
+        self._phase, self._then = phase, lambda: self._create(phase.machine)
+
+    def _create(self, machine: StateMachine) -> float | None:
         machine.wanted = lambda: self._wants(machine)
-        self._driven = Driven(machine, self._wake)
-        self._phase = self._create
-        return self._create()
+        self._machine = machine
+        driven = Driven(machine, self._wake)
+        worked = self._provider.calls.worked
+        phase = CreatePhase(self._order, self._zk, driven, worked, self._deadline, self._clock, self.log)
+        return self._enter(phase, self._created)
+
+    def _created(self) -> float | None:
+        if not self._order.label.host_key_checking:
+            return self._end(states.READY)
+        return self._enter(
+            ScanPhase(self._order, self._provider.scans, self._tell_failed_scan, self._wake), self._ready
+        )
+
+    def _ready(self) -> float | None:
+        return self._end(states.READY)
 
     def _wants(self, machine: StateMachine) -> bool:
         """Is this the machine of the current attempt, and the node ours beyond doubt? Asked from any thread."""
-        driven = self._driven
         try:
             return (
-                driven is not None
-                and driven.machine is machine
+                self._machine is machine
                 and not self._abandoned
                 and not self.complete
                 # Else the request was handed over at the end of the launcher.
@@ -177,151 +185,72 @@ class Launch:
         except ZKConflict:
             return False
 
-    def _create(self) -> float | None:
-        assert self._driven is not None
-        machine = self._driven.machine
-        left: float = self._attempt_begun + self._config.launch_timeout - self._clock()
-        if left <= 0:
-            raise ServerCreateTimeoutException(
-                f"no instance within launch-timeout of {self._config.launch_timeout:g} s, "
-                f"it got as far as {machine.state!r}"
-            )
-        try:
-            instance, wait = self._driven.advance()
-        finally:
-            self._note_id(machine)
-        if not machine.complete:
-            return min(wait, max(0.0, left))
-        self._provider.calls.worked()
-        if instance is None:
-            raise LaunchStatusException("the driver said that the instance is complete, but not what it is")
-        return self._created(instance)
-
-    def _note_id(self, machine: StateMachine) -> None:
-        """L-3: store the id at once. Whoever finds the node after a crash knows what to delete."""
-        if machine.external_id is None or machine.external_id == self.node.external_id:
-            return
-        self.node.external_id = machine.external_id
-        self.log.info("Instance %s was created", machine.external_id)
-        self._provider.calls.worked()
-        self._zk.storeNode(self.node)
-
-    def _created(self, instance: Instance) -> float | None:
-        node = self.node
-        node.hostname = record.hostname_of(node)
-        record.take_instance(node, instance, self._pool)
-        if node.interface_ip is None:
-            raise LaunchNetworkException(f"instance {node.external_id} has no address that could be used")
-        if not self._label.host_key_checking:
-            return self._end(states.READY, "ready")
-        self._scan = self._provider.scans.scan(
-            node.interface_ip, node.connection_port, self._config.boot_timeout, node.connection_type
-        )
-        self._scan.add_done_callback(lambda _: self._wake())
-        self._phase = self._scanned
-        return WHEN_WOKEN_SECONDS
-
-    def _scanned(self) -> float | None:
-        assert self._scan is not None
-        if not self._scan.done():
-            return WHEN_WOKEN_SECONDS
-        try:
-            keys = self._scan.result()
-        except LaunchKeyscanException:
-            failed_scan.tell(self._provider.adapter, self._label, self.node.external_id, self.log)
-            raise
-        if not self.node.host_keys:
-            self.node.host_keys = list(keys)
-        return self._end(states.READY, "ready")
+    def _tell_failed_scan(self) -> None:
+        failed_scan.tell(self._provider.adapter, self._order.label, self.node.external_id, self.log)
 
     # -- failures --
 
     def _failed(self, error: Exception) -> float | None:
         """An attempt ended badly; whether there is another shows when the cloud was asked what it left behind."""
         kind = plan.classify(error)
-        text = f"Attempt {self._attempt} of {self._config.launch_retries} failed"
+        self._log_failure(error)
+        self._report(launch_outcome(error)[1])
+        provider, label = self._provider, self._order.label
+        provider.calls.judge(error)
+        if kind is Failure.QUOTA:
+            provider.ceilings.refused(self._order.pool.name, label.name, self.node.key)
+            provider.invalidateQuotaCache()
+        elif kind is Failure.CONFIGURATION:
+            provider.label_is_broken(label.name, error)
+        self._error = error
+        self._machine = None
+        id_known = self.node.external_id is not None
+        if id_known or plan.may_have_made_an_instance(kind):
+            self._made = True
+        searched = getattr(error, "searched", False)
+        search = plan.search_after(kind, id_known=id_known, others_known=bool(self._others), searched=searched)
+        if search is plan.SearchDepth.NONE:
+            return self._decide(cloud_away=False)
+        late = search is plan.SearchDepth.REPEATED
+        looks = Search(lambda: provider.finder.find(self.node.key), self._wake, may_be_late=late)
+        phase = LookPhase(self.node, looks, provider.calls, self._deadline, self._clock, self.log)
+        return self._enter(phase, lambda: self._looked(phase))
+
+    def _log_failure(self, error: Exception) -> None:
+        text = f"Attempt {self._attempt} of {self._order.settings.launch_retries} failed"
         if isinstance(error, (LaunchError, OSError, ZKException)):
             self.log.error("%s: %s: %s", text, type(error).__name__, error)
         else:
             self.log.error(text, exc_info=error)
-        self._report(launch_outcome(error)[1])
-        self._provider.calls.judge(error)
-        if kind is Failure.QUOTA:
-            self.over_quota = True
-            self._provider.ceilings.refused(self._pool.name, self._label.name, self.node.key)
-            self._provider.invalidateQuotaCache()
-        elif kind is Failure.CONFIGURATION:
-            self._provider.label_is_broken(self._label.name, error)
-        self._error = error
-        if self.node.external_id is not None or plan.may_have_made_an_instance(kind):
-            self.nothing_made = False
-        self._driven = self._scan = self._removal = None
-        unsure = self.node.external_id is None and plan.may_have_made_an_instance(kind) and not self._to_remove
-        lost = plan.answer_was_lost(kind)
-        if kind is not Failure.ZOOKEEPER and (unsure or lost):
-            late = unsure and lost and not getattr(error, "searched", False)
-            self._search = Search(lambda: self._provider.finder.find(self.node.key), self._wake, may_be_late=late)
-            self._phase = self._look
-            return self._look()
-        return self._decide()
 
-    def _look(self) -> float | None:
-        """Is there an instance although nobody told us (two for one node must never be)? Is the cloud there at all?"""
-        assert self._search is not None
-        left = self._attempt_begun + self._config.launch_timeout - self._clock()
-        try:
-            wait = self._search.step()
-        except Exception as error:  # noqa: BLE001 - whatever it is, the cloud has not answered
-            if self._provider.calls.resting or left <= 0:
-                return self._decide(cloud_away=True)
-            self.log.warning("Instances cannot be listed, asking again: %s", error)
-            return plan.LAST_PACE_SECONDS
-        if wait is not None:
-            return wait
-        for external_id in self._search.found:
-            if external_id != self.node.external_id:
-                self.log.warning("The creation gave no answer, but there is instance %s", external_id)
-                self._to_remove.append(external_id)
-        return self._decide()
+    def _looked(self, phase: LookPhase) -> float | None:
+        self._others.extend(phase.found)
+        return self._decide(phase.cloud_away)
 
-    def _decide(self, cloud_away: bool = False) -> float | None:
+    def _decide(self, cloud_away: bool) -> float | None:
         assert self._error is not None
-        kind = plan.classify(self._error)
+        kind, settings = plan.classify(self._error), self._order.settings
         away = cloud_away or self._provider.calls.resting
-        decision = plan.after_failure(kind, self._attempt, self._config.launch_retries, cloud_rests=away)
+        decision = plan.after_failure(kind, self._attempt, settings.launch_retries, cloud_rests=away)
         if isinstance(decision, Retry):
             self._attempt += 1
             self._attempt_begun = self._clock() + decision.delay_seconds
-            self._phase = self._clean
+            self._phase = CleanPhase(
+                self.node, self._zk, self._others, self._removal_of, self._deadline, self._clock, self.log
+            )
+            self._then = self._cleaned
             return decision.delay_seconds
-        if self.node.external_id is None and self._to_remove:
-            self.node.external_id = self._to_remove[0]
+        if self.node.external_id is None and self._others:
+            self.node.external_id = self._others[0]
         self.log.info("Launch given up: %s", decision.reason)
-        return self._end(states.ABORTED if isinstance(decision, Abort) else states.FAILED, None)
+        return self._end(states.ABORTED if isinstance(decision, Abort) else states.FAILED)
 
-    def _clean(self) -> float | None:
-        """L-4: before another attempt, what the last one made must be gone."""
-        while True:
-            if self._removal is None:
-                if self.node.external_id is not None:
-                    target = self.node.external_id
-                elif self._to_remove:
-                    target = self._to_remove.pop()
-                else:
-                    self._phase = self._begin
-                    return 0.0
-                self.log.info("Deleting instance %s before the next attempt", target)
-                self._removal = self._provider.removal_of(target, self.log, self._wake)
-            left: float = self._attempt_begun + self._config.launch_timeout - self._clock()
-            if left <= 0:
-                raise ServerCreateTimeoutException("the previous instance was not deleted within launch-timeout")
-            wait = self._removal.step()
-            if wait is not None:
-                return min(wait, left)
-            self._removal = None
-            if self.node.external_id is not None:
-                self.node.external_id = None
-                self._zk.storeNode(self.node)
+    def _removal_of(self, external_id: Any) -> Any:
+        return self._provider.removal_of(external_id, self.log, self._wake)
+
+    def _cleaned(self) -> float | None:
+        self._begin()
+        return 0.0
 
     # -- the end --
 
@@ -333,15 +262,14 @@ class Launch:
         """
         self.log.warning("The node was taken away during its launch: %s", conflict)
         self.node.state = states.ABORTED
-        self.nothing_made = False
-        machine = None if self._driven is None else self._driven.machine
+        machine = self._machine
         known = self.node.external_id if machine is None or machine.external_id is None else machine.external_id
         kept = self._stored_id()
-        for external_id in [known, *self._to_remove]:
+        for external_id in [known, *self._others]:
             if external_id not in (None, kept):
                 self._provider.delete_orphan(external_id, self.log)
         self._report("error.unknown")
-        self._complete()
+        self._complete(made=True, why=Failure.ZOOKEEPER if self._error is None else plan.classify(self._error))
         return None
 
     def _stored_id(self) -> Any:
@@ -354,34 +282,26 @@ class Launch:
             return self.node.external_id
         return None if stored is None else stored.external_id
 
-    def _end(self, state: str, result: str | None) -> float | None:
-        """Store the outcome.
-
-        :param result: for statistics; None = was sent already.
-        """
-        node = self.node
-        node.state = state
-        self.left_nothing = self.nothing_made and node.external_id is None
-        try:
-            self._zk.storeNode(node)
-        except ZKConflict:
-            raise
-        except Exception as error:  # noqa: BLE001 - whatever it is, the launch is over
-            # ZooKeeper is lost (L-9), or the driver put something into the node that cannot be stored.
-            self.log.warning("The outcome could not be stored: %s: %s", type(error).__name__, error)
-            node.state = states.FAILED
-            result = None if result is None else launch_outcome(error)[1]
-        if node.state == states.READY:
+    def _end(self, state: str) -> float | None:
+        """Store the outcome. A failure was reported already."""
+        made = self._made or self.node.external_id is not None
+        why = None if state == states.READY or self._error is None else plan.classify(self._error)
+        end = EndPhase(self.node, self._zk, state, self.log)
+        end.step()
+        if end.error is not None:
+            why = why or plan.classify(end.error)
+        if self.node.state == states.READY:
             self.log.info("Node is ready after %.1f s", self._clock() - self._begun)
-        if result is not None:
-            self._report(result)
-        self._complete()
+        if state == states.READY:
+            self._report(launch_outcome(end.error)[1])
+        self._complete(made, why)
         return None
 
-    def _complete(self) -> None:
-        self.complete = True
-        node, ready = self.node, self.node.state == states.READY
-        self._provider.ceilings.ended(self._pool.name, self._label.name, node.key, ready=ready)
+    def _complete(self, made: bool, why: Failure | None) -> None:
+        node = self.node
+        self.outcome = LaunchOutcome(node.state, made, why)
+        ready = node.state == states.READY
+        self._provider.ceilings.ended(self._order.pool.name, self._order.label.name, node.key, ready=ready)
         self._provider.launch_ended(self)
         self._wake_worker()
 
@@ -389,7 +309,7 @@ class Launch:
         launches.report(
             result,
             (self._clock() - self._begun) * 1000,
-            provider=self._config.name,
+            provider=self._order.settings.name,
             az=self.node.az,
-            requestor=self._request.requestor,
+            requestor=self._order.request.requestor,
         )

@@ -257,7 +257,7 @@ class StateMachineProvider(StateMachineQuota, Provider):
             node_id = launch.node.key
             if self._launches.get(node_id) is launch:
                 del self._launches[node_id]
-            if launch.left_nothing:
+            if launch.outcome is not None and not launch.outcome.made:
                 self._unmade[node_id] = None
                 if len(self._unmade) > MAX_UNMADE:
                     # Of a node that somebody else deleted.

@@ -13,11 +13,13 @@ from nodepool.plan.launch import (
     Fail,
     Failure,
     Retry,
+    SearchDepth,
     after_failure,
     answer_was_lost,
     classify,
     may_have_made_an_instance,
     pace,
+    search_after,
 )
 
 
@@ -107,3 +109,25 @@ def test_backoff() -> None:
     backoff.worked()
     assert not backoff.holds(17.0)
     assert backoff.failed(30.0) == 31.0
+
+
+@pytest.mark.parametrize(
+    ("kind", "id_known", "others_known", "searched", "expected"),
+    [
+        (Failure.CLOUD, False, False, False, SearchDepth.REPEATED),
+        (Failure.CLOUD, False, False, True, SearchDepth.ONCE),
+        (Failure.CLOUD, True, False, False, SearchDepth.ONCE),
+        (Failure.CLOUD, False, True, False, SearchDepth.ONCE),
+        (Failure.UNKNOWN, False, False, False, SearchDepth.REPEATED),
+        (Failure.INSTANCE, False, False, False, SearchDepth.ONCE),
+        (Failure.INSTANCE, True, False, False, SearchDepth.NONE),
+        (Failure.QUOTA, False, False, False, SearchDepth.NONE),
+        (Failure.SETUP, False, False, False, SearchDepth.NONE),
+        (Failure.ZOOKEEPER, False, False, False, SearchDepth.NONE),
+    ],
+)
+def test_what_is_searched_for(
+    kind: Failure, id_known: bool, others_known: bool, searched: bool, expected: SearchDepth
+) -> None:
+    """L-4: the cloud is asked unless it is known what the attempt left; a lost answer may have made something late."""
+    assert search_after(kind, id_known=id_known, others_known=others_known, searched=searched) is expected

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`CreatePhase`: advance the machine until the instance is complete, and take over what it says (behaviour.md L-3)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from nodepool.driver.statemachine import record
+from nodepool.driver.statemachine.phases.phase import LaunchOrder, NodeWrites
+from nodepool.driver.statemachine.removal import Driven
+from nodepool.exceptions import LaunchNetworkException, LaunchStatusException, ServerCreateTimeoutException
+
+if TYPE_CHECKING:
+    from nodepool.driver.statemachine.adapter import Log
+    from nodepool.driver.statemachine.instance import Instance
+
+
+class CreatePhase:
+    """Result: the fields of the node.
+
+    :param worked: told when the cloud did what it was asked.
+    :param deadline: when the attempt ends, monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        order: LaunchOrder,
+        zk: NodeWrites,
+        driven: Driven,
+        worked: Callable[[], None],
+        deadline: float,
+        clock: Callable[[], float],
+        log: Log,
+    ) -> None:
+        self._order = order
+        self._zk = zk
+        self._driven = driven
+        self._worked = worked
+        self._deadline = deadline
+        self._clock = clock
+        self._log = log
+
+    def step(self) -> float | None:
+        """See `nodepool.driver.statemachine.phases.phase.Phase`."""
+        machine = self._driven.machine
+        left = self._deadline - self._clock()
+        if left <= 0:
+            raise ServerCreateTimeoutException(
+                f"no instance within launch-timeout of {self._order.settings.launch_timeout:g} s, "
+                f"it got as far as {machine.state!r}"
+            )
+        try:
+            instance, wait = self._driven.advance()
+        finally:
+            self._store_id()
+        if not machine.complete:
+            return min(wait, max(0.0, left))
+        self._worked()
+        if instance is None:
+            raise LaunchStatusException("the driver said that the instance is complete, but not what it is")
+        self._take(instance)
+        return None
+
+    def _store_id(self) -> None:
+        """L-3: store the id at once. Whoever finds the node after a crash knows what to delete."""
+        node, external_id = self._order.node, self._driven.machine.external_id
+        if external_id is None or external_id == node.external_id:
+            return
+        node.external_id = external_id
+        self._log.info("Instance %s was created", external_id)
+        self._worked()
+        self._zk.storeNode(node)
+
+    def _take(self, instance: Instance) -> None:
+        node = self._order.node
+        node.hostname = record.hostname_of(node)
+        record.take_instance(node, instance, self._order.pool)
+        if node.interface_ip is None:
+            raise LaunchNetworkException(f"instance {node.external_id} has no address that could be used")

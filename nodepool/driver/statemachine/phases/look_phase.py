@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`LookPhase`: after a failure, what did the attempt leave in the cloud?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol
+
+from nodepool.driver.statemachine.removal import Search
+from nodepool.plan import launch as plan
+
+if TYPE_CHECKING:
+    from nodepool.driver.statemachine.adapter import Log
+    from nodepool.model.node import Node
+
+
+class CloudHealth(Protocol):
+    """What the phase uses of `nodepool.driver.statemachine.calls.CloudCalls`."""
+
+    @property
+    def resting(self) -> bool: ...
+
+
+class LookPhase:
+    """Results: ``found``, external ids of instances that nobody told us of; ``cloud_away``, the cloud did not answer.
+
+    Two instances for one node must never be. And it shows whether the cloud is there at all.
+
+    :param search: of instances of the node.
+    :param deadline: how long to ask a cloud that does not answer, monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        node: Node,
+        search: Search,
+        health: CloudHealth,
+        deadline: float,
+        clock: Callable[[], float],
+        log: Log,
+    ) -> None:
+        self._node = node
+        self._search = search
+        self._health = health
+        self._deadline = deadline
+        self._clock = clock
+        self._log = log
+        self.found: list[Any] = []
+        self.cloud_away = False
+
+    def step(self) -> float | None:
+        """See `nodepool.driver.statemachine.phases.phase.Phase`. Does not raise what the cloud raises."""
+        try:
+            wait = self._search.step()
+        except Exception as error:  # noqa: BLE001 - whatever it is, the cloud has not answered
+            if self._health.resting or self._clock() >= self._deadline:
+                self.cloud_away = True
+                return None
+            self._log.warning("Instances cannot be listed, asking again: %s", error)
+            return plan.LAST_PACE_SECONDS
+        if wait is not None:
+            return wait
+        self.found = [external_id for external_id in self._search.found if external_id != self._node.external_id]
+        for external_id in self.found:
+            self._log.warning("The creation gave no answer, but there is instance %s", external_id)
+        return None

@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the phases of a launch have in common."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from nodepool.driver.config import ConfigPool, LabelSettings
+    from nodepool.model.node import Node
+    from nodepool.model.request import NodeRequest
+
+
+class Phase(Protocol):
+    """A part of a launch that goes on in steps."""
+
+    def step(self) -> float | None:
+        """Do what can be done now; blocks for single round trips at most.
+
+        :return: seconds until the next step; None = the phase is over.
+        :raises Exception: the attempt failed.
+        """
+        ...
+
+
+class NodeWrites(Protocol):
+    """What the phases use of ZooKeeper."""
+
+    def surelyLocked(self, node: Node) -> bool: ...
+
+    def storeNode(self, node: Node) -> None: ...
+
+
+@dataclass(frozen=True)
+class LaunchOrder:
+    """What is to be launched, and for whom. A reload of the configuration changes nothing here (L-17).
+
+    :param node: locked by us; the phases fill its fields.
+    :param settings: configuration of the provider.
+    """
+
+    node: Node
+    label: LabelSettings
+    pool: ConfigPool
+    settings: Any
+    request: NodeRequest
