@@ -16,11 +16,12 @@ from nodepool.driver.openstack.errors import CloudNotFound
 from nodepool.driver.openstack.facts import Facts, choose_flavor
 from nodepool.driver.openstack.floating import FloatingIps
 from nodepool.driver.openstack.instance import OpenStackInstance, usage
-from nodepool.driver.openstack.servers import ServerList
+from nodepool.driver.openstack.server_list import changes_since, list_servers
 from nodepool.driver.openstack.session import DEFAULT_TIMEOUT_SECONDS
 from nodepool.driver.openstack.transport import Transport
 from nodepool.driver.openstack.views import Flavor, Server, Volume
 from nodepool.driver.openstack.volumes import VolumeMarks
+from nodepool.driver.statemachine.inventory import Inventory
 from nodepool.exceptions import LaunchError
 from nodepool.metrics import leaks
 
@@ -52,8 +53,8 @@ class OpenStackCloud:
         timeout = (settings or {}).get("api_timeout")
         self.api_timeout = float(timeout) if isinstance(timeout, (int, float)) else DEFAULT_TIMEOUT_SECONDS
         self.facts = Facts(config.name, self.api)
-        self.servers = ServerList(config.name, self.api.servers)
-        self.servers.on_news = self._look_for_strays
+        self.inventory = Inventory(config.name, lambda since: list_servers(self.api, since), changes_since)
+        self.inventory.on_news = self._look_for_strays
         self.claims = Claims(config.name)
         self.floating = FloatingIps(config.name, self.api, self.facts, self.networks)
         self.creators = ThreadPoolExecutor(CREATE_THREADS, thread_name_prefix=f"openstack-create-{config.name}")
@@ -62,13 +63,13 @@ class OpenStackCloud:
 
     def stop(self) -> None:
         """End everything; blocks until calls that are under way have ended."""
-        self.servers.stop()
+        self.inventory.stop()
         self.transport.close()
         for executor in (self.creators, self.others):
             executor.shutdown(wait=False, cancel_futures=True)
         for executor in (self.creators, self.others):
             executor.shutdown(wait=True)
-        self.servers.join()
+        self.inventory.join()
 
     # -- small questions --
 
@@ -85,7 +86,7 @@ class OpenStackCloud:
 
     def instances(self) -> list[OpenStackInstance]:
         """All servers of the project, as they are now; blocks."""
-        servers = self.servers.all(max_age=0.0)
+        servers = self.inventory.all(max_age=0.0)
         sizes: dict[str, Volume] = {}
         if self.config.uses_volumes and any(server.volumes for server in servers):
             sizes = {volume.id: volume for volume in self.api.volumes()}
@@ -112,7 +113,7 @@ class OpenStackCloud:
 
         Raises CloudNotFound and other errors of the API.
         """
-        server = self.servers.get(server_id)
+        server = self.inventory.get(server_id)
         if self.config.uses_volumes and server is None:
             # What it says of a server that is not there does not count: only the answer to the order does.
             with contextlib.suppress(CloudNotFound):

@@ -97,7 +97,7 @@ class CreateMachine(StateMachine):
         self._flavor: Flavor | None = None
         self._floating_ip: str | None = None
         self._marked = False
-        self._watch: Any = None
+        self._waiter: Any = None
         self._where = f"provider {cloud.config.name}, label {label.name}"
 
     # -- the framework calls --
@@ -105,8 +105,8 @@ class CreateMachine(StateMachine):
     def advance(self) -> OpenStackInstance | None:
         self._advanced_at = self._clock()
         self.next_advance_seconds = SAFETY_SECONDS
-        if self._watch is not None:
-            self._cloud.servers.touch(self._watch)
+        if self._waiter is not None:
+            self._cloud.inventory.touch(self._waiter)
         steps: dict[str, Callable[[], OpenStackInstance | bool]] = {
             self.START: self._start,
             self.SUBMITTING: self._submitting,
@@ -119,7 +119,7 @@ class CreateMachine(StateMachine):
             while True:
                 result = steps[self.state]()
                 if isinstance(result, OpenStackInstance):
-                    self._end_watch(True)
+                    self._end_wait(True)
                     self._go(self.COMPLETE)
                     self.complete = True
                     return result
@@ -127,7 +127,7 @@ class CreateMachine(StateMachine):
                     return None
         except Exception:
             # Whatever ended it, the list of servers must not go on for this one.
-            self._end_watch(False)
+            self._end_wait(False)
             raise
 
     # -- steps: True = look at the new state at once, False = wait --
@@ -148,8 +148,8 @@ class CreateMachine(StateMachine):
                 raise
             self._log.warning("The creation of the server was not answered, looking for it: %s", error)
             self._lost = error
-            self._failed_before = self._cloud.servers.failed_lists
-            self._begin_watch(None, complete=True)
+            self._failed_before = self._cloud.inventory.failed_lists
+            self._begin_wait(None, complete=True)
             return self._go(self.SEARCHING)
         except Exception as error:
             self._cloud.claims.refused(self._node_id)
@@ -160,20 +160,20 @@ class CreateMachine(StateMachine):
     def _searching(self) -> bool:
         """Two servers for one node must never be: find the one that may have been made."""
         assert self._lost is not None
-        servers = self._cloud.servers
-        found = self._cloud.claims.found(self._node_id, servers.of_node(self._node_id))
+        inventory = self._cloud.inventory
+        found = self._cloud.claims.found(self._node_id, inventory.of_node(self._node_id))
         if found is not None:
             self._log.info("Found server %s, whose creation was not answered", found)
             self._flavor = self._cloud.known_flavor(self._label)
             return self._created(found)
-        if servers.complete_at > max(self._last_list, self._since):
-            self._last_list = servers.complete_at
+        if inventory.complete_at > max(self._last_list, self._since):
+            self._last_list = inventory.complete_at
             self._lists += 1
         waited = self._clock() - self._since
         searched = waited >= SEARCH_SECONDS and self._lists >= SEARCH_LISTS
         # While the cloud is away nothing can be found, and the framework must know; it asks once more, too.
         # Failures of before say nothing: nobody may have asked since the end of an outage.
-        failures = min(servers.failures, servers.failed_lists - self._failed_before)
+        failures = min(inventory.failures, inventory.failed_lists - self._failed_before)
         if not searched and failures < SEARCH_FAILURES and waited < 10 * SEARCH_SECONDS:
             return False
         self._cloud.claims.lost(self._node_id)
@@ -182,11 +182,11 @@ class CreateMachine(StateMachine):
 
     def _created(self, server_id: str) -> bool:
         self.external_id = server_id
-        self._begin_watch(server_id)
+        self._begin_wait(server_id)
         return self._go(self.BUILDING)
 
     def _building(self) -> bool:
-        server = self._cloud.servers.get(self.external_id)
+        server = self._cloud.inventory.get(self.external_id)
         if server is None:
             return self._absent()
         # Whoever asked for the server while it was absent has the answer.
@@ -200,13 +200,13 @@ class CreateMachine(StateMachine):
 
     def _absent(self) -> bool:
         """Not in the lists (yet): ask for the server itself after a while."""
-        if self._cloud.servers.is_gone(self.external_id):
+        if self._cloud.inventory.is_gone(self.external_id):
             raise LaunchStatusException(f"{self._where}: server {self.external_id} was deleted by somebody else")
         if self._job is not None and self._job.done():
             try:
                 self._result()
             except CloudNotFound:
-                self._cloud.servers.set_gone(self.external_id)
+                self._cloud.inventory.set_gone(self.external_id)
                 raise LaunchStatusException(f"{self._where}: server {self.external_id} is gone") from None
             except CloudAway as error:
                 self._log.debug("Server %s: %s", self.external_id, error)
@@ -223,7 +223,7 @@ class CreateMachine(StateMachine):
         host, or those of all others, are missing there. The server itself has it.
         """
         server_id = self.external_id
-        server = self._cloud.servers.get(server_id)
+        server = self._cloud.inventory.get(server_id)
         if server is None or server.status != ERROR:
             self._job = None
             return self._go(self.BUILDING)
@@ -240,7 +240,7 @@ class CreateMachine(StateMachine):
         raise verdicts.error_status(self._where, server)
 
     def _addressing(self) -> OpenStackInstance | bool:
-        server = self._cloud.servers.get(self.external_id)
+        server = self._cloud.inventory.get(self.external_id)
         if server is None or server.status == ERROR:
             return self._go(self.BUILDING)
         if self._job is not None:
@@ -258,7 +258,7 @@ class CreateMachine(StateMachine):
 
     def _no_address(self) -> bool:
         # What Nova knows of addresses may come late, and not show as a change.
-        self._watch.complete = True
+        self._waiter.complete = True
         if self._clock() - self._since > NO_ADDRESS_SECONDS:
             raise LaunchNetworkException(
                 f"{self._where}: server {self.external_id} is active, but has no address; "
@@ -341,12 +341,12 @@ class CreateMachine(StateMachine):
         job, self._job = self._job, None
         return job.result()
 
-    def _begin_watch(self, server_id: str | None, complete: bool = False) -> None:
-        self._end_watch(False)
+    def _begin_wait(self, server_id: str | None, complete: bool = False) -> None:
+        self._end_wait(False)
         kind = "search" if server_id is None else "boot"
-        self._watch = self._cloud.servers.watch(kind, lambda: self.wake(), server_id, complete)
+        self._waiter = self._cloud.inventory.wait_for(kind, lambda: self.wake(), server_id, complete)
 
-    def _end_watch(self, happened: bool) -> None:
-        if self._watch is not None:
-            self._cloud.servers.done(self._watch, happened)
-            self._watch = None
+    def _end_wait(self, happened: bool) -> None:
+        if self._waiter is not None:
+            self._cloud.inventory.done(self._waiter, happened)
+            self._waiter = None

@@ -58,7 +58,7 @@ class DeleteMachine(StateMachine):
         self._log = log
         self._clock = clock
         self._job: Future[Any] | None = None
-        self._watch: Any = None
+        self._waiter: Any = None
         self._resend_seconds = FIRST_RESEND_SECONDS
         self._error_seconds = FIRST_ERROR_SECONDS
         self._errors = 0
@@ -69,8 +69,8 @@ class DeleteMachine(StateMachine):
 
     def advance(self) -> None:
         self.next_advance_seconds = SAFETY_SECONDS
-        if self._watch is not None:
-            self._cloud.servers.touch(self._watch)
+        if self._waiter is not None:
+            self._cloud.inventory.touch(self._waiter)
         steps: dict[str, Callable[[], bool]] = {
             self.START: self._start,
             self.FLOATING: self._floating,
@@ -82,7 +82,7 @@ class DeleteMachine(StateMachine):
                 continue
         except Exception:
             # Whatever ended it, the list of servers must not go on for this one.
-            self._end_watch(False)
+            self._end_wait(False)
             raise
 
     # -- steps: True = look at the new state at once, False = wait --
@@ -90,9 +90,9 @@ class DeleteMachine(StateMachine):
     def _start(self) -> bool:
         if not self.external_id:
             return self._gone()
-        if self._cloud.servers.is_gone(self.external_id):
+        if self._cloud.inventory.is_gone(self.external_id):
             return self._gone()
-        server_id, server = self.external_id, self._cloud.servers.get(self.external_id)
+        server_id, server = self.external_id, self._cloud.inventory.get(self.external_id)
         if self._cloud.floating.may_have(server_id, server):
             self._submit(lambda: self._cloud.floating.release(server_id, server))
             return self._go(self.FLOATING)
@@ -118,8 +118,8 @@ class DeleteMachine(StateMachine):
     def _send(self) -> bool:
         server_id = self.external_id
         assert server_id is not None
-        if self._watch is None:
-            self._watch = self._cloud.servers.watch("delete", lambda: self.wake(), server_id)
+        if self._waiter is None:
+            self._waiter = self._cloud.inventory.wait_for("delete", lambda: self.wake(), server_id)
         self._submit(lambda: self._cloud.delete_server(server_id))
         return self._go(self.DELETING)
 
@@ -149,15 +149,15 @@ class DeleteMachine(StateMachine):
     def _waiting(self) -> bool:
         server_id = self.external_id
         assert server_id is not None
-        servers = self._cloud.servers
-        if servers.is_gone(server_id):
+        inventory = self._cloud.inventory
+        if inventory.is_gone(server_id):
             return self._gone()
         if self._job is not None:
             return self._confirmed()
-        server = servers.get(server_id)
+        server = inventory.get(server_id)
         now = self._clock()
         if server is None:
-            if servers.absence_is_certain(self._accepted_at):
+            if inventory.absence_is_certain(self._accepted_at):
                 # Lists can overlook a server: only its own answer counts.
                 self._submit(lambda: self._cloud.api.server(server_id))
             else:
@@ -168,7 +168,7 @@ class DeleteMachine(StateMachine):
         due = max(self._resend_at, self._accepted_at + BEGUN_RESEND_SECONDS) if begun else self._resend_at
         if now < due:
             return self._wait_until(due)
-        if servers.listed_at <= self._accepted_at:
+        if inventory.listed_at <= self._accepted_at:
             # A list that was begun before the deletion was accepted, or none: what it shows is no reason to repeat it.
             self.next_advance_seconds = UNLISTED_SECONDS
             return False
@@ -199,9 +199,9 @@ class DeleteMachine(StateMachine):
 
     def _gone(self) -> bool:
         if self.external_id:
-            self._cloud.servers.set_gone(self.external_id)
+            self._cloud.inventory.set_gone(self.external_id)
             self._cloud.claims.deleted(self.external_id)
-        self._end_watch(True)
+        self._end_wait(True)
         self._go(self.COMPLETE)
         self.complete = True
         return False
@@ -238,7 +238,7 @@ class DeleteMachine(StateMachine):
         job, self._job = self._job, None
         return job.result()
 
-    def _end_watch(self, happened: bool) -> None:
-        if self._watch is not None:
-            self._cloud.servers.done(self._watch, happened)
-            self._watch = None
+    def _end_wait(self, happened: bool) -> None:
+        if self._waiter is not None:
+            self._cloud.inventory.done(self._waiter, happened)
+            self._waiter = None

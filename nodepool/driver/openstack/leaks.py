@@ -56,7 +56,7 @@ class Leaks:
 
     def resources(self) -> Iterator[OpenStackResource]:
         """All that says whose it is; also deletes ports and floating IPs that are left over. Blocks."""
-        servers = self._cloud.servers.all(max_age=0.0)
+        servers = self._cloud.inventory.all(max_age=0.0)
         for server in servers:
             yield OpenStackResource(server.metadata, INSTANCE, server.id)
         if self._config.uses_volumes:
@@ -80,7 +80,7 @@ class Leaks:
     def delete(self, resource: OpenStackResource) -> None:
         """Delete a leaked thing. Blocks. Raises NotFound and other errors of the API."""
         if resource.type == INSTANCE:
-            server = self._cloud.servers.get(resource.id)
+            server = self._cloud.inventory.get(resource.id)
             if self._cloud.floating.may_have(resource.id, server):
                 self._cloud.floating.release(resource.id, server)
             self._cloud.delete_server(resource.id)

@@ -16,10 +16,11 @@ from nodepool.driver.openstack.clouds import Clouds, CloudSettings
 from nodepool.driver.openstack.config import OpenStackLabel, OpenStackProviderConfig
 from nodepool.driver.openstack.create import CreateMachine
 from nodepool.driver.openstack.errors import CloudNotFound
-from nodepool.driver.openstack.servers import ServerList
+from nodepool.driver.openstack.server_list import changes_since, list_servers
 from nodepool.driver.openstack.transport import Answer
 from nodepool.driver.openstack.views import Server
 from tests.support.manual_clock import ManualClock
+from tests.support.quiet_inventory import QuietInventory
 
 LOG = logging.LoggerAdapter(logging.getLogger("test"), {})
 
@@ -97,13 +98,6 @@ class ManualExecutor(Executor):
                 future.set_exception(error)
 
 
-class QuietList(ServerList):
-    """Lists when the test calls `poll` or `refresh`."""
-
-    def _start(self) -> threading.Thread | None:
-        return None
-
-
 class StubTransport:
     """Answers of the cloud, by method and path; an exception is raised, a callable is called with body and query."""
 
@@ -168,14 +162,16 @@ class StubCloud(OpenStackCloud):
         super().__init__(config, self.stub, settings)  # type: ignore[arg-type]
         self.clock = ManualClock()
         self.creators = self.others = ManualExecutor()  # type: ignore[assignment]
-        self.servers = QuietList(config.name, self.api.servers, self.clock)
-        self.servers.on_news = self._look_for_strays
+        self.inventory = QuietInventory(
+            config.name, lambda since: list_servers(self.api, since), changes_since, clock=self.clock
+        )
+        self.inventory.on_news = self._look_for_strays
 
     def show(self, *servers: dict[str, Any], complete: bool = True) -> None:
         """The cloud has these servers, and they are listed now."""
         self.stub.answers["GET", "/servers/detail"] = {"servers": list(servers)}
         self.clock.now += 1
-        self.servers.refresh(complete)
+        self.inventory.refresh(complete)
 
 
 def server(server_id: str = "s1", status: str = "BUILD", **more: Any) -> dict[str, Any]:

@@ -56,7 +56,7 @@ def test_one_server(cloud: StubCloud) -> None:
         *("nova", "example"),
     )
     assert instance.getQuotaInformation().get_resources() == {"cores": 2, "instances": 1, "ram": 4096}
-    assert cloud.servers._pause() == float("inf"), "nobody waits any more"
+    assert cloud.inventory._pause() == float("inf"), "nobody waits any more"
     assert cloud.stub.count("POST", "/servers") == 1
 
 
@@ -116,7 +116,7 @@ def test_error_status(cloud: StubCloud, fault: str, kind: type[Exception], liste
     with pytest.raises(kind, match=f"provider cloud-a, label small: server s1 went to ERROR: {fault or 'the cloud'}"):
         launch.advance()
     assert launch.external_id == "s1"
-    assert cloud.servers._pause() == float("inf")
+    assert cloud.inventory._pause() == float("inf")
 
 
 def test_error_status_without_an_answer(cloud: StubCloud) -> None:
@@ -238,7 +238,7 @@ class TestLostAnswer:
         lists = cloud.stub.answers["GET", "/servers/detail"]
         cloud.stub.answers["GET", "/servers/detail"] = CloudAway("503")
         for _ in range(5):
-            cloud.servers.poll(complete=True)
+            cloud.inventory.poll(complete=True)
         cloud.stub.answers["GET", "/servers/detail"] = lists
         launch = machine(cloud)
         launch.advance()
@@ -252,9 +252,9 @@ class TestLostAnswer:
         cloud.stub.answers["GET", "/servers/detail"] = CloudAway("503")
         launch = machine(cloud)
         launch.advance()
-        cloud.servers.poll(complete=True)
+        cloud.inventory.poll(complete=True)
         launch.advance()
-        cloud.servers.poll(complete=True)
+        cloud.inventory.poll(complete=True)
         with pytest.raises(CloudAway, match="timed out") as raised:
             launch.advance()
         assert not raised.value.searched

@@ -45,7 +45,7 @@ def test_one_server(cloud: StubCloud) -> None:
     deletion.advance()
     assert deletion.state == "complete"
     assert (sent(cloud), cloud.stub.count("GET", "/servers/s1")) == (1, 0)
-    assert cloud.servers._pause() == float("inf"), "nobody waits any more"
+    assert cloud.inventory._pause() == float("inf"), "nobody waits any more"
 
 
 @pytest.mark.parametrize("server_id", [None, "", "s9"])
@@ -135,7 +135,7 @@ def test_absent_from_a_complete_list(cloud: StubCloud) -> None:
 
 def test_cloud_without_changes(cloud: StubCloud) -> None:
     """Where changes cannot be listed a complete list has to do."""
-    cloud.servers._by_changes = False
+    cloud.inventory._by_changes = False
     deletion = machine(cloud)
     deletion.advance()
     cloud.show()
@@ -174,7 +174,7 @@ def test_refusal_is_an_error(cloud: StubCloud) -> None:
     cloud.stub.answers["DELETE", "/servers/s1"] = CloudRefused("not yours", 403)
     with pytest.raises(CloudRefused):
         machine(cloud).advance()
-    assert cloud.servers._pause() == float("inf")
+    assert cloud.inventory._pause() == float("inf")
 
 
 def test_while_another_server_is_searched_for(cloud: StubCloud) -> None:

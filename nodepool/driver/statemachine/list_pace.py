@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""When to list the instances of a cloud: who waits for one, and for how long such waits took lately."""
+
+from __future__ import annotations
+
+import weakref
+from collections import deque
+from collections.abc import Callable, Collection
+from typing import Final
+
+from nodepool.plan.launch import Backoff
+
+#: Between two lists while something is about to happen; and when all have waited for long.
+SHORTEST_PAUSE_SECONDS: Final = 0.25
+LONGEST_PAUSE_SECONDS: Final = 3.0
+#: The pause is this part of the time that the youngest waiter has waited.
+PAUSE_SHARE: Final = 1 / 10
+#: More waiters than these share the cost of a list: pauses are shorter then, down to this part of their length.
+MANY_WAITERS: Final = 40
+SHORTEST_PART: Final = 0.4
+#: The number of waiters counts as before for a while: with each list it may fall by no more than to this part.
+FALL: Final = 0.95
+#: After an error; doubled after each further one.
+ERROR_PAUSE_SECONDS: Final = 1.0
+LONGEST_ERROR_PAUSE_SECONDS: Final = 15.0
+#: A waiter that did not look for so long does not wait any more. Machines are advanced every few seconds.
+FORGOTTEN_SECONDS: Final = 20.0
+#: The shortest of so many latest waits says when to begin to look. The last waits of a burst are its longest.
+REMEMBERED_WAITS: Final = 100
+
+
+class Waiter:
+    """Something that waits for news of an instance.
+
+    :param kind: what for; waits of one kind are expected to take about equally long.
+    :param wake: called in the thread that listed when there is news; must not block.
+    :param since: when the wait began, monotonic seconds.
+    :param record_id: only news of this instance; None = woken after each list.
+    :param complete: complete lists are needed: it looks for something that may have been overlooked, or is absent.
+    """
+
+    def __init__(
+        self, kind: str, wake: Callable[[], None], since: float, record_id: str | None = None, complete: bool = False
+    ) -> None:
+        self.kind = kind
+        self.wake = wake
+        self.since = since
+        self.touched = since
+        self.record_id = record_id
+        self.complete = complete
+
+
+class ListPace:
+    """The waiters of one inventory, and the time of its next list.
+
+    Not thread-safe: the inventory guards it. All times are monotonic seconds. A waiter that nobody holds any more is
+    forgotten.
+    """
+
+    def __init__(self) -> None:
+        self._waiters: weakref.WeakSet[Waiter] = weakref.WeakSet()
+        self._durations: dict[str, deque[float]] = {}
+        #: The number of waiters, now or a moment ago.
+        self._many = 0.0
+        #: No list before.
+        self._not_before = float("-inf")
+        self._errors = Backoff(ERROR_PAUSE_SECONDS, LONGEST_ERROR_PAUSE_SECONDS)
+
+    # -- who waits --
+
+    def add(self, waiter: Waiter) -> None:
+        self._waiters.add(waiter)
+
+    def has(self, waiter: Waiter) -> bool:
+        return waiter in self._waiters
+
+    def done(self, waiter: Waiter, now: float, happened: bool) -> None:
+        """A wait is over.
+
+        :param happened: what was waited for came; False = it was given up.
+        """
+        self._waiters.discard(waiter)
+        if happened:
+            durations = self._durations.setdefault(waiter.kind, deque(maxlen=REMEMBERED_WAITS))
+            durations.append(now - waiter.since)
+
+    def complete_wanted(self) -> bool:
+        """Does a waiter need complete lists?"""
+        return any(waiter.complete for waiter in self._waiters)
+
+    def to_wake(self, changed: Collection[str]) -> list[Waiter]:
+        """Whom a list concerns that changed what is known of these instances."""
+        return [w for w in self._waiters if w.record_id is None or w.complete or w.record_id in changed]
+
+    # -- lists --
+
+    def listed(self) -> None:
+        """A list was stored."""
+        self._many = max(len(self._waiters), self._many * FALL)
+
+    def worked(self, now: float, took: float) -> None:
+        """A list was answered, ``took`` seconds after it was asked for.
+
+        A busy API must not be asked all the time; the longer the pause, the later is news of everybody.
+        """
+        self._errors.worked()
+        self._not_before = now + max(SHORTEST_PAUSE_SECONDS * self._part(), took)
+
+    def failed(self, now: float) -> float:
+        """A list failed. Returns the seconds until the next one."""
+        self._not_before = self._errors.failed(now)
+        return self._not_before - now
+
+    def next_list(self, now: float, listed_at: float) -> float:
+        """When to list again; infinite while nobody waits. Lets go of forgotten waiters.
+
+        :param listed_at: when the latest list began.
+        """
+        for waiter in [w for w in self._waiters if now - w.touched > FORGOTTEN_SECONDS]:
+            self._waiters.discard(waiter)
+        due = min((self._due(waiter, now, listed_at) for waiter in self._waiters), default=float("inf"))
+        return max(due, self._not_before)
+
+    def next_for(self, waiter: Waiter, now: float, listed_at: float) -> float:
+        """When to list again if there was only this waiter."""
+        return max(self._due(waiter, now, listed_at), self._not_before)
+
+    def _due(self, waiter: Waiter, now: float, listed_at: float) -> float:
+        """When to list for one waiter: seldom before about the shortest time that such a wait took lately.
+
+        But not never: the cloud may have been busier then.
+        """
+        durations = self._durations.get(waiter.kind)
+        begin = waiter.since + (0.7 * min(durations) if durations else 0.0)
+        if now < begin and not waiter.complete:
+            return min(begin, max(waiter.since, listed_at) + LONGEST_PAUSE_SECONDS)
+        waited = max(0.0, now - max(begin, waiter.since))
+        pause = min(LONGEST_PAUSE_SECONDS, max(SHORTEST_PAUSE_SECONDS, waited * PAUSE_SHARE))
+        return max(waiter.since, listed_at + pause * self._part())
+
+    def _part(self) -> float:
+        """Pauses are this part of their length."""
+        return min(1.0, max(SHORTEST_PART, MANY_WAITERS / max(1.0, self._many)))

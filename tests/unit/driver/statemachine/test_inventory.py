@@ -1,0 +1,271 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests of `nodepool.driver.statemachine.inventory`: the list that all launches and deletions share (O-8)."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+import pytest
+
+from nodepool.driver.statemachine import list_pace, metadata
+from nodepool.driver.statemachine.inventory import ChangesNotListed, Inventory
+from nodepool.exceptions import CloudUnavailableException
+from tests.support.manual_clock import ManualClock
+from tests.support.quiet_inventory import QuietInventory
+
+
+class Seen(NamedTuple):
+    """An instance as the lists of this cloud show it; ``updated`` counts seconds."""
+
+    id: str
+    status: str = "running"
+    updated: str = "0"
+    metadata: Mapping[str, str] = {}
+
+    @property
+    def gone(self) -> bool:
+        return self.status == "gone"
+
+
+class Cloud:
+    """What is listed, and what was asked."""
+
+    def __init__(self) -> None:
+        self.records: list[Seen] = []
+        self.asked: list[str | None] = []
+        self.error: Exception | None = None
+
+    def fetch(self, since: str | None) -> Iterable[Seen]:
+        self.asked.append(since)
+        if self.error is not None:
+            raise self.error
+        return list(self.records)
+
+    @staticmethod
+    def since(latest: str) -> str | None:
+        return str(int(latest) - 5) if latest.isdigit() else None
+
+
+@pytest.fixture
+def cloud() -> Cloud:
+    return Cloud()
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def known(cloud: Cloud, clock: ManualClock) -> QuietInventory[Seen]:
+    return QuietInventory("somewhere", cloud.fetch, cloud.since, clock=clock)
+
+
+def test_changes_are_asked_for(known: QuietInventory[Seen], cloud: Cloud, clock: ManualClock) -> None:
+    """DESIGN 4: after a complete list only what changed, from a little before the latest change."""
+    cloud.records = [Seen("a", updated="100"), Seen("b", updated="130")]
+    known.refresh(complete=False)
+    clock.now += 1
+    cloud.records = [Seen("b", "gone", updated="131")]
+    known.refresh(complete=False)
+    assert cloud.asked == [None, "125"]
+    assert (known.get("a"), known.get("b")) == (Seen("a", updated="100"), None)
+    assert known.is_gone("b")
+    assert not known.is_gone("a")
+
+
+@pytest.mark.parametrize("updated", ["", "yesterday"])
+def test_no_time_to_ask_from(known: QuietInventory[Seen], cloud: Cloud, updated: str) -> None:
+    """Bad input: records that do not say when they changed, or in a way that nobody can read."""
+    cloud.records = [Seen("a", updated=updated)]
+    for _ in range(2):
+        known.refresh(complete=False)
+    assert cloud.asked == [None, None]
+
+
+def test_cloud_without_changes(cloud: Cloud, clock: ManualClock) -> None:
+    """A driver that cannot ask for changes lists everything; one complete list proves an absence then."""
+    known = QuietInventory[Seen]("somewhere", cloud.fetch, clock=clock)
+    cloud.records = [Seen("a", updated="100")]
+    for _ in range(2):
+        known.refresh(complete=False)
+    assert cloud.asked == [None, None]
+    assert known.absence_is_certain(clock.now - 1)
+
+
+def test_lag(cloud: Cloud, clock: ManualClock) -> None:
+    """A list that began too soon after something happened may not show it yet."""
+    known = QuietInventory[Seen]("somewhere", cloud.fetch, lag_seconds=10.0, clock=clock)
+    since = clock.now
+    clock.now += 9
+    known.refresh(complete=True)
+    assert not known.absence_is_certain(since)
+    clock.now += 2
+    known.refresh(complete=True)
+    assert known.absence_is_certain(since)
+
+
+def test_of_node(known: QuietInventory[Seen], cloud: Cloud) -> None:
+    """D-4: those of a node of this provider; not those of another provider, and not those of nobody."""
+    cloud.records = [
+        Seen("a", metadata=metadata.for_node("7", "main", "somewhere")),
+        Seen("b", metadata=metadata.for_node("8", "main", "somewhere")),
+        Seen("c", metadata=metadata.for_node("7", "main", "elsewhere")),
+        Seen("d"),
+    ]
+    known.refresh(complete=True)
+    assert [found.id for found in known.of_node("7")] == ["a"]
+
+
+def test_absence_from_a_complete_list(known: QuietInventory[Seen], cloud: Cloud, clock: ManualClock) -> None:
+    """An instance that a complete list lacks is not shown, but that does not prove that it is gone."""
+    cloud.records = [Seen("a")]
+    known.refresh(complete=True)
+    clock.now += 1
+    cloud.records = []
+    known.refresh(complete=True)
+    assert known.get("a") is None
+    assert not known.is_gone("a")
+
+
+def test_absence_is_certain(known: QuietInventory[Seen], cloud: Cloud, clock: ManualClock) -> None:
+    """After a complete list and one of changes; after two complete ones where somebody needs just these."""
+    cloud.records = [Seen("a")]
+    known.refresh(complete=True)
+    for lists in ((True, False), (True, True)):
+        since = clock.now = clock.now + 1
+        assert not known.absence_is_certain(since)
+        for complete in lists:
+            assert not known.absence_is_certain(since)
+            clock.now += 1
+            known.refresh(complete)
+        assert known.absence_is_certain(since)
+
+
+def test_an_overtaken_list_changes_nothing(known: QuietInventory[Seen], cloud: Cloud, clock: ManualClock) -> None:
+    """A slow complete list that began before a newer one must not hide or revive what that one showed."""
+    clock.now = 100
+    known._take([Seen("new", "running")], started=50, complete=False)
+    known._take([Seen("new", "building"), Seen("old")], started=40, complete=True)
+    assert known.get("new") == Seen("new", "running")
+    assert known.get("old") == Seen("old")
+
+
+def test_what_is_gone_stays_gone(known: QuietInventory[Seen], cloud: Cloud) -> None:
+    """Lists of an eventually consistent cloud show it for a while."""
+    known.set_gone("a")
+    cloud.records = [Seen("a")]
+    known.refresh(complete=True)
+    assert known.get("a") is None
+
+
+def test_changes_are_refused(known: QuietInventory[Seen], cloud: Cloud, clock: ManualClock) -> None:
+    """A cloud that refuses changes-since is asked for everything from then on."""
+    cloud.records = [Seen("a", updated="100")]
+    known.refresh(complete=True)
+
+    def fetch(since: str | None) -> Iterable[Seen]:
+        cloud.asked.append(since)
+        if since:
+            raise ChangesNotListed("bad request")
+        return [Seen("a"), Seen("b")]
+
+    known._fetch = fetch
+    clock.now += 1
+    known.refresh(complete=False)
+    known.refresh(complete=False)
+    assert cloud.asked == [None, "95", None, None]
+    assert known.get("b") is not None
+
+
+def test_wakes_whom_it_concerns(known: QuietInventory[Seen], cloud: Cloud, clock: ManualClock) -> None:
+    """300 launches are not all looked at because one of them goes on."""
+    woken: list[str] = []
+    waiters = {name: known.wait_for("boot", functools.partial(woken.append, name)) for name in ("a", "b", "c")}
+    for name, waiter in waiters.items():
+        waiter.record_id = name
+    anything = known.wait_for("search", lambda: woken.append("any"))
+    cloud.records = [Seen("a", "building"), Seen("b", "building")]
+    known.refresh(complete=True)
+    assert sorted(woken) == ["a", "any", "b"]
+    woken.clear()
+    cloud.records = [Seen("a", "building"), Seen("b", "running")]
+    clock.now += 1
+    known.refresh(complete=True)
+    known.done(anything)
+    assert sorted(woken) == ["any", "b"]
+
+
+def test_errors(
+    known: QuietInventory[Seen], cloud: Cloud, clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A cloud that is away is asked less and less often; what was known stays."""
+    cloud.records = [Seen("a")]
+    known.refresh(complete=True)
+    waiter = known.wait_for("boot", lambda: None)
+    cloud.error = CloudUnavailableException("no answer")
+    pauses = []
+    for _ in range(6):
+        known.touch(waiter)
+        known.poll(complete=False)
+        pauses.append(known._pause())
+        clock.now += pauses[-1]
+    assert pauses == [1, 2, 4, 8, 15, 15]
+    assert known.get("a") == Seen("a")
+    assert "no answer; listed again in 1 s" in caplog.text
+    cloud.error = None
+    known.poll(complete=False)
+    assert known._pause() <= list_pace.LONGEST_PAUSE_SECONDS
+
+
+def test_quiet_while_nobody_waits(known: QuietInventory[Seen], clock: ManualClock) -> None:
+    """The first waiter is listed for at once, the last one leaves no lists behind."""
+    assert known._pause() == float("inf")
+    waiter = known.wait_for("boot", lambda: None)
+    assert known._pause() <= 0
+    known.poll(complete=False)
+    assert known._pause() == pytest.approx(list_pace.SHORTEST_PAUSE_SECONDS)
+    known.done(waiter)
+    assert known._pause() == float("inf")
+
+
+def test_forgotten_waiter(known: QuietInventory[Seen], clock: ManualClock) -> None:
+    """A launch that nobody drives any more does not keep the list going."""
+    waiter = known.wait_for("boot", lambda: None)
+    clock.now += list_pace.FORGOTTEN_SECONDS + 1
+    assert known._pause() == float("inf")
+    known.touch(waiter)
+    assert known._pause() <= 0
+
+
+def test_thread(cloud: Cloud) -> None:
+    """It begins with the first waiter, lists while somebody waits, and ends."""
+    known = Inventory[Seen]("somewhere", cloud.fetch)
+    assert known._thread is None
+    seen = threading.Event()
+    cloud.records = [Seen("a")]
+    waiter = known.wait_for("boot", seen.set)
+    assert seen.wait(30)
+    assert known.get("a") == Seen("a")
+    known.done(waiter)
+    known.stop()
+    known.join()
+    known.wait_for("boot", seen.set)
+    known.join()
+
+
+def test_all(known: QuietInventory[Seen], cloud: Cloud, clock: ManualClock) -> None:
+    """A list of some age may do, if the caller says so."""
+    known.all(max_age=0)
+    known.all(max_age=5)
+    assert len(cloud.asked) == 1
+    clock.now += 6
+    cloud.records = [Seen("a")]
+    assert known.all(max_age=5) == [Seen("a")]
+    cloud.error = CloudUnavailableException("no answer")
+    clock.now += 6
+    with pytest.raises(CloudUnavailableException):
+        known.all(max_age=5)

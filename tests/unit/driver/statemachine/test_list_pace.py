@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests of `nodepool.driver.statemachine.list_pace`."""
+
+from __future__ import annotations
+
+import pytest
+
+from nodepool.driver.statemachine import list_pace
+from nodepool.driver.statemachine.list_pace import ListPace, Waiter
+
+NOW = 1000.0
+
+
+def waiter(kind: str = "boot", since: float = NOW, record_id: str | None = None, complete: bool = False) -> Waiter:
+    return Waiter(kind, lambda: None, since, record_id, complete)
+
+
+def pause(pace: ListPace, now: float, took: float = 0.0) -> float:
+    """Seconds until the next list, after one that was begun ``took`` seconds ago."""
+    pace.listed()
+    pace.worked(now, took)
+    return pace.next_list(now, listed_at=now - took) - now
+
+
+def test_nobody_waits() -> None:
+    pace = ListPace()
+    assert pace.next_list(NOW, float("-inf")) == float("inf")
+    first = waiter()
+    pace.add(first)
+    assert pace.next_list(NOW, float("-inf")) <= NOW
+    pace.done(first, NOW, happened=True)
+    assert pace.next_list(NOW, NOW) == float("inf")
+
+
+@pytest.mark.parametrize(("waited", "expected"), [(0, 0.25), (1, 0.25), (20, 2.0), (300, 3.0)])
+def test_the_longer_the_slower(waited: float, expected: float) -> None:
+    """Prompt at first, slower for what takes long."""
+    pace = ListPace()
+    long = waiter(since=NOW - waited)
+    long.touched = NOW
+    pace.add(long)
+    assert pause(pace, NOW) == pytest.approx(expected)
+
+
+def test_slow_lists() -> None:
+    """An API that takes 4 s for a list has as much time for itself before the next."""
+    pace = ListPace()
+    kept = waiter()
+    pace.add(kept)
+    assert pause(pace, NOW, took=4) == pytest.approx(4)
+
+
+def test_many_waiters() -> None:
+    """Many share the cost of a list: the more wait, the sooner the next one; and so for the last of them."""
+    pace = ListPace()
+    waiters = [waiter() for _ in range(300)]
+    for one in waiters:
+        pace.add(one)
+    shortest = list_pace.SHORTEST_PAUSE_SECONDS * list_pace.SHORTEST_PART
+    assert pause(pace, NOW) == pytest.approx(shortest)
+    for one in waiters[1:]:
+        pace.done(one, NOW, happened=False)
+    assert pause(pace, NOW) == pytest.approx(shortest)
+    pauses = [pause(pace, NOW) for _ in range(60)]
+    assert pauses == sorted(pauses)
+    assert pauses[-1] == pytest.approx(list_pace.SHORTEST_PAUSE_SECONDS)
+
+
+def test_learns_how_long_it_takes() -> None:
+    """A cloud that needs 20 s for an instance is not asked every moment from the first second on; each kind counts."""
+    pace = ListPace()
+    pace.done(waiter(since=NOW - 20), NOW, happened=True)
+    kept = waiter()
+    pace.add(kept)
+    for seconds in (0, 3, 6, 9):
+        # It may be quicker than it was.
+        assert pause(pace, NOW + seconds) == pytest.approx(list_pace.LONGEST_PAUSE_SECONDS)
+    assert pause(pace, NOW + 12) == pytest.approx(2), "70% of 20 s are over then"
+    other = waiter("delete", since=NOW + 12)
+    pace.add(other)
+    assert pause(pace, NOW + 12) == pytest.approx(list_pace.SHORTEST_PAUSE_SECONDS)
+
+
+def test_a_wait_that_was_given_up_teaches_nothing() -> None:
+    pace = ListPace()
+    pace.done(waiter(since=NOW - 20), NOW, happened=False)
+    kept = waiter()
+    pace.add(kept)
+    assert pause(pace, NOW) == pytest.approx(list_pace.SHORTEST_PAUSE_SECONDS)
+
+
+def test_errors() -> None:
+    """A cloud that is away is asked less and less often, until it answers."""
+    pace, now, pauses = ListPace(), NOW, []
+    for _ in range(6):
+        pauses.append(pace.failed(now))
+        now += pauses[-1]
+    assert pauses == [1, 2, 4, 8, 15, 15]
+    kept = waiter(since=now)
+    pace.add(kept)
+    pace.failed(now)
+    assert pace.next_for(kept, now, float("-inf")) == now + 15
+    assert pause(pace, now) == pytest.approx(list_pace.SHORTEST_PAUSE_SECONDS)
+
+
+def test_forgotten() -> None:
+    """A launch that nobody drives any more does not keep the lists going."""
+    pace, kept = ListPace(), waiter()
+    pace.add(kept)
+    assert pace.next_list(NOW + list_pace.FORGOTTEN_SECONDS + 1, NOW) == float("inf")
+    assert not pace.has(kept)
+
+
+def test_whom_a_list_concerns() -> None:
+    """300 launches are not all looked at because one of them goes on."""
+    pace = ListPace()
+    one, other, search = waiter(record_id="a"), waiter(record_id="b"), waiter("search")
+    for each in (one, other, search):
+        pace.add(each)
+    assert set(pace.to_wake({"a"})) == {one, search}
+    assert not pace.complete_wanted()
+    other.complete = True
+    assert set(pace.to_wake(())) == {other, search}
+    assert pace.complete_wanted()
