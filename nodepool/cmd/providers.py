@@ -79,13 +79,13 @@ def erase(options: argparse.Namespace) -> int:
 
 def _release_backing_nodes(zk: ZooKeeper, provider: str) -> int:
     """Nodes of other providers that a metastatic one keeps locked for ever; returns the exit status."""
-    from nodepool.driver.metastatic import farewell
+    from nodepool.driver.metastatic import release
 
     status = 0
-    for node, contender in farewell.backing_nodes(zk, provider):
+    for node, contender in release.backing_nodes(zk, provider):
         print(f"Giving back node {node.id} of provider {node.provider}, on which nodes of {provider} were...")
         try:
-            farewell.release(zk, node, contender)
+            release.release(zk, node, contender)
         except ZKConflict as conflict:
             print(f"Node {node.id} was changed meanwhile ({conflict}); try again")
             status = 1

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-#: What a `Keep` says when only an event can change it.
+#: What a `Retain` says when only an event can change it.
 NEVER_SECONDS: Final = float("inf")
 
 
@@ -55,7 +55,7 @@ class Assignment:
 
 
 @dataclass(frozen=True)
-class Keep:
+class Retain:
     """Look again after this time."""
 
     seconds: float
@@ -115,10 +115,10 @@ def share(waiting: Mapping[str, str | None], requests: Iterable[str], slots: int
     return shares, [node_id for node_id in without if node_id not in shares]
 
 
-def fate(backing: Backing, rules: Rules | None) -> Keep | Release:
+def fate(backing: Backing, rules: Rules | None) -> Retain | Release:
     """Is an empty backing node to be released? (T-8 to T-11)"""
     if backing.idle_seconds is None:
-        return Keep(NEVER_SECONDS)
+        return Retain(NEVER_SECONDS)
     if backing.failed:
         return Release("it failed")
     if rules is None:
@@ -131,4 +131,4 @@ def fate(backing: Backing, rules: Rules | None) -> Keep | Release:
         waits.append(rules.max_age_seconds - age)
     if waits[0] <= 0:
         return Release(f"nobody has used it for {idle:.0f} s, grace-time is {rules.grace_seconds:g} s")
-    return Keep(min(waits))
+    return Retain(min(waits))

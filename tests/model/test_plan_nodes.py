@@ -169,8 +169,8 @@ def test_a_backing_node_with_somebody_on_it_is_kept(place: backing.Backing, rule
     """T-8."""
     decision = backing.fate(place, rules)
     if place.idle_seconds is None:
-        assert decision == backing.Keep(backing.NEVER_SECONDS)
-    elif isinstance(decision, backing.Keep):
+        assert decision == backing.Retain(backing.NEVER_SECONDS)
+    elif isinstance(decision, backing.Retain):
         assert decision.seconds > 0
 
 

@@ -4,8 +4,9 @@
 * ``config.py``: what stands in the configuration file;
 * ``records.py``: what is written into nodes;
 * ``adapter.py``: slots as instances of a cloud; ``provider.py``: gives it ZooKeeper;
-* ``keeper.py``: the task that does everything, with ``tickets.py``: what launches want of it, ``view.py``: backing
-  nodes and who is on them, ``demand.py``: requests for backing nodes, ``claims.py``: how a node becomes ours.
+* ``allocator.py``: the task that does everything, with ``slot_requests.py``: what launches want of it,
+  ``backing_view.py``: backing nodes and who is on them, ``backing_requests.py``: requests for backing nodes,
+  ``claims.py``: how a node becomes ours.
 
 What has to be done is decided in `nodepool.plan.backing`.
 """

@@ -7,15 +7,15 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from nodepool.driver.metastatic import records
-from nodepool.driver.metastatic.tickets import Ticket
+from nodepool.driver.metastatic.slot_requests import SlotRequest
 from nodepool.driver.statemachine import Adapter, Instance, Resource, StateMachine
 from nodepool.model import states
 from nodepool.model.quota import QuotaInformation
 
 if TYPE_CHECKING:
     from nodepool.driver.config import LabelSettings
+    from nodepool.driver.metastatic.allocator import SlotAllocator
     from nodepool.driver.metastatic.config import MetastaticLabel, MetastaticProviderConfig
-    from nodepool.driver.metastatic.keeper import Keeper
     from nodepool.driver.statemachine.adapter import Log
     from nodepool.model.node import Node
     from nodepool.model.request import NodeRequest
@@ -55,24 +55,24 @@ COPIED_IF_SET: Final = ("username", "python_path", "shell_type", "connection_typ
 
 
 class WaitForSlot(StateMachine):
-    """Waits until the `Keeper` has a slot."""
+    """Waits until the `SlotAllocator` has a slot."""
 
-    def __init__(self, keeper: Keeper, label: MetastaticLabel, metadata: dict[str, str], log: Log) -> None:
+    def __init__(self, allocator: SlotAllocator, label: MetastaticLabel, metadata: dict[str, str], log: Log) -> None:
         super().__init__()
-        self._keeper = keeper
+        self._allocator = allocator
         self._label = label
         self._metadata = metadata
         self._log = log
-        self._ticket: Ticket | None = None
+        self._ticket: SlotRequest | None = None
 
     def advance(self) -> Instance | None:
         node_id = self._metadata["nodepool_node_id"]
         if self._ticket is None:
             self.external_id = node_id
-            self._ticket = Ticket(node_id, self._label.kind, self.wake, self._log)
+            self._ticket = SlotRequest(node_id, self._label.kind, self.wake, self._log)
             self.state = "waiting for a slot"
             self.next_advance_seconds = WAITING_SECONDS
-            self._keeper.wait_for_slot(self._ticket)
+            self._allocator.wait_for_slot(self._ticket)
             return None
         if self._ticket.error is not None:
             raise self._ticket.error
@@ -87,7 +87,7 @@ class GiveSlotBack(StateMachine):
 
     There is nothing to do when the node is about to go: a slot belongs to a node as long as its znode exists.
 
-    :param keeper: None = in a command, which only deletes nodes.
+    :param allocator: None = in a command, which only deletes nodes.
     """
 
     def __init__(self, adapter: MetastaticAdapter, node_id: Any) -> None:
@@ -96,17 +96,17 @@ class GiveSlotBack(StateMachine):
         self.external_id = node_id
 
     def advance(self) -> None:
-        keeper, node_id = self._adapter.keeper, str(self.external_id)
-        if keeper is None:
+        allocator, node_id = self._adapter.allocator, str(self.external_id)
+        if allocator is None:
             self.complete = True
         elif self.state == self.START:
             if self._adapter.stays(node_id):
                 self.state = "giving the slot back"
                 self.next_advance_seconds = WAITING_SECONDS
-                keeper.give_back(node_id, self.wake)
+                allocator.give_back(node_id, self.wake)
             else:
                 self.complete = True
-        elif keeper.tickets.is_given_back(node_id):
+        elif allocator.slot_requests.is_given_back(node_id):
             self.complete = True
 
 
@@ -118,12 +118,12 @@ class MetastaticAdapter(Adapter):
         self._provider_name = provider_config.name
         self._zk: ZooKeeper | None = None
         #: None = not started, or in a command.
-        self.keeper: Keeper | None = None
+        self.allocator: SlotAllocator | None = None
 
-    def begin(self, zk: ZooKeeper, keeper: Keeper | None) -> None:
+    def begin(self, zk: ZooKeeper, allocator: SlotAllocator | None) -> None:
         """The provider was started."""
         self._zk = zk
-        self.keeper = keeper
+        self.allocator = allocator
 
     def getCreateStateMachine(
         self,
@@ -135,9 +135,9 @@ class MetastaticAdapter(Adapter):
         az: str | None,
         log: Log,
     ) -> StateMachine:
-        if self.keeper is None:
+        if self.allocator is None:
             raise RuntimeError(f"provider {self._provider_name} was not started")
-        return WaitForSlot(self.keeper, label, metadata, log)
+        return WaitForSlot(self.allocator, label, metadata, log)
 
     def getDeleteStateMachine(self, external_id: Any, log: Log) -> StateMachine:
         return GiveSlotBack(self, external_id)
@@ -163,15 +163,15 @@ class MetastaticAdapter(Adapter):
                 yield instance
 
     def listResources(self) -> Iterable[Resource]:
-        """Nothing can be left over but locks of backing nodes, which the keeper looks after."""
-        if self.keeper is not None:
-            self.keeper.sweep_soon()
+        """Nothing can be left over but locks of backing nodes, which the allocator looks after."""
+        if self.allocator is not None:
+            self.allocator.sweep_soon()
         return []
 
     def notifyNodescanFailure(self, label: LabelSettings, external_id: Any) -> None:
-        if self.keeper is not None:
-            self.keeper.scan_failed(str(external_id))
+        if self.allocator is not None:
+            self.allocator.scan_failed(str(external_id))
 
     def stop(self) -> None:
-        if self.keeper is not None:
-            self.keeper.close()
+        if self.allocator is not None:
+            self.allocator.close()

@@ -12,9 +12,9 @@ from nodepool.exceptions import LaunchStatusException, ZKConflict
 from nodepool.model import states
 
 if TYPE_CHECKING:
-    from nodepool.driver.metastatic.demand import BackingRequests, OpenRequest
-    from nodepool.driver.metastatic.tickets import Tickets
-    from nodepool.driver.metastatic.view import BackingView
+    from nodepool.driver.metastatic.backing_requests import BackingRequests, OpenRequest
+    from nodepool.driver.metastatic.backing_view import BackingView
+    from nodepool.driver.metastatic.slot_requests import SlotRequests
     from nodepool.driver.statemachine.adapter import Log
     from nodepool.model.node import Node
     from nodepool.model.request import NodeRequest
@@ -27,7 +27,7 @@ CLAIM_RETRY_SECONDS: Final = 0.5
 
 
 class Claims:
-    """Part of the `Keeper`'s pass.
+    """Part of the `SlotAllocator`'s pass.
 
     :param owner: identifier of our locks.
     :param clock: seconds since the epoch.
@@ -39,7 +39,7 @@ class Claims:
         owner: str,
         view: BackingView,
         requests: BackingRequests,
-        tickets: Tickets,
+        slot_requests: SlotRequests,
         rules: Mapping[BackingKind, Rules],
         log: Log,
         clock: Callable[[], float],
@@ -48,7 +48,7 @@ class Claims:
         self._owner = owner
         self._view = view
         self._requests = requests
-        self._tickets = tickets
+        self._slot_requests = slot_requests
         self._rules = rules
         self._clock = clock
         self.log = log
@@ -74,7 +74,7 @@ class Claims:
         """T-4."""
         text = f"backing request {opened.id} for label {opened.kind.backing_label} {what}"
         self.log.warning("%s", text)
-        self._tickets.fail_request(opened.id, lambda: LaunchStatusException(text))
+        self._slot_requests.fail_request(opened.id, lambda: LaunchStatusException(text))
 
     def _fulfilled(self, opened: OpenRequest, request: NodeRequest) -> bool:
         """Claim the node of a request; False = not yet."""
@@ -101,8 +101,8 @@ class Claims:
     def _claim(self, opened: OpenRequest, node: Node) -> None:
         """T-3: lock for good, ``user_data`` and `in-use`, in one write, together with those who wait for it."""
         slots = self._rules[opened.kind].slots
-        waiting = self._tickets.first(opened.kind, slots)
-        nodes: list[str | None] = [ticket.node_id for ticket in waiting]
+        waiting = self._slot_requests.first(opened.kind, slots)
+        nodes: list[str | None] = [slot_request.node_id for slot_request in waiting]
         nodes += [None] * (slots - len(nodes))
         data = BackingData(self._owner, opened.kind.label, slots, False, self._clock(), tuple(nodes))
         node.state = states.IN_USE
@@ -118,8 +118,8 @@ class Claims:
             len(waiting),
         )
         self._view.update()
-        for slot, ticket in enumerate(waiting):
-            self._tickets.place(ticket, node, slot)
+        for slot, slot_request in enumerate(waiting):
+            self._slot_requests.place(slot_request, node, slot)
 
     # -- what was left behind --
 

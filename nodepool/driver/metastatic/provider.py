@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from nodepool.driver.metastatic.adapter import MetastaticAdapter
-from nodepool.driver.metastatic.keeper import Keeper
+from nodepool.driver.metastatic.allocator import SlotAllocator
 from nodepool.driver.statemachine import StateMachineProvider
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ class MetastaticProvider(StateMachineProvider):
 
     def __init__(self, adapter: MetastaticAdapter, provider_config: MetastaticProviderConfig) -> None:
         super().__init__(adapter, provider_config)
-        self._keeper: Keeper | None = None
+        self._allocator: SlotAllocator | None = None
 
     def start(self, zk_conn: ZooKeeper) -> None:
         """Begin to look after backing nodes; does not block.
@@ -33,22 +33,22 @@ class MetastaticProvider(StateMachineProvider):
         super().start(zk_conn)
         if zk_conn.cache is not None:
             rules = self.provider.rules()
-            self._keeper = Keeper(zk_conn, self.name, rules, self.scheduler, self.log)
-        self.adapter.begin(zk_conn, self._keeper)
-        if self._keeper is not None:
-            self._keeper.start()
+            self._allocator = SlotAllocator(zk_conn, self.name, rules, self.scheduler, self.log)
+        self.adapter.begin(zk_conn, self._allocator)
+        if self._allocator is not None:
+            self._allocator.start()
 
     def idle(self) -> None:
         super().idle()
-        if self._keeper is not None:
-            self._keeper.idle()
+        if self._allocator is not None:
+            self._allocator.idle()
 
     def stop(self) -> None:
-        if self._keeper is not None:
-            self._keeper.drain()
+        if self._allocator is not None:
+            self._allocator.drain()
         super().stop()
 
     def launch_ended(self, launch: Launch) -> None:
         super().launch_ended(launch)
-        if self._keeper is not None:
-            self._keeper.launch_ended(launch.node.key)
+        if self._allocator is not None:
+            self._allocator.launch_ended(launch.node.key)

@@ -13,7 +13,7 @@ from nodepool.clock import cpu_time, monotonic
 from nodepool.driver.interface import Provider
 from nodepool.driver.static.checks import HostChecker, is_alive
 from nodepool.driver.static.handler import StaticNodeRequestHandler
-from nodepool.driver.static.registry import StaticRegistry
+from nodepool.driver.static.registration import StaticRegistry
 from nodepool.driver.static.retries import RetrySchedule
 from nodepool.driver.static.tasks import StaticNodeCleanup
 from nodepool.exceptions import ZKException

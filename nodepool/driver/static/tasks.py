@@ -9,7 +9,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
-from nodepool.driver.static.registry import StaticRegistry
+from nodepool.driver.static.registration import StaticRegistry
 from nodepool.plan import static_hosts
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nodepool.plan import backing
-from nodepool.plan.backing import Assignment, Backing, BackingKind, Keep, Release, Rules
+from nodepool.plan.backing import Assignment, Backing, BackingKind, Release, Retain, Rules
 
 KIND = BackingKind("small", "big")
 RULES = Rules(slots=3, grace_seconds=60, min_retention_seconds=0, max_age_seconds=None)
@@ -125,25 +125,25 @@ class TestFate:
     def test_in_use(self) -> None:
         """Whatever is wrong with it: as long as somebody is on it, it stays."""
         used = node("b1", "a", None, failed=True, age_seconds=1e9)
-        assert backing.fate(used, rules(max_age_seconds=1)) == Keep(backing.NEVER_SECONDS)
-        assert backing.fate(used, None) == Keep(backing.NEVER_SECONDS)
+        assert backing.fate(used, rules(max_age_seconds=1)) == Retain(backing.NEVER_SECONDS)
+        assert backing.fate(used, None) == Retain(backing.NEVER_SECONDS)
 
     def test_grace_time(self) -> None:
         """T-8."""
-        assert backing.fate(node("b1", None, idle_seconds=20.0), RULES) == Keep(40)
+        assert backing.fate(node("b1", None, idle_seconds=20.0), RULES) == Retain(40)
         assert isinstance(backing.fate(node("b1", None, idle_seconds=60.5), RULES), Release)
 
     def test_min_retention_time(self) -> None:
         """T-8: both times must be over."""
         limits = rules(min_retention_seconds=300)
-        assert backing.fate(node("b1", None, idle_seconds=70.0, age_seconds=100.0), limits) == Keep(200)
-        assert backing.fate(node("b1", None, idle_seconds=20.0, age_seconds=290.0), limits) == Keep(40)
+        assert backing.fate(node("b1", None, idle_seconds=70.0, age_seconds=100.0), limits) == Retain(200)
+        assert backing.fate(node("b1", None, idle_seconds=20.0, age_seconds=290.0), limits) == Retain(40)
         assert isinstance(backing.fate(node("b1", None, idle_seconds=70.0, age_seconds=301.0), limits), Release)
 
     def test_max_age(self) -> None:
         """T-9: no grace."""
         limits = rules(max_age_seconds=120)
-        assert backing.fate(node("b1", None, age_seconds=100.0), limits) == Keep(20)
+        assert backing.fate(node("b1", None, age_seconds=100.0), limits) == Retain(20)
         assert isinstance(backing.fate(node("b1", None, age_seconds=121.0), limits), Release)
 
     def test_label_gone(self) -> None:

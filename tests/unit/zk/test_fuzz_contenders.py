@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from kazoo.exceptions import NoNodeError
 from kazoo.recipe.lock import Lock
 
-from nodepool.driver.metastatic.view import BackingView
+from nodepool.driver.metastatic.backing_view import BackingView
 from nodepool.model.node import Node
 from nodepool.zk import paths, protocol
 from nodepool.zk.locked_cache import LockedRecordCache

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from nodepool.driver.handler import NodeRequestHandler
-from nodepool.driver.metastatic import MetastaticDriver, demand, keeper
-from nodepool.driver.metastatic.keeper import Keeper
+from nodepool.driver.metastatic import MetastaticDriver, allocator, backing_requests
+from nodepool.driver.metastatic.allocator import SlotAllocator
 from nodepool.driver.metastatic.provider import MetastaticProvider
 from nodepool.model import states
 from nodepool.model.node import Node
@@ -45,9 +45,9 @@ class Site(DriverSite):
         super().__init__(MetastaticDriver(), section, zk, f"stand-in-{id(self)}")
 
     @property
-    def keeper(self) -> Keeper:
-        assert self.provider.adapter.keeper is not None
-        return self.provider.adapter.keeper
+    def allocator(self) -> SlotAllocator:
+        assert self.provider.adapter.allocator is not None
+        return self.provider.adapter.allocator
 
     def begin(self, *labels: str) -> NodeRequestHandler:
         return self.worker.accept(self.worker.submit(*(labels or ("small",))))
@@ -87,12 +87,12 @@ class Site(DriverSite):
         return [request.key for request in self.zk.nodeRequestIterator() if request.requestor == OWNER]
 
     def pass_now(self) -> None:
-        """Wait until the keeper has made a whole pass that began after this call."""
-        begun = self.keeper.passes
+        """Wait until the allocator has made a whole pass that began after this call."""
+        begun = self.allocator.passes
 
         def two_more() -> bool:
-            self.keeper.wake()
-            return self.keeper.passes >= begun + 2
+            self.allocator.wake()
+            return self.allocator.passes >= begun + 2
 
         wait_for("two more passes", two_more)
 
@@ -109,8 +109,8 @@ def place(node: Node) -> tuple[str, int]:
 @pytest.fixture(autouse=True)
 def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plan, "RETRY_SECONDS", 0.01)
-    monkeypatch.setattr(demand, "LINGER_SECONDS", 0.05)
-    monkeypatch.setattr(keeper, "ZK_RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(backing_requests, "LINGER_SECONDS", 0.05)
+    monkeypatch.setattr(allocator, "ZK_RETRY_SECONDS", 0.01)
 
 
 @pytest.fixture

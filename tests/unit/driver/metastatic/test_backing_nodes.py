@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from nodepool.driver.framework.keyscan import ScanFailed
-from nodepool.driver.metastatic import keeper
+from nodepool.driver.metastatic import allocator
 from nodepool.exceptions import ZKConnectionError
 from nodepool.model import states
 from nodepool.model.node import Node
@@ -54,7 +54,7 @@ def test_released_when_empty(make_site: MakeSite, zk: MemoryZooKeeper) -> None:
 
 def test_many_are_released(make_site: MakeSite, zk: MemoryZooKeeper, monkeypatch: pytest.MonkeyPatch) -> None:
     """T-8: a few in each pass, and in the end all."""
-    monkeypatch.setattr(keeper, "MOST_RELEASES", 2)
+    monkeypatch.setattr(allocator, "MOST_RELEASES", 2)
     site = make_site({"grace-time": 0, "max-parallel-jobs": 1})
     site.delete(*site.serve(*["small"] * 7))
     wait_for("nothing is left", lambda: not list(zk.nodeIterator()))
@@ -76,7 +76,7 @@ def test_grace_goes_on_after_a_restart(
     make_site: MakeSite, zk: MemoryZooKeeper, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """T-6, T-8: since when a backing node is empty is noted, and forgotten when it is used again."""
-    monkeypatch.setattr(keeper, "NOTE_IDLE_SECONDS", 0.0)
+    monkeypatch.setattr(allocator, "NOTE_IDLE_SECONDS", 0.0)
     site = make_site({"grace-time": 1000})
     (node,) = site.serve()
     site.delete(node)
@@ -249,14 +249,14 @@ def test_lock_left_behind(
     node.user_data = node.user_data if user_data == "as it was" else user_data
     zk.storeNode(node)
     for _ in range(2):
-        site.keeper.sweep_soon()
+        site.allocator.sweep_soon()
         site.pass_now()
     assert zk.isNodeLocked(node), "somebody is on it"
     site.delete(user)
-    site.keeper.sweep_soon()
+    site.allocator.sweep_soon()
     site.pass_now()
     assert zk.isNodeLocked(node), "one sweep is not enough"
-    site.keeper.sweep_soon()
+    site.allocator.sweep_soon()
     site.pass_now()
     wait_for("it is unlocked", lambda: not zk.isNodeLocked(node))
 
@@ -273,12 +273,12 @@ def test_claim_of_an_older_launcher_under_way(make_site: MakeSite, zk: MemoryZoo
     zk.lockNode(node, ephemeral=False, identifier=OWNER)
     site = make_site()
     for _ in range(3):
-        site.keeper.sweep_soon()
+        site.allocator.sweep_soon()
         site.pass_now()
     assert zk.isNodeLocked(node)
     zk.deleteNodeRequest(request)
     for _ in range(2):
-        site.keeper.sweep_soon()
+        site.allocator.sweep_soon()
         site.pass_now()
     assert not zk.isNodeLocked(node)
 
@@ -351,7 +351,7 @@ def test_failed_scan_when_nobody_waits_any_more(make_site: MakeSite) -> None:
     """T-11, L-17: the last launch of a replaced provider finds that a backing node does not answer."""
     site = make_site()
     (node,) = site.serve()
-    site.keeper.drain()
-    wait_for("the keeper has ended", lambda: len(site.provider.scheduler) == 0)
-    site.keeper.scan_failed(node.key)
+    site.allocator.drain()
+    wait_for("the allocator has ended", lambda: len(site.provider.scheduler) == 0)
+    site.allocator.scan_failed(node.key)
     wait_for("it is marked", lambda: all(data["failed"] for data in site.backing().values()))

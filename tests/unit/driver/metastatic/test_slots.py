@@ -172,7 +172,7 @@ def test_node_that_nobody_can_read_keeps_its_slot(
     second, third = site.serve("small", "small")
     assert len({place(node) for node in (first, second, third)}) == 3
     zk.deleteRawNode(first.key)
-    site.keeper.sweep_soon()
+    site.allocator.sweep_soon()
     site.pass_now()
     (fourth,) = site.serve()
     assert place(fourth) == place(first)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Backing nodes of a provider that is gone for good (behaviour.md T, G-6).
 
-As long as the provider is configured somewhere this is the `Keeper`'s work.
+As long as the provider is configured somewhere this is the `SlotAllocator`'s work.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from nodepool.driver.metastatic import farewell
+from nodepool.driver.metastatic import release
 from nodepool.driver.metastatic.records import BackingData
 from nodepool.exceptions import ZKConflict
 from nodepool.model import states
@@ -32,19 +32,19 @@ def test_its_own_and_no_others(zk: MemoryZooKeeper) -> None:
     add(zk, holder=None)
     add(zk, state=states.HOLD)
     zk.storeNode(Node("big"))
-    ((node, contender),) = farewell.backing_nodes(zk, "shared")
+    ((node, contender),) = release.backing_nodes(zk, "shared")
     assert node.id == mine.id
-    farewell.release(zk, node, contender)
+    release.release(zk, node, contender)
     stored = zk.getNode(mine.key)
     assert stored is not None
     assert (stored.state, zk.isNodeLocked(stored)) == (states.USED, False)
-    assert not list(farewell.backing_nodes(zk, "shared"))
+    assert not list(release.backing_nodes(zk, "shared"))
 
 
 def test_changed_meanwhile(zk: MemoryZooKeeper) -> None:
     """Its provider is configured after all, and somebody has put a node on it."""
     add(zk)
-    ((node, contender),) = farewell.backing_nodes(zk, "shared")
+    ((node, contender),) = release.backing_nodes(zk, "shared")
     zk.nodes.save_and_release(node.copy(), contender)
     with pytest.raises(ZKConflict):
-        farewell.release(zk, node, contender)
+        release.release(zk, node, contender)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`Keeper`: gives slots of backing nodes to nodes, asks for backing nodes and releases them (behaviour.md T).
+"""`SlotAllocator`: gives slots of backing nodes to nodes, asks for backing nodes and releases them (behaviour.md T).
 
 One task of the provider's scheduler. A pass takes in what has changed, decides with `nodepool.plan.backing`, and
 writes. Every write is fenced by the version of the backing node, so launchers that share a provider may all do this
@@ -14,11 +14,11 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from nodepool.clock import wall_time
+from nodepool.driver.metastatic.backing_requests import BackingRequests
+from nodepool.driver.metastatic.backing_view import BackingView, Entry
 from nodepool.driver.metastatic.claims import Claims
-from nodepool.driver.metastatic.demand import BackingRequests
 from nodepool.driver.metastatic.records import owner_of
-from nodepool.driver.metastatic.tickets import Ticket, Tickets, Waiting
-from nodepool.driver.metastatic.view import BackingView, Entry
+from nodepool.driver.metastatic.slot_requests import SlotRequest, SlotRequests, Waiting
 from nodepool.driver.statemachine.scheduler import WHEN_WOKEN_SECONDS
 from nodepool.exceptions import LaunchStatusException, ZKConflict, ZKException
 from nodepool.model import states
@@ -41,16 +41,16 @@ LONGEST_PASS_PAUSE_SECONDS: Final = 60.0
 
 
 class _Passes:
-    """The keeper as a task: a new one for each time it begins to work, so that the end of one ends no other."""
+    """The allocator as a task: a new one for each time it begins to work, so that the end of one ends no other."""
 
     def __init__(self, step: Callable[[], float | None]) -> None:
         self.step = step
 
 
-class Keeper:
+class SlotAllocator:
     """Keeps the slots of one provider.
 
-    A pass owns everything but the tickets, which are guarded by a lock of their own.
+    A pass owns everything but the slot requests, which are guarded by a lock of their own.
 
     :param rules: what is configured.
     """
@@ -68,7 +68,7 @@ class Keeper:
         self._rules = rules
         self._scheduler = scheduler
         self.log = log
-        self.tickets = Tickets()
+        self.slot_requests = SlotRequests()
         self._lock = threading.Lock()
         self._task: _Passes | None = None
         self._idle = threading.Event()
@@ -79,7 +79,7 @@ class Keeper:
         owner = owner_of(provider_name)
         self.view = BackingView(zk, provider_name, rules.keys(), self.wake, log, clock)
         self.requests = BackingRequests(zk, owner, log, self.wake)
-        self._claims = Claims(zk, owner, self.view, self.requests, self.tickets, rules, log, clock)
+        self._claims = Claims(zk, owner, self.view, self.requests, self.slot_requests, rules, log, clock)
 
     # -- other threads --
 
@@ -117,29 +117,29 @@ class Keeper:
         self._sweep_wanted.set()
         self.wake()
 
-    def wait_for_slot(self, ticket: Ticket) -> None:
-        """A node needs a slot; ``ticket.wake`` is called when it has one, or will not get one."""
-        self.tickets.add(ticket)
+    def wait_for_slot(self, slot_request: SlotRequest) -> None:
+        """A node needs a slot; ``slot_request.wake`` is called when it has one, or will not get one."""
+        self.slot_requests.add(slot_request)
         self.start()
         self.wake()
 
     def launch_ended(self, node_id: str) -> None:
         """A node waits no more; nor may its backing request, if nobody else does."""
-        self.tickets.drop(node_id)
+        self.slot_requests.drop(node_id)
         self.wake()
 
     def give_back(self, node_id: str, wake: Callable[[], None]) -> None:
         """A node needs its slot no more, although its znode stays.
 
-        :param wake: called when `Tickets.is_given_back` is true.
+        :param wake: called when `SlotRequests.is_given_back` is true.
         """
-        self.tickets.give_back(node_id, wake)
+        self.slot_requests.give_back(node_id, wake)
         self.start()
         self.wake()
 
     def scan_failed(self, node_id: str) -> None:
         """T-11: nobody answers on the backing node where this node has its slot."""
-        self.tickets.note_failed_scan(node_id)
+        self.slot_requests.note_failed_scan(node_id)
         self.start()
         self.wake()
 
@@ -158,7 +158,7 @@ class Keeper:
         finally:
             self.passes += 1
         with self._lock:
-            if self._draining.is_set() and not self.tickets.busy:
+            if self._draining.is_set() and not self.slot_requests.busy:
                 self._task = None
                 return None
         return wait
@@ -177,7 +177,7 @@ class Keeper:
         waits = [LONGEST_PASS_PAUSE_SECONDS]
         waits.append(self._claims.follow())
         # Those who come later have their turn with the next pass: they may find a slot that is free now.
-        waiting = self.tickets.waiting()
+        waiting = self.slot_requests.waiting()
         if not (self._mark_failed() and self._take_back() and self._assign(waiting)):
             # Somebody else wrote first. What is decided next must rest on what he wrote.
             return 0.0
@@ -195,86 +195,90 @@ class Keeper:
 
     def _mark_failed(self) -> bool:
         """T-11; False = somebody else wrote first, once more."""
-        for node_id in self.tickets.failed_scans():
+        for node_id in self.slot_requests.failed_scans():
             place = self.view.backing_of(node_id)
             if place is not None and not place[0].data.failed:
                 entry = place[0]
                 self.log.warning("Backing node %s failed: nobody answers there (node %s)", entry.id, node_id)
                 if not self.view.write(entry, entry.data.as_failed()):
                     return False
-            self.tickets.failed_scan_noted(node_id)
+            self.slot_requests.failed_scan_noted(node_id)
         return True
 
     def _take_back(self) -> bool:
         """Free the slots of nodes whose launch begins anew; False = somebody else wrote first, once more."""
-        for node_id in self.tickets.given_back():
+        for node_id in self.slot_requests.given_back():
             place = self.view.backing_of(node_id)
             if place is not None and not self.view.write(place[0], place[0].data.with_node(place[1], None)):
                 return False
-            self.tickets.taken_back(node_id)
+            self.slot_requests.taken_back(node_id)
         return True
 
     def _assign(self, waiting: Waiting) -> bool:
         """T-1, T-7: who gets a slot is taken out of ``waiting``; False = the world has changed meanwhile, once more."""
         complete = True
-        for kind, tickets in waiting.items():
+        for kind, slot_requests in waiting.items():
             rules = self._rules.get(kind)
             if rules is None:
                 continue
-            self._place_again(tickets)
+            self._place_again(slot_requests)
             backings = [backing for backing in self.view.backings() if backing.kind == kind]
-            assigned: dict[str, dict[int, Ticket]] = {}
-            for found in plan.assign(tickets, backings, rules):
-                assigned.setdefault(found.backing_id, {})[found.slot] = tickets[found.node_id]
+            assigned: dict[str, dict[int, SlotRequest]] = {}
+            for found in plan.assign(slot_requests, backings, rules):
+                assigned.setdefault(found.backing_id, {})[found.slot] = slot_requests[found.node_id]
             for backing_id, slots in assigned.items():
                 if self._put(self.view.entries[backing_id], slots):
-                    for ticket in slots.values():
-                        del tickets[ticket.node_id]
+                    for slot_request in slots.values():
+                        del slot_requests[slot_request.node_id]
                 else:
                     complete = False
         return complete
 
-    def _place_again(self, tickets: dict[str, Ticket]) -> None:
+    def _place_again(self, slot_requests: dict[str, SlotRequest]) -> None:
         """Take out those who have a slot already, e.g. because the answer to the write was lost."""
-        for node_id, ticket in list(tickets.items()):
+        for node_id, slot_request in list(slot_requests.items()):
             place = self.view.backing_of(node_id)
-            if place is not None and place[0].kind == ticket.kind and not place[0].data.failed:
-                self.tickets.place(ticket, place[0].node, place[1])
-                del tickets[node_id]
+            if place is not None and place[0].kind == slot_request.kind and not place[0].data.failed:
+                self.slot_requests.place(slot_request, place[0].node, place[1])
+                del slot_requests[node_id]
 
-    def _put(self, entry: Entry, slots: Mapping[int, Ticket]) -> bool:
+    def _put(self, entry: Entry, slots: Mapping[int, SlotRequest]) -> bool:
         """Write who gets which slots of one backing node."""
         if not self.view.is_free(entry, slots):
             return False
         data = entry.data
-        for slot, ticket in slots.items():
-            data = data.with_node(slot, ticket.node_id)
+        for slot, slot_request in slots.items():
+            data = data.with_node(slot, slot_request.node_id)
         if not self.view.write(entry, data):
             return False
-        for slot, ticket in slots.items():
-            self.tickets.place(ticket, entry.node, slot)
+        for slot, slot_request in slots.items():
+            self.slot_requests.place(slot_request, entry.node, slot)
         return True
 
     # -- backing nodes --
 
     def _request(self, waiting: Waiting) -> None:
         """T-1, T-2: as many backing requests as the waiting nodes need, and no more."""
-        for kind, tickets in waiting.items():
+        for kind, slot_requests in waiting.items():
             rules = self._rules.get(kind)
             if rules is None:
-                for ticket in tickets.values():
-                    self.tickets.fail(ticket, LaunchStatusException(f"label {kind.label} is not configured any more"))
+                for slot_request in slot_requests.values():
+                    self.slot_requests.fail(
+                        slot_request, LaunchStatusException(f"label {kind.label} is not configured any more")
+                    )
                 continue
-            current = {node_id: ticket.request_id for node_id, ticket in tickets.items()}
+            current = {node_id: slot_request.request_id for node_id, slot_request in slot_requests.items()}
             shares, left = plan.share(current, self.requests.of(kind), rules.slots)
             for node_id, request_id in shares.items():
-                tickets[node_id].request_id = request_id
+                slot_requests[node_id].request_id = request_id
             for first in range(0, len(left), rules.slots):
                 group = left[first : first + rules.slots]
                 request_id = self.requests.submit(kind, len(group))
                 for node_id in group:
-                    tickets[node_id].request_id = request_id
-        self._cancel({ticket.request_id for tickets in waiting.values() for ticket in tickets.values()})
+                    slot_requests[node_id].request_id = request_id
+        self._cancel(
+            {slot_request.request_id for slot_requests in waiting.values() for slot_request in slot_requests.values()}
+        )
 
     def _cancel(self, wanted: set[str | None]) -> None:
         """Take back requests that nobody waits for, unless a node is being made already.

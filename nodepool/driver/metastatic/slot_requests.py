@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`Tickets`: what launches want of the `Keeper`, and its answers."""
+"""`SlotRequests`: what launches want of the `SlotAllocator`, and its answers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from nodepool.plan.backing import BackingKind
 
 
-class Ticket:
+class SlotRequest:
     """One node that waits for a slot.
 
     :param wake: makes its launch look at ``place`` and ``error``; any thread, does not block.
@@ -33,15 +33,15 @@ class Ticket:
 
 
 #: Those who wait, by kind and node, in the order in which they came.
-Waiting = dict["BackingKind", dict[str, Ticket]]
+Waiting = dict["BackingKind", dict[str, SlotRequest]]
 
 
-class Tickets:
+class SlotRequests:
     """Any thread; ``_lock`` guards everything and is not held across calls to others."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._waiting: dict[str, Ticket] = {}
+        self._waiting: dict[str, SlotRequest] = {}
         self._given_back: dict[str, Callable[[], None]] = {}
         self._failed_scans: dict[str, None] = {}
 
@@ -53,50 +53,50 @@ class Tickets:
 
     # -- waiting for a slot --
 
-    def add(self, ticket: Ticket) -> None:
+    def add(self, slot_request: SlotRequest) -> None:
         """A node waits; what it waited for before is forgotten."""
         with self._lock:
-            self._waiting[ticket.node_id] = ticket
+            self._waiting[slot_request.node_id] = slot_request
 
     def waiting(self) -> Waiting:
         """Those who wait now."""
         found: Waiting = {}
         with self._lock:
-            for node_id, ticket in self._waiting.items():
-                found.setdefault(ticket.kind, {})[node_id] = ticket
+            for node_id, slot_request in self._waiting.items():
+                found.setdefault(slot_request.kind, {})[node_id] = slot_request
         return found
 
-    def first(self, kind: BackingKind, count: int) -> list[Ticket]:
+    def first(self, kind: BackingKind, count: int) -> list[SlotRequest]:
         """At most so many of those who wait, in their order."""
         with self._lock:
-            return list(islice((ticket for ticket in self._waiting.values() if ticket.kind == kind), count))
+            return list(islice((waiting for waiting in self._waiting.values() if waiting.kind == kind), count))
 
-    def place(self, ticket: Ticket, backing: Node, slot: int) -> None:
-        """A ticket's node has a slot."""
-        ticket.log.info("Slot %d of backing node %s", slot, backing.id)
-        ticket.place = (backing, slot)
-        self._answer(ticket)
+    def place(self, slot_request: SlotRequest, backing: Node, slot: int) -> None:
+        """The node of a slot request has a slot."""
+        slot_request.log.info("Slot %d of backing node %s", slot, backing.id)
+        slot_request.place = (backing, slot)
+        self._answer(slot_request)
 
-    def fail(self, ticket: Ticket, error: Exception) -> None:
-        """A ticket's node will not get a slot now."""
-        ticket.error = error
-        self._answer(ticket)
+    def fail(self, slot_request: SlotRequest, error: Exception) -> None:
+        """The node of a slot request will not get a slot now."""
+        slot_request.error = error
+        self._answer(slot_request)
 
     def fail_request(self, request_id: str, make_error: Callable[[], Exception]) -> None:
         """T-4: those who wait for a backing request will not get a slot now."""
         with self._lock:
-            tickets = [ticket for ticket in self._waiting.values() if ticket.request_id == request_id]
-        for ticket in tickets:
-            self.fail(ticket, make_error())
+            found = [waiting for waiting in self._waiting.values() if waiting.request_id == request_id]
+        for slot_request in found:
+            self.fail(slot_request, make_error())
 
-    def _answer(self, ticket: Ticket) -> None:
-        self._remove(ticket)
-        ticket.wake()
+    def _answer(self, slot_request: SlotRequest) -> None:
+        self._remove(slot_request)
+        slot_request.wake()
 
-    def _remove(self, ticket: Ticket) -> None:
+    def _remove(self, slot_request: SlotRequest) -> None:
         with self._lock:
-            if self._waiting.get(ticket.node_id) is ticket:
-                del self._waiting[ticket.node_id]
+            if self._waiting.get(slot_request.node_id) is slot_request:
+                del self._waiting[slot_request.node_id]
 
     def drop(self, node_id: str) -> None:
         """A node does not wait any more: its launch has ended."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of `nodepool.driver.static.registry`: what races and errors leave behind."""
+"""Tests of `nodepool.driver.static.registration`: what races and errors leave behind."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from nodepool.driver.static.registry import StaticRegistry
+from nodepool.driver.static.registration import StaticRegistry
 from nodepool.exceptions import ZKConflict, ZKConnectionError
 from nodepool.model import states
 from nodepool.model.node import Node
