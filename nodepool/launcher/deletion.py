@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from nodepool.launcher.supervisor import NodePool
     from nodepool.model.node import Node
     from nodepool.model.request import NodeRequest
-    from nodepool.zk.protocol import Reply
+    from nodepool.zk.reply import Reply
 
 #: A look at all nodes at least this often, in case an event was missed.
 IDLE_SECONDS: Final = 30.0

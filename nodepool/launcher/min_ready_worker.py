@@ -8,8 +8,6 @@ import math
 import uuid
 from typing import TYPE_CHECKING, Final
 
-from kazoo.exceptions import KazooException
-
 from nodepool.clock import monotonic
 from nodepool.exceptions import ZKConflict, ZKConnectionError, ZKException, ZKLockException
 from nodepool.model import states
@@ -18,7 +16,7 @@ from nodepool.plan.min_ready import missing
 from nodepool.plan.queue import MIN_READY_REQUESTOR
 from nodepool.runtime.worker import Worker
 from nodepool.zk import locks, paths
-from nodepool.zk.transactions import translate
+from nodepool.zk.transactions import sync
 
 if TYPE_CHECKING:
     from nodepool.launcher.supervisor import NodePool
@@ -150,11 +148,7 @@ class MinReadyWorker(Worker):
         """Take on requests of ours whose creation gave no answer. One that is not there now never will be."""
         if not self._unsure:
             return
-        try:
-            # Another server of the ensemble may not know yet what the one that we lost has passed on.
-            self._client.kazoo.retry(self._client.kazoo.sync, paths.REQUESTS)
-        except KazooException as error:
-            raise translate(error) from None
+        sync(self._client, paths.REQUESTS)
         cache = self._nodepool.cache
         if not cache.wait_settled(SETTLE_SECONDS):
             raise ZKConnectionError("requests are not read in time")

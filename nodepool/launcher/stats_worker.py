@@ -158,4 +158,4 @@ def zk_internals(hostname: str, zk: ZooKeeper) -> gauges.Gauges:
     if zk.cache is not None:
         caches["node"] = (zk.cache.nodes.pending_reads, 0)
         caches["request"] = (zk.cache.requests.pending_reads, 0)
-    return gauges.internal_gauges(hostname, zk.client.kazoo.queued_calls, caches)
+    return gauges.internal_gauges(hostname, zk.client.queued_calls, caches)

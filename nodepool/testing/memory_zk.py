@@ -23,7 +23,7 @@ from nodepool.zk.locked_cache import LockedRecordCache
 from nodepool.zk.locks import ZkLock
 from nodepool.zk.node_store import NodeStore
 from nodepool.zk.nodepool_cache import NodepoolCache
-from nodepool.zk.protocol import Reply
+from nodepool.zk.reply import Reply
 from nodepool.zk.request_store import RequestStore
 from nodepool.zk.zookeeper import ZooKeeper
 

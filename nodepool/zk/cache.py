@@ -26,15 +26,14 @@ from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
 from kazoo.exceptions import KazooException, NoNodeError
-from kazoo.protocol.serialization import GetChildren, GetData
 
 from nodepool.clock import monotonic
 from nodepool.model.record import InvalidRecord
-from nodepool.zk import codec, paths, protocol
+from nodepool.zk import codec, events, paths
 from nodepool.zk.client import ZooKeeperClient
 from nodepool.zk.joint_reads import JointReads
 from nodepool.zk.multi_read import read_for_callback
-from nodepool.zk.protocol import Reply
+from nodepool.zk.reply import Reply
 from nodepool.zk.transactions import UNKNOWN_OUTCOME
 
 
@@ -223,7 +222,7 @@ class RecordCache(Generic[R]):
             return
         if below:
             self._on_event_below(event, record_id, below)
-        elif event == protocol.DELETED:
+        elif event == events.DELETED:
             self._drop(record_id)
         else:
             self._on_change(event, record_id)
@@ -234,10 +233,10 @@ class RecordCache(Generic[R]):
             if expected is not None:
                 expected[1] += 1
                 return
-            if event == protocol.CREATED and self._creating:
+            if event == events.CREATED and self._creating:
                 self._held.append(record_id)
                 return
-            if event == protocol.CHANGED and self._is_foreign(record_id):
+            if event == events.CHANGED and self._is_foreign(record_id):
                 self._stale.add(record_id)
                 return
         self._read(record_id)
@@ -329,7 +328,7 @@ class RecordCache(Generic[R]):
         self._reads = JointReads(self._client)
         kazoo = self._client.kazoo
         kazoo.watch_recursive(self._root, self._on_event, self._on_watching)
-        kazoo.call(GetChildren(kazoo.chrooted(self._root), None), Reply(partial(self._on_listing, self._generation)))
+        kazoo.call(kazoo.operations.children(self._root), Reply(partial(self._on_listing, self._generation)))
 
     def _on_watching(self, _: Any, error: BaseException | None) -> None:
         if error is not None and not isinstance(error, UNKNOWN_OUTCOME):
@@ -344,8 +343,8 @@ class RecordCache(Generic[R]):
                 self._forget_below(record_id)
                 self._drop(record_id)
         self._to_sync = 1 + len(current)
-        kazoo = self._client.kazoo
-        reads = ((i, GetData(kazoo.chrooted(f"{self._root}/{i}"), None)) for i in current)
+        operations = self._client.kazoo.operations
+        reads = ((i, operations.get(f"{self._root}/{i}")) for i in current)
         read_for_callback(self._client, reads, partial(self._on_sync, generation))
         self._sync_done(1)
 

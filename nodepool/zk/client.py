@@ -3,23 +3,21 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import threading
 from collections.abc import Callable, Iterable
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from kazoo.exceptions import ConfigurationError, KazooException, NodeExistsError
-from kazoo.protocol.serialization import Create
-from kazoo.retry import KazooRetry
-from kazoo.security import OPEN_ACL_UNSAFE
+from kazoo.client import KazooState
+from kazoo.exceptions import ConfigurationError, KazooException
 
 from nodepool.clock import monotonic
 from nodepool.exceptions import ConfigError, ZKConnectionError, ZKException
-from nodepool.zk import protocol
+from nodepool.zk import wire
 from nodepool.zk.orphans import OrphanedContenders
-from nodepool.zk.protocol import Reply, WatchedClient
-from nodepool.zk.wire.threading_handler import TlsHandler
+
+if TYPE_CHECKING:
+    from nodepool.zk.wire.watched_client import WatchedClient
 
 #: Called with 'connected', 'suspended' or 'lost', in the connection thread; must not block.
 SessionListener = Callable[[str], None]
@@ -94,17 +92,17 @@ class ZooKeeperClient:
     @property
     def connected(self) -> bool:
         client = self._client
-        return client is not None and client.state == protocol.CONNECTED
+        return client is not None and client.state == KazooState.CONNECTED
 
     @property
     def suspended(self) -> bool:
         client = self._client
-        return client is not None and client.state == protocol.SUSPENDED
+        return client is not None and client.state == KazooState.SUSPENDED
 
     @property
     def lost(self) -> bool:
         client = self._client
-        return client is None or client.state == protocol.LOST
+        return client is None or client.state == KazooState.LOST
 
     def session_is_certain(self, epoch: int) -> bool:
         """Does the session of this `session_epoch` live beyond doubt, so that nobody else can have its locks?
@@ -113,6 +111,11 @@ class ZooKeeperClient:
         """
         client = self._client
         return client is not None and epoch == self.session_epoch and client.is_leased()
+
+    @property
+    def queued_calls(self) -> int:
+        """Calls that wait to be sent."""
+        return self.kazoo.queued_calls
 
     def add_session_listener(self, listener: SessionListener) -> None:
         self._listeners.append(listener)
@@ -146,42 +149,24 @@ class ZooKeeperClient:
                 )
             self.log.warning("ZooKeeper at %s does not answer, trying again", self.hosts)
         if client.chroot:
-            self._make_chroot(client)
-
-    @staticmethod
-    def _make_chroot(client: WatchedClient) -> None:
-        """Create the chroot and its parents. Paths go out as they are: caches use the client's chroot meanwhile."""
-
-        def make(path: str) -> None:
-            with contextlib.suppress(NodeExistsError):
-                client.call(Create(path, b"", OPEN_ACL_UNSAFE, 0), Reply()).get()
-
-        names = client.chroot.strip("/").split("/")
-        try:
-            for length in range(1, len(names) + 1):
-                client.retry(make, "/" + "/".join(names[:length]))
-        except KazooException as error:
-            raise ZKConnectionError(f"chroot {client.chroot} cannot be created: {type(error).__name__}") from None
+            try:
+                client.make_chroot()
+            except KazooException as error:
+                reason = type(error).__name__
+                raise ZKConnectionError(f"chroot {client.chroot} cannot be created: {reason}") from None
 
     def _make_client(self) -> WatchedClient:
         cert, key, ca = self._tls
-        options: dict[str, object] = {}
-        if any(self._tls):
-            if not all(self._tls):
-                raise ZKConnectionError("zookeeper-tls needs cert, key and ca")
-            for path in (cert, key, ca):
+        files: tuple[str, str, str] | None = None
+        if cert and key and ca:
+            files = (cert, key, ca)
+            for path in files:
                 # Kazoo only says that the connection failed; this names the file.
-                with open(str(path), "rb"):
+                with open(path, "rb"):
                     pass
-            options = {"use_ssl": True, "certfile": cert, "keyfile": key, "ca": ca}
-        return WatchedClient(
-            hosts=self.hosts,
-            timeout=self.timeout,
-            connection_retry=KazooRetry(max_tries=-1, delay=0.1, max_delay=self._longest_pause, backoff=2),
-            command_retry=KazooRetry(max_tries=-1, delay=0.1, max_delay=1, backoff=2),
-            handler=TlsHandler(),
-            **options,
-        )
+        elif any(self._tls):
+            raise ZKConnectionError("zookeeper-tls needs cert, key and ca")
+        return wire.make_client(self.hosts, timeout=self.timeout, longest_pause=self._longest_pause, tls=files)
 
     @property
     def _longest_pause(self) -> float:
@@ -226,14 +211,14 @@ class ZooKeeperClient:
             return self._changed.wait_for(lambda: self.connected or self._closing.is_set(), timeout) and self.connected
 
     def _on_state(self, state: str) -> None:
-        if state == protocol.LOST:
+        if state == KazooState.LOST:
             self.session_epoch += 1
             self.log.warning("ZooKeeper session lost")
-        elif state == protocol.SUSPENDED:
+        elif state == KazooState.SUSPENDED:
             self.log.warning("ZooKeeper connection suspended")
         else:
             self.log.info("ZooKeeper connected")
-        name = {protocol.LOST: "lost", protocol.SUSPENDED: "suspended"}.get(state, "connected")
+        name = {KazooState.LOST: "lost", KazooState.SUSPENDED: "suspended"}.get(state, "connected")
         for listener in list(self._listeners):
             try:
                 listener(name)

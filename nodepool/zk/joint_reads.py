@@ -12,12 +12,10 @@ from collections import deque
 from functools import partial
 from typing import Any
 
-from kazoo.protocol.serialization import GetData
-
 from nodepool.exceptions import ZKConnectionError
 from nodepool.zk.client import ZooKeeperClient
-from nodepool.zk.multi_read import BATCH, MultiRead
-from nodepool.zk.protocol import Reply
+from nodepool.zk.multi_read import BATCH
+from nodepool.zk.reply import Reply
 
 _Read = tuple[str, Reply]
 
@@ -50,11 +48,11 @@ class JointReads:
             return
         try:
             kazoo = self._client.kazoo
-            operations = [GetData(kazoo.chrooted(path), None) for path, _ in batch]
+            operations = [kazoo.operations.get(path) for path, _ in batch]
         except ZKConnectionError as error:
             self._fail(batch, error)
         else:
-            kazoo.call(MultiRead(operations), Reply(partial(self._answered, batch)))
+            kazoo.call(kazoo.operations.reads(operations), Reply(partial(self._answered, batch)))
 
     def _take(self, most: int | None = None) -> list[_Read]:
         """The first of those that wait. None left = nothing is under way any more."""

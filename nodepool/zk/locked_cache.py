@@ -8,9 +8,8 @@ from functools import partial
 from typing import Any
 
 from kazoo.exceptions import KazooException
-from kazoo.protocol.serialization import GetChildren
 
-from nodepool.zk import paths, protocol
+from nodepool.zk import events, paths
 from nodepool.zk.cache import R, RecordCache
 from nodepool.zk.client import ZooKeeperClient
 from nodepool.zk.multi_read import read_for_callback
@@ -47,15 +46,15 @@ class LockedRecordCache(RecordCache[R]):
 
     def _on_event_below(self, event: int, record_id: str, below: str) -> None:
         directory, _, contender = below.partition("/")
-        if directory != paths.LOCK or event == protocol.CHANGED or "/" in contender:
+        if directory != paths.LOCK or event == events.CHANGED or "/" in contender:
             return
         self._note(event, record_id, contender)
         if not contender:
-            if event == protocol.CREATED:
+            if event == events.CREATED:
                 self._lock_dirs.add(record_id)
             else:
                 self._forget_below(record_id)
-        elif event == protocol.CREATED:
+        elif event == events.CREATED:
             self._contenders[record_id] = {*self._contenders.get(record_id, ()), contender}
             self._notify(record_id)
         else:
@@ -90,7 +89,7 @@ class LockedRecordCache(RecordCache[R]):
     def _note(self, event: int, record_id: str, contender: str) -> None:
         """Remember an event that may overtake a read; a contender's name is never used again."""
         if not self.ready.is_set():
-            notes = self._appeared if event == protocol.CREATED else self._vanished
+            notes = self._appeared if event == events.CREATED else self._vanished
             notes.setdefault(record_id, set()).add(contender)
 
     def _resync(self) -> None:
@@ -99,9 +98,9 @@ class LockedRecordCache(RecordCache[R]):
         super()._resync()
 
     def _sync_below(self, record_ids: list[str]) -> None:
-        kazoo = self._client.kazoo
+        operations = self._client.kazoo.operations
         self._to_sync += len(record_ids)
-        reads = ((i, GetChildren(kazoo.chrooted(f"{self._root}/{i}/lock"), None)) for i in record_ids)
+        reads = ((i, operations.children(f"{self._root}/{i}/lock")) for i in record_ids)
         read_for_callback(self._client, reads, partial(self._on_contenders, self._generation))
 
     def _sync_childless(self, record_id: str) -> None:

@@ -17,7 +17,7 @@ from nodepool.zk import codec, locks, multi_read, paths
 from nodepool.zk.client import ZooKeeperClient
 from nodepool.zk.locks import ZkLock
 from nodepool.zk.nodepool_cache import NodepoolCache
-from nodepool.zk.protocol import Reply
+from nodepool.zk.reply import Reply
 from nodepool.zk.transactions import (
     SEQUENCE,
     Transaction,

@@ -12,9 +12,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kazoo.exceptions import NoNodeError
-from kazoo.protocol.serialization import Delete, GetChildren, Sync
 
-from nodepool.zk.protocol import Reply
+from nodepool.zk.reply import Reply
 
 if TYPE_CHECKING:
     from nodepool.zk.client import ZooKeeperClient
@@ -55,8 +54,8 @@ class OrphanedContenders:
         kazoo = self._client.kazoo
         lock_dir = prefix.rpartition("/")[0]
         # Another server of the ensemble may not know yet what the one that we lost has passed on.
-        kazoo.call(Sync(kazoo.chrooted(lock_dir)), Reply())
-        kazoo.call(GetChildren(kazoo.chrooted(lock_dir), None), Reply(partial(self._on_listing, prefix)))
+        kazoo.call(kazoo.operations.sync(lock_dir), Reply())
+        kazoo.call(kazoo.operations.children(lock_dir), Reply(partial(self._on_listing, prefix)))
 
     def _on_listing(self, prefix: str, names: list[str] | None, error: BaseException | None) -> None:
         if error is not None and not isinstance(error, NoNodeError):
@@ -68,7 +67,7 @@ class OrphanedContenders:
         kazoo = self._client.kazoo
         for name in found:
             self.log.warning("Releasing %s, which was taken without an answer", lock_dir)
-            kazoo.call(Delete(kazoo.chrooted(f"{lock_dir}/{name}"), -1), Reply(partial(self._forget, prefix)))
+            kazoo.call(kazoo.operations.delete(f"{lock_dir}/{name}"), Reply(partial(self._forget, prefix)))
 
     def _forget(self, prefix: str, _: Any, error: BaseException | None) -> None:
         if error is None or isinstance(error, NoNodeError):

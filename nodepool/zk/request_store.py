@@ -8,8 +8,6 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from kazoo.exceptions import KazooException, NoNodeError, NotEmptyError
-from kazoo.protocol.serialization import Create
-from kazoo.security import OPEN_ACL_UNSAFE
 
 from nodepool.clock import wall_time
 from nodepool.exceptions import ZKConnectionError, ZKLockException
@@ -21,7 +19,7 @@ from nodepool.zk.client import ZooKeeperClient
 from nodepool.zk.locks import ZkLock
 from nodepool.zk.node_store import NodeStore
 from nodepool.zk.nodepool_cache import NodepoolCache
-from nodepool.zk.protocol import Reply
+from nodepool.zk.reply import Reply
 from nodepool.zk.transactions import Transaction, TransactionFailed, ensure_path, translate, was_written
 
 
@@ -166,7 +164,7 @@ class RequestStore:
     def _make_root(self) -> None:
         """Send the creation of the parent of all lock directories; what is sent after it finds it there."""
         kazoo = self._client.kazoo
-        kazoo.call(Create(kazoo.chrooted(paths.REQUEST_LOCKS), b"", OPEN_ACL_UNSAFE, 0), Reply())
+        kazoo.call(kazoo.operations.create(paths.REQUEST_LOCKS), Reply())
 
     @staticmethod
     def _get(reply: Reply) -> Any:

@@ -25,15 +25,12 @@ from kazoo.exceptions import (
     RuntimeInconsistency,
     SessionExpiredError,
 )
-from kazoo.protocol.serialization import CheckVersion, Create, Delete, SetData
-from kazoo.protocol.serialization import Transaction as MultiRequest
 from kazoo.retry import RetryFailedError
-from kazoo.security import OPEN_ACL_UNSAFE
 
 from nodepool.exceptions import ZKConflict, ZKConnectionError, ZKException
 from nodepool.model.record import Record
 from nodepool.zk.client import ZooKeeperClient
-from nodepool.zk.protocol import Reply
+from nodepool.zk.reply import Reply
 
 EPHEMERAL = 1
 SEQUENCE = 2
@@ -125,6 +122,7 @@ class Transaction:
     def __init__(self, client: ZooKeeperClient, observer: WriteObserver | None = None) -> None:
         self._client = client
         self._kazoo = client.kazoo
+        self._make = self._kazoo.operations
         self._observer = observer
         self._operations: list[Any] = []
         self._paths: list[str] = []
@@ -138,7 +136,7 @@ class Transaction:
 
     def create(self, path: str, data: bytes = b"", *, flags: int = 0) -> int:
         """Create a znode; returns the operation's index, under which `send` answers with the real path."""
-        self._add(path, Create(self._kazoo.chrooted(path), data, OPEN_ACL_UNSAFE, flags))
+        self._add(path, self._make.create(path, data, flags))
         return len(self._operations) - 1
 
     def create_contender(self, prefix: str, data: bytes) -> int:
@@ -151,18 +149,18 @@ class Transaction:
         return self.create(prefix, data, flags=EPHEMERAL | SEQUENCE)
 
     def delete(self, path: str, version: int = -1) -> None:
-        self._add(path, Delete(self._kazoo.chrooted(path), version))
+        self._add(path, self._make.delete(path, version))
 
     def check(self, path: str, version: int = -1) -> None:
         """Fail unless the znode exists, with this data version (-1 = any)."""
-        self._add(path, CheckVersion(self._kazoo.chrooted(path), version))
+        self._add(path, self._make.check(path, version))
 
     def set_record(self, path: str, record: Record, data: bytes) -> None:
         """Overwrite a record, fenced by the version that it was read with."""
         if record.version is None:
             raise ZKException(f"{path} was never read: it cannot be written safely")
         self._written[len(self._operations)] = record
-        self._add(path, SetData(self._kazoo.chrooted(path), data, record.version))
+        self._add(path, self._make.set(path, data, record.version))
 
     def create_record(self, prefix: str, record: Record, data: bytes, *, ephemeral: bool = False) -> None:
         """Create a record with a sequence number; sets its id and version."""
@@ -203,7 +201,7 @@ class Transaction:
             if on_done is not None:
                 on_done(results, error)
 
-        return self._kazoo.call(MultiRequest(self._operations), _TransactionReply(self._paths, settle))
+        return self._kazoo.call(self._make.transaction(self._operations), _TransactionReply(self._paths, settle))
 
     def _settle(self, results: Any, error: BaseException | None) -> None:
         """Give written records their new versions, then tell the cache."""
@@ -285,5 +283,16 @@ def ensure_path(client: ZooKeeperClient, path: str) -> None:
     """Create a persistent znode with its parents unless it is there. Raises ZKConnectionError."""
     try:
         client.kazoo.ensure_path(path)
+    except KazooException as error:
+        raise translate(error) from None
+
+
+def sync(client: ZooKeeperClient, path: str) -> None:
+    """Let our server catch up with the leader: it may not know yet what the one that we lost has passed on.
+
+    Blocks until there is a connection. Raises ZKException.
+    """
+    try:
+        client.kazoo.retry(client.kazoo.sync, path)
     except KazooException as error:
         raise translate(error) from None

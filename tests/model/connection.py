@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
+from kazoo.client import KazooState
 from kazoo.exceptions import (
     ConnectionClosedError,
     ConnectionLoss,
@@ -21,9 +22,11 @@ from kazoo.exceptions import (
 from kazoo.protocol.serialization import Create, Delete, Exists, GetChildren, GetData, SetData, Sync
 from kazoo.security import OPEN_ACL_UNSAFE
 
-from nodepool.zk import protocol
 from nodepool.zk.client import ZooKeeperClient
-from nodepool.zk.protocol import AddWatch, Reply, WatchedClient
+from nodepool.zk.events import WatchFunction
+from nodepool.zk.reply import Reply
+from nodepool.zk.wire.operations import Operations
+from nodepool.zk.wire.watched_client import WatchedClient
 from tests.model.baton import Killed
 from tests.model.lock import ModelLock
 from tests.model.server import EPHEMERAL, SEQUENCE, Server, Session
@@ -39,12 +42,13 @@ class ModelKazoo:
     """One process's connection."""
 
     chroot = ""
+    operations = Operations("")
 
     def __init__(self, world: World, name: str) -> None:
         self.world = world
         self.server: Server = world.server
         self.name = name
-        self.state: str = protocol.LOST
+        self.state: str = KazooState.LOST
         self.session: Session | None = None
         self.lease_until = float("-inf")
         self.started = False
@@ -57,7 +61,7 @@ class ModelKazoo:
         self.outbox: deque[tuple[Any, Reply]] = deque()
         self._under_way: deque[Reply] = deque()
         self._listeners: list[Callable[[str], None]] = []
-        self._functions: dict[str, protocol.WatchFunction] = {}
+        self._functions: dict[str, WatchFunction] = {}
 
     # -- the world: server and connection thread --
 
@@ -102,21 +106,21 @@ class ModelKazoo:
         """The client sees that the connection is gone."""
         self.broken = False
         self._fail_pending(ConnectionLoss())
-        self._tell(protocol.SUSPENDED)
+        self._tell(KazooState.SUSPENDED)
 
     def reconnect(self) -> None:
         """Back to the old session, or the news that it is lost, or on to a new one."""
         self.broken = False
         if self.session is not None and not self.session.alive:
             self.session = None
-            self._tell(protocol.LOST)
+            self._tell(KazooState.LOST)
             self._fail_pending(SessionExpiredError())
             return
         if self.session is None:
             self.session = self.server.open(self.name)
         self.session.on_event = self._on_event
         self.heartbeat()
-        self._tell(protocol.CONNECTED)
+        self._tell(KazooState.CONNECTED)
 
     def _fail_pending(self, error: KazooException) -> None:
         pending = [*self._under_way, *(reply for _, reply in self.outbox)]
@@ -168,9 +172,6 @@ class ModelKazoo:
     def queued_calls(self) -> int:
         return len(self.outbox)
 
-    def chrooted(self, path: str) -> str:
-        return path
-
     def call(self, request: Any, reply: Reply) -> Reply:
         if self.dead:
             if self.world.baton.current is not None:
@@ -181,17 +182,17 @@ class ModelKazoo:
         return reply
 
     def watch_recursive(
-        self, path: str, function: protocol.WatchFunction, on_done: Callable[[Any, Any], None] | None = None
+        self, path: str, function: WatchFunction, on_done: Callable[[Any, Any], None] | None = None
     ) -> Reply:
         self._functions[path] = function
-        return self.call(AddWatch(path), Reply(on_done))
+        return self.call(self.operations.watch(path), Reply(on_done))
 
     def retry(self, function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
         while True:
             try:
                 return function(*arguments, **options)
             except (ConnectionLoss, SessionExpiredError):
-                self.world.baton.wait(lambda: self.state == protocol.CONNECTED)
+                self.world.baton.wait(lambda: self.state == KazooState.CONNECTED)
 
     def _ask(self, request: Any) -> Any:
         return self.call(request, Reply()).get()

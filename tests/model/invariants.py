@@ -12,7 +12,7 @@ from nodepool.driver.statemachine.metadata import NODE_KEY, POOL_KEY
 from nodepool.model import states
 from nodepool.plan.queue import MIN_READY_REQUESTOR
 from nodepool.zk import paths
-from nodepool.zk.protocol import DELETED
+from nodepool.zk.events import DELETED
 from tests.model.layout import CLOUD, LAB, SLICES
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from nodepool.driver.static import provider as static
 from nodepool.runtime import provider_start, providers
 from nodepool.runtime.worker import Worker
 from nodepool.zk.cache import RecordCache
-from nodepool.zk.protocol import Reply
+from nodepool.zk.reply import Reply
 from tests.model.cloud import SteppedDriver
 from tests.model.hosts import ModelStaticDriver
 from tests.model.process import Process

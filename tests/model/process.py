@@ -6,7 +6,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from nodepool.zk import protocol
+from kazoo.client import KazooState
+
 from tests.model.connection import ModelClient
 
 if TYPE_CHECKING:
@@ -32,13 +33,13 @@ class Process:
         session = kazoo.session
         if not kazoo.started:
             return
-        if session is not None and session.alive and not kazoo.broken and kazoo.state == protocol.CONNECTED:
+        if session is not None and session.alive and not kazoo.broken and kazoo.state == KazooState.CONNECTED:
             if kazoo.outbox and (not self.dead or self.world.setup.sends_after_death):
                 yield f"{self.name}.send", kazoo.serve
             if session.inbox and not (self.frozen or self.dead):
                 yield f"{self.name}.read", kazoo.deliver
         elif not (self.frozen or self.dead):
-            if kazoo.state == protocol.CONNECTED:
+            if kazoo.state == KazooState.CONNECTED:
                 yield f"{self.name}.notice", kazoo.notice
             elif not self.world.server_away:
                 yield f"{self.name}.connect", kazoo.reconnect
@@ -49,5 +50,5 @@ class Process:
     def die(self) -> None:
         """SIGKILL."""
         self.dead = self.kazoo.dead = True
-        self.kazoo.state = protocol.LOST
+        self.kazoo.state = KazooState.LOST
         self.world.kill_jobs(self)

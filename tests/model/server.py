@@ -26,8 +26,8 @@ from kazoo.protocol.serialization import CheckVersion, Create, Delete, Exists, G
 from kazoo.protocol.serialization import Transaction as MultiRequest
 from kazoo.protocol.states import ZnodeStat
 
-from nodepool.zk.multi_read import MultiRead
-from nodepool.zk.protocol import CHANGED, CREATED, DELETED, AddWatch
+from nodepool.zk.events import CHANGED, CREATED, DELETED
+from nodepool.zk.wire.operations import AddWatch, MultiRead
 
 EPHEMERAL = 1
 SEQUENCE = 2

@@ -9,8 +9,8 @@ import pytest
 from kazoo.protocol.serialization import GetChildren, GetData
 
 from nodepool.zk.client import ZooKeeperClient
-from nodepool.zk.multi_read import MultiRead
-from nodepool.zk.protocol import Reply
+from nodepool.zk.reply import Reply
+from nodepool.zk.wire.operations import MultiRead
 
 
 def count_reads(client: ZooKeeperClient, monkeypatch: pytest.MonkeyPatch) -> list[str]:

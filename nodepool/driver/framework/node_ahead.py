@@ -11,7 +11,7 @@ from nodepool.zk.transactions import result
 if TYPE_CHECKING:
     from nodepool.model.node import Node
     from nodepool.zk.node_store import NodeStore
-    from nodepool.zk.protocol import Reply
+    from nodepool.zk.reply import Reply
 
 
 class NodeAhead:

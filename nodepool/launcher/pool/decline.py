@@ -17,7 +17,7 @@ from nodepool.zk.transactions import TransactionFailed, result
 if TYPE_CHECKING:
     from nodepool.launcher.pool.worker import PoolWorker
     from nodepool.model.request import NodeRequest
-    from nodepool.zk.protocol import Reply
+    from nodepool.zk.reply import Reply
 
 #: Requests of one kind declined in one pass.
 BATCH: Final = 200

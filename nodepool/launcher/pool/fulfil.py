@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from nodepool.driver.handler import NodeRequestHandler
     from nodepool.launcher.pool.worker import PoolWorker
     from nodepool.model.node import Node
-    from nodepool.zk.protocol import Reply
+    from nodepool.zk.reply import Reply
 
 
 class _Service:

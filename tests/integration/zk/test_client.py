@@ -4,26 +4,22 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from kazoo.exceptions import BadArgumentsError, ConnectionLoss
-from kazoo.protocol.serialization import Exists
 
 from nodepool.exceptions import ConfigError, ZKConnectionError, ZKException
 from nodepool.zk.client import ZooKeeperClient, connection_string
 from nodepool.zk.nodepool_cache import NodepoolCache
-from nodepool.zk.protocol import Reply
 from tests.support.certificates import Certificates, make_certificates
 from tests.support.pool_znodes import PoolZnodes
 from tests.support.ports import free_ports
 from tests.support.session_loss import expire_session
 from tests.support.tcp_proxy import TcpProxy
-from tests.support.wait import holds_for, wait_for
+from tests.support.wait import wait_for
 from tests.support.zookeeper import ZooKeeperServer
 
 MakeClient = Callable[..., ZooKeeperClient]
@@ -204,22 +200,6 @@ def test_states_and_listeners(shaky: ZooKeeperClient, proxy: TcpProxy, caplog: p
     assert "Error in a session listener" in caplog.text
 
 
-def test_certain_session(make_client: Callable[..., ZooKeeperClient], proxy: TcpProxy, chroot: str) -> None:
-    """DESIGN 5, fencing: without answers for two thirds of its timeout nobody can be sure that a session lives."""
-    client = make_client(f"127.0.0.1:{proxy.port}{chroot}", timeout=3.0)
-    assert client.session_is_certain(0)
-    assert not client.session_is_certain(1)
-    until = client.kazoo.lease_until
-    # Kazoo's own pings are enough.
-    holds_for("the session is certain", lambda: client.session_is_certain(0), lambda: time.monotonic() > until + 1)
-    proxy.mute = True
-    wait_for("it is not certain any more", lambda: not client.session_is_certain(0))
-    assert client.session_epoch == 0, "although it is not known to be lost"
-    proxy.mute = False
-    proxy.cut()
-    wait_for("it is certain again", lambda: client.session_is_certain(client.session_epoch))
-
-
 def test_lost_session(client: ZooKeeperClient, zookeeper: ZooKeeperServer) -> None:
     """A new session begins by itself, and owners of locks can tell."""
     states: list[str] = []
@@ -270,42 +250,21 @@ def test_disconnect_removes_what_is_ephemeral(make_client: MakeClient, znodes: P
     assert threading.active_count() == before
 
 
-def test_path_that_cannot_be_sent(client: ZooKeeperClient) -> None:
-    """It is an error for its caller, and not the end of the connection thread."""
-    with pytest.raises(BadArgumentsError, match="ud800"):
-        client.kazoo.exists("/\ud800")
-    assert client.kazoo.exists("/nobody") is None
-    assert client.session_epoch == 0
-
-
 # -- calls from callbacks
 
 
-def test_calls_from_the_connection_thread(client: ZooKeeperClient, znodes: PoolZnodes) -> None:
-    """A callback may make any number of calls, also while other threads fill Kazoo's queue: nothing blocks."""
-    znodes.kazoo.create("/here", b"")
-    left = threading.Semaphore(0)
+def test_connection_that_somebody_ends_while_it_comes_back(
+    make_client: MakeClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A listener that would ask something then has made no mistake: no traceback."""
+    client = make_client(connect=False)
 
-    def many(_: object, __: BaseException | None) -> None:
-        for _number in range(1000):
-            client.kazoo.call(Exists(client.kazoo.chrooted("/here"), None), Reply(lambda *_: left.release()))
+    def late(state: str) -> None:
+        raise ZKConnectionError("not connected to ZooKeeper")
 
-    client.kazoo.call(Exists(client.kazoo.chrooted("/here"), None), Reply(many))
-    for _ in range(1000):
-        client.kazoo.call(Exists(client.kazoo.chrooted("/here"), None), Reply(lambda *_: left.release()))
-    assert all(left.acquire(timeout=30) for _ in range(2000))
-
-
-def test_calls_end_with_their_connection(shaky: ZooKeeperClient, proxy: TcpProxy, znodes: PoolZnodes) -> None:
-    """What the connection thread had still to send when the connection broke is answered by an error, once each."""
-    znodes.kazoo.create("/here", b"")
-    answers: list[BaseException | None] = []
-
-    def many(_: object, __: BaseException | None) -> None:
-        proxy.cut()
-        for _number in range(500):
-            shaky.kazoo.call(Exists(shaky.kazoo.chrooted("/here"), None), Reply(lambda _, error: answers.append(error)))
-
-    shaky.kazoo.call(Exists(shaky.kazoo.chrooted("/here"), None), Reply(many))
-    wait_for("all are answered", lambda: len(answers) == 500)
-    assert any(isinstance(error, ConnectionLoss) for error in answers)
+    states: list[str] = []
+    client.add_session_listener(late)
+    client.add_session_listener(states.append)
+    client.connect(30)
+    wait_for("the others hear of it", lambda: states == ["connected"])
+    assert [record for record in caplog.records if record.exc_info] == []

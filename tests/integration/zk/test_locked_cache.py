@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from nodepool.model.node import Node
-from nodepool.zk import paths, protocol
+from nodepool.zk import events, paths
 from nodepool.zk.client import ZooKeeperClient
-from nodepool.zk.multi_read import MultiRead
 from nodepool.zk.nodepool_cache import NodepoolCache
-from nodepool.zk.protocol import Reply
+from nodepool.zk.reply import Reply
+from nodepool.zk.wire.operations import MultiRead
 from nodepool.zk.zookeeper import ZooKeeper
 from tests.support.pool_znodes import READY_NODE, PoolZnodes
 from tests.support.wait import wait_for
@@ -156,8 +156,8 @@ def test_events_that_overtake_what_is_read(
         def answer(result: Any, error: BaseException | None) -> None:
             event = client.kazoo.watch_function(paths.node(taken))
             if event is not None:
-                event(protocol.CREATED, f"{paths.node_lock(taken)}/new__lock__0000000000")
-                event(protocol.DELETED, f"{paths.node_lock(left)}/{gone}")
+                event(events.CREATED, f"{paths.node_lock(taken)}/new__lock__0000000000")
+                event(events.DELETED, f"{paths.node_lock(left)}/{gone}")
             reply._finish(result, error)
 
         return call(request, Reply(answer))

@@ -12,10 +12,11 @@ import pytest
 from kazoo.protocol.serialization import GetChildren
 
 from nodepool.model.node import Node
-from nodepool.zk import protocol
+from nodepool.zk import events
 from nodepool.zk.cache import RecordCache
 from nodepool.zk.client import ZooKeeperClient
-from nodepool.zk.protocol import Reply
+from nodepool.zk.reply import Reply
+from nodepool.zk.wire.operations import Operations
 
 ROOT = "/records"
 
@@ -29,7 +30,7 @@ class Server:
         self.reads: list[Reply] = []
         self.tell_session: Callable[[str], None] = lambda state: None
         self.tell: Callable[[int, str], None] = lambda event, path: None
-        self.kazoo = SimpleNamespace(chrooted=str, call=self._call, watch_recursive=self._watch)
+        self.kazoo = SimpleNamespace(operations=Operations(""), call=self._call, watch_recursive=self._watch)
         self.cache = RecordCache(cast(ZooKeeperClient, self), ROOT, Node.from_dict)
 
     def add_session_listener(self, listener: Callable[[str], None]) -> None:
@@ -45,10 +46,10 @@ class Server:
             self.reads.append(reply)
 
     def create(self) -> None:
-        self.tell(protocol.CREATED, f"{ROOT}/a")
+        self.tell(events.CREATED, f"{ROOT}/a")
 
     def change(self) -> None:
-        self.tell(protocol.CHANGED, f"{ROOT}/a")
+        self.tell(events.CHANGED, f"{ROOT}/a")
 
     def reconnect(self) -> None:
         self.tell_session("suspended")

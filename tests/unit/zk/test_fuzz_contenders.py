@@ -16,11 +16,13 @@ from kazoo.recipe.lock import Lock
 
 from nodepool.driver.metastatic.backing_view import BackingView
 from nodepool.model.node import Node
-from nodepool.zk import paths, protocol
+from nodepool.zk import paths
+from nodepool.zk.events import CHANGED, CREATED, DELETED
 from nodepool.zk.locked_cache import LockedRecordCache
 from nodepool.zk.locks import ZkLock
 from nodepool.zk.node_store import NodeStore
-from nodepool.zk.protocol import Reply
+from nodepool.zk.reply import Reply
+from nodepool.zk.wire.operations import Operations
 
 NODE_ID = "0000000001"
 LOCK_DIR = paths.node_lock(NODE_ID)
@@ -52,6 +54,7 @@ class Kazoo:
     """One lock directory; its first ``vanished`` contenders are gone when they are read."""
 
     chroot = ""
+    operations = Operations("")
 
     def __init__(self, directory: dict[str, bytes], vanished: int = 0) -> None:
         self.directory = directory
@@ -60,9 +63,6 @@ class Kazoo:
 
     def retry(self, function: Any, *arguments: Any) -> Any:
         return function(*arguments)
-
-    def chrooted(self, path: str) -> str:
-        return path
 
     def get_children(self, path: str) -> list[str]:
         assert path == LOCK_DIR
@@ -136,7 +136,7 @@ def test_a_cache_hears_of_it(directory: dict[str, bytes], events: list[str]) -> 
     cache = LockedRecordCache(client, paths.NODES, Node.from_dict)
     cache._on_contenders(cache._generation, [(NODE_ID, list(directory))])
     for name in events:
-        for event in (protocol.CREATED, protocol.CHANGED, protocol.DELETED):
+        for event in (CREATED, CHANGED, DELETED):
             if name not in directory:
                 cache._on_event(event, f"{LOCK_DIR}/{name}")
     assert cache.is_locked(NODE_ID) == bool(directory)

@@ -13,7 +13,8 @@ from nodepool.exceptions import ZKConnectionError
 from nodepool.zk.client import ZooKeeperClient
 from nodepool.zk.joint_reads import JointReads
 from nodepool.zk.multi_read import BATCH
-from nodepool.zk.protocol import Reply
+from nodepool.zk.reply import Reply
+from nodepool.zk.wire.operations import Operations
 
 
 class Connection:
@@ -28,7 +29,7 @@ class Connection:
     def kazoo(self) -> Any:
         if self.closed:
             raise ZKConnectionError("not connected to ZooKeeper")
-        return SimpleNamespace(chrooted=lambda path: f"/root{path}", call=self._call)
+        return SimpleNamespace(operations=Operations("/root"), call=self._call)
 
     def _call(self, request: Any, reply: Reply) -> None:
         self.sent.append(([operation.path for operation in request.operations], reply))

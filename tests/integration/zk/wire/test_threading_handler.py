@@ -9,22 +9,12 @@ from contextlib import ExitStack
 
 import pytest
 
-from nodepool.exceptions import ZKConnectionError
 from nodepool.zk.client import ZooKeeperClient
 from nodepool.zk.wire.threading_handler import TlsHandler
 from tests.support.ports import free_ports
-from tests.support.wait import wait_for
 from tests.support.zookeeper import ZooKeeperServer
 
 MakeClient = Callable[..., ZooKeeperClient]
-
-
-@pytest.mark.parametrize(("timeout", "pause"), [(4.0, 0.5), (10.0, 1.25), (60.0, 3.0)])
-def test_pauses_are_much_shorter_than_the_session(
-    make_client: MakeClient, zookeeper: ZooKeeperServer, chroot: str, timeout: float, pause: float
-) -> None:
-    client = make_client(timeout=timeout)
-    assert client.kazoo._conn_retry.max_delay == pause
 
 
 def test_each_server_has_its_share_of_the_time(make_client: MakeClient, zookeeper: ZooKeeperServer) -> None:
@@ -54,20 +44,3 @@ def test_a_silent_server_takes_no_longer_than_its_share(zookeeper: ZooKeeperServ
         filler.connect_ex(silent.getsockname())
         with pytest.raises(TimeoutError):
             handler.create_connection(silent.getsockname(), timeout=30_000.0, **options)
-
-
-def test_connection_that_somebody_ends_while_it_comes_back(
-    make_client: MakeClient, caplog: pytest.LogCaptureFixture
-) -> None:
-    """A listener that would ask something then has made no mistake: no traceback."""
-    client = make_client(connect=False)
-
-    def late(state: str) -> None:
-        raise ZKConnectionError("not connected to ZooKeeper")
-
-    states: list[str] = []
-    client.add_session_listener(late)
-    client.add_session_listener(states.append)
-    client.connect(30)
-    wait_for("the others hear of it", lambda: states == ["connected"])
-    assert [record for record in caplog.records if record.exc_info] == []

@@ -1,19 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""nodepool.zk.protocol: recursive watches, and replies in the order of the events."""
+"""Recursive watches, replies in the order of the events, what cannot be sent."""
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-from kazoo.exceptions import NoNodeError
-from kazoo.protocol.serialization import Create, GetData, SetData
-from kazoo.security import OPEN_ACL_UNSAFE
+from kazoo.exceptions import BadArgumentsError, NoNodeError
 
 from nodepool.exceptions import ZKConnectionError
 from nodepool.zk.client import ZooKeeperClient
-from nodepool.zk.protocol import CHANGED, CREATED, DELETED, Reply
+from nodepool.zk.events import CHANGED, CREATED, DELETED
+from nodepool.zk.reply import Reply
 from tests.support.pool_znodes import PoolZnodes
 from tests.support.tcp_proxy import TcpProxy
 from tests.support.wait import wait_for
@@ -59,11 +59,10 @@ def test_events_and_replies_keep_their_order(client: ZooKeeperClient) -> None:
     def note(what: str) -> Reply:
         return Reply(lambda result, error: seen.append((what,)))
 
-    path = kazoo.chrooted("/a")
-    kazoo.call(Create(path, b"", OPEN_ACL_UNSAFE, 0), note("created"))
-    kazoo.call(SetData(path, b"1", -1), note("set"))
-    kazoo.call(GetData(path, None), note("read"))
-    kazoo.call(SetData(path, b"2", -1), Reply()).get(30)
+    kazoo.call(kazoo.operations.create("/a"), note("created"))
+    kazoo.call(kazoo.operations.set("/a", b"1", -1), note("set"))
+    kazoo.call(kazoo.operations.get("/a"), note("read"))
+    kazoo.call(kazoo.operations.set("/a", b"2", -1), Reply()).get(30)
     assert seen == [(CREATED, "/a"), ("created",), (CHANGED, "/a"), ("set",), ("read",), (CHANGED, "/a")]
 
 
@@ -136,29 +135,10 @@ def test_event_while_somebody_disconnects(
 
 
 def test_reply_with_an_error(client: ZooKeeperClient) -> None:
-    reply = client.kazoo.call(GetData("/nowhere", None), Reply())
+    reply = client.kazoo.call(client.kazoo.operations.get("/nowhere"), Reply())
     assert reply.wait(30)
     with pytest.raises(NoNodeError):
         reply.get()
-
-
-def test_reply_that_does_not_come() -> None:
-    reply = Reply()
-    assert not reply.wait(0.01)
-    with pytest.raises(TimeoutError):
-        reply.get(0.01)
-
-
-def test_first_answer_counts() -> None:
-    """Kazoo may report an error twice, or after the answer."""
-    calls: list[tuple[Any, BaseException | None]] = []
-    reply = Reply(lambda result, error: calls.append((result, error)))
-    reply.set(1)
-    reply.set_exception(KeyError())
-    reply.set(2)
-    assert calls == [(1, None)]
-    assert reply.get() == 1
-    assert reply.get(1) == 1
 
 
 def test_handler_that_raises(client: ZooKeeperClient, caplog: pytest.LogCaptureFixture) -> None:
@@ -166,7 +146,26 @@ def test_handler_that_raises(client: ZooKeeperClient, caplog: pytest.LogCaptureF
         raise KeyError("handler")
 
     client.kazoo.create("/a")
-    reply = client.kazoo.call(GetData(client.kazoo.chrooted("/a"), None), Reply(broken))
+    reply = client.kazoo.call(client.kazoo.operations.get("/a"), Reply(broken))
     assert reply.get(30)[0] == b""
     assert "Error while handling a ZooKeeper reply" in caplog.text
     assert client.kazoo.exists("/a") is not None
+
+
+# -- what it is made with, what it refuses
+
+
+@pytest.mark.parametrize(("timeout", "pause"), [(4.0, 0.5), (10.0, 1.25), (60.0, 3.0)])
+def test_pauses_are_much_shorter_than_the_session(
+    make_client: Callable[..., ZooKeeperClient], timeout: float, pause: float
+) -> None:
+    client = make_client(timeout=timeout)
+    assert client.kazoo._conn_retry.max_delay == pause
+
+
+def test_path_that_cannot_be_sent(client: ZooKeeperClient) -> None:
+    """It is an error for its caller, and not the end of the connection thread."""
+    with pytest.raises(BadArgumentsError, match="ud800"):
+        client.kazoo.exists("/\ud800")
+    assert client.kazoo.exists("/nobody") is None
+    assert client.session_epoch == 0

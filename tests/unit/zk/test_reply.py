@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from nodepool.exceptions import ZKConnectionError
-from nodepool.zk.protocol import Reply
+from nodepool.zk.reply import Reply
 
 
 @pytest.mark.parametrize(
@@ -30,3 +30,22 @@ def test_errors_of_a_callback(caplog: pytest.LogCaptureFixture, error: Exception
         reply.set("answer")
     assert reply.get(0) == "answer"
     assert [record.message for record in caplog.records] == said
+
+
+def test_reply_that_does_not_come() -> None:
+    reply = Reply()
+    assert not reply.wait(0.01)
+    with pytest.raises(TimeoutError):
+        reply.get(0.01)
+
+
+def test_first_answer_counts() -> None:
+    """Kazoo may report an error twice, or after the answer."""
+    calls: list[tuple[Any, BaseException | None]] = []
+    reply = Reply(lambda result, error: calls.append((result, error)))
+    reply.set(1)
+    reply.set_exception(KeyError())
+    reply.set(2)
+    assert calls == [(1, None)]
+    assert reply.get() == 1
+    assert reply.get(1) == 1

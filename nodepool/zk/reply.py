@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`Reply`: the answer to one call, in the order in which the server sent it.
+
+Kazoo hands results to a completion thread and events to a callback thread, which loses their order. A cache must see
+its own writes and foreign events in the order in which the server sent them. So the connection thread sets a reply.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from nodepool.exceptions import ZKConnectionError
+
+log = logging.getLogger("nodepool.zk.ZooKeeper")
+
+
+class Reply:
+    """The answer to one call, set by the connection thread.
+
+    :param on_done: called in the connection thread with (result, error), before waiters wake. Must be quick, must not
+        block and must not wait for another reply.
+    """
+
+    __slots__ = ("_answered", "_done", "_error", "_on_done", "_result")
+
+    def __init__(self, on_done: Callable[[Any, BaseException | None], None] | None = None) -> None:
+        # A lock that is released once is the cheapest thing to wait for.
+        self._done = threading.Lock()
+        self._done.acquire()
+        self._on_done = on_done
+        self._answered = False
+        self._result: Any = None
+        self._error: BaseException | None = None
+
+    def _finish(self, result: Any, error: BaseException | None) -> None:
+        # Kazoo may report an error twice (queue and socket): the first answer counts.
+        if self._answered:
+            return
+        self._answered = True
+        self._result, self._error = result, error
+        try:
+            if self._on_done is not None:
+                self._on_done(result, error)
+        except ZKConnectionError as closing:
+            # Somebody ends the connection at this moment: what was to be asked next is of no use to anybody.
+            log.debug("Nothing more is made of a ZooKeeper reply: %s", closing)
+        except Exception:
+            # An error here would end Kazoo's connection loop.
+            log.exception("Error while handling a ZooKeeper reply")
+        finally:
+            self._done.release()
+
+    def set(self, value: Any = None) -> None:
+        self._finish(value, None)
+
+    def set_exception(self, error: BaseException) -> None:
+        self._finish(None, error)
+
+    @property
+    def answered(self) -> bool:
+        return self._answered
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until there is an answer, at most ``timeout`` seconds; returns whether there is one."""
+        if not self._done.acquire(timeout=-1 if timeout is None else timeout):
+            return False
+        self._done.release()
+        return True
+
+    def get(self, timeout: float | None = None) -> Any:
+        """Wait for the answer and return it, or raise the error that came instead.
+
+        :raises TimeoutError: no answer within ``timeout`` seconds.
+        """
+        if not self.wait(timeout):
+            raise TimeoutError("no answer from ZooKeeper")
+        if self._error is not None:
+            raise self._error
+        return self._result

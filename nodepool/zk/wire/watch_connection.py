@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Kazoo's connection, with events in order, a lease of the session, and calls from its own thread.
+
+How long is it certain that the session lives? See `WatchConnection.lease_until`. And calls from the connection thread
+itself: Kazoo announces each call by a byte in a socket pair that the connection thread empties, and which holds some
+280 of them; the thread would wait for itself. See `WatchConnection.call`.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+import threading
+from collections import deque
+from typing import TYPE_CHECKING, Any, Final
+
+from kazoo.exceptions import ConnectionLoss
+from kazoo.protocol.connection import WATCH_XID
+from kazoo.protocol.serialization import Sync, Watch
+
+from nodepool.clock import monotonic
+from nodepool.exceptions import ZKConnectionError
+from nodepool.zk.events import CHANGED, CREATED, DELETED
+from nodepool.zk.reply import Reply
+from nodepool.zk.wire.operations import PASSED_ON
+from nodepool.zk.wire.transmission import Transmission
+
+if TYPE_CHECKING:
+    from nodepool.zk.wire.watched_client import WatchedClient
+
+log = logging.getLogger("nodepool.zk.ZooKeeper")
+
+#: Calls from the connection thread that may wait in Kazoo's queue; the others wait in ours.
+_MAX_QUEUED: Final = 100
+
+
+class WatchConnection(Transmission):
+    """Gives events under a recursive watch to their function, and notes how long the session is certain to live."""
+
+    client: WatchedClient
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        #: Monotonic seconds.
+        self.lease_until = float("-inf")
+        self.lease_seconds = 0.0
+        #: When requests were sent that have no answer yet, and whether the leader had to see them. Answers come in the
+        #: order of the requests.
+        self._sent: deque[tuple[float, bool]] = deque()
+        #: Calls from this thread that are not in Kazoo's queue yet.
+        self._own_calls: deque[tuple[Any, Reply]] = deque()
+        self._thread_id = 0
+
+    def zk_loop(self) -> None:
+        self._thread_id = threading.get_ident()
+        super().zk_loop()
+
+    @property
+    def is_current_thread(self) -> bool:
+        return threading.get_ident() == self._thread_id
+
+    def call(self, request: Any, reply: Reply) -> None:
+        """A call from the connection thread: never blocks, however many there are."""
+        self._own_calls.append((request, reply))
+        self._pass_on()
+
+    def _pass_on(self) -> None:
+        """Move own calls to Kazoo's queue while there is room in the socket pair; the rest goes when some were sent."""
+        queue = self.client._queue
+        while self._own_calls and len(queue) < _MAX_QUEUED:
+            try:
+                self._write_sock.send(b"\0", socket.MSG_DONTWAIT)
+            except OSError:
+                # Full of calls from other threads: when one of them is sent, it is our turn again.
+                return
+            queue.append(self._own_calls.popleft())
+
+    def _send_request(self, *arguments: Any) -> None:
+        super()._send_request(*arguments)
+        self._pass_on()
+
+    def _connect(self, *arguments: Any) -> tuple[int, int]:
+        begun = monotonic()
+        while self._own_calls:
+            # As Kazoo does with what was in its queue when the last connection broke.
+            self._own_calls.popleft()[1].set_exception(ConnectionLoss())
+        self._sent.clear()
+        self.handler.servers = len(self.client.hosts)
+        # Kazoo's read timeout is two thirds of the session timeout that the server has granted.
+        read_ms, connect_ms = super()._connect(*arguments)
+        self._sent.clear()
+        self.lease_seconds = read_ms / 1000
+        self.lease_until = begun + self.lease_seconds
+        return read_ms, connect_ms
+
+    def _send_ping(self, *arguments: Any) -> None:
+        super()._send_ping(*arguments)
+        # A server that the leader has lost answers pings, too, and may do so for longer than the session lives.
+        self.call(Sync(self.client.chroot or "/"), Reply())
+
+    def _sending(self, request: Any) -> None:
+        self._sent.append((monotonic(), request.type in PASSED_ON))
+
+    def _read_header(self, timeout: float) -> tuple[Any, bytes, int]:
+        header, buffer, offset = super()._read_header(timeout)
+        if header.xid != WATCH_XID and self._sent:
+            sent, passed_on = self._sent.popleft()
+            if passed_on:
+                self.lease_until = max(self.lease_until, sent + self.lease_seconds)
+        return header, buffer, offset
+
+    def _read_watch_event(self, buffer: bytes, offset: int) -> None:
+        watch, _ = Watch.deserialize(buffer, offset)
+        path = self.client.unchroot(watch.path)
+        function = self.client.watch_function(path)
+        if function is not None and watch.type in (CREATED, DELETED, CHANGED):
+            if not self.client._stopped.is_set():
+                try:
+                    function(watch.type, path)
+                except ZKConnectionError as closing:
+                    # As in `Reply`.
+                    log.debug("Nothing more is made of a ZooKeeper event for %s: %s", path, closing)
+                except Exception:
+                    log.exception("Error while handling a ZooKeeper event for %s", path)
+            # A recipe (a lock that waits) may watch the same path in the ordinary way: one event for both.
+            if watch.path not in self.client._data_watchers and watch.path not in self.client._child_watchers:
+                return
+        super()._read_watch_event(buffer, offset)
