@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from nodepool.metrics.statsd import shared_client
 from tests.support.launcher import LauncherProcess
@@ -20,6 +21,10 @@ from tests.support.statsd_server import StatsdServer
 from tests.support.threads import leaked_threads
 from tests.support.workplace import Workplace
 from tests.support.zookeeper import ZooKeeperServer
+
+# How long an example takes says more about what else the machine does than about the code.
+settings.register_profile("unhurried", deadline=None)
+settings.load_profile("unhurried")
 
 
 @pytest.fixture(scope="session")
