@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Exceptions that drivers raise and the launcher understands (driver-api.md 13).
+"""Exceptions that drivers raise and the launcher understands (reference/driver 13).
 
 ``statsd_key`` of a class is the result under which a launch that ended with it is counted.
 """

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Logging: configuration files, formatters, and records that carry the ids of what they are about.
 
-The contract is cli.md 7. This module is a leaf: any layer may import it.
+The contract is reference/commands 7. This module is a leaf: any layer may import it.
 """
 
 from __future__ import annotations
@@ -165,7 +165,7 @@ class JSONFormatter(logging.Formatter):
 
 
 def default_config(*, level: str = "INFO", stream: str | None = None, filename: str | None = None) -> dict[str, Any]:
-    """The configuration used when ``-l`` is not given (cli.md 7), as a `logging.config.dictConfig` dictionary.
+    """The configuration used without ``-l`` (reference/commands 7), as a `logging.config.dictConfig` dictionary.
 
     :param level: level of the project's own loggers.
     :param stream: ``ext://sys.stdout`` or ``ext://sys.stderr``.

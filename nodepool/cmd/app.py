@@ -63,7 +63,7 @@ def absolute_path(value: str) -> str:
 
 
 def make_parser(prog: str, description: str) -> argparse.ArgumentParser:
-    """A parser with the options that all three programs have (cli.md 1)."""
+    """A parser with the options that all three programs have (reference/commands 1)."""
     parser = argparse.ArgumentParser(prog=prog, description=description, allow_abbrev=False)
     parser.add_argument("-l", dest="logconfig", metavar="FILE", type=absolute_path, help="logging configuration file")
     parser.add_argument("--version", action=_VersionAction, help="show the version and exit")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``nodepool``: the command line for operators (cli.md 2)."""
+"""``nodepool``: the command line for operators (reference/commands 2)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What daemons share: their options, logging, and the way into the background (cli.md 3 and 7)."""
+"""What daemons share: their options, logging, and the way into the background (reference/commands 3 and 7)."""
 
 from __future__ import annotations
 

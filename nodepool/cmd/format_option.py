@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The option ``--format`` of listing commands (cli.md 2)."""
+"""The option ``--format`` of listing commands (reference/commands 2)."""
 
 from __future__ import annotations
 

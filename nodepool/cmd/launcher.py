@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``nodepool-launcher``: serves node requests (cli.md 3 and 4)."""
+"""``nodepool-launcher``: serves node requests (reference/commands 3 and 4)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``nodepool list``, ``hold`` and ``delete`` (cli.md 2)."""
+"""``nodepool list``, ``hold`` and ``delete`` (reference/commands 2)."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def locked(zk: ZooKeeper, node: Node) -> Iterator[None]:
         zk.updateNode(node)
     except ZKConflict:
         _unlock(zk, node)
-        # Locking a node that was just deleted makes an empty one (zookeeper.md 3).
+        # Locking a node that was just deleted makes an empty one (reference/zookeeper 3).
         zk.nodes.remove_empty(node.key)
         raise _not_found(node.key) from None
     try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``nodepool info`` and ``erase``: what ZooKeeper knows of one provider (cli.md 2)."""
+"""``nodepool info`` and ``erase``: what ZooKeeper knows of one provider (reference/commands 2)."""
 
 from __future__ import annotations
 

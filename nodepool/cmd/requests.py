@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``nodepool request-list`` and ``label-list`` (cli.md 2 and 6)."""
+"""``nodepool request-list`` and ``label-list`` (reference/commands 2)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A command's connection to ZooKeeper. No caches: everything is read directly (cli.md 2)."""
+"""A command's connection to ZooKeeper. No caches: everything is read directly (reference/commands 2)."""
 
 from __future__ import annotations
 

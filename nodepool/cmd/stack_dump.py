@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The stack of every thread, on demand (SIGUSR2, cli.md 4)."""
+"""The stack of every thread, on demand (SIGUSR2, reference/commands 4)."""
 
 from __future__ import annotations
 

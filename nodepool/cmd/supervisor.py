@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs a service until a signal ends it: signals, readiness, watchdog, bounded shutdown (cli.md 4)."""
+"""Runs a service until a signal ends it: signals, readiness, watchdog, bounded shutdown (reference/commands 4)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``nodepool config-validate``: every problem of the configuration file (cli.md 2)."""
+"""``nodepool config-validate``: every problem of the configuration file (reference/commands 2)."""
 
 from __future__ import annotations
 

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""YAML files to validated objects (config.md)."""
+"""YAML files to validated objects (reference/configuration)."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Documents to a `Config`, section by section, in the order of config.md 1."""
+"""Documents to a `Config`, section by section, in the order of reference/configuration 1."""
 
 from __future__ import annotations
 

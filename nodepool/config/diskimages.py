@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``diskimages``: what to build, with inheritance (config.md 4)."""
+"""``diskimages``: what to build, with inheritance (reference/configuration 4)."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ IMAGES: Final = Checker(
         }
     ]
 )
-#: Keys of the secure file that count (config.md 1); others in it are ignored.
+#: Keys of the secure file that count (reference/configuration 1); others in it are ignored.
 SECURE: Final = Checker(
     v.Schema([v.Schema({v.Required("name"): nonempty(), "env-vars": {str: str}}, extra=v.ALLOW_EXTRA)])
 )

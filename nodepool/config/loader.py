@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Loads the configuration file and the secure file (config.md 1).
+"""Loads the configuration file and the secure file (reference/configuration 1).
 
 Nothing but `nodepool.exceptions.ConfigError` leaves these functions for a bad file. Schemas and drivers are
 imported when a whole configuration is loaded, not for the ZooKeeper part that commands need.

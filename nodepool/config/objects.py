@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The loaded configuration (config.md 2 to 6). Objects compare by value, which reloads rest on."""
+"""The loaded configuration (reference/configuration 2 to 6). Objects compare by value, which reloads rest on."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Label(ConfigValue):
 
 
 class DiskImage(ConfigValue):
-    """One entry of ``diskimages``, with what it inherits (config.md 4)."""
+    """One entry of ``diskimages``, with what it inherits (reference/configuration 4)."""
 
     def __init__(self, name: str) -> None:
         self.name = name

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``providers``: common checks, then each section goes to its driver (config.md 5).
+"""``providers``: common checks, then each section goes to its driver (reference/configuration 5).
 
 A driver that this release does not have, but Nodepool knows, gives an `UnavailableProviderConfig`: the file stays
 valid and the other providers work.

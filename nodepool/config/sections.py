@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The sections of a configuration other than ZooKeeper, images and providers (config.md 2, 3, 6)."""
+"""The sections of a configuration other than ZooKeeper, images and providers (reference/configuration 2, 3, 6)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Text of a configuration file: reading it, and ``%(NODEPOOL_...)`` (config.md 1)."""
+"""Text of a configuration file: reading it, and ``%(NODEPOOL_...)`` (reference/configuration 1)."""
 
 from __future__ import annotations
 

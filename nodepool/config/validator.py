@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``nodepool config-validate``: finds everything that is wrong with a file (config.md 11)."""
+"""``nodepool config-validate``: finds everything that is wrong with a file (reference/configuration 11)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ZooKeeper part of a configuration (config.md 2), read without schemas and drivers: commands need only this."""
+"""The ZooKeeper part of a configuration (reference/configuration 2). Reading it needs neither schemas nor drivers."""
 
 from __future__ import annotations
 

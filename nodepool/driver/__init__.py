@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a driver implements and uses (driver-api.md 1-6). A driver imports its bases from here."""
+"""What a driver implements and uses (reference/driver 1 to 6). A driver imports its bases from here."""
 
 from nodepool.driver.config import ConfigPool, ConfigValue, ProviderConfig
 from nodepool.driver.framework.handler_hooks import NodeRequestHandlerNotifications

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bases of a driver's configuration objects, and schema pieces that drivers share (driver-api.md 4 to 6).
+"""Bases of a driver's configuration objects, and schema pieces that drivers share (reference/driver 4 to 6).
 
 Schemas are for voluptuous. It is imported only by the functions that make one, because `nodepool list` needs none.
 """
@@ -16,7 +16,7 @@ from nodepool.model.config_value import ConfigValue as ConfigValue
 if TYPE_CHECKING:
     from nodepool.config.objects import Config
 
-#: ``driver`` of a provider section that names none (config.md 5).
+#: ``driver`` of a provider section that names none (reference/configuration 5).
 DEFAULT_DRIVER: Final = "openstack"
 #: ``connection-port`` when none is given, by ``connection-type``.
 DEFAULT_PORT: Final = 22
@@ -138,7 +138,7 @@ class ConfigPool(ConfigValue, abc.ABC):
 
 
 class Connection(NamedTuple):
-    """How Zuul logs in to a node: the *connection defaults* of config.md 5."""
+    """How Zuul logs in to a node: the *connection defaults* of reference/configuration 5."""
 
     type: str
     port: int
@@ -164,7 +164,7 @@ class Connection(NamedTuple):
 
 
 class ImageSettings(ConfigValue):
-    """An image as a provider uses it, from the cloud or uploaded (driver-api.md 6).
+    """An image as a provider uses it, from the cloud or uploaded (reference/driver 6).
 
     :param data: the section in the file; connection keys are read from it.
     :param username: login user if the section names none.
@@ -180,7 +180,7 @@ class ImageSettings(ConfigValue):
 
 
 class LabelSettings(ConfigValue):
-    """A label of a pool (driver-api.md 6). Exactly one of ``diskimage`` and ``cloud_image`` is set by the driver."""
+    """A label of a pool (reference/driver 6). Exactly one of ``diskimage`` and ``cloud_image`` is set by the driver."""
 
     ignore_equality: ClassVar[list[str]] = ["pool"]
 

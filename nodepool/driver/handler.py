@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`NodeRequestHandler`: one request being served (driver-api.md 3; behaviour.md A, N, Q, L).
+"""`NodeRequestHandler`: one request being served (reference/driver 3; rules A, N, Q, L).
 
 The pool worker locks a request, stores it as `pending` and calls `run`; when that leaves the handler paused it
 calls `run` again as soon as room may be there. `poll` is called until it says that the request is finished.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`Driver` and `Provider`: the two classes that every driver implements (driver-api.md 1, 2).
+"""`Driver` and `Provider`: the two classes that every driver implements (reference/driver 1, 2).
 
 A *driver* is code, one instance a process. A *provider* is one configured cloud; the launcher makes it
 from a `ProviderConfig`, starts it, asks it for request handlers and gives it released nodes. A changed

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds drivers by the names of their directories; imports one when a configuration names it (driver-api.md 0)."""
+"""Finds drivers by the names of their directories; imports one when a configuration names it (reference/driver 0)."""
 
 from __future__ import annotations
 

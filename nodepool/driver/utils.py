@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Helpers that drivers share (driver-api.md 12). The import path is public; the parts live beside it."""
+"""Helpers that drivers share (reference/driver 12). The import path is public; the parts live beside it."""
 
 from nodepool.driver.framework.node_tasks import NodeDeleter, NodeLauncher
 from nodepool.driver.framework.quota_support import QuotaSupport

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`CleanupWorker`: the periodic sweeps (behaviour.md C). It runs beside the deletion of released nodes."""
+"""`CleanupWorker`: the periodic sweeps (rules C). It runs beside the deletion of released nodes."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`DeletedNodeWorker`: removes or returns released nodes the moment they are released (behaviour.md X, C-9, C-10).
+"""`DeletedNodeWorker`: removes or returns released nodes the moment they are released (rules X, C-9, C-10).
 
 Woken by every change of a node and by every request that goes. A static host that needs no check is put back in
 the same write that removes its used node; other nodes are locked, marked `deleting` and given to their provider.

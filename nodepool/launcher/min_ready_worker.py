@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`MinReadyWorker`: keeps the configured number of ready nodes of each label (behaviour.md M)."""
+"""`MinReadyWorker`: keeps the configured number of ready nodes of each label (rules M)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`StatsWorker`: sends the gauges of a launcher (metrics.md 1, 2, 5).
+"""`StatsWorker`: sends the gauges of a launcher (reference/metrics 1, 2, 5).
 
 One launcher of the system, the leader, sends what concerns all of them: nodes and requests. Every launcher
 sends its own limits and internals.
@@ -146,7 +146,7 @@ class StatsWorker(threading.Thread):
 
 
 def zk_internals(hostname: str, zk: ZooKeeper) -> gauges.Gauges:
-    """The gauges of a launcher's ZooKeeper connection and caches (metrics.md 5). Does not block.
+    """The gauges of a launcher's ZooKeeper connection and caches (reference/metrics 5). Does not block.
 
     There is no cache of images, and no cache plays back what it missed; these gauges are 0, so that dashboards
     find them.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`NodePool`: the main thread of a launcher (behaviour.md G).
+"""`NodePool`: the main thread of a launcher (rules G).
 
 Every moving part is made here: the connection, the caches, the providers, one `PoolWorker` a provider-pool, and
 the workers that clean up, keep min-ready nodes and send statistics.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The node table (cli.md 2 and 6)."""
+"""The node table (reference/commands 2)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is known of one provider: its images and its nodes (cli.md 2)."""
+"""What is known of one provider: its images and its nodes (reference/commands 2)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A listing as an ASCII table, JSON or CSV (cli.md 2 and 6)."""
+"""A listing as an ASCII table, JSON or CSV (reference/commands 2)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every metric, declared once: its Prometheus name, its labels, and its statsd names (metrics.md)."""
+"""Every metric, declared once: its Prometheus name, its labels, and its statsd names (reference/metrics)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Gauges as pure values: series -> number (metrics.md 1, 2, 5)."""
+"""Gauges as pure values: series -> number (reference/metrics 1, 2, 5)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Results of launches (metrics.md 3)."""
+"""Results of launches (reference/metrics 3)."""
 
 from __future__ import annotations
 

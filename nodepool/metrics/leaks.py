@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Leaked resources that were deleted (metrics.md 4)."""
+"""Leaked resources that were deleted (reference/metrics 4)."""
 
 from __future__ import annotations
 

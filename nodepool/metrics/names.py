@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rule for text that comes from users, as a part of a statsd name (metrics.md, head)."""
+"""The rule for text that comes from users, as a part of a statsd name (reference/metrics)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`StatsdSink`: passes metrics on to a statsd server (metrics.md)."""
+"""`StatsdSink`: passes metrics on to a statsd server (reference/metrics)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Entries of the component registry, ``/nodepool/components/<kind>/<hostname><seq>`` (zookeeper.md 7)."""
+"""Entries of the component registry, ``/nodepool/components/<kind>/<hostname><seq>`` (reference/zookeeper 7)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ConfigValue`: base of everything that is read from a configuration (driver-api.md 6)."""
+"""`ConfigValue`: base of everything that is read from a configuration (reference/driver 6)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Image build and upload records (zookeeper.md 6)."""
+"""Image build and upload records (reference/zookeeper 6)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The node record, ``/nodepool/nodes/<id>`` (zookeeper.md 5.1)."""
+"""The node record, ``/nodepool/nodes/<id>`` (reference/zookeeper 5.1)."""
 
 from __future__ import annotations
 
@@ -186,7 +186,7 @@ _KNOWN = frozenset(
 
 
 def _hold_expiration(value: Any) -> int | None:
-    """Strings are coerced; what is no number means 0, no limit (zookeeper.md 5.1)."""
+    """Strings are coerced; what is no number means 0, no limit (reference/zookeeper 5.1)."""
     if value is None:
         return None
     try:

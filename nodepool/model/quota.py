@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Quota arithmetic (driver-api.md 12)."""
+"""Quota arithmetic (reference/driver 12)."""
 
 from __future__ import annotations
 

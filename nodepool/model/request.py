@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The node request record, ``/nodepool/requests/<PPP>-<seq>`` (zookeeper.md 4)."""
+"""The node request record, ``/nodepool/requests/<PPP>-<seq>`` (reference/zookeeper 4)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class NodeRequest(Record):
 
     STATES: ClassVar[tuple[str, ...]] = states.REQUEST_STATES
 
-    #: Always written. Zuul reads requests of others too and needs these keys (zookeeper.md 4.2).
+    #: Always written. Zuul reads requests of others too and needs these keys (reference/zookeeper 4.2).
     TEXT_FIELDS: ClassVar[tuple[str, ...]] = ("requestor", "provider", "event_id")
 
     def __init__(self, id: str | None = None) -> None:

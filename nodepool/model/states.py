@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""State names of nodes, requests, image builds and uploads (zookeeper.md 4.3, 5.2, 6)."""
+"""State names of nodes, requests, image builds and uploads (reference/zookeeper 4.3, 5.2, 6)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FULFILLED: Final = "fulfilled"
 # Images (BUILDING, READY, FAILED and DELETING are shared with nodes)
 UPLOADING: Final = "uploading"
 
-#: Every node state, in the order in which metrics list them (metrics.md 1).
+#: Every node state, in the order in which metrics list them (reference/metrics 1).
 NODE_STATES: Final = (
     BUILDING,
     TESTING,
@@ -44,5 +44,5 @@ REQUEST_STATES: Final = (REQUESTED, PENDING, FULFILLED, FAILED)
 BUILD_STATES: Final = (BUILDING, READY, FAILED, DELETING)
 UPLOAD_STATES: Final = (UPLOADING, READY, FAILED, DELETING)
 
-#: An unlocked node in one of these states is removed (behaviour.md X-1).
+#: An unlocked node in one of these states is removed (rule X-1).
 DELETABLE_STATES: Final = frozenset({USED, IN_USE, BUILDING, FAILED, ABORTED, DELETING, DELETED})

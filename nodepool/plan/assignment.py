@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""May this pool serve a kind of request? (behaviour.md A-2 to A-6, A-15)"""
+"""May this pool serve a kind of request? (rules A-2 to A-6, A-15)"""
 
 from __future__ import annotations
 

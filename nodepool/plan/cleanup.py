@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What has to happen to a node that nobody has locked? (behaviour.md C-4 to C-10, X-1)"""
+"""What has to happen to a node that nobody has locked? (rules C-4 to C-10, X-1)"""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from nodepool.model import states
 from nodepool.model.node import Node
 from nodepool.model.request import NodeRequest
 
-#: Priority and requestor of the requests that launchers make (zookeeper.md 4.1).
+#: Priority and requestor of the requests that launchers make (reference/zookeeper 4.1).
 GONE_REQUEST_STATES = (states.FULFILLED, states.FAILED)
 
 

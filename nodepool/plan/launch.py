@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What follows when an attempt to launch a node ends badly, and how often to look at one (behaviour.md L)."""
+"""What follows when an attempt to launch a node ends badly, and how often to look at one (rules L)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How many min-ready requests are missing? (behaviour.md M-1, M-5, M-6)"""
+"""How many min-ready requests are missing? (rules M-1, M-5, M-6)"""
 
 from __future__ import annotations
 

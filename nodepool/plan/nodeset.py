@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which ready nodes serve which of the wanted labels? (behaviour.md N-1, N-2, N-5, N-7)"""
+"""Which ready nodes serve which of the wanted labels? (rules N-1, N-2, N-5, N-7)"""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from nodepool.model.request import NodeRequest, OrderKey
 
-#: ``requestor`` of requests that keep ``min-ready`` nodes there (behaviour.md M-2).
+#: ``requestor`` of requests that keep ``min-ready`` nodes there (rule M-2).
 MIN_READY_REQUESTOR = "NodePool:min-ready"
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which static hosts must be registered, updated in place or deregistered? (behaviour.md S)"""
+"""Which static hosts must be registered, updated in place or deregistered? (rules S)"""
 
 from __future__ import annotations
 

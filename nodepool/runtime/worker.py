@@ -12,7 +12,7 @@ from nodepool.clock import monotonic
 from nodepool.exceptions import ZKConnectionError
 from nodepool.zk.client import ZooKeeperClient
 
-#: Seconds between looks at a connection that is gone (behaviour.md G-3).
+#: Seconds between looks at a connection that is gone (rule G-3).
 DISCONNECTED_WAIT_SECONDS: Final = 30.0
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rules of driver-api.md 1 and 4 to 6: the driver's entry point and its configuration."""
+"""Rules of reference/driver 1 and 4 to 6: the driver's entry point and its configuration."""
 
 from __future__ import annotations
 

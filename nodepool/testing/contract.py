@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`DriverContract`: a pytest class that checks a driver against driver-api.md.
+"""`DriverContract`: a pytest class that checks a driver against reference/driver.
 
 Subclass it in a test module of your driver and run pytest::
 

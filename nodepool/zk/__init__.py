@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Store, lock, watch: everything that crosses ZooKeeper (zookeeper.md)."""
+"""Store, lock, watch: everything that crosses ZooKeeper (reference/zookeeper)."""

@@ -99,7 +99,7 @@ class RecordCache(Generic[R]):
         return record_id in self._empty
 
     def empty_ids(self) -> list[str]:
-        """Znodes without data (behaviour.md C-8)."""
+        """Znodes without data (rule C-8)."""
         return list(self._empty)
 
     def __len__(self) -> int:

@@ -32,7 +32,7 @@ class Server(Protocol):
 
 
 def connection_string(servers: Iterable[Server]) -> str:
-    """Kazoo's host list: ``host:port`` joined by commas, IPv6 literals in brackets, then the chroot (config.md 2).
+    """Kazoo's host list (reference/configuration 2): ``host:port`` by commas, IPv6 in brackets, then the chroot.
 
     Kazoo takes all that follows the first slash for the chroot, so it is named once, at the end.
 
@@ -194,7 +194,7 @@ class ZooKeeperClient:
         client.close()
 
     def reset_hosts(self, hosts: str) -> None:
-        """Use another server list from the next connection attempt on (behaviour.md G-13).
+        """Use another server list from the next connection attempt on (rule G-13).
 
         :raises ZKException: another chroot, which a running client cannot change to.
         """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bytes of a znode to a JSON object and back (zookeeper.md 1)."""
+"""Bytes of a znode to a JSON object and back (reference/zookeeper 1)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MAX_DEPTH: Final = 50
 
 
 class EmptyRecord(InvalidRecord):
-    """The znode has no data: left by a lock on a node that was just deleted (behaviour.md C-8)."""
+    """The znode has no data: left by a lock on a node that was just deleted (rule C-8)."""
 
 
 def encode(data: dict[str, Any]) -> bytes:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The component registry: our own entries, and who else is there (zookeeper.md 7)."""
+"""The component registry: our own entries, and who else is there (reference/zookeeper 7)."""
 
 from __future__ import annotations
 

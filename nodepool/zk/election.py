@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One leader among launchers for a job that must be done once (zookeeper.md 2, ``elections``)."""
+"""One leader among launchers for a job that must be done once (reference/zookeeper 2, ``elections``)."""
 
 from __future__ import annotations
 

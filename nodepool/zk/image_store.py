@@ -69,7 +69,7 @@ class ImageStore:
         }
 
     def most_recent_upload(self, image: str, provider: str) -> ImageUpload | None:
-        """The ready upload with the greatest state time, over all builds (zookeeper.md 6.2)."""
+        """The ready upload with the greatest state time, over all builds (reference/zookeeper 6.2)."""
         ready = [
             upload
             for build_id in self._children(f"{paths.IMAGES}/{image}/builds")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Locks on the wire of Kazoo's Lock recipe (zookeeper.md 3): Zuul and older launchers take the same ones."""
+"""Locks on the wire of Kazoo's Lock recipe (reference/zookeeper 3): Zuul and older launchers take the same ones."""
 
 from __future__ import annotations
 

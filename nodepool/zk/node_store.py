@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nodes in ZooKeeper: read, write, lock, remove (zookeeper.md 5)."""
+"""Nodes in ZooKeeper: read, write, lock, remove (reference/zookeeper 5)."""
 
 from __future__ import annotations
 
@@ -369,7 +369,7 @@ class NodeStore:
             raise translate(error) from None
 
     def remove_empty(self, node_id: str) -> bool:
-        """Remove a znode without data unless somebody holds its lock (behaviour.md C-8); was it removed?"""
+        """Remove a znode without data unless somebody holds its lock (rule C-8); was it removed?"""
         found = self._read(node_id)
         if found is None or found[0]:
             return False

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Znode paths (zookeeper.md 2)."""
+"""Znode paths (reference/zookeeper 2)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Node requests in ZooKeeper: read, write, lock (zookeeper.md 4)."""
+"""Node requests in ZooKeeper: read, write, lock (reference/zookeeper 4)."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ class RequestStore:
         """Write a request and nodes that nobody has locked, in one write; does not block.
 
         This is how ready nodes fulfil a request at once, and how a request is declined or reset. Order on the
-        wire (zookeeper.md 4.4) holds because everything appears at the same time.
+        wire (reference/zookeeper 4.4) holds because everything appears at the same time.
 
         :param lock_dir_exists: does the request's lock directory exist? If the answer was
             `TransactionFailed.lock_dir_mismatch` for that directory, send again with the other value.
@@ -305,7 +305,7 @@ class RequestStore:
         return None if stat is None else self._clock() - stat.mtime / 1000
 
     def remove_lock_dir_recursive(self, request_id: str) -> None:
-        """Remove a lock directory with its contenders (behaviour.md C-2)."""
+        """Remove a lock directory with its contenders (rule C-2)."""
         try:
             self._client.kazoo.retry(self._client.kazoo.delete, paths.request_lock(request_id), recursive=True)
         except NoNodeError:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``nodepool`` as operators use it for nodes, requests and labels, against a real ZooKeeper with TLS (cli.md 2)."""
+"""``nodepool`` for nodes, requests and labels, against a real ZooKeeper with TLS (reference/commands 2)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def lock_node(znodes: PoolZnodes) -> Iterator[Callable[[str], None]]:
 
 class TestList:
     def test_table(self, nodepool: CommandLine, add_node: Callable[..., str], lock_node: Callable[[str], None]) -> None:
-        """cli.md 2: columns of list."""
+        """reference/commands 2: columns of list."""
         free, used = add_node(), add_node(state="in-use", external_id={"instance": "i-1"})
         lock_node(used)
         result = nodepool("list")
@@ -42,7 +42,7 @@ class TestList:
         assert (second[0], second[3], second[8]) == (used, "{'instance': 'i-1'}", "locked")
 
     def test_detail_as_json(self, nodepool: CommandLine, add_node: Callable[..., str]) -> None:
-        """cli.md 2 and 6: all keys, with their types; a port that is no number is redacted."""
+        """reference/commands 2: all keys, with their types; a port that is no number is redacted."""
         node_id = add_node(
             connection_port={"token": "secret"}, user_data={"a": 1}, allocated_to="200-1", az="az1", comment="why"
         )
@@ -121,7 +121,7 @@ class TestHold:
     @pytest.mark.parametrize("command", ["hold", "delete"])
     @pytest.mark.parametrize("node_id", ["0000000099", "../requests", ".", ""])
     def test_unknown_id(self, nodepool: CommandLine, command: str, node_id: str) -> None:
-        """cli.md 2: the text of the released Nodepool, with status 1."""
+        """reference/commands 2: the text of the released Nodepool, with status 1."""
         assert nodepool(command, node_id) == Result(1, f"Node id {node_id} not found\n", "")
 
     @pytest.mark.parametrize("command", ["hold", "delete"])
@@ -133,7 +133,7 @@ class TestHold:
         znodes: PoolZnodes,
         command: str,
     ) -> None:
-        """cli.md 2: the lock is not free within 5 s: one line, status 1, nothing changed."""
+        """reference/commands 2: the lock is not free within 5 s: one line, status 1, nothing changed."""
         node_id = add_node()
         lock_node(node_id)
         result = nodepool(command, node_id)
@@ -175,7 +175,7 @@ class TestDelete:
 
 class TestRequestsAndLabels:
     def test_requests(self, nodepool: CommandLine, znodes: PoolZnodes) -> None:
-        """cli.md 2: columns of request-list."""
+        """reference/commands 2: columns of request-list."""
         request_id = znodes.submit(["small", "small"], relative_priority=3, event_id="E", declined_by=["p1", "p2"])
         znodes.submit_raw(b"foreign")
         result = nodepool("request-list")
@@ -199,7 +199,7 @@ class TestRequestsAndLabels:
         ]
 
     def test_labels(self, nodepool: CommandLine, znodes: PoolZnodes) -> None:
-        """cli.md 6: the union of the labels of registered pools."""
+        """reference/commands 2: the union of the labels of registered pools."""
         assert nodepool("label-list").rows == []
         for number, labels in enumerate((["small", "big"], ["small", "tiny"])):
             pool = {"kind": "pool", "id": f"p{number}", "hostname": "h", "supported_labels": labels}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``nodepool`` with a ZooKeeper that is away and files that are wrong; ``config-validate`` (cli.md 2)."""
+"""``nodepool`` with a ZooKeeper that is away and files that are wrong; ``config-validate`` (reference/commands 2)."""
 
 from __future__ import annotations
 

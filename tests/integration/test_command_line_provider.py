@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``nodepool info`` and ``nodepool erase``, against a real ZooKeeper with TLS (cli.md 2)."""
+"""``nodepool info`` and ``nodepool erase``, against a real ZooKeeper with TLS (reference/commands 2)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def upload(znodes: PoolZnodes) -> str:
 
 class TestProvider:
     def test_info(self, nodepool: CommandLine, add_node: Callable[..., str], upload: str) -> None:
-        """cli.md 2: two tables."""
+        """reference/commands 2: two tables."""
         node_id = add_node()
         add_node(provider="other")
         result = nodepool("info", "lab")

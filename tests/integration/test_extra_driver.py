@@ -51,7 +51,7 @@ def cloud() -> Iterator[ExampleCloud]:
 def test_copied_driver(
     tmp_path: Path, zookeeper: ZooKeeperServer, chroot: str, znodes: PoolZnodes, cloud: ExampleCloud, sshd: SshServer
 ) -> None:
-    """driver-api.md 0: config-validate knows it, and a launcher serves a request with it."""
+    """reference/driver 0: config-validate knows it, and a launcher serves a request with it."""
     copy_of_the_example(tmp_path / "drivers", "mycloud")
     config = tmp_path / "nodepool.yaml"
     write_config(config, zookeeper, chroot, [MyCloud(cloud.url, sshd.port)])

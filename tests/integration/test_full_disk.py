@@ -20,7 +20,7 @@ FULL = Path("/dev/full")
 
 @pytest.mark.skipif(not FULL.exists(), reason="no /dev/full")
 def test_full_disk(workplace: Workplace) -> None:
-    """DESIGN 5: no thread ends because it cannot log; requests are served, nodes made anew, and the end is in order."""
+    """No thread ends because it cannot log; requests are served, nodes made anew, and the end is in order."""
     redirect = ["env", f"PYTHONPATH={ROOT}", "sh", "-c", f'exec "$@" >{FULL} 2>&1', "launcher"]
     static = StaticProvider(static_hosts(1))
     launcher = workplace.launch([static, FakeProvider(["made"])], command=[*redirect, *OUR_COMMAND])

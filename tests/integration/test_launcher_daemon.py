@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``nodepool-launcher`` as a process: signals, background, systemd, mistakes (cli.md 3 and 4)."""
+"""``nodepool-launcher`` as a process: signals, background, systemd, mistakes (reference/commands 3 and 4)."""
 
 from __future__ import annotations
 
@@ -187,7 +187,7 @@ def test_bad_configuration_in_the_foreground(config: Path) -> None:
 
 
 def test_missing_log_configuration(config: Path) -> None:
-    """cli.md 7: a missing file is an error."""
+    """reference/commands 7: a missing file is an error."""
     refused = run("-c", str(config), "-f", "-l", "/nonexistent/log.yaml")
     assert refused.returncode == 1
     assert refused.stderr.splitlines() == [

@@ -103,7 +103,7 @@ def test_killed_again_and_again(workplace: Workplace, znodes: PoolZnodes, jobs: 
 
 
 def test_stopped_past_its_session(workplace: Workplace, znodes: PoolZnodes, jobs: Jobs) -> None:
-    """DESIGN 5, fencing: a launcher that wakes up after its session is gone gives out no slot that another one gave."""
+    """A launcher that wakes up after its session is gone gives out no slot that another one gave."""
     sleeper, _ = (workplace.launch([LAB, SHARED], wait=False, session_seconds=SESSION_SECONDS) for _ in range(2))
     wait_for("the hosts are there", lambda: len(znodes.free_nodes()) == 4)
     wait_for("both serve", lambda: len(znodes.pools()) == 4)

@@ -31,7 +31,7 @@ def test_quota(place: Place) -> None:
 
 @pytest.mark.parametrize("kind", ["500", "drop", "html"])
 def test_lost_answers(place: Place, kind: str) -> None:
-    """DESIGN 5: every third creation works, but its answer is lost; no node gets two servers, none is left."""
+    """Every third creation works, but its answer is lost; no node gets two servers, none is left."""
     place.simulator.change(
         errors=[{"operation": "compute.create_server", "kind": kind, "after": True, "count": 4}],
         hidden_rate=0.5,
@@ -49,7 +49,7 @@ def test_lost_answers(place: Place, kind: str) -> None:
 
 
 def test_swallowed_deletions(place: Place) -> None:
-    """DESIGN 5: a deletion that was accepted and forgotten, or that went wrong, is sent again."""
+    """A deletion that was accepted and forgotten, or that went wrong, is sent again."""
     rules = [{"kind": "swallowed", "count": 2}, {"kind": "error", "count": 1}]
     place.simulator.change(deletes=rules)
     place.launch()

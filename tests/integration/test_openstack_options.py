@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options of config.md 7 and what they do in the cloud; those of the tests beside this one are not repeated here."""
+"""What options do in the cloud (reference/configuration 7); those of the tests beside this one are not repeated."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A provider that keeps failing is given a rest: who sees it, and what becomes of its requests (DESIGN 5, F-5)."""
+"""A provider that keeps failing is given a rest: who sees it, and what becomes of its requests (F-5)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The static driver in running launchers: real ZooKeeper, real sshd (behaviour.md S)."""
+"""The static driver in running launchers: real ZooKeeper, real sshd (rules S)."""
 
 from __future__ import annotations
 

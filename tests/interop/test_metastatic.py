@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What Zuul sees of nodes that share a backing node (behaviour.md T, zookeeper.md 5.6)."""
+"""What Zuul sees of nodes that share a backing node (rules T, reference/zookeeper 5.6)."""
 
 from __future__ import annotations
 

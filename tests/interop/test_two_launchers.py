@@ -76,7 +76,7 @@ def test_killed_under_load(workplace: Workplace, zuul: ZuulClient) -> None:
 
 @pytest.mark.usefixtures("one_node_per_slot")
 def test_stopped_past_its_session(workplace: Workplace, zuul: ZuulClient) -> None:
-    """DESIGN 5, fencing: a launcher that wakes up after its session is gone overwrites nothing and serves again."""
+    """A launcher that wakes up after its session is gone overwrites nothing and serves again."""
     from tests.support.zuul_jobs import ZuulJobs
 
     provider = StaticProvider(HOSTS)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sweeps, released nodes and lost sessions (behaviour.md C, X, L-9, L-11, G-14)."""
+"""Sweeps, released nodes and lost sessions (rules C, X, L-9, L-11, G-14)."""
 
 from __future__ import annotations
 

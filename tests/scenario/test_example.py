@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The example driver in a whole launcher (behaviour.md L, K, Q, D, F), and a copy of it under another name."""
+"""The example driver in a whole launcher (rules L, K, Q, D, F), and a copy of it under another name."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ def shorten_signature(driver: Path) -> None:
 def test_copy_under_another_name(
     short: bool, cloud: ExampleCloud, launch: Launch, znodes: PoolZnodes, tmp_path: Path
 ) -> None:
-    """driver-api.md 0, 14: a copy in an extra directory serves requests, and uses nothing of the original."""
+    """reference/driver 0, 14: a copy in an extra directory serves requests, and uses nothing of the original."""
     copy_of_the_example(tmp_path / "drivers", "mycloud")
     if short:
         shorten_signature(tmp_path / "drivers" / "mycloud")

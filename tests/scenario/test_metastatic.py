@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The metastatic driver in a whole launcher, on nodes of the fake cloud and on static hosts (behaviour.md T)."""
+"""The metastatic driver in a whole launcher, on nodes of the fake cloud and on static hosts (rules T)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What running launchers send to statsd (metrics.md 1, 2, 3, 5)."""
+"""What running launchers send to statsd (reference/metrics 1, 2, 3, 5)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.wait import wait_for
 def test_metrics_of_a_launcher(
     statsd: StatsdServer, launch: Launch, znodes: PoolZnodes, cloud: FakeCloud, cloud_name: str
 ) -> None:
-    """metrics.md 1, 2, 3, 5: gauges follow the nodes; each launch is counted; limits and internals are there."""
+    """reference/metrics 1, 2, 3, 5: gauges follow the nodes; each launch is counted; limits and internals are there."""
     launch(
         [fake_provider("one", cloud=cloud_name, pool_max_servers=7)],
         tenant_resource_limits=[{"tenant-name": "acme.org", "max-cores": 40}],
@@ -58,7 +58,7 @@ def test_one_of_two_launchers_counts(
     cloud_name: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """metrics.md 1: node gauges come from one launcher, the winner of an election; when it ends, from the other."""
+    """reference/metrics 1: node gauges come from one launcher, the winner of an election, then from the other."""
     monkeypatch.setattr(stats_worker, "INTERNALS_SECONDS", 1.0)
     first = launch([fake_provider("one", cloud=cloud_name)])
     statsd.wait_for("nodepool.nodes.ready:0|g")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which nodes a request gets (behaviour.md A-10, A-12, N, Q-9, X-5)."""
+"""Which nodes a request gets (rules A-10, A-12, N, Q-9, X-5)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Configuration changes while the launcher runs (behaviour.md G)."""
+"""Configuration changes while the launcher runs (rules G)."""
 
 from __future__ import annotations
 

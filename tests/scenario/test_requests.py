@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Acceptance and service order of requests (behaviour.md A, N, Q)."""
+"""Acceptance and service order of requests (rules A, N, Q)."""
 
 from __future__ import annotations
 

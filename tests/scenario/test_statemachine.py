@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Drivers on the state-machine framework in a whole launcher (behaviour.md L, K, Q, D, X, F)."""
+"""Drivers on the state-machine framework in a whole launcher (rules L, K, Q, D, X, F)."""
 
 from __future__ import annotations
 

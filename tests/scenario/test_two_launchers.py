@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two launchers on one ZooKeeper (behaviour.md A-5, A-6, A-11, C-4, X-8)."""
+"""Two launchers on one ZooKeeper (rules A-5, A-6, A-11, C-4, X-8)."""
 
 from __future__ import annotations
 

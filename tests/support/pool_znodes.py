@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A look at, and a hand in, the znodes that launchers and clients share (../reference: zookeeper.md).
+"""A look at, and a hand in, the znodes that launchers and clients share (reference/zookeeper).
 
 Plain Kazoo and no code of ours, so that a mistake of ours cannot hide itself.
 """

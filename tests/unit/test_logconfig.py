@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""nodepool.logconfig: cli.md 7."""
+"""nodepool.logconfig: reference/commands 7."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def captured() -> Iterator[tuple[logging.Logger, Capture]]:
 
 class TestAnnotatedLogger:
     def test_prefix_has_all_ids_in_order(self, captured: tuple[logging.Logger, Capture]) -> None:
-        """cli.md 7: [e: ..] [node_request: ..] [node: ..], in this order."""
+        """reference/commands 7: [e: ..] [node_request: ..] [node: ..], in this order."""
         log, handler = captured
         logconfig.get_annotated_logger(log, event_id="E", node_request_id="R", node_id="N").info("says %s", "hello")
         assert handler.records[0].getMessage() == "[e: E] [node_request: R] [node: N] says hello"
@@ -111,7 +111,7 @@ class TestAnnotatedLogger:
 
 class TestMultiLineFormatter:
     def test_continuation_lines_repeat_the_prefix(self) -> None:
-        """cli.md 7: continuation lines get the same prefix plus two blanks."""
+        """reference/commands 7: continuation lines get the same prefix plus two blanks."""
         formatter = logconfig.MultiLineFormatter("%(levelname)s %(name)s: %(message)s")
         assert formatter.format(record("one\n%s", "two")).splitlines() == [
             "INFO nodepool.NodePool: one",
@@ -186,7 +186,7 @@ class TestJSONFormatter:
 @pytest.mark.usefixtures("clean_logging")
 class TestConfiguration:
     def test_default_levels(self, capsys: pytest.CaptureFixture[str]) -> None:
-        """cli.md 7: nodepool INFO; requests, openstack and kazoo WARN; root silent."""
+        """reference/commands 7: nodepool INFO; requests, openstack and kazoo WARN; root silent."""
         logconfig.apply_config(logconfig.default_config())
         logging.getLogger("nodepool.NodePool").info("shown")
         logging.getLogger("nodepool.NodePool").debug("hidden")

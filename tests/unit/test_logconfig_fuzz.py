@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""cli.md 7: any logging configuration is used, or refused with `LogConfigError` in one line that names the file."""
+"""reference/commands 7: a logging configuration is used, or refused in one line that names the file."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ class FakeRequestHandler(NodeRequestHandler):
         return not self.pool.azs or node.az in self.pool.azs
 
     def setNodeMetadata(self, node: Node) -> None:
-        # The framework has set the zone if the request has a node already: all share one (behaviour.md N-7).
+        # The framework has set the zone if the request has a node already: all share one (rule N-7).
         if node.az is None and self.pool.azs:
             node.az = random.choice(self.pool.azs)
         node.cloud = self.provider.cloud

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from nodepool.model.request import NodeRequest
     from nodepool.zk.zookeeper import ZooKeeper
 
-#: Seconds after which a deletion is given up, to be tried again (behaviour.md X-5).
+#: Seconds after which a deletion is given up, to be tried again (rule X-5).
 DELETE_SECONDS: Final = 600.0
 
-# Keys of the metadata that say whose an instance is (behaviour.md D-1).
+# Keys of the metadata that say whose an instance is (rule D-1).
 PROVIDER_KEY: Final = "nodepool_provider_name"
 POOL_KEY: Final = "nodepool_pool_name"
 NODE_KEY: Final = "nodepool_node_id"
@@ -111,7 +111,7 @@ class FakeProvider(QuotaSupport, Provider):
         return instance.metadata.get(PROVIDER_KEY) == self.name and NODE_KEY in instance.metadata
 
     def cleanupLeakedResources(self) -> None:
-        """Delete instances of ours that had no node in this sweep and in the one before (behaviour.md D-2)."""
+        """Delete instances of ours that had no node in this sweep and in the one before (rule D-2)."""
         # First the cloud, then ZooKeeper: a node is stored before its instance is made, so it cannot be missed.
         ours = [instance for instance in self.cloud.instances() if self.is_ours(instance)]
         known = self._known_nodes()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a driver says of one request: could it be served, is there room, launch a node (driver-api.md 3).
+"""What a driver says of one request: could it be served, is there room, launch a node (reference/driver 3).
 
 All of it is asked by `nodepool.driver.handler.NodeRequestHandler`, in the pool worker's thread.
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Connection check: does a host answer, and which SSH host keys does it have (behaviour.md K)?
+"""Connection check: does a host answer, and which SSH host keys does it have (rules K)?
 
 `scan` blocks; callers run it in a thread pool of their own size (K-4). One key exchange a key type is done
 with paramiko, which is imported on first use. Everything that the host sends is counted and timed, so that

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Gathering the nodes of one request: reuse ready ones, launch the others (behaviour.md N)."""
+"""Gathering the nodes of one request: reuse ready ones, launch the others (rules N)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Quota of one provider: limits, use, room (behaviour.md Q-1 to Q-6; driver-api.md 12)."""
+"""Quota of one provider: limits, use, room (rules Q-1 to Q-6; reference/driver 12)."""
 
 from __future__ import annotations
 

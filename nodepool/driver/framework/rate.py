@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How often a cloud is asked: a rate limit, and a cache that refreshes in the background (driver-api.md 12)."""
+"""How often a cloud is asked: a rate limit, and a cache that refreshes in the background (reference/driver 12)."""
 
 from __future__ import annotations
 

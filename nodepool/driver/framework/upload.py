@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parallel upload of a large image file in segments (driver-api.md 12)."""
+"""Parallel upload of a large image file in segments (reference/driver 12)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The metastatic driver: several nodes share one node of another provider (behaviour.md T).
+"""The metastatic driver: several nodes share one node of another provider (rules T).
 
 * ``config.py``: what stands in the configuration file;
 * ``records.py``: what is written into nodes;

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`SlotAllocator`: gives slots of backing nodes to nodes, asks for backing nodes and releases them (behaviour.md T).
+"""`SlotAllocator`: gives slots of backing nodes to nodes, asks for backing nodes and releases them (rules T).
 
 One task of the provider's scheduler. A pass takes in what has changed, decides with `nodepool.plan.backing`, and
 writes. Every write is fenced by the version of the backing node, so launchers that share a provider may all do this

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`BackingRequests`: the node requests by which a provider gets backing nodes (behaviour.md T-1 to T-4)."""
+"""`BackingRequests`: the node requests by which a provider gets backing nodes (rules T-1 to T-4)."""
 
 from __future__ import annotations
 

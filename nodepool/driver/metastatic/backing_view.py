@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`BackingView`: the backing nodes of one provider and who is on them, as ZooKeeper has it (zookeeper.md 5.6).
+"""`BackingView`: the backing nodes of one provider and who is on them, as ZooKeeper has it (reference/zookeeper 5.6).
 
 Nothing is remembered that is not in ZooKeeper, so a launcher that starts, and one that shares the provider with
 others, sees the same. A slot belongs to the node that ``user_data`` of the backing node names, as long as that node's

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`Claims`: makes nodes of fulfilled backing requests ours, and unlocks what was left behind (behaviour.md T-3)."""
+"""`Claims`: makes nodes of fulfilled backing requests ours, and unlocks what was left behind (rule T-3)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from nodepool.plan.backing import BackingKind, Rules
     from nodepool.zk.zookeeper import ZooKeeper
 
-#: Somebody may hold the lock of a new backing node for a moment, e.g. a command (zookeeper.md 3).
+#: Somebody may hold the lock of a new backing node for a moment, e.g. a command (reference/zookeeper 3).
 CLAIM_SECONDS: Final = 30.0
 CLAIM_RETRY_SECONDS: Final = 0.5
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Configuration of the metastatic driver (config.md 10).
+"""Configuration of the metastatic driver (reference/configuration 10).
 
 ::
 

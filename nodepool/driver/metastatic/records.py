@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the driver writes into nodes (zookeeper.md 5.6): ``user_data`` of backing nodes, ``driver_data`` of others."""
+"""What the driver writes into nodes: ``user_data`` and ``driver_data`` (reference/zookeeper 5.6)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The OpenStack driver (config.md 7). It needs openstacksdk: ``pip install 'nodepool[openstack]'``.
+"""The OpenStack driver (reference/configuration 7). It needs openstacksdk: ``pip install 'nodepool[openstack]'``.
 
 Where to begin to read:
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`OpenStackAdapter`: what the framework asks of the cloud (driver-api.md 9)."""
+"""`OpenStackAdapter`: what the framework asks of the cloud (reference/driver 9)."""
 
 from __future__ import annotations
 

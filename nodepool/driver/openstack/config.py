@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Configuration of the OpenStack driver (config.md 7).
+"""Configuration of the OpenStack driver (reference/configuration 7).
 
 ::
 

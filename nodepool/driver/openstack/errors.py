@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What can go wrong in a call, in the words of `nodepool.exceptions` (driver-api.md 13)."""
+"""What can go wrong in a call, in the words of `nodepool.exceptions` (reference/driver 13)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Upload and deletion of images (config.md 7, 9; behaviour.md U)."""
+"""Upload and deletion of images (reference/configuration 7, 9; rules U)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What can be left over in the cloud (behaviour.md D).
+"""What can be left over in the cloud (rules D).
 
 Servers, volumes and unfinished images carry our metadata and are left to the framework. Ports and floating IPs
 carry none: those that nothing uses are deleted here, when they were seen so twice.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Schema of a provider section of the OpenStack driver (config.md 7)."""
+"""Schema of a provider section of the OpenStack driver (reference/configuration 7)."""
 
 from __future__ import annotations
 

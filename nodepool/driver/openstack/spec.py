@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from nodepool.driver.statemachine.adapter import Log
     from nodepool.model.request import NodeRequest
 
-#: Request fields that dynamic values may use (config.md 5), and where they come from.
+#: Request fields that dynamic values may use (reference/configuration 5), and where they come from.
 _REQUEST_FIELDS: Final = {
     "id": "id",
     "labels": "node_types",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Framework for drivers of clouds whose work is done in steps (driver-api.md 7 to 11). A driver imports from here."""
+"""Framework for drivers of clouds that work in steps (reference/driver 7 to 11). A driver imports from here."""
 
 from nodepool.driver.statemachine.adapter import Adapter
 from nodepool.driver.statemachine.driver import StateMachineDriver

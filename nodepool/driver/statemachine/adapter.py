@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`Adapter`: all that the framework knows of a cloud (driver-api.md 9). A driver implements it."""
+"""`Adapter`: all that the framework knows of a cloud (reference/driver 9). A driver implements it."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Quota of a cloud: what it allows, what is used, is there room? (behaviour.md Q)
+"""Quota of a cloud: what it allows, what is used, is there room? (rules Q)
 
 Nothing here waits for the cloud but for its very first answers.
 """

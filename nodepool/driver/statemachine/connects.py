@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Waits until hosts accept TCP connections: many at once, in one thread (behaviour.md K-3)."""
+"""Waits until hosts accept TCP connections: many at once, in one thread (rule K-3)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Deletions: of a node with its instance (behaviour.md X), and of an instance that has no node."""
+"""Deletions: of a node with its instance (rules X), and of an instance that has no node."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`StateMachineDriver`: entry point of drivers that have an `Adapter` (driver-api.md 10)."""
+"""`StateMachineDriver`: entry point of drivers that have an `Adapter` (reference/driver 10)."""
 
 from __future__ import annotations
 

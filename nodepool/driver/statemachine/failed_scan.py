@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is left to say of an instance that gave no host keys (behaviour.md L-16)."""
+"""What is left to say of an instance that gave no host keys (rule L-16)."""
 
 from __future__ import annotations
 

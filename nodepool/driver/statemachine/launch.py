@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`Launch`: one node on its way from `building` to `ready` (behaviour.md L).
+"""`Launch`: one node on its way from `building` to `ready` (rules L).
 
 A launch goes through phases, each an object of `nodepool.driver.statemachine.phases`; here is what follows which::
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Looks for what is left over in the cloud, and deletes it (behaviour.md D-2 to D-5)."""
+"""Looks for what is left over in the cloud, and deletes it (rules D-2 to D-5)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a provider's cloud took of each label when it said that a quota was used up (behaviour.md L-7)."""
+"""What a provider's cloud took of each label when it said that a quota was used up (rule L-7)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`StateMachine`: the launch or the deletion of one instance, in steps (driver-api.md 8)."""
+"""`StateMachine`: the launch or the deletion of one instance, in steps (reference/driver 8)."""
 
 from __future__ import annotations
 
@@ -55,6 +55,6 @@ class StateMachine:
         Should not block for long: it holds up a thread of the pool, though no other machine.
 
         :return: of a create machine that is complete, the instance.
-        :raises Exception: the attempt failed; its class decides what follows (driver-api.md 13).
+        :raises Exception: the attempt failed; its class decides what follows (reference/driver 13).
         """
         raise NotImplementedError

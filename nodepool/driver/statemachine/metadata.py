@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The labels by which we know our things in a cloud (behaviour.md D-1)."""
+"""The labels by which we know our things in a cloud (rule D-1)."""
 
 from __future__ import annotations
 

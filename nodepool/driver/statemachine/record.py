@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a node says about itself: from its label before the launch, from its instance after (behaviour.md L, Q-17)."""
+"""What a node says about itself: from its label before the launch, from its instance after (rules L, Q-17)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Connection checks of new nodes (behaviour.md K): hundreds wait without a thread each, some are scanned at once."""
+"""Connection checks of new nodes (rules K): hundreds wait without a thread each, some are scanned at once."""
 
 from __future__ import annotations
 

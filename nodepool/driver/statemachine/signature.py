@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The two signatures of `Adapter.getCreateStateMachine` (driver-api.md 14)."""
+"""The two signatures of `Adapter.getCreateStateMachine` (reference/driver 14)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The static driver: hosts that exist already and are handed out again and again (behaviour.md S).
+"""The static driver: hosts that exist already and are handed out again and again (rules S).
 
 * ``config.py``: what stands in the configuration file;
 * ``provider.py``: keeps one ready node for each free slot; ``registry.py``: its writes to ZooKeeper;

@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 log = logging.getLogger("nodepool.driver.static")
 
-#: Checks at once in a provider (behaviour.md K-4).
+#: Checks at once in a provider (rule K-4).
 MAX_THREADS: Final = 100
 
 

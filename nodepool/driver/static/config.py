@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Configuration of the static driver (config.md 8).
+"""Configuration of the static driver (reference/configuration 8).
 
 ::
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`StaticNodeRequestHandler`: hands out nodes that are ready, and never launches (behaviour.md S-11)."""
+"""`StaticNodeRequestHandler`: hands out nodes that are ready, and never launches (rule S-11)."""
 
 from __future__ import annotations
 

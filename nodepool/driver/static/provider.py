@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`StaticProvider`: keeps one ready node in ZooKeeper for each free slot of the configured hosts (behaviour.md S)."""
+"""`StaticProvider`: keeps one ready node in ZooKeeper for each free slot of the configured hosts (rules S)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The way of a released node back to `ready` (behaviour.md S-8)."""
+"""The way of a released node back to `ready` (rule S-8)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Declining requests that a pool has not locked, many at a time (behaviour.md A-14, A-15)."""
+"""Declining requests that a pool has not locked, many at a time (rules A-14, A-15)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A pool's entry among the registered pools: what others see of it, and whether it sees the others (behaviour.md A)."""
+"""A pool's entry among the registered pools: what others see of it, and whether it sees the others (rules A)."""
 
 from __future__ import annotations
 

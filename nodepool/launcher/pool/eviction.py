@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Making room for a request that waits at quota: an unused ready node goes (behaviour.md Q-8, Q-9)."""
+"""Making room for a request that waits at quota: an unused ready node goes (rules Q-8, Q-9)."""
 
 from __future__ import annotations
 

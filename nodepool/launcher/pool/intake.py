@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which waiting requests does a pool take now, and in which order? (behaviour.md A-1 to A-16)
+"""Which waiting requests does a pool take now, and in which order? (rules A-1 to A-16)
 
 Buckets are screened by `plan.assignment`; heads of the buckets that pass are taken in service order, each at once
 when ready nodes are there, else through a handler. A bucket whose head cannot be taken is set aside for this pass.

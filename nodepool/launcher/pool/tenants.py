@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tenant resource limits (behaviour.md A-8, Q-15, Q-16)."""
+"""Tenant resource limits (rules A-8, Q-15, Q-16)."""
 
 from __future__ import annotations
 

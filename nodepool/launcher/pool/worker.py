@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`PoolWorker`: serves node requests for one pool of one provider (behaviour.md A).
+"""`PoolWorker`: serves node requests for one pool of one provider (rules A).
 
 A pass takes what changed since the last one into the queue of waiting requests and the set of ready nodes,
 polls the handlers, and hands out: at once where ready nodes are there (`instant`), else through a handler

@@ -19,7 +19,7 @@ COUNT = 4
 
 @pytest.mark.parametrize("moment", ["a node is building", "a server is there", "a node is ready"])
 def test_killed_in_mid_launch(place: Place, provider: OpenStackProvider, moment: str) -> None:
-    """DESIGN 5, C-4: SIGKILL at different moments; every request is fulfilled, each node has one server."""
+    """C-4: SIGKILL at different moments; every request is fulfilled, each node has one server."""
     moments = {
         "a node is building": lambda: place.znodes.nodes("building"),
         "a server is there": place.cloud.servers,

@@ -108,7 +108,7 @@ def test_bad_records_at_the_start(make_client: Callable[..., ZooKeeperClient], z
 
 
 def test_child_named_lock_is_no_record(cache: NodepoolCache, znodes: PoolZnodes) -> None:
-    """zookeeper.md 2"""
+    """reference/zookeeper 2"""
     znodes.kazoo.create("/nodepool/nodes/lock", b"", makepath=True)
     caught_up(cache, znodes)
     assert cache.nodes.empty_ids() == []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""nodepool.zk.components: our entries in the registry, and who else is there (zookeeper.md 7)."""
+"""nodepool.zk.components: our entries in the registry, and who else is there (reference/zookeeper 7)."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ def test_leader_and_quorum_lost(ensemble: ZooKeeperEnsemble, connect: Callable[[
 def test_server_that_the_leader_has_lost(
     ensemble: ZooKeeperEnsemble, connect: Callable[[str, float], ZooKeeperClient]
 ) -> None:
-    """DESIGN 5, fencing: a server answers pings after the leader has ended the session: they prove nothing."""
+    """A server answers pings after the leader has ended the session: they prove nothing."""
     leader = ensemble.leader()
     assert leader is not None
     follower = (leader + 1) % len(ensemble.servers)

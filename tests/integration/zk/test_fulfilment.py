@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""nodepool.zk.request_store: fulfilling and giving back, each in one write (zookeeper.md 4.4, 4.5)."""
+"""nodepool.zk.request_store: fulfilling and giving back, each in one write (reference/zookeeper 4.4, 4.5)."""
 
 from __future__ import annotations
 

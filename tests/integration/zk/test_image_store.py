@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""nodepool.zk.image_store: builds and uploads, as the launcher and the command line see them (zookeeper.md 6)."""
+"""nodepool.zk.image_store: builds and uploads, as launcher and command line see them (reference/zookeeper 6)."""
 
 from __future__ import annotations
 

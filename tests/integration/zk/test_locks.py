@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""nodepool.zk.locks: the wire of Kazoo's Lock recipe (zookeeper.md 3)."""
+"""nodepool.zk.locks: the wire of Kazoo's Lock recipe (reference/zookeeper 3)."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ def test_remove_with_replacement(store: NodeStore, node: Node, znodes: PoolZnode
 
 
 def test_remove_while_somebody_waits(store: NodeStore, node: Node, znodes: PoolZnodes) -> None:
-    """zookeeper.md 3: `deleted` is written first, so that who wins a lock on a dying node can tell."""
+    """reference/zookeeper 3: `deleted` is written first, so that who wins a lock on a dying node can tell."""
     store.lock_and_save(node)
     znodes.kazoo.create(f"{paths.node_lock(id_of(node))}/ffff__lock__", b"waits", sequence=True)
     store.remove(node)

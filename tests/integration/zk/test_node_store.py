@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""nodepool.zk.node_store: read, write, lock, remove (zookeeper.md 5)."""
+"""nodepool.zk.node_store: read, write, lock, remove (reference/zookeeper 5)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""nodepool.zk.request_store: read, write, lock, fulfil (zookeeper.md 4)."""
+"""nodepool.zk.request_store: read, write, lock, fulfil (reference/zookeeper 4)."""
 
 from __future__ import annotations
 

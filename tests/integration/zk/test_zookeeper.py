@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""nodepool.zk.zookeeper: what drivers and the command line see (driver-api.md)."""
+"""nodepool.zk.zookeeper: what drivers and the command line see (reference/driver)."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ def test_status_is_passed_on() -> None:
     "error", [ZKLockException("it is locked"), LogConfigError("bad log"), OSError(2, "no such file"), ValueError("odd")]
 )
 def test_error_is_one_line(error: Exception, capsys: pytest.CaptureFixture[str]) -> None:
-    """cli.md 2: a mistake gives exit status 1 and one line, not a traceback."""
+    """reference/commands 2: a mistake gives exit status 1 and one line, not a traceback."""
     assert failing(error) == 1
     out, err = capsys.readouterr()
     assert out == ""
@@ -69,7 +69,7 @@ def test_closed_pipe_is_quiet() -> None:
 
 
 def test_paths_are_made_absolute(monkeypatch: pytest.MonkeyPatch) -> None:
-    """cli.md 1: absolute, with ~ expanded."""
+    """reference/commands 1: absolute, with ~ expanded."""
     monkeypatch.setenv("HOME", "/home/somebody")
     monkeypatch.chdir("/")
     options = app.make_parser("prog", "").parse_args(["-c", "~/a.yaml", "-s", "b/../c", "-l", "/d"])
@@ -77,6 +77,6 @@ def test_paths_are_made_absolute(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_defaults() -> None:
-    """cli.md 1"""
+    """reference/commands 1"""
     options = app.make_parser("prog", "").parse_args([])
     assert (options.config, options.secure, options.logconfig) == ("/etc/nodepool/nodepool.yaml", None, None)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Signals that come before the launcher waits for them (cli.md 4)."""
+"""Signals that come before the launcher waits for them (reference/commands 4)."""
 
 from __future__ import annotations
 

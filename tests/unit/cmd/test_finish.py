@@ -39,7 +39,7 @@ STARTS = {
 
 @pytest.mark.parametrize("start", STARTS.values(), ids=STARTS)
 def test_nothing_is_waited_for(start: str) -> None:
-    """DESIGN 5: the end is bounded, whatever a thread waits for."""
+    """The end is bounded, whatever a thread waits for."""
     command = [sys.executable, "-c", PROGRAM.format(start=start)]
     ended = subprocess.run(command, env={**os.environ, "PYTHONPATH": str(ROOT)}, timeout=60, check=False)
     assert ended.returncode == 3

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command lines of the three programs (cli.md 1 to 3)."""
+"""The command lines of the three programs (reference/commands 1 to 3)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MAINS = [cli.main, launcher.main, builder.main]
 
 @pytest.mark.parametrize("main", MAINS)
 def test_version(main: Callable[[list[str]], int], capsys: pytest.CaptureFixture[str]) -> None:
-    """cli.md 1: "Nodepool version: <release>", status 0."""
+    """reference/commands 1: "Nodepool version: <release>", status 0."""
     with pytest.raises(SystemExit) as end:
         main(["--version"])
     assert end.value.code == 0
@@ -33,7 +33,7 @@ def test_help(main: Callable[[list[str]], int], capsys: pytest.CaptureFixture[st
 
 @pytest.mark.parametrize("main", MAINS)
 def test_unknown_option(main: Callable[[list[str]], int]) -> None:
-    """cli.md 2: argparse usage, status 2."""
+    """reference/commands 2: argparse usage, status 2."""
     with pytest.raises(SystemExit) as end:
         main(["--nonsense"])
     assert end.value.code == 2
@@ -50,7 +50,7 @@ def test_wrong_usage(arguments: list[str]) -> None:
 
 
 def test_no_command_prints_help(capsys: pytest.CaptureFixture[str]) -> None:
-    """cli.md 2: help, status 1."""
+    """reference/commands 2: help, status 1."""
     assert cli.main([]) == 1
     out = capsys.readouterr().out
     for command in ("list", "hold", "delete", "info", "erase", "request-list", "label-list", "config-validate"):
@@ -58,7 +58,7 @@ def test_no_command_prints_help(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_launcher_options() -> None:
-    """cli.md 3"""
+    """reference/commands 3"""
     options = launcher.make_parser().parse_args([])
     assert options.pidfile == "/var/run/nodepool/nodepool.pid"
     assert not any((options.debug, options.foreground, options.no_webapp, options.repl))
@@ -68,7 +68,7 @@ def test_launcher_options() -> None:
 
 
 def test_builder_options() -> None:
-    """cli.md 3"""
+    """reference/commands 3"""
     options = builder.make_parser().parse_args([])
     assert options.pidfile == "/var/run/nodepool/nodepool-builder.pid"
     assert (options.build_workers, options.upload_workers) == (1, 4)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""nodepool.cmd.pidfile: one daemon at a time (cli.md 3)."""
+"""nodepool.cmd.pidfile: one daemon at a time (reference/commands 3)."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_foreign_content_is_taken_over(tmp_path: Path, content: str) -> None:
 
 
 def test_stale_file_is_taken_over(tmp_path: Path) -> None:
-    """cli.md 3: a stale pid file is broken."""
+    """reference/commands 3: a stale pid file is broken."""
     take_over(tmp_path, f"{dead_process()}\n")
 
 

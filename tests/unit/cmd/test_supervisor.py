@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""nodepool.cmd.supervisor and stack_dump: signals, readiness, watchdog, bounded stop (cli.md 4)."""
+"""nodepool.cmd.supervisor and stack_dump: signals, readiness, watchdog, bounded stop (reference/commands 4)."""
 
 from __future__ import annotations
 

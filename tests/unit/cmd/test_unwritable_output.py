@@ -61,7 +61,7 @@ def run(redirection: str, unbuffered: str, *command: str) -> tuple[int, str]:
 @pytest.mark.parametrize("redirection", [f">{FULL} 2>&1", ">&- 2>&-"], ids=["full", "closed"])
 @pytest.mark.parametrize(("end", "status"), ENDS.values(), ids=ENDS)
 def test_daemon(end: str, status: int, redirection: str, unbuffered: str) -> None:
-    """DESIGN 5: whatever the end is, it is what systemd sees."""
+    """Whatever the end is, it is what systemd sees."""
     assert run(redirection, unbuffered, "-c", DAEMON.format(end=end)) == (status, "")
 
 
@@ -77,5 +77,5 @@ def test_log_of_a_daemon(end: str, status: int, unbuffered: str) -> None:
 
 @pytest.mark.parametrize("unbuffered", ["", "1"], ids=["buffered", "unbuffered"])
 def test_command(unbuffered: str) -> None:
-    """cli.md 2: an answer that nobody gets is a failure, told in one line."""
+    """reference/commands 2: an answer that nobody gets is a failure, told in one line."""
     assert run(f">{FULL}", unbuffered, "-c", COMMAND) == (1, "nodepool: [Errno 28] No space left on device\n")

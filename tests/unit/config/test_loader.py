@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Loading, and when to load again (config.md 1, behaviour.md G-1, G-8)."""
+"""Loading, and when to load again (reference/configuration 1, rules G-1, G-8)."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ class TestLoad:
         thread.join()
 
     def test_drivers_are_told(self, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """driver-api.md 1: reset() before every configuration load."""
+        """reference/driver 1: reset() before every configuration load."""
         calls: list[int] = []
         monkeypatch.setattr(Drivers, "reset", lambda: calls.append(1))
         load_config(str(file))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Provider sections: common checks, names, drivers (config.md 5)."""
+"""Provider sections: common checks, names, drivers (reference/configuration 5)."""
 
 from __future__ import annotations
 

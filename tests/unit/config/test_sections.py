@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Top-level keys, labels, tenants and images (config.md 2, 3, 4, 6)."""
+"""Top-level keys, labels, tenants and images (reference/configuration 2, 3, 4, 6)."""
 
 from __future__ import annotations
 

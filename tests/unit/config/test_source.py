@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reading files and putting in environment variables (config.md 1)."""
+"""Reading files and putting in environment variables (reference/configuration 1)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``config-validate``: everything at once (config.md 11)."""
+"""``config-validate``: everything at once (reference/configuration 11)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ZooKeeper part (config.md 2), as commands read it."""
+"""The ZooKeeper part (reference/configuration 2), as commands read it."""
 
 from __future__ import annotations
 

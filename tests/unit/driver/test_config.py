@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bases of drivers' configuration objects, and schema pieces (driver-api.md 4 to 6, config.md 5)."""
+"""Bases of drivers' configuration objects, and schema pieces (reference/driver 4 to 6, reference/configuration 5)."""
 
 from __future__ import annotations
 
@@ -86,14 +86,14 @@ class TwoArguments(OneArgument):
 
 class TestConfigValue:
     def test_compares_attributes(self) -> None:
-        """driver-api.md 6: all attributes count, also those that only one of the two has."""
+        """reference/driver 6: all attributes count, also those that only one of the two has."""
         assert Value(a=1, b=[2]) == Value(a=1, b=[2])
         assert Value(a=1) != Value(a=2)
         assert Value(a=1) != Value(a=1, b=None)
         assert Value(a=1, b=None) != Value(a=1)
 
     def test_ignores(self) -> None:
-        """driver-api.md 6: attributes in ``ignore_equality`` do not count, also those that a base class names."""
+        """reference/driver 6: attributes in ``ignore_equality`` do not count, also those that a base class names."""
         assert WithOwner(a=1, owner=1) == WithOwner(a=1, owner=2)
         assert WithOwner(a=1) == WithOwner(a=1, owner=2)
         assert WithOwner(a=1) != WithOwner(a=2)
@@ -112,7 +112,7 @@ class TestConfigValue:
 
 class TestProviderConfig:
     def test_defaults(self) -> None:
-        """driver-api.md 4: driver openstack, no limit of launches, no priority."""
+        """reference/driver 4: driver openstack, no limit of launches, no priority."""
         config = OneArgument({"name": "p"})
         assert (config.name, config.driver.name, config.max_concurrency, config.priority) == (
             "p",
@@ -158,7 +158,7 @@ class TestProviderConfig:
 
 class TestConfigPool:
     def test_defaults(self) -> None:
-        """driver-api.md 5."""
+        """reference/driver 5."""
         pool = Pool()
         pool.load({"name": "main"})
         assert (pool.name, pool.max_servers, pool.node_attributes, pool.priority) == ("main", math.inf, None, None)
@@ -170,7 +170,7 @@ class TestConfigPool:
         assert (pool.max_servers, pool.node_attributes, pool.priority) == (0, {"a": 1}, 5)
 
     def test_priority_of_the_provider(self) -> None:
-        """config.md 5: a pool without priority has its provider's."""
+        """reference/configuration 5: a pool without priority has its provider's."""
         provider = OneArgument({"name": "p", "priority": 3, "pools": [{"name": "a"}, {"name": "b", "priority": 4}]})
         provider.load(None)
         assert [pool.priority for pool in provider.pools.values()] == [3, 4]
@@ -194,7 +194,7 @@ class TestConnection:
         ],
     )
     def test_defaults(self, data: dict[str, Any], expected: tuple[object, ...]) -> None:
-        """config.md 5, connection defaults."""
+        """reference/configuration 5, connection defaults."""
         assert Connection.of(data) == expected
 
     @pytest.mark.parametrize(
@@ -207,7 +207,7 @@ class TestConnection:
         ],
     )
     def test_static_port(self, data: dict[str, Any], expected: int) -> None:
-        """config.md 8: 22 for winrm too; ``ssh-port`` is the old name."""
+        """reference/configuration 8: 22 for winrm too; ``ssh-port`` is the old name."""
         assert Connection.of_static_node(data).port == expected
 
     def test_schema(self) -> None:
@@ -224,7 +224,7 @@ class TestConnection:
             schema({"connection-type": "telnet"})
 
     def test_image(self) -> None:
-        """driver-api.md 6: attributes of an image object."""
+        """reference/driver 6: attributes of an image object."""
         image = ImageSettings({"name": "i", "connection-type": "winrm"}, username="zuul")
         assert (image.name, image.username, image.connection_type, image.connection_port) == (
             "i",
@@ -254,7 +254,7 @@ class TestNumbers:
 
     @pytest.mark.parametrize("value", [0, 10, 10.5])
     def test_number(self, value: float) -> None:
-        """config.md 2: ``zookeeper-timeout: 10`` is as good as 10.0."""
+        """reference/configuration 2: ``zookeeper-timeout: 10`` is as good as 10.0."""
         assert v.Schema(number(0))(value) == value
 
     def test_port_and_text(self) -> None:

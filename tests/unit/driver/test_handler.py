@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The life of one request in its handler (behaviour.md A, L, N, Q; driver-api.md 3)."""
+"""The life of one request in its handler (rules A, L, N, Q; reference/driver 3)."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ def test_give_back_when_launched(stage: Stage) -> None:
 
 
 def test_unlock_logs_and_goes_on(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
-    """driver-api.md 3: errors are logged, not raised."""
+    """reference/driver 3: errors are logged, not raised."""
     handler = stage.begin("small", "small")
     stage.zk.deleteRawNode(handler.launched[0].key)
     handler.unlockNodeSet(clear_allocation=True)
@@ -198,7 +198,7 @@ def test_no_place_for_the_tenant(stage: Stage, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_stages(stage: Stage) -> None:
-    """One request from its lock to its end: each flag of driver-api.md 3 follows from the stage."""
+    """One request from its lock to its end: each flag of reference/driver 3 follows from the stage."""
     stage.provider.room = 1
     handler = stage.begin("small", "small")
     assert (handler.progress.stage, handler.paused, handler.launching) == (RequestStage.PAUSED, True, False)
@@ -228,7 +228,7 @@ def test_stages(stage: Stage) -> None:
 def test_flags_that_a_driver_sets(
     stage: Stage, where: RequestStage, flag: dict[str, bool], after: RequestStage
 ) -> None:
-    """driver-api.md 3: handlers of drivers written for 11.0.0 set `paused` and `done`."""
+    """reference/driver 3: handlers of drivers written for 11.0.0 set `paused` and `done`."""
     handler = stage.begin("small")
     handler.progress = Progress(handler.request.key, 0.0)
     handler.progress.stage = where

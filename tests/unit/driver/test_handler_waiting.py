@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A request that waits in its handler for room, or for its next launch (behaviour.md L, N, Q)."""
+"""A request that waits in its handler for room, or for its next launch (rules L, N, Q)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How drivers are found and made (driver-api.md 0)."""
+"""How drivers are found and made (reference/driver 0)."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class TestFinding:
         assert Drivers.get("static") is Drivers.get("static")
 
     def test_known(self) -> None:
-        """config.md 5: the drivers that configurations of the released Nodepool name."""
+        """reference/configuration 5: the drivers that configurations of the released Nodepool name."""
         names = "aws azure gce ibmvpc kubernetes metastatic openshift openshiftpods openstack static"
         assert sorted(KNOWN) == names.split()
 
@@ -170,7 +170,7 @@ class TestBroken:
 
 
 def test_reset(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """driver-api.md 1: every driver in use hears of a load; one that fails does not keep it from the others."""
+    """reference/driver 1: every driver in use hears of a load; one that fails does not keep it from the others."""
     counting = good("x") + "    resets = 0\n    def reset(self): self.resets += 1\n"
     write(tmp_path, "a", good("a") + "    def reset(self): raise ValueError('no')\n")
     write(tmp_path, "b", counting)

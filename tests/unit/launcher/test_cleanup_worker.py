@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The periodic sweeps by their single pass (behaviour.md C)."""
+"""The periodic sweeps by their single pass (rules C)."""
 
 from __future__ import annotations
 

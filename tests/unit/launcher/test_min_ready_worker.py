@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nodes that are kept ready, by single passes of the worker (behaviour.md M)."""
+"""Nodes that are kept ready, by single passes of the worker (rules M)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The pools of all launchers, and those that went a moment ago (behaviour.md A-15)."""
+"""The pools of all launchers, and those that went a moment ago (rule A-15)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The stats worker: who sends what, and when (metrics.md 1, 2, 5)."""
+"""The stats worker: who sends what, and when (reference/metrics 1, 2, 5)."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_first_pass_sends_everything(server: StatsdServer, system: System) -> No
 
 
 def test_no_change_sends_nothing(server: StatsdServer, system: System) -> None:
-    """metrics.md 1: changes of the caches are the trigger."""
+    """reference/metrics 1: changes of the caches are the trigger."""
     system.worker.run_once()
     server.drain()
     system.now += 5
@@ -92,7 +92,7 @@ def test_no_change_sends_nothing(server: StatsdServer, system: System) -> None:
 
 
 def test_at_most_once_a_second(server: StatsdServer, system: System) -> None:
-    """metrics.md 1: many changes within a second make one set of gauges."""
+    """reference/metrics 1: many changes within a second make one set of gauges."""
     system.worker.run_once()
     server.drain()
     system.now += 0.5
@@ -106,7 +106,7 @@ def test_at_most_once_a_second(server: StatsdServer, system: System) -> None:
 
 
 def test_own_gauges_every_ten_seconds(server: StatsdServer, system: System) -> None:
-    """metrics.md 5: internals every 10 s, by every launcher, leader or not."""
+    """reference/metrics 5: internals every 10 s, by every launcher, leader or not."""
     system.leader = False
     sent = []
     for _ in range(5):
@@ -117,7 +117,7 @@ def test_own_gauges_every_ten_seconds(server: StatsdServer, system: System) -> N
 
 
 def test_only_the_leader_sends_node_gauges(server: StatsdServer, system: System) -> None:
-    """metrics.md 1: who does not lead sends none, and does not bother ZooKeeper at each change."""
+    """reference/metrics 1: who does not lead sends none, and does not bother ZooKeeper at each change."""
     system.leader = False
     for _ in range(10):
         system.add_ready_node()
@@ -156,7 +156,7 @@ def test_leadership_lost(server: StatsdServer, system: System) -> None:
 
 
 def test_gone_label_falls_to_zero(server: StatsdServer, system: System) -> None:
-    """metrics.md 1: a count that falls to zero is reported, once."""
+    """reference/metrics 1: a count that falls to zero is reported, once."""
     system.add_ready_node()
     system.worker.run_once()
     system.nodes.clear()

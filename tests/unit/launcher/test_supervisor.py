@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The main loop by its single turn, and how a launcher begins and ends (behaviour.md G)."""
+"""The main loop by its single turn, and how a launcher begins and ends (rules G)."""
 
 from __future__ import annotations
 
@@ -203,7 +203,7 @@ def write_config(path: Path, zookeeper: ZooKeeperServer, port: int, chroot: str)
 
 
 def test_stop_while_zookeeper_does_not_answer(tmp_path: Path, zookeeper: ZooKeeperServer) -> None:
-    """DESIGN 5: bounded, also before there ever was a connection."""
+    """Bounded, also before there ever was a connection."""
     path = tmp_path / "nodepool.yaml"
     write_config(path, zookeeper, free_ports(1)[0], "/nowhere")
     nodepool = NodePool(str(path))
@@ -222,7 +222,7 @@ def test_stop_while_zookeeper_does_not_answer(tmp_path: Path, zookeeper: ZooKeep
 def test_stop_while_the_connection_is_lost(
     tmp_path: Path, zookeeper: ZooKeeperServer, chroot: str, znodes: PoolZnodes
 ) -> None:
-    """DESIGN 5: nobody waits for ZooKeeper to come back."""
+    """Nobody waits for ZooKeeper to come back."""
     path = tmp_path / "nodepool.yaml"
     proxy = TcpProxy(zookeeper.tls_port)
     proxy.start()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The node table (cli.md 2)."""
+"""The node table (reference/commands 2)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def make_node(**fields: object) -> Node:
 
 
 def test_row() -> None:
-    """cli.md 2: nine columns; the age counts from the last change of state."""
+    """reference/commands 2: nine columns; the age counts from the last change of state."""
     table = node_table([make_node(provider="lab", external_id="host-1", public_ipv4="192.0.2.1")], set(), 1061.0)
     assert [column.key for column in table.columns] == [
         *("id", "provider", "label", "server_id", "public_ipv4", "ipv6", "state", "age", "locked")
@@ -33,7 +33,7 @@ def test_locked() -> None:
 
 
 def test_token_of_a_pod_is_not_shown() -> None:
-    """cli.md 2: the connection of a pod is an object with a token."""
+    """reference/commands 2: the connection of a pod is an object with a token."""
     rows = [
         node_table([make_node(connection_port=port)], set(), 1000.0, detail=True).rows[0]
         for port in (22, {"token": "secret"})

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The request table and the label table (cli.md 2)."""
+"""The request table and the label table (reference/commands 2)."""
 
 from __future__ import annotations
 

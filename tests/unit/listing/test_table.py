@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""nodepool.listing.table: tables, JSON and CSV of cli.md 2 and 6."""
+"""nodepool.listing.table: tables, JSON and CSV of reference/commands 2."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TABLE = Table(COLUMNS, [["1", ["a", "b"], None], ["22", [], {"k": "v"}]])
 
 
 def test_table_is_left_aligned_with_lists_joined_and_null_empty() -> None:
-    """cli.md 2: ASCII boxes, left aligned, lists joined by ",", null shown empty."""
+    """reference/commands 2: ASCII boxes, left aligned, lists joined by ",", null shown empty."""
     assert render(TABLE).splitlines() == [
         "+----+------------+------------+",
         "| ID | Node Types | User Data  |",
@@ -39,7 +39,7 @@ def test_no_control_characters_reach_the_terminal() -> None:
 
 
 def test_json_keeps_types() -> None:
-    """cli.md 6: a list of objects; lists stay lists, null stays null."""
+    """reference/commands 2: a list of objects; lists stay lists, null stays null."""
     assert json.loads(render(TABLE, "json")) == [
         {"id": "1", "node_types": ["a", "b"], "user_data": None},
         {"id": "22", "node_types": [], "user_data": {"k": "v"}},
@@ -57,7 +57,7 @@ def test_csv_can_be_read_back() -> None:
     [(0, "00:00:00:00"), (59.9, "00:00:00:59"), (90061, "01:01:01:01"), (8640000, "100:00:00:00"), (-5, "00:00:00:00")],
 )
 def test_age(seconds: float, text: str) -> None:
-    """cli.md 2: ages as DD:HH:MM:SS."""
+    """reference/commands 2: ages as DD:HH:MM:SS."""
     assert age(seconds) == text
 
 

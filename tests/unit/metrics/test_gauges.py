@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Gauges are pure values (metrics.md 1, 2, 5)."""
+"""Gauges are pure values (reference/metrics 1, 2, 5)."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def make_request(*labels: str, state: str = states.REQUESTED) -> NodeRequest:
 
 
 def test_known_names_start_from_zero() -> None:
-    """metrics.md 1: all 11 states of the system, of the registered labels and providers, without any node."""
+    """reference/metrics 1: all 11 states of the system, of the registered labels and providers, without any node."""
     values = by_name(gauges.node_gauges([], [make_pool("p1", "main", "small", "large")]))
     assert set(values.values()) == {0}
     assert len(values) == 11 * 4
@@ -66,7 +66,7 @@ def test_known_names_start_from_zero() -> None:
 
 
 def test_nodes_are_counted() -> None:
-    """metrics.md 1: a node counts once in total, once for its provider and once for each label it has."""
+    """reference/metrics 1: a node counts once in total, once for its provider and once for each label it has."""
     nodes = [
         make_node(states.READY, ["small", "any"]),
         make_node(states.READY, ["small", "small"]),
@@ -93,14 +93,14 @@ def test_names_from_strangers_stay_one_line() -> None:
 
 
 def test_user_text_keeps_its_dots() -> None:
-    """metrics.md, head: labels, providers and pools are inserted as they are."""
+    """reference/metrics: labels, providers and pools are inserted as they are."""
     values = by_name(gauges.node_gauges([], [make_pool("eu.west", "main", "debian-12.5")]))
     assert "nodepool.label.debian-12.5.nodes.ready" in values
     assert "nodepool.provider.eu.west.nodes.ready" in values
 
 
 def test_addressable_requests() -> None:
-    """metrics.md 1: requests in any state, if the pool supports all their labels."""
+    """reference/metrics 1: requests in any state, if the pool supports all their labels."""
     pools = [make_pool("p1", "main", "small"), make_pool("p1", "big", "small", "large"), make_pool("p2", "main")]
     requests = [
         make_request("small"),
@@ -123,7 +123,7 @@ def test_pools_of_two_launchers_are_one() -> None:
 
 
 def test_limits() -> None:
-    """metrics.md 2: the sum over pools; three tenant limits always, others when configured; names normalised."""
+    """reference/metrics 2: the sum over pools; three tenant limits always, others when configured; names normalised."""
     values = by_name(
         gauges.limit_gauges(
             {"p1": [10, 5], "p2": [10, math.inf], "p3": []}, {"acme.org": {"instances": 5, "volume-gb": 80, "L-1:x": 3}}
@@ -142,7 +142,7 @@ def test_limits() -> None:
 
 
 def test_internals() -> None:
-    """metrics.md 5: seven gauges."""
+    """reference/metrics 5: seven gauges."""
     values = by_name(gauges.internal_gauges("nl01", 3, {"node": (1, 2), "request": (0, 0), "image": (0, 0)}))
     assert values == {
         "nodepool.launcher.nl01.zk.client.connection_queue": 3,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""etc/statsd_exporter.yaml maps what we send to the Prometheus names that dashboards use (metrics.md 8)."""
+"""etc/statsd_exporter.yaml maps what we send to the Prometheus names that dashboards use (reference/metrics 8)."""
 
 from __future__ import annotations
 
@@ -87,5 +87,5 @@ def test_nothing_of_the_leader_is_dropped(mappings: list[dict[str, Any]]) -> Non
 
 
 def test_strangers_are_dropped(mappings: list[dict[str, Any]]) -> None:
-    """metrics.md 8: names that are not matched are dropped."""
+    """reference/metrics 8: names that are not matched are dropped."""
     assert prometheus(mappings, "some.other.program") is None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Results of launches and leaked resources (metrics.md 3, 4)."""
+"""Results of launches and leaked resources (reference/metrics 3, 4)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.support.statsd_server import StatsdServer
 
 
 def test_launch_keys(statsd: StatsdServer) -> None:
-    """metrics.md 3: a timer and a counter under each of four keys; the requestor is normalised."""
+    """reference/metrics 3: a timer and a counter under each of four keys; the requestor is normalised."""
     launches.report("ready", 1500, provider="eu.west", az="az.1", requestor="zuul:sched.example")
     keys = [
         "nodepool.launch.ready",
@@ -23,7 +23,7 @@ def test_launch_keys(statsd: StatsdServer) -> None:
 
 
 def test_keys_without_zone_and_requestor(statsd: StatsdServer) -> None:
-    """metrics.md 3: no key for a zone or a requestor that there is not."""
+    """reference/metrics 3: no key for a zone or a requestor that there is not."""
     launches.report("error.quota", 0, provider="p")
     assert {line.partition(":")[0] for line in statsd.drain()} == {
         "nodepool.launch.error.quota",
@@ -32,7 +32,7 @@ def test_keys_without_zone_and_requestor(statsd: StatsdServer) -> None:
 
 
 def test_leaked(statsd: StatsdServer) -> None:
-    """metrics.md 4: a counter by provider and kind; nothing for nothing."""
+    """reference/metrics 4: a counter by provider and kind; nothing for nothing."""
     leaks.report("p", "instances")
     leaks.report("p", "ports", 3)
     leaks.report("p", "ports", 0)

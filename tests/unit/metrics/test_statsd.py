@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The statsd client on a real socket (metrics.md, head)."""
+"""The statsd client on a real socket (reference/metrics)."""
 
 from __future__ import annotations
 

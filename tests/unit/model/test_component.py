@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""nodepool.model.component: entries of the registry (zookeeper.md 7)."""
+"""nodepool.model.component: entries of the registry (reference/zookeeper 7)."""
 
 from __future__ import annotations
 

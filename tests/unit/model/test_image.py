@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""nodepool.model.image: builds and uploads (zookeeper.md 6)."""
+"""nodepool.model.image: builds and uploads (reference/zookeeper 6)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""nodepool.model.node: the node record (zookeeper.md 5.1)."""
+"""nodepool.model.node: the node record (reference/zookeeper 5.1)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_new_node() -> None:
 
 
 def test_only_the_state_is_needed() -> None:
-    """zookeeper.md 1: readers accept missing keys."""
+    """reference/zookeeper 1: readers accept missing keys."""
     node = Node.from_dict({"state": "ready"}, "0000000001")
     assert (node.id, node.state, node.state_time) == ("0000000001", "ready", None)
     assert (node.type, node.username, node.connection_port, node.host_keys, node.slot) == ([], "zuul", 22, [], None)
@@ -74,7 +74,7 @@ def test_a_bare_string_is_one_label() -> None:
     ],
 )
 def test_connection_port(data: dict[str, Any], port: Any) -> None:
-    """zookeeper.md 5.1: ssh_port is a mirror; Zuul writes null back for k8s nodes."""
+    """reference/zookeeper 5.1: ssh_port is a mirror; Zuul writes null back for k8s nodes."""
     node = Node.from_dict({"state": "ready", **data})
     assert node.connection_port == port
     written = node.to_dict(1.0)
@@ -126,7 +126,7 @@ def test_state_is_checked() -> None:
 
 
 def test_state_time_moves_with_the_state_only() -> None:
-    """zookeeper.md 1: a change sets state_time to now, loading restores the stored one."""
+    """reference/zookeeper 1: a change sets state_time to now, loading restores the stored one."""
     node = Node.from_dict({"state": "ready", "state_time": 5.0})
     assert node.to_dict(100.0)["state_time"] == 5.0
     node.comment = "x"
@@ -164,7 +164,7 @@ def test_copy_is_independent() -> None:
 
 
 def test_reserved_names_are_not_written() -> None:
-    """zookeeper.md 5.1: Zuul sets every key as an attribute of its node object."""
+    """reference/zookeeper 5.1: Zuul sets every key as an attribute of its node object."""
     reserved = {"name", "aliases", "label", "lock", "stat", "uuid", "reuse", "kubernetes_connection"}
     assert not reserved & Node("a").to_dict(1.0).keys()
 

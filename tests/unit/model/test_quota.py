@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""nodepool.model.quota: arithmetic of named resources (driver-api.md 12)."""
+"""nodepool.model.quota: arithmetic of named resources (reference/driver 12)."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_non_negative(cores: float, fits: bool) -> None:
 
 
 def test_resources_have_no_infinity() -> None:
-    """zookeeper.md 5.1: never emit non-finite numbers in resources."""
+    """reference/zookeeper 5.1: never emit non-finite numbers in resources."""
     resources = QuotaInformation(cores=2, default=math.inf).get_resources()
     assert json.dumps(resources, allow_nan=False) == '{"cores": 2}'
 

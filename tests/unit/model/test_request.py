@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""nodepool.model.request: the request record (zookeeper.md 4)."""
+"""nodepool.model.request: the request record (reference/zookeeper 4)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_request_of_zuul() -> None:
 
 
 def test_own_request_has_the_keys_that_zuul_needs() -> None:
-    """zookeeper.md 4.2: else Zuul logs an exception for each event."""
+    """reference/zookeeper 4.2: else Zuul logs an exception for each event."""
     data = NodeRequest().to_dict(5.0)
     needed = {"state", "state_time", "node_types", "requestor", "requestor_data", "provider", "event_id"}
     assert needed <= data.keys()
@@ -43,7 +43,7 @@ def test_own_request_has_the_keys_that_zuul_needs() -> None:
 
 
 def test_null_never_replaces_a_tenant() -> None:
-    """zookeeper.md 4.2: if the key is present Zuul takes it."""
+    """reference/zookeeper 4.2: if the key is present Zuul takes it."""
     assert "tenant_name" not in NodeRequest().to_dict(1.0)
     request = NodeRequest.from_dict({"state": "requested", "tenant_name": None})
     assert "tenant_name" not in request.to_dict(1.0)

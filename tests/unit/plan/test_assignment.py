@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""nodepool.plan.assignment: may a pool serve a kind of request? (behaviour.md A)"""
+"""nodepool.plan.assignment: may a pool serve a kind of request? (rules A)"""
 
 from __future__ import annotations
 

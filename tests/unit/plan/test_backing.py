@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Backing nodes: who gets which slot, what is requested, what is released (behaviour.md T)."""
+"""Backing nodes: who gets which slot, what is requested, what is released (rules T)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""nodepool.plan.cleanup: what happens to nodes that nobody has locked (behaviour.md C, X-1)."""
+"""nodepool.plan.cleanup: what happens to nodes that nobody has locked (rules C, X-1)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What follows a failed attempt (behaviour.md L-4, L-6, L-7, F-5)."""
+"""What follows a failed attempt (rules L-4, L-6, L-7, F-5)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How many nodes a cloud takes that does not tell its quota (behaviour.md L-7)."""
+"""How many nodes a cloud takes that does not tell its quota (rule L-7)."""
 
 from __future__ import annotations
 

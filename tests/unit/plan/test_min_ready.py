@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""nodepool.plan.min_ready: how many requests are missing (behaviour.md M)."""
+"""nodepool.plan.min_ready: how many requests are missing (rules M)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""nodepool.plan.nodeset: ready nodes for wanted labels (behaviour.md N)."""
+"""nodepool.plan.nodeset: ready nodes for wanted labels (rules N)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""nodepool.plan.queue: waiting requests in order, in buckets (behaviour.md A-1)."""
+"""nodepool.plan.queue: waiting requests in order, in buckets (rule A-1)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What does a new configuration change? (behaviour.md G-4 to G-6)"""
+"""What does a new configuration change? (rules G-4 to G-6)"""
 
 from __future__ import annotations
 

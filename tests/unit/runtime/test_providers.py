@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Providers over configuration reloads (behaviour.md G-4 to G-11)."""
+"""Providers over configuration reloads (rules G-4 to G-11)."""
 
 from __future__ import annotations
 

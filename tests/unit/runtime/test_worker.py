@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The loop around the passes of a worker (behaviour.md G-3, A-19)."""
+"""The loop around the passes of a worker (rules G-3, A-19)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads of a cache that were asked for before the connection was lost, and answered late or never (behaviour.md G)."""
+"""Reads of a cache that were asked for before the connection was lost, and answered late or never (rules G)."""
 
 from __future__ import annotations
 

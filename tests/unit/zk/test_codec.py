@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""nodepool.zk.codec: bytes of a znode to a JSON object and back (zookeeper.md 1)."""
+"""nodepool.zk.codec: bytes of a znode to a JSON object and back (reference/zookeeper 1)."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_numbers_that_are_none() -> None:
 
 @pytest.mark.parametrize("number", [math.inf, -math.inf, math.nan])
 def test_never_written(number: float) -> None:
-    """zookeeper.md 5.1: never emit non-finite numbers."""
+    """reference/zookeeper 5.1: never emit non-finite numbers."""
     with pytest.raises(ValueError):
         encode({"resources": {"cores": number}})
 

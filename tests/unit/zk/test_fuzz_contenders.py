@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whatever stands in a lock directory: Zuul, older launchers and people write there, too (zookeeper.md 3).
+"""Whatever stands in a lock directory: Zuul, older launchers and people write there, too (reference/zookeeper 3).
 
 Who has a lock is the same for us as for Kazoo, and nothing there ends a pass of a worker or a handler of events.
 """

@@ -117,7 +117,7 @@ def read_node(data: dict[str, Any]) -> Node:
 @example(b'{"state": %s, "type": []}' % (b"[" * 700 + b"]" * 700))
 @given(records(GOOD_NODE, ["ssh_port", "hold_expiration"]))
 def test_nodes(data: bytes) -> None:
-    """zookeeper.md 5: what is needed is there and has its type; the rest is kept."""
+    """reference/zookeeper 5: what is needed is there and has its type; the rest is kept."""
     try:
         node, found = as_record(data, read_node)
     except InvalidRecord:
@@ -152,7 +152,7 @@ def read_request(data: dict[str, Any]) -> NodeRequest:
 @fuzz
 @given(records(GOOD_REQUEST, ["tenant_name"]))
 def test_requests(data: bytes) -> None:
-    """zookeeper.md 4"""
+    """reference/zookeeper 4"""
     try:
         request, found = as_record(data, read_request)
     except InvalidRecord:
@@ -173,7 +173,7 @@ def test_requests(data: bytes) -> None:
 @fuzz
 @given(records(GOOD_POOL))
 def test_pool_registrations(data: bytes) -> None:
-    """zookeeper.md 7"""
+    """reference/zookeeper 7"""
     try:
         pool, _ = as_record(data, lambda found: PoolComponent.from_dict(found, "host0000000001"))
     except InvalidRecord:
@@ -191,7 +191,7 @@ def test_pool_registrations(data: bytes) -> None:
 @fuzz
 @given(records(GOOD_POOL, ["model_api"]))
 def test_entry_of_any_component(data: bytes) -> None:
-    """zookeeper.md 7: launchers and builders, of which only an id and the model API are read."""
+    """reference/zookeeper 7: launchers and builders, of which only an id and the model API are read."""
     components.entry_id(data)
     try:
         level = components.entry_model_api(data)
@@ -214,7 +214,7 @@ def read_upload(data: dict[str, Any]) -> ImageUpload:
 @fuzz
 @given(data=st.data())
 def test_images(good: dict[str, Any], read: Callable[[dict[str, Any]], Any], data: st.DataObject) -> None:
-    """zookeeper.md 6"""
+    """reference/zookeeper 6"""
     try:
         record, found = as_record(data.draw(records(good, ["builder_id", "shell_type"])), read)
     except InvalidRecord:
@@ -228,7 +228,7 @@ def test_images(good: dict[str, Any], read: Callable[[dict[str, Any]], Any], dat
     st.lists(st.tuples(st.sampled_from(["owner", "label", "slots", "launched", "nodes", "idle_since", "x"]), values))
 )
 def test_user_data_of_backing_nodes(pairs: list[tuple[str, str]]) -> None:
-    """zookeeper.md 5.6: a JSON text within JSON."""
+    """reference/zookeeper 5.6: a JSON text within JSON."""
     text = "{" + ",".join(f'"{key}":{value}' for key, value in [("owner", '"o"'), *pairs]) + "}"
     found = BackingData.decode(text)
     if found is not None:

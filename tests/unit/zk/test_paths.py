@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where records and locks are (zookeeper.md 2), and what can be a name there."""
+"""Where records and locks are (reference/zookeeper 2), and what can be a name there."""
 
 from __future__ import annotations
 

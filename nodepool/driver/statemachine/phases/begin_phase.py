@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`BeginPhase`: find the image and make the machine (behaviour.md L-1)."""
+"""`BeginPhase`: find the image and make the machine (rule L-1)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`CreatePhase`: advance the machine until the instance is complete, and take over what it says (behaviour.md L-3)."""
+"""`CreatePhase`: advance the machine until the instance is complete, and take over what it says (rule L-3)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ScanPhase`: wait until the instance can be logged in to, and collect its host keys (behaviour.md K)."""
+"""`ScanPhase`: wait until the instance can be logged in to, and collect its host keys (rules K)."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def create(adapter: ExampleAdapter, config: ExampleProviderConfig, image: str | 
     ],
 )
 def test_meaning_of_errors(status: int, expected: type[Exception]) -> None:
-    """driver-api.md 13: the class says what is to be done."""
+    """reference/driver 13: the class says what is to be done."""
     assert meaning(status) is expected
 
 
@@ -91,7 +91,7 @@ def test_list_fails_during_boot(
 
 
 def test_delete_nothing(adapter: ExampleAdapter) -> None:
-    """driver-api.md 9: None is as good as deleted, and so is an id that is not there."""
+    """reference/driver 9: None is as good as deleted, and so is an id that is not there."""
     log: Any = None
     machine = adapter.getDeleteStateMachine(None, log)
     machine.advance()

@@ -13,7 +13,7 @@ from nodepool.driver.example.config import ExampleProviderConfig
 
 
 def test_labels_and_images(provider_config: ExampleProviderConfig, configuration: Config) -> None:
-    """driver-api.md 4 to 6: a label has one of the two images; the image learns the format, the label its pool."""
+    """reference/driver 4 to 6: a label has one of the two images; the image learns the format, the label its pool."""
     pool = provider_config.pools["main"]
     assert (pool.max_cores, pool.max_ram, pool.azs) == (8, None, ["north"])
     built, small = pool.labels["built"], pool.labels["small"]
@@ -25,7 +25,7 @@ def test_labels_and_images(provider_config: ExampleProviderConfig, configuration
 
 
 def test_what_the_builder_reads(provider_config: ExampleProviderConfig) -> None:
-    """driver-api.md 4."""
+    """reference/driver 4."""
     assert provider_config.manage_images
     assert provider_config.image_type == "qcow2"
     assert provider_config.image_name_format == "{image_name}-{timestamp}"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a driver says of a request that it can never serve (behaviour.md A-13)."""
+"""What a driver says of a request that it can never serve (rule A-13)."""
 
 from __future__ import annotations
 

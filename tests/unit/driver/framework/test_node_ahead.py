@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""New nodes of several requests that are made together (behaviour.md N-6, Q-2)."""
+"""New nodes of several requests that are made together (rules N-6, Q-2)."""
 
 from __future__ import annotations
 

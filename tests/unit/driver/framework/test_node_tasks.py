@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The threads that launch and delete one node (behaviour.md L, X; driver-api.md 12)."""
+"""The threads that launch and delete one node (rules L, X; reference/driver 12)."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_errors(stage: Stage, reported: list[str], error: BaseException, state: 
 
 
 def test_timeout_without_traceback(stage: Stage, reported: list[str], caplog: pytest.LogCaptureFixture) -> None:
-    """driver-api.md 13"""
+    """reference/driver 13"""
     run(stage, throw(ServerCreateTimeoutException("slow")))
     [record] = [record for record in caplog.records if record.name == "nodepool.NodeLauncher"]
     assert record.exc_info is None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Gathering the nodes of a request (behaviour.md N)."""
+"""Gathering the nodes of a request (rules N)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""nodepool.driver.framework.outcome: what an exception means for a launch (driver-api.md 13)."""
+"""nodepool.driver.framework.outcome: what an exception means for a launch (reference/driver 13)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""nodepool.driver.framework.quota_support: limits, use and room (behaviour.md Q; driver-api.md 12)."""
+"""nodepool.driver.framework.quota_support: limits, use and room (rules Q; reference/driver 12)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""nodepool.driver.framework.rate: rate limit and lazy cache (driver-api.md 12). The test moves the time."""
+"""nodepool.driver.framework.rate: rate limit and lazy cache (reference/driver 12). The test moves the time."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What nodes use, counted by what changed (behaviour.md Q-3, Q-15)."""
+"""What nodes use, counted by what changed (rules Q-3, Q-15)."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_fractions(site: Site) -> None:
 
 
 def test_cost_follows_the_change(site: Site) -> None:
-    """DESIGN 4: one node more among a thousand costs one look."""
+    """One node more among a thousand costs one look."""
     for _ in range(1000):
         site.add(cores=1)
     site.use()

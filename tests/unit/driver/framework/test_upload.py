@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""nodepool.driver.framework.upload: segments, parallel work, errors (driver-api.md 12)."""
+"""nodepool.driver.framework.upload: segments, parallel work, errors (reference/driver 12)."""
 
 from __future__ import annotations
 

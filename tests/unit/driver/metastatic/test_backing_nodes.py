@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Backing nodes are released, fail, and are left behind (behaviour.md T-8 to T-12)."""
+"""Backing nodes are released, fail, and are left behind (rules T-8 to T-12)."""
 
 from __future__ import annotations
 

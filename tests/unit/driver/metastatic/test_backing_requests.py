@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Metastatic provider: requests for backing nodes, and their claims (behaviour.md T-1 to T-4)."""
+"""Metastatic provider: requests for backing nodes, and their claims (rules T-1 to T-4)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of `nodepool.driver.metastatic.config` (config.md 10)."""
+"""Tests of `nodepool.driver.metastatic.config` (reference/configuration 10)."""
 
 from __future__ import annotations
 

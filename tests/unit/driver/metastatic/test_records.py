@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What stands in ``user_data`` and ``driver_data`` (zookeeper.md 5.6)."""
+"""What stands in ``user_data`` and ``driver_data`` (reference/zookeeper 5.6)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Backing nodes of a provider that is gone for good (behaviour.md T, G-6)."""
+"""Backing nodes of a provider that is gone for good (rules T, G-6)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def add(zk: MemoryZooKeeper, *, owner: str = OWNER, holder: str | None = OWNER, 
 
 
 def test_its_own_and_no_others(zk: MemoryZooKeeper) -> None:
-    """zookeeper.md 5.6: owner and lock must both match."""
+    """reference/zookeeper 5.6: owner and lock must both match."""
     mine = add(zk)
     add(zk, owner="NodePool:metastatic:other", holder="NodePool:metastatic:other")
     add(zk, holder="somebody")

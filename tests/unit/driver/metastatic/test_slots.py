@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Slots are given out, shared, freed and found again (behaviour.md T-1, T-2, T-5 to T-7)."""
+"""Slots are given out, shared, freed and found again (rules T-1, T-2, T-5 to T-7)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of `nodepool.driver.openstack.adapter`: quota, labels, lists (driver-api.md 9)."""
+"""Tests of `nodepool.driver.openstack.adapter`: quota, labels, lists (reference/driver 9)."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def test_instances(make: Made, transport: StubTransport) -> None:
 
 
 def test_console(make: Made, transport: StubTransport) -> None:
-    """config.md 7: only labels with console-log."""
+    """reference/configuration 7: only labels with console-log."""
     adapter = make()
     transport.answers["POST", "/servers/s1/action"] = {"output": "panic"}
     label: Any = only_label(adapter.config)

@@ -23,7 +23,7 @@ def claims(clock: ManualClock) -> Claims:
 
 
 def test_late_server(claims: Claims) -> None:
-    """DESIGN 5: the creation was given up, the server comes: it is a stray, once."""
+    """The creation was given up, the server comes: it is a stray, once."""
     claims.begin(NODE)
     assert claims.strays([view()]) == []
     claims.lost(NODE)

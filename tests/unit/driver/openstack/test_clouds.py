@@ -36,7 +36,7 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_cloud_and_region(file: Path) -> None:
-    """config.md 7: region-name chooses; without it the first region of the file counts."""
+    """reference/configuration 7: region-name chooses; without it the first region of the file counts."""
     write(file, "one", "two", more="    image_format: raw\n")
     clouds = Clouds()
     assert clouds.region("one", None).region_name == "north"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of `nodepool.driver.openstack.config` and ``schema`` (config.md 7)."""
+"""Tests of `nodepool.driver.openstack.config` and ``schema`` (reference/configuration 7)."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ EVERYTHING: dict[str, Any] = {
 
 
 def test_every_key() -> None:
-    """config.md 7: all keys are read."""
+    """reference/configuration 7: all keys are read."""
     config, whole = load(EVERYTHING, StubClouds(image_format="raw"))
     pool = config.pools["main"]
     small, big = pool.labels["small"], pool.labels["big"]
@@ -113,7 +113,7 @@ def test_every_key() -> None:
 
 
 def test_images() -> None:
-    """config.md 7: uploaded images log in as the top-level image says, cloud images as their own section."""
+    """reference/configuration 7: login data of uploaded images are the top-level image's, of cloud images their own."""
     config, _ = load(EVERYTHING)
     fedora = config.diskimages["fedora"]
     assert (fedora.pause, fedora.meta, fedora.connection_type, fedora.connection_port) == (
@@ -136,7 +136,7 @@ def test_images() -> None:
 
 
 def test_defaults() -> None:
-    """config.md 7: what an absent key means."""
+    """reference/configuration 7: what an absent key means."""
     config, _ = load(section())
     pool, label = config.pools["main"], only_label(config)
     assert (config.rate, config.boot_timeout, config.launch_timeout, config.launch_retries) == (1.0, 60, 3600, 3)
@@ -182,7 +182,7 @@ def test_equality() -> None:
     ],
 )
 def test_schema_refuses(change: dict[str, Any], text: str) -> None:
-    """config.md 7: what cannot work is said when the file is read."""
+    """reference/configuration 7: what cannot work is said when the file is read."""
     config, _ = load(section())
     with pytest.raises(v.Invalid, match=text):
         config.getSchema()({**section(), **change})
@@ -196,7 +196,7 @@ def test_cloud_is_required() -> None:
 
 
 def test_validator_names_file_and_line(tmp_path: Path) -> None:
-    """config.md 11: the checks of OpenStack sections are made by config-validate, with the place."""
+    """reference/configuration 11: the checks of OpenStack sections are made by config-validate, with the place."""
     file = tmp_path / "nodepool.yaml"
     file.write_text(
         "zookeeper-servers: [{host: zk}]\nzookeeper-tls: {cert: c, key: k, ca: a}\nlabels: [{name: small}]\n"

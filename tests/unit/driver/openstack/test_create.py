@@ -184,7 +184,7 @@ def test_cloud_is_away(cloud: StubCloud) -> None:
 
 
 class TestLostAnswer:
-    """DESIGN 5: never two servers for one node."""
+    """Never two servers for one node."""
 
     @pytest.fixture
     def cloud(self, cloud: StubCloud) -> StubCloud:
@@ -330,7 +330,7 @@ def test_given_up_before_its_turn(cloud: StubCloud) -> None:
 
 
 def test_not_wanted_any_more(cloud: StubCloud) -> None:
-    """DESIGN 5, fencing: a launcher that was stopped past its session makes no server for a node of somebody else."""
+    """A launcher that was stopped past its session makes no server for a node of somebody else."""
     launch = machine(cloud)
     launch.wanted = lambda: False
     with pytest.raises(LaunchStatusException, match="not wanted any more"):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of `nodepool.driver.openstack.delete`, step by step (X-4, O-5, DESIGN 5)."""
+"""Tests of `nodepool.driver.openstack.delete`, step by step (X-4, O-5)."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def keys(schema: Any) -> set[str]:
 
 
 def test_every_option_is_documented() -> None:
-    """config.md 7: and none that does not exist."""
+    """reference/configuration 7: and none that does not exist."""
     whole = load(section())[0].getSchema().schema.validators[0]
     pool = whole["pools"][0]
     label = pool["labels"][0].validators[0]

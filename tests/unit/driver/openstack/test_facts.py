@@ -67,7 +67,7 @@ def test_hidden_flavor(cloud: StubCloud) -> None:
 
 
 def test_image_by_name_or_id(make_cloud: Callable[..., StubCloud]) -> None:
-    """config.md 7: what is given as name may be an id. O-10: ``image-id`` needs no look-up."""
+    """reference/configuration 7: what is given as name may be an id. O-10: ``image-id`` needs no look-up."""
     cloud = make_cloud()
     image = cloud.config.cloud_images["debian"]
     assert cloud.facts.image_id(image) == "i1"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of `nodepool.driver.openstack.leaks` (behaviour.md D)."""
+"""Tests of `nodepool.driver.openstack.leaks` (rules D)."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class TestPorts:
         assert "port stubborn could not be deleted" in caplog.text
 
     def test_another_look_soon_would_tell(self, make_cloud: MakeCloud, cloud: StubCloud) -> None:
-        """DESIGN 5: no wait for the regular sweep, unless the interval is longer anyway."""
+        """No wait for the regular sweep, unless the interval is longer anyway."""
         quick = make_cloud(**{"port-cleanup-interval": 5})
         quick.stub.answers["GET", "/ports"] = {"ports": [port("leaked")]}
         quick.stub.answers["DELETE", "/ports/leaked"] = {}

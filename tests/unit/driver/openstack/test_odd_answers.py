@@ -94,7 +94,7 @@ def test_any_answer(name: str, value: Any, where: str) -> None:
 
 @pytest.mark.parametrize("answer", [{}, {"server": {}}, {"server": {"id": None}}, {"server": {"id": {}}}, [], None, 7])
 def test_creation_without_an_id(answer: Any) -> None:
-    """DESIGN 5: there may be a server all the same, and it must be looked for."""
+    """There may be a server all the same, and it must be looked for."""
     transport: Any = OddTransport(answer)
     with pytest.raises(CloudAway) as caught:
         Api(transport).create_server({})
@@ -129,7 +129,7 @@ ODD_SERVERS = st.fixed_dictionaries(
 
 @given(ODD_SERVERS)
 def test_what_goes_into_a_node(data: dict[str, Any]) -> None:
-    """L-13, zookeeper.md 5: a text where a record must have one, and an address is one: Zuul writes files with it."""
+    """L-13, reference/zookeeper 5: texts where a record must have them, and addresses: Zuul writes files with them."""
     found = Server.of(data)
     for address in (found.access_ipv4, found.access_ipv6, *(address.ip for address in found.addresses)):
         assert set(address) <= set("0123456789abcdefABCDEF:.")
@@ -139,7 +139,7 @@ def test_what_goes_into_a_node(data: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("external_id", [{"a": 1}, ["s1"], 7, True])
 def test_deletion_of_a_node_with_an_odd_server(external_id: Any) -> None:
-    """zookeeper.md 5: ``external_id`` is whatever somebody stored. There is nothing to delete; leaks are found."""
+    """reference/zookeeper 5: ``external_id`` is what somebody stored. There is nothing to delete; leaks are found."""
     config, _ = load(section())
     adapter = OpenStackAdapter(config, StubTransport())  # type: ignore[arg-type]
     machine = adapter.getDeleteStateMachine(external_id, LOG)

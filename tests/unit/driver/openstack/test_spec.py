@@ -16,7 +16,7 @@ MakeCloud = Callable[..., StubCloud]
 
 
 def test_body(make_cloud: MakeCloud) -> None:
-    """config.md 7: every option of a label and its pool reaches the cloud."""
+    """reference/configuration 7: every option of a label and its pool reaches the cloud."""
     label = label_section(
         **{
             "key-name": "key",

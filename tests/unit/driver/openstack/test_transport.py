@@ -123,7 +123,7 @@ def test_classes_are_understood_by_the_framework() -> None:
     ],
 )
 def test_no_answer(error: Exception, maybe_done: bool) -> None:
-    """DESIGN 5: a call whose answer was lost may have had its effect; one that was never sent has none."""
+    """A call whose answer was lost may have had its effect; one that was never sent has none."""
     with pytest.raises(CloudAway) as caught:
         FastTransport(error).get()
     assert caught.value.maybe_done is maybe_done
@@ -187,7 +187,7 @@ def test_busy_for_ever() -> None:
 
 
 def test_not_permitted_any_more() -> None:
-    """DESIGN 5, fencing: what was put off is not sent if it is not wanted any more when its turn comes again."""
+    """What was put off is not sent if it is not wanted any more when its turn comes again."""
     transport = FastTransport(Response(429, {}), Response(200, {}))
     pauses: list[int] = []
 
@@ -202,7 +202,7 @@ def test_not_permitted_any_more() -> None:
 
 
 def test_rate() -> None:
-    """config.md 7: rate is the number of seconds between calls."""
+    """reference/configuration 7: rate is the number of seconds between calls."""
     transport = FastTransport(Response(200, {}), interval=2.5)
     transport.get()
     transport.get()

@@ -84,7 +84,7 @@ def test_user_data_are_not_shown(cloud: StubCloud) -> None:
     ],
 )
 def test_error_status(fault: str, kind: Any, failure: Failure, key: str) -> None:
-    """O-3, O-4: no room, a quota and a broken server are told apart; the metric stays that of metrics.md."""
+    """O-3, O-4: no room, a quota and a broken server are told apart; the metric stays that of reference/metrics 3."""
     error = error_status(WHERE, view(status="ERROR", fault={"message": fault, "code": 500}))
     assert isinstance(error, kind)
     assert classify(error) is failure

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of `nodepool.driver.openstack.volumes` (behaviour.md O-6, D-2, D-4)."""
+"""Tests of `nodepool.driver.openstack.volumes` (rules O-6, D-2, D-4)."""
 
 from __future__ import annotations
 

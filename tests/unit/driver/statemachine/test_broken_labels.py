@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Labels that can never work in a provider (behaviour.md Q-14)."""
+"""Labels that can never work in a provider (rule Q-14)."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ def calls() -> Calls:
 
 @pytest.mark.parametrize("question", ["instances", "resources", "limits", "need", "zones", "ready"])
 def test_every_question_can_begin_a_rest(calls: Calls, question: str, caplog: pytest.LogCaptureFixture) -> None:
-    """DESIGN 5: a cloud that does not answer from the beginning is never listed; other questions show it, too."""
+    """A cloud that does not answer from the beginning is never listed; other questions show it, too."""
     for _ in range(TRIP_FAILURES):
         calls.ask(question, CloudUnavailableException("the cloud refuses the login"))
     assert calls.resting

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Deletions, and the end of a provider (behaviour.md X, G-5, G-14, L-17)."""
+"""Deletions, and the end of a provider (rules X, G-5, G-14, L-17)."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def test_node_that_was_refused_is_not_searched_for(
 def test_instance_of_a_dead_launcher_that_comes_late(
     make_site: MakeSite, zk: MemoryZooKeeper, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """DESIGN 5: the launcher died in the middle of the creation; the instance shows when its node is gone."""
+    """The launcher died in the middle of the creation; the instance shows when its node is gone."""
     monkeypatch.setattr(leaks, "LOOK_AGAIN_SECONDS", 0.05)
     site = make_site()
     node = Node("small")

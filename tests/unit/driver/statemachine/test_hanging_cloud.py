@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A cloud that does not answer from the first question on must not hold up the thread of a pool (behaviour.md F-5)."""
+"""A cloud that does not answer from the first question on must not hold up the thread of a pool (rule F-5)."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ def known(cloud: Cloud, clock: ManualClock) -> QuietInventory[Seen]:
 
 
 def test_changes_are_asked_for(known: QuietInventory[Seen], cloud: Cloud, clock: ManualClock) -> None:
-    """DESIGN 4: after a complete list only what changed, from a little before the latest change."""
+    """After a complete list only what changed, from a little before the latest change."""
     cloud.records = [Seen("a", updated="100"), Seen("b", updated="130")]
     known.refresh(complete=False)
     clock.now += 1

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Launches (behaviour.md L, N-7, Q-7 to Q-17)."""
+"""Launches (rules L, N-7, Q-7 to Q-17)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Limits of pools and clouds when nodes are launched (behaviour.md Q)."""
+"""Limits of pools and clouds when nodes are launched (rules Q)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Launches when the node, the lock, ZooKeeper or the cloud is taken away (behaviour.md L)."""
+"""Launches when the node, the lock, ZooKeeper or the cloud is taken away (rules L)."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_one_error_is_no_outage(make_site: MakeSite) -> None:
 
 
 def test_cut_off_from_zookeeper(make_site: MakeSite, zk: MemoryZooKeeper, monkeypatch: pytest.MonkeyPatch) -> None:
-    """DESIGN 5, fencing: nothing is made as long as it is not certain that the node is still ours."""
+    """Nothing is made as long as it is not certain that the node is still ours."""
     monkeypatch.setattr("nodepool.plan.launch.LAST_PACE_SECONDS", 0.01)
     site = make_site()
     asked: list[int] = []
@@ -137,7 +137,7 @@ def test_cut_off_from_zookeeper(make_site: MakeSite, zk: MemoryZooKeeper, monkey
 def test_lost_lock_before_the_creation(
     make_site: MakeSite, zk: MemoryZooKeeper, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """DESIGN 5, fencing: the node is somebody else's: no instance, and the request gets another node."""
+    """The node is somebody else's: no instance, and the request gets another node."""
     site = make_site()
     locks = iter([False])
 

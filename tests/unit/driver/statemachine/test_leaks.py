@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Leaked resources (behaviour.md D)."""
+"""Leaked resources (rules D)."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_two_sweeps(make_site: MakeSite, zk: MemoryZooKeeper, counted: list[tupl
 def test_another_look_comes_by_itself(
     make_site: MakeSite, zk: MemoryZooKeeper, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """DESIGN 5, D-2: what one sweep suspects is not left to the regular one."""
+    """D-2: what one sweep suspects is not left to the regular one."""
     monkeypatch.setattr(sweeps, "LOOK_AGAIN_SECONDS", 0.01)
     site = make_site()
     (node,) = site.serve("small")
@@ -96,7 +96,7 @@ def test_another_look_comes_by_itself(
 
 
 def test_what_the_adapter_suspects(make_site: MakeSite, monkeypatch: pytest.MonkeyPatch) -> None:
-    """DESIGN 5: what carries no metadata is seen twice by the adapter itself, and not a minute later."""
+    """What carries no metadata is seen twice by the adapter itself, and not a minute later."""
     site = make_site()
     looks = Looks(site, monkeypatch)
     monkeypatch.setattr(site.adapter, "suspectsLeaks", lambda: looks.count < 2)
@@ -106,7 +106,7 @@ def test_what_the_adapter_suspects(make_site: MakeSite, monkeypatch: pytest.Monk
 
 
 def test_something_new_in_the_last_look(make_site: MakeSite, monkeypatch: pytest.MonkeyPatch) -> None:
-    """DESIGN 5: whatever is seen first gets its second look, however many there were; what stays gets no third."""
+    """Whatever is seen first gets its second look, however many there were; what stays gets no third."""
     site = make_site()
     resources = [
         Resource({"nodepool_provider_name": "nowhere", "nodepool_node_id": node_id}, "port") for node_id in "123"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A cloud that refuses what is over a quota of which it does not tell (behaviour.md L-7)."""
+"""A cloud that refuses what is over a quota of which it does not tell (rule L-7)."""
 
 from __future__ import annotations
 

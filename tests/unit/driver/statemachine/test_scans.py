@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Connection checks (behaviour.md K, L-16)."""
+"""Connection checks (rules K, L-16)."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_waiter_after_stop() -> None:
 
 
 def test_waiter_survives_errors(sshd: SshServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """DESIGN 5: whatever happens in its thread, who waits is answered, and the thread goes on."""
+    """Whatever happens in its thread, who waits is answered, and the thread goes on."""
     waiter = ConnectWaiter("test")
     answers: queue.Queue[socket.socket | str] = queue.Queue()
 

@@ -161,7 +161,7 @@ def test_abandon_runs_nothing_more() -> None:
 
 
 def test_no_more_threads(scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch) -> None:
-    """DESIGN 5: the machine has no room for another thread; the scheduler survives it, and the step is made."""
+    """The machine has no room for another thread; the scheduler survives it, and the step is made."""
     submit = scheduler._pool.submit
 
     def no_thread(*arguments: Any) -> None:

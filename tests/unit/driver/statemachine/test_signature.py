@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Both published signatures of getCreateStateMachine work (driver-api.md 14)."""
+"""Both published signatures of getCreateStateMachine work (reference/driver 14)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of `nodepool.driver.static.config` (config.md 8)."""
+"""Tests of `nodepool.driver.static.config` (reference/configuration 8)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def section(*nodes: dict[str, Any], **pool: Any) -> dict[str, Any]:
 
 
 def test_defaults() -> None:
-    """config.md 8: only name and labels are required."""
+    """reference/configuration 8: only name and labels are required."""
     assert only_host(load({})) == HostSpec(
         HostId("127.0.0.1", "zuul", 22),
         "main",
@@ -43,7 +43,7 @@ def test_defaults() -> None:
 
 
 def test_every_key() -> None:
-    """config.md 8: all keys of a node, and those of the pool."""
+    """reference/configuration 8: all keys of a node, and those of the pool."""
     config = load(
         {
             "labels": ["small", "big"],
@@ -85,12 +85,12 @@ def test_every_key() -> None:
     [({"ssh-port": 2222}, 2222), ({"ssh-port": 1, "connection-port": 2}, 2), ({"connection-type": "winrm"}, 22)],
 )
 def test_port(keys: dict[str, Any], port: int) -> None:
-    """config.md 8: ssh-port is the old name of connection-port; the default is 22, for winrm too."""
+    """reference/configuration 8: ssh-port is the old name of connection-port; the default is 22, for winrm too."""
     assert only_host(load(keys)).id.port == port
 
 
 def test_a_text_is_one_label_and_one_key() -> None:
-    """config.md 8: a string is one label, and never split."""
+    """reference/configuration 8: a string is one label, and never split."""
     host = only_host(load({"labels": "big", "host-key": "ssh-rsa AAAA"}))
     assert (host.labels, host.host_keys) == (("big",), ("ssh-rsa AAAA",))
     with pytest.raises(ConfigError, match="label 'small big' is not defined"):
@@ -108,7 +108,7 @@ def test_keys_of_others_than_ssh_are_left_out() -> None:
     [{}, {"username": "zuul", "connection-port": 22}, {"ssh-port": 22, "labels": ["big"], "connection-type": "winrm"}],
 )
 def test_a_host_is_unique_in_a_provider(other: dict[str, Any]) -> None:
-    """config.md 8: name, user name and port together; in schema and loader, and in other pools too."""
+    """reference/configuration 8: name, user name and port together; in schema and loader, and in other pools too."""
     twice = section({"name": "127.0.0.1", "labels": "small"})
     twice["pools"].append({"name": "second", "nodes": [{"name": "127.0.0.1", "labels": "small", **other}]})
     config = StaticProviderConfig(twice)
@@ -140,7 +140,7 @@ def test_same_name_other_port_is_another_host() -> None:
     ],
 )
 def test_schema_refuses(node: dict[str, Any]) -> None:
-    """config.md 8: types, ranges and unknown keys."""
+    """reference/configuration 8: types, ranges and unknown keys."""
     bad = section(node)
     with pytest.raises(v.Invalid):
         StaticProviderConfig(bad).getSchema()(bad)
@@ -153,7 +153,7 @@ def test_equal_sections_compare_equal() -> None:
 
 
 def test_pools_are_known_to_their_labels() -> None:
-    """driver-api.md 4: each label gets the pool."""
+    """reference/driver 4: each label gets the pool."""
     data = section({"name": "h", "labels": ["small", "big"]})
     config = Config()
     config.labels = {name: Label(name) for name in LABELS}

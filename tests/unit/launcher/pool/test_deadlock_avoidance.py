@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two pools of a provider whose cloud is full, each with a request that holds a node (behaviour.md Q-8, Q-10, Q-12)."""
+"""Two pools of a provider whose cloud is full, each with a request that holds a node (rules Q-8, Q-10, Q-12)."""
 
 from __future__ import annotations
 

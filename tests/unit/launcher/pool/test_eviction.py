@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Room for a request that waits (behaviour.md Q-8, Q-9)."""
+"""Room for a request that waits (rules Q-8, Q-9)."""
 
 from __future__ import annotations
 

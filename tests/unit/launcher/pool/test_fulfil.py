@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests that ready nodes serve at once (behaviour.md A, N, ADR 2), by single passes of the worker."""
+"""Requests that ready nodes serve at once (rules A, N, ADR 2), by single passes of the worker."""
 
 from __future__ import annotations
 

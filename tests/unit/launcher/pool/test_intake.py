@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which requests a pool takes, refuses or leaves (behaviour.md A), by single passes of its worker."""
+"""Which requests a pool takes, refuses or leaves (rules A), by single passes of its worker."""
 
 from __future__ import annotations
 

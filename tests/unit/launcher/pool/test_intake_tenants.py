@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ready nodes for tenants with limits (behaviour.md A-8, Q-15), by single passes of a pool worker."""
+"""Ready nodes for tenants with limits (rules A-8, Q-15), by single passes of a pool worker."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests that are taken several at a time, because there is room for them (behaviour.md A), by single passes."""
+"""Requests that are taken several at a time, because there is room for them (rules A), by single passes."""
 
 from __future__ import annotations
 

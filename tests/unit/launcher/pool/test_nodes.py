@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which nodes a pool may hand out now (behaviour.md N-2)."""
+"""Which nodes a pool may hand out now (rule N-2)."""
 
 from __future__ import annotations
 

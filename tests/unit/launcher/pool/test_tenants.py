@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tenant limits (behaviour.md A-8, Q-15, Q-16)."""
+"""Tenant limits (rules A-8, Q-15, Q-16)."""
 
 from __future__ import annotations
 

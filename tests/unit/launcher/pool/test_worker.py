@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The pool worker by its single pass (behaviour.md A, L, Q, G-6, G-7)."""
+"""The pool worker by its single pass (rules A, L, Q, G-6, G-7)."""
 
 from __future__ import annotations
 
@@ -233,7 +233,7 @@ def test_refused_node(still: Still, znodes: PoolZnodes, cloud_name: str) -> None
 def test_stop_frees_what_waits(
     still: Still, znodes: PoolZnodes, cloud_name: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """DESIGN 5: intake ends, paused requests are free, the pool is unregistered, whatever goes wrong before."""
+    """Intake ends, paused requests are free, the pool is unregistered, whatever goes wrong before."""
     launcher = still([fake_provider("one", cloud=cloud_name, pool_max_servers=1)])
     worker = launcher.worker()
     fulfil(launcher, worker, znodes, znodes.submit(["small"]))
@@ -263,7 +263,7 @@ def test_entry_that_somebody_removed(still: Still, znodes: PoolZnodes, cloud_nam
 
 
 def test_stop_hands_over_what_is_launched(still: Still, znodes: PoolZnodes, cloud_name: str, cloud: FakeCloud) -> None:
-    """DESIGN 5, G-14: others serve it at once. What is made for its node is not known yet: that stays locked."""
+    """G-14: others serve it at once. What is made for its node is not known yet: that stays locked."""
     launcher = still([fake_provider("one", cloud=cloud_name)])
     worker = launcher.worker()
     cloud.set(hang=True)

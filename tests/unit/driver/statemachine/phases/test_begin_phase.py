@@ -34,7 +34,7 @@ def test_machine_is_made() -> None:
 
 
 def test_cut_off_from_zookeeper() -> None:
-    """DESIGN 5, fencing: nothing is begun while the node may be somebody else's."""
+    """Nothing is begun while the node may be somebody else's."""
     writes, machine, made = Writes(locked=False), Machine(), []
 
     def make(*arguments: Any) -> Machine:
