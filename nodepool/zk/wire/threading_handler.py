@@ -46,18 +46,22 @@ class TlsHandler(SequentialThreadingHandler):  # type: ignore[misc]
     ) -> tuple[list[Any], list[Any], list[Any]]:
         """Wait until one of some sockets is ready; as select() of the standard library, for any number of files.
 
-        A socket with an error counts as ready: whoever uses it is told.
+        A socket with an error counts as ready: whoever uses it is told. So does one with decrypted data that was not
+        read yet: several packets may have come in one TLS record, and the system tells of a record once.
 
         :param timeout: seconds; None = wait for ever.
         """
+        left = [each for each in readers if isinstance(each, ssl.SSLSocket) and each.pending()]
+        if left:
+            timeout = 0
         poll = select.poll()
         for sockets, event in ((readers, select.POLLIN), (writers, select.POLLOUT)):
             for each in sockets:
                 poll.register(each, event)
         ready = {number for number, _ in poll.poll(None if timeout is None else math.ceil(timeout * 1000))}
-        if not ready:
+        if not ready and not left:
             return [], [], []
-        return [s for s in readers if s.fileno() in ready], [s for s in writers if s.fileno() in ready], []
+        return [s for s in readers if s.fileno() in ready or s in left], [s for s in writers if s.fileno() in ready], []
 
     def create_connection(self, address: tuple[str, int], **options: Any) -> socket.socket:
         """Connect to one server; blocks. Raises OSError."""

@@ -15,7 +15,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
 from kazoo.exceptions import ConnectionLoss
-from kazoo.protocol.connection import WATCH_XID
+from kazoo.protocol.connection import WATCH_XID, ConnectionHandler
 from kazoo.protocol.serialization import Sync, Watch
 
 from nodepool.clock import monotonic
@@ -23,7 +23,6 @@ from nodepool.exceptions import ZKConnectionError
 from nodepool.zk.events import CHANGED, CREATED, DELETED
 from nodepool.zk.reply import Reply
 from nodepool.zk.wire.operations import PASSED_ON
-from nodepool.zk.wire.transmission import Transmission
 
 if TYPE_CHECKING:
     from nodepool.zk.wire.watched_client import WatchedClient
@@ -34,7 +33,7 @@ log = logging.getLogger("nodepool.zk.ZooKeeper")
 _MAX_QUEUED: Final = 100
 
 
-class WatchConnection(Transmission):
+class WatchConnection(ConnectionHandler):  # type: ignore[misc]
     """Gives events under a recursive watch to their function, and notes how long the session is certain to live."""
 
     client: WatchedClient
@@ -87,19 +86,20 @@ class WatchConnection(Transmission):
         self._sent.clear()
         self.handler.servers = len(self.client.hosts)
         # Kazoo's read timeout is two thirds of the session timeout that the server has granted.
-        read_ms, connect_ms = super()._connect(*arguments)
+        timeouts: tuple[int, int] = super()._connect(*arguments)
         self._sent.clear()
-        self.lease_seconds = read_ms / 1000
+        self.lease_seconds = timeouts[0] / 1000
         self.lease_until = begun + self.lease_seconds
-        return read_ms, connect_ms
+        return timeouts
 
     def _send_ping(self, *arguments: Any) -> None:
         super()._send_ping(*arguments)
         # A server that the leader has lost answers pings, too, and may do so for longer than the session lives.
         self.call(Sync(self.client.chroot or "/"), Reply())
 
-    def _sending(self, request: Any) -> None:
+    def _submit(self, request: Any, *arguments: Any, **options: Any) -> None:
         self._sent.append((monotonic(), request.type in PASSED_ON))
+        super()._submit(request, *arguments, **options)
 
     def _read_header(self, timeout: float) -> tuple[Any, bytes, int]:
         header, buffer, offset = super()._read_header(timeout)

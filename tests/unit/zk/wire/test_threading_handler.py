@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a wait for sockets says."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from nodepool.zk.wire.threading_handler import TlsHandler
+from tests.support.certificates import make_certificates
+
+Pair = tuple[socket.socket, socket.socket]
+
+
+@pytest.fixture
+def pair() -> Iterator[Pair]:
+    ours, other = socket.socketpair()
+    yield ours, other
+    ours.close()
+    other.close()
+
+
+@pytest.fixture
+def tls_pair(pair: Pair, tmp_path: Path) -> Iterator[tuple[ssl.SSLSocket, ssl.SSLSocket]]:
+    files = make_certificates(tmp_path)
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server.load_cert_chain(files.client_cert, files.client_key)
+    client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    client.check_hostname, client.verify_mode = False, ssl.CERT_NONE
+    with ThreadPoolExecutor(1) as other_end:
+        other = other_end.submit(server.wrap_socket, pair[1], server_side=True)
+        with client.wrap_socket(pair[0]) as ours, other.result() as theirs:
+            yield ours, theirs
+
+
+def test_nothing_to_read(pair: Pair) -> None:
+    assert TlsHandler().select([pair[0]], [], [], 0) == ([], [], [])
+
+
+def test_ready_to_read_and_to_write(pair: Pair) -> None:
+    ours, other = pair
+    other.send(b"a")
+    assert TlsHandler().select([ours, other], [ours], [], None) == ([ours], [ours], [])
+
+
+def test_closed_by_the_other_end(pair: Pair) -> None:
+    """Whoever reads is told."""
+    ours, other = pair
+    other.close()
+    assert TlsHandler().select([ours], [], [], None) == ([ours], [], [])
+
+
+def test_rest_of_a_tls_record(tls_pair: tuple[ssl.SSLSocket, ssl.SSLSocket]) -> None:
+    """Two packets in one record: the second is there, although the system has told of all that it has."""
+    ours, theirs = tls_pair
+    theirs.sendall(b"onetwo")
+    assert ours.recv(3) == b"one"
+    assert TlsHandler().select([ours], [], [], None) == ([ours], [], [])
+    assert ours.recv(3) == b"two"
+    ours.setblocking(False)
+    assert TlsHandler().select([ours], [], [], 0) == ([], [], [])
