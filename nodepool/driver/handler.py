@@ -19,6 +19,7 @@ from nodepool.exceptions import ZKConflict, ZKConnectionError
 from nodepool.model import states
 from nodepool.model.node import Node
 from nodepool.plan import assignment
+from nodepool.plan.backoff import Backoff
 from nodepool.plan.queue import MIN_READY_REQUESTOR
 from nodepool.plan.request_stage import ENDED, UNFINISHED, Progress, Stage
 
@@ -27,9 +28,8 @@ if TYPE_CHECKING:
     from nodepool.model.request import NodeRequest
 
 
-#: Seconds from a launch that the cloud had no room for until the next (L-7): the first time, and the longest.
-FIRST_ABORT_SECONDS: Final = 1.0
-LAST_ABORT_SECONDS: Final = 30.0
+#: From a launch that the cloud had no room for to the next one (L-7).
+ABORT: Final = Backoff(1.0, 30.0)
 
 
 class NodeRequestHandler(HandlerHooks):
@@ -246,9 +246,8 @@ class NodeRequestHandler(HandlerHooks):
 
     def pause_after_abort(self) -> float:
         """Seconds from aborted launches until the next one at the earliest; longer each time."""
-        delay: float = min(LAST_ABORT_SECONDS, FIRST_ABORT_SECONDS * 2.0 ** min(self._aborts, 10))
         self._aborts += 1
-        return delay
+        return ABORT.pause(self._aborts)
 
     def _fulfil(self) -> None:
         self.request.nodes = [node.key for node in self.nodeset]

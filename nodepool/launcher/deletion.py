@@ -17,6 +17,7 @@ from nodepool.clock import monotonic
 from nodepool.exceptions import ZKConflict, ZKConnectionError, ZKException, ZKLockException
 from nodepool.logconfig import get_annotated_logger
 from nodepool.model import states
+from nodepool.plan.backoff import Backoff
 from nodepool.plan.cleanup import Deallocate, Delete, judge_unlocked
 from nodepool.runtime.worker import Worker
 from nodepool.zk.transactions import TransactionFailed, result
@@ -32,8 +33,10 @@ if TYPE_CHECKING:
 IDLE_SECONDS: Final = 30.0
 #: Seconds without success after which a deletion is given up and started again (X-5).
 DELETE_TIMEOUT_SECONDS: Final = 600.0
-FIRST_RETRY_SECONDS: Final = 1.0
-LAST_RETRY_SECONDS: Final = 60.0
+#: From a deletion that failed to the next attempt.
+RETRY: Final = Backoff(1.0, 60.0)
+#: Until another look at what may be only half written.
+LOOK_AGAIN_SECONDS: Final = 1.0
 
 
 class _Deletion:
@@ -160,7 +163,7 @@ class DeletedNodeWorker(Worker):
             return
         if node_id not in self._empty:
             self._empty.add(node_id)
-            self._due[node_id] = now + FIRST_RETRY_SECONDS
+            self._due[node_id] = now + LOOK_AGAIN_SECONDS
             return
         self._empty.discard(node_id)
         if self._nodepool.getZK().nodes.remove_empty(node_id):
@@ -209,7 +212,7 @@ class DeletedNodeWorker(Worker):
             log.debug("Left alone: %s", problem)
             # Changed or locked by somebody: that comes as an event. The lock directory alone is no event.
             if isinstance(problem, TransactionFailed) and problem.lock_dir_mismatch:
-                self._due[node.key] = monotonic() + FIRST_RETRY_SECONDS
+                self._due[node.key] = monotonic() + LOOK_AGAIN_SECONDS
             return
         if replacement is not None:
             log.info("Returned %s, registered again as node %s", node.hostname or node.external_id, replacement.id)
@@ -288,7 +291,7 @@ class DeletedNodeWorker(Worker):
 
     def _retry_later(self, node_id: str, now: float) -> None:
         attempts = self._attempts[node_id] = self._attempts.get(node_id, 0) + 1
-        delay = min(LAST_RETRY_SECONDS, FIRST_RETRY_SECONDS * 2 ** min(attempts - 1, 10))
+        delay = RETRY.pause(attempts)
         self._due[node_id] = now + delay
         self.log.info("Node %s: deletion failed %d time(s), next try in %g s", node_id, attempts, delay)
 

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 from typing import Final
 
+from nodepool.plan.backoff import Backoff
+
 #: Calls that must fail in a row, with no call that worked in between...
 TRIP_FAILURES: Final = 5
 #: ...and seconds from the first to the last of them: a moment's trouble in many calls at once is no outage.
 TRIP_SECONDS: Final = 2.0
-FIRST_PAUSE_SECONDS: Final = 2.0
-LONGEST_PAUSE_SECONDS: Final = 30.0
+#: From a probe that failed, or the failure that began the rest, to the next probe.
+PROBE: Final = Backoff(2.0, 30.0)
 
 
 class ProviderRest:
@@ -26,12 +28,13 @@ class ProviderRest:
         self.reason = ""
         self._failures = 0
         self._first_failure = 0.0
-        self._pause = 0.0
+        #: Of this rest; the failure that began it counts as the first.
+        self._probes_failed = 0
         self._probe_at = 0.0
 
     @property
     def resting(self) -> bool:
-        return self._pause > 0
+        return self._probes_failed > 0
 
     def failed(self, now: float, reason: str) -> bool:
         """Note a call that failed because of the cloud.
@@ -42,8 +45,7 @@ class ProviderRest:
         if self.resting:
             self.reason = reason
             if now >= self._probe_at:
-                self._pause = min(LONGEST_PAUSE_SECONDS, self._pause * 2)
-                self._probe_at = now + self._pause
+                self._plan_probe(now)
             return False
         if not self._failures:
             self._first_failure = now
@@ -51,15 +53,18 @@ class ProviderRest:
         if self._failures < TRIP_FAILURES or now - self._first_failure < TRIP_SECONDS:
             return False
         self.reason = reason
-        self._pause = FIRST_PAUSE_SECONDS
-        self._probe_at = now + self._pause
+        self._plan_probe(now)
         return True
+
+    def _plan_probe(self, now: float) -> None:
+        self._probes_failed += 1
+        self._probe_at = now + PROBE.pause(self._probes_failed)
 
     def worked(self) -> bool:
         """Note a call that worked; was this the end of a rest?"""
         ended = self.resting
         self._failures = 0
-        self._pause = 0.0
+        self._probes_failed = 0
         self.reason = ""
         return ended
 

@@ -16,14 +16,13 @@ from nodepool.exceptions import (
     RuntimeConfigurationException,
     ZKException,
 )
+from nodepool.plan.backoff import Backoff
 
-#: Seconds between two looks at a machine that has just begun, or whose state has just changed.
-FIRST_PACE_SECONDS: Final = 0.1
-#: The same for one that has not changed for a while.
-LAST_PACE_SECONDS: Final = 1.0
-#: Pause before the second attempt; doubled for each further one.
-RETRY_SECONDS: Final = 0.5
-LONGEST_RETRY_SECONDS: Final = 8.0
+#: Between two looks at a machine: one that has just begun, or whose state has just changed, and one that has not
+#: changed for a while.
+PACE: Final = Backoff(0.1, 1.0)
+#: From an attempt that failed to the next one.
+RETRY: Final = Backoff(0.5, 8.0)
 
 
 class Failure(enum.Enum):
@@ -160,7 +159,7 @@ def after_failure(kind: Failure, attempt: int, retries: int, *, cloud_rests: boo
         return Fail("ZooKeeper was lost")
     if attempt >= retries:
         return Fail(f"{attempt} attempt(s) failed")
-    return Retry(min(LONGEST_RETRY_SECONDS, RETRY_SECONDS * 2.0 ** (attempt - 1)))
+    return Retry(RETRY.pause(attempt))
 
 
 def pace(quiet_turns: int, hint_seconds: float | None) -> float:
@@ -171,38 +170,4 @@ def pace(quiet_turns: int, hint_seconds: float | None) -> float:
     """
     if hint_seconds is not None:
         return max(0.0, hint_seconds)
-    return min(LAST_PACE_SECONDS, FIRST_PACE_SECONDS * 2.0 ** min(quiet_turns, 10))
-
-
-class Backoff:
-    """Keeps something from being tried again too soon. Pure: each method is told the time, in seconds.
-
-    :param first: pause after the first failure.
-    :param longest: no pause is longer.
-    """
-
-    def __init__(self, first: float, longest: float) -> None:
-        self._first = first
-        self._longest = longest
-        self._pause = 0.0
-        self._until = float("-inf")
-
-    def failed(self, now: float) -> float:
-        """Note a failure; returns when the pause ends. Failures during a pause are the same trouble."""
-        if now >= self._until:
-            self._pause = min(self._longest, self._pause * 2 or self._first)
-            self._until = now + self._pause
-        return self._until
-
-    def release(self) -> None:
-        """Something changed: try once now, but do not forget the failures."""
-        self._until = float("-inf")
-
-    def worked(self) -> None:
-        """Begin anew."""
-        self._pause = 0.0
-        self._until = float("-inf")
-
-    def holds(self, now: float) -> bool:
-        """Is it too soon to try again?"""
-        return now < self._until
+    return PACE.pause(quiet_turns + 1)

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from typing import Final
 
-#: Seconds until the next probe: the first time, and the longest.
-FIRST_PROBE_SECONDS: Final = 1.0
-LONGEST_PROBE_SECONDS: Final = 30.0
+from nodepool.plan.backoff import Backoff
+
+#: From a refusal to the next probe.
+PROBE: Final = Backoff(1.0, 30.0)
 
 
 class LearnedLimit:
@@ -20,7 +21,8 @@ class LearnedLimit:
     def __init__(self) -> None:
         #: With so many the cloud was full.
         self.nodes = 0
-        self._pause = FIRST_PROBE_SECONDS
+        #: The first refusal and the probes that the cloud refused.
+        self._refusals = 1
         self._probe_at = float("-inf")
         self._probing = False
 
@@ -29,8 +31,8 @@ class LearnedLimit:
         self.nodes = nodes
         if self._probing:
             self._probing = False
-            self._pause = min(LONGEST_PROBE_SECONDS, self._pause * 2)
-        self._probe_at = max(self._probe_at, now + self._pause)
+            self._refusals += 1
+        self._probe_at = max(self._probe_at, now + PROBE.pause(self._refusals))
 
     def allows(self, now: float, nodes: int) -> bool:
         """May another node be launched while there are so many? The probe may, once in a while."""
@@ -39,5 +41,5 @@ class LearnedLimit:
         if now < self._probe_at:
             return False
         self._probing = True
-        self._probe_at = now + self._pause
+        self._probe_at = now + PROBE.pause(self._refusals)
         return True

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from nodepool.clock import monotonic
 from nodepool.driver.framework.unavailable import UnavailableProviderConfig
 from nodepool.exceptions import ConfigError
+from nodepool.plan.backoff import Backoff
 from nodepool.plan.reconfigure import compare
 from nodepool.runtime.provider_start import ProviderStart
 
@@ -21,8 +22,8 @@ if TYPE_CHECKING:
     from nodepool.driver.interface import Provider
     from nodepool.zk.zookeeper import ZooKeeper
 
-FIRST_RETRY_SECONDS: Final = 5.0
-LAST_RETRY_SECONDS: Final = 60.0
+#: From a start that failed to the next attempt.
+RETRY: Final = Backoff(5.0, 60.0)
 #: How long the main thread waits for what a driver should do soon: all starts of one turn together, then each call.
 PATIENCE_SECONDS: Final = 10.0
 #: The least for one of many starts, when those before it hang.
@@ -106,7 +107,7 @@ class Providers:
         except Exception as error:
             # Whatever a driver raised in start(): other providers work all the same (G-9).
             attempts = self._failed.get(name, (0, 0.0))[0] + 1
-            delay = min(LAST_RETRY_SECONDS, FIRST_RETRY_SECONDS * 2 ** (attempts - 1))
+            delay = RETRY.pause(attempts)
             self._failed[name] = (attempts, monotonic() + delay)
             if isinstance(error, ConfigError):
                 # Its text says all that a user needs; a traceback would hide it.

@@ -11,6 +11,7 @@ import pytest
 from nodepool.driver.openstack import bounded
 from nodepool.driver.statemachine import known
 from nodepool.plan import circuit_breaker
+from nodepool.plan.backoff import Backoff
 from nodepool.runtime import providers
 from nodepool.testing.openstack import OpenStackSimulator
 from tests.support.openstack_place import Place
@@ -19,12 +20,10 @@ from tests.support.wait import wait_for
 
 @pytest.fixture(autouse=True)
 def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(providers, "FIRST_RETRY_SECONDS", 0.2)
-    monkeypatch.setattr(providers, "LAST_RETRY_SECONDS", 0.5)
+    monkeypatch.setattr(providers, "RETRY", Backoff(0.2, 0.5))
     monkeypatch.setattr(known, "ERROR_SECONDS", 0.3)
     monkeypatch.setattr(circuit_breaker, "TRIP_SECONDS", 0.5)
-    monkeypatch.setattr(circuit_breaker, "FIRST_PAUSE_SECONDS", 0.3)
-    monkeypatch.setattr(circuit_breaker, "LONGEST_PAUSE_SECONDS", 0.6)
+    monkeypatch.setattr(circuit_breaker, "PROBE", Backoff(0.3, 0.6))
 
 
 def no_traceback(caplog: pytest.LogCaptureFixture) -> bool:

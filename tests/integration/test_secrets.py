@@ -14,6 +14,7 @@ import pytest
 
 from nodepool.cmd import stack_dump
 from nodepool.driver.statemachine import known
+from nodepool.plan.backoff import Backoff
 from nodepool.runtime import providers
 from nodepool.testing.openstack.identity_api import IdentityApi
 from tests.support.openstack_place import Place
@@ -63,8 +64,7 @@ def identities(monkeypatch: pytest.MonkeyPatch) -> list[IdentityApi]:
 def everything_is_logged(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in LOGGERS:
         caplog.set_level(logging.DEBUG, logger=name)
-    monkeypatch.setattr(providers, "FIRST_RETRY_SECONDS", 0.2)
-    monkeypatch.setattr(providers, "LAST_RETRY_SECONDS", 0.5)
+    monkeypatch.setattr(providers, "RETRY", Backoff(0.2, 0.5))
     monkeypatch.setattr(known, "ERROR_SECONDS", 0.3)
 
 

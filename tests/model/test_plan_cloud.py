@@ -73,8 +73,8 @@ def test_a_ceiling_lets_pass_what_was_taken_before_and_one_probe_in_a_while(
         if one.allows(now, nodes) and nodes >= one.nodes:
             probes.append(now)
     gaps = [later - earlier for earlier, later in itertools.pairwise(probes)]
-    assert all(gap >= learned_limit.FIRST_PROBE_SECONDS for gap in gaps)
-    assert one.allows(now + learned_limit.LONGEST_PROBE_SECONDS + 1, one.nodes)
+    assert all(gap >= learned_limit.PROBE.first_seconds for gap in gaps)
+    assert one.allows(now + learned_limit.PROBE.longest_seconds + 1, one.nodes)
 
 
 @given(kind=st.sampled_from(launch.Failure), retries=st.integers(1, 6), rests=st.booleans())
@@ -83,7 +83,7 @@ def test_attempts_of_a_launch_end(kind: launch.Failure, retries: int, rests: boo
     """L-4, L-6: never more attempts than configured; with what is the request's own fault it fails."""
     attempt = 1
     while isinstance(decision := launch.after_failure(kind, attempt, retries, cloud_rests=rests), launch.Retry):
-        assert 0 < decision.delay_seconds <= launch.LONGEST_RETRY_SECONDS
+        assert 0 < decision.delay_seconds <= launch.RETRY.longest_seconds
         attempt += 1
         assert attempt <= retries
     if kind is launch.Failure.INSTANCE:
@@ -108,7 +108,7 @@ def test_every_error_has_a_kind_and_a_decision(error: type[Exception]) -> None:
 def test_the_pace_is_never_negative_and_never_slower_than_asked(turns: int, hint: float | None) -> None:
     wait = launch.pace(turns, hint)
     assert wait >= 0
-    assert wait <= (launch.LAST_PACE_SECONDS if hint is None else max(0.0, hint))
+    assert wait <= (launch.PACE.longest_seconds if hint is None else max(0.0, hint))
 
 
 @given(events=st.lists(st.tuples(st.booleans(), st.floats(0, 20)), max_size=60))
@@ -125,17 +125,7 @@ def test_a_cloud_that_answers_never_rests_and_every_rest_has_a_probe(events: lis
             one.failed(now, "away")
         due = one.probe_due(now)
         assert (due is not None) == one.resting
-        assert due is None or 0 <= due <= circuit_breaker.LONGEST_PAUSE_SECONDS
-
-
-@given(pauses=st.lists(st.floats(0, 10), min_size=1, max_size=30), first=st.floats(0.1, 2), longest=st.floats(2, 60))
-@budget(100)
-def test_a_backoff_ends(pauses: list[float], first: float, longest: float) -> None:
-    one, now = launch.Backoff(first, longest), 0.0
-    for pause in pauses:
-        now += pause
-        assert now <= one.failed(now) <= now + longest
-    assert not one.holds(now + longest)
+        assert due is None or 0 <= due <= circuit_breaker.PROBE.longest_seconds
 
 
 NAMES = st.dictionaries(st.sampled_from("abcdef"), st.integers(0, 2))

@@ -8,6 +8,7 @@ import logging
 import pytest
 
 from nodepool.driver.fake.cloud import FakeCloud
+from nodepool.plan.backoff import Backoff
 from tests.scenario.conftest import Launch
 from tests.scenario.test_requests import fulfilled
 from tests.support.local_launcher import LocalLauncher, fake_provider
@@ -77,7 +78,7 @@ def test_broken_provider(
     from nodepool.driver.fake.provider import FakeProvider
     from nodepool.runtime import providers
 
-    monkeypatch.setattr(providers, "FIRST_RETRY_SECONDS", 0.2)
+    monkeypatch.setattr(providers, "RETRY", Backoff(0.2, 60.0))
     start = FakeProvider.start
     broken = {"two"}
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 from nodepool.clock import monotonic
 from nodepool.driver.framework.ssh_wire import KexInitReader
 from nodepool.exceptions import LaunchKeyscanException
+from nodepool.plan.backoff import Backoff
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -29,9 +30,8 @@ if TYPE_CHECKING:
 SSH_CONNECTION_TYPES: Final = frozenset({"ssh", "network_cli"})
 #: Longest time for one connect attempt (K-3).
 CONNECT_SECONDS: Final = 10.0
-#: Pause before the next attempt: the first one, and the longest one.
-FIRST_PAUSE_SECONDS: Final = 0.2
-LONGEST_PAUSE_SECONDS: Final = 2.0
+#: From an attempt that failed to the next one.
+RETRY: Final = Backoff(0.2, 2.0)
 #: What a host may send in one key exchange. An ordinary one takes 2-4 KiB.
 MAX_ANSWER_BYTES: Final = 256 * 1024
 
@@ -113,7 +113,7 @@ def scan(
     """
     deadline = monotonic() + timeout
     stop = cancelled or threading.Event()
-    pause = FIRST_PAUSE_SECONDS
+    failures = 0
     addresses: Addresses | None = None
     attempt = _Attempt(host, port, deadline, connected)
     while True:
@@ -128,12 +128,12 @@ def scan(
                 raise
             failure = error
         left = deadline - monotonic()
-        if left <= FIRST_PAUSE_SECONDS:
+        if left <= RETRY.first_seconds:
             raise ScanFailed(f"{failure} (gave up after {timeout:g} s)") from None
+        failures += 1
         # The last pause must leave time for an attempt.
-        if stop.wait(min(pause, left / 2)):
+        if stop.wait(min(RETRY.pause(failures), left / 2)):
             raise failure
-        pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
 
 
 class _NegotiationFailed(ScanFailed):

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import abc
 import logging
+import math
 import os
 import threading
 from collections.abc import Callable
@@ -12,6 +13,7 @@ from typing import Any, BinaryIO, ClassVar, TypeVar
 
 from nodepool.clock import monotonic
 from nodepool.exceptions import ImageCreateException
+from nodepool.plan.backoff import Backoff
 
 R = TypeVar("R")
 
@@ -129,8 +131,9 @@ class ImageUploader(abc.ABC):
 
         :raises Exception: the last error, or one that `shouldRetryException` does not want.
         """
-        pause = self.retry_pause_seconds
+        pauses = Backoff(self.retry_pause_seconds, math.inf)
         for attempt in range(1, self.error_retries + 1):
+            pause = pauses.pause(attempt)
             try:
                 return func(*args, **kwargs)
             except Exception as error:
@@ -143,7 +146,6 @@ class ImageUploader(abc.ABC):
                 self.log.warning("Upload of %s, attempt %s: %s", self.path, attempt, error)
             if self._stop.wait(pause):
                 break
-            pause *= 2
         raise ImageCreateException(f"Upload of {self.path} was stopped")
 
     # -- inner part --

@@ -17,14 +17,14 @@ from collections.abc import Callable
 from typing import Final
 
 from nodepool.clock import monotonic
+from nodepool.plan.backoff import Backoff
 
 log = logging.getLogger("nodepool.driver.statemachine.ConnectWaiter")
 
 #: Longest time for one attempt (K-3).
 ATTEMPT_SECONDS: Final = 10.0
-#: Pause before the next attempt: the first one, and the longest one. An attempt costs next to nothing.
-FIRST_PAUSE_SECONDS: Final = 0.1
-LONGEST_PAUSE_SECONDS: Final = 0.5
+#: From an attempt that failed to the next one. An attempt costs next to nothing.
+RETRY: Final = Backoff(0.1, 0.5)
 
 #: Called in the thread of the waiter: with the connection, which is the called one's to close, or with the reason why
 #: there was none in time. Must not block.
@@ -39,7 +39,7 @@ class _Wait:
         self.port = port
         self.deadline = deadline
         self.answer = answer
-        self.pause = FIRST_PAUSE_SECONDS
+        self.failures = 0
         self.reason = "no time left"
         self.sock: socket.socket | None = None
         #: Tells which timer is still of interest.
@@ -192,8 +192,8 @@ class ConnectWaiter:
     def _failed(self, wait: _Wait, reason: str) -> None:
         self._close(wait)
         wait.reason = reason
-        self._timer(wait, min(self._clock() + wait.pause, wait.deadline))
-        wait.pause = min(LONGEST_PAUSE_SECONDS, wait.pause * 2)
+        wait.failures += 1
+        self._timer(wait, min(self._clock() + RETRY.pause(wait.failures), wait.deadline))
 
     def _check_timers(self) -> None:
         now = self._clock()

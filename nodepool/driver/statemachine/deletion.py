@@ -12,7 +12,7 @@ from nodepool.driver.statemachine.removal import Done, Removal, Search
 from nodepool.exceptions import LaunchError, ServerDeleteTimeoutException, ZKException
 from nodepool.logconfig import get_annotated_logger
 from nodepool.model import states
-from nodepool.plan.launch import Backoff
+from nodepool.plan.backoff import Backoff
 
 if TYPE_CHECKING:
     from nodepool.driver.statemachine.adapter import Log
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 DELETE_SECONDS: Final = 590.0
 #: Pause while a launch of the same node is brought to its end.
 LAUNCH_END_SECONDS: Final = 0.1
+#: From a deletion of an instance that failed to the next attempt.
+RETRY: Final = Backoff(1.0, 60.0)
 
 
 class NodeDeletion(Done):
@@ -154,7 +156,7 @@ class InstanceDeletion(Done):
         self._persistent = persistent
         self._clock = clock
         self._deadline = clock() + DELETE_SECONDS
-        self._backoff = Backoff(1.0, 60.0)
+        self._failures = 0
         self._removal: Removal | None = None
         self.error: Exception | None = None
 
@@ -177,7 +179,8 @@ class InstanceDeletion(Done):
             if self._persistent and now < self._deadline:
                 self._log.warning("Instance %s could not be deleted, trying again: %s", self._external_id, error)
                 self._removal = None
-                return self._backoff.failed(now) - now
+                self._failures += 1
+                return RETRY.pause(self._failures)
             self.error = error
         if self.error is not None:
             self._log.error("Instance %s could not be deleted: %s", self._external_id, self.error)

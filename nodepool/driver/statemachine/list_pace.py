@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Collection
 from typing import Final
 
-from nodepool.plan.launch import Backoff
+from nodepool.plan.backoff import Backoff
 
 #: Between two lists while something is about to happen; and when all have waited for long.
 SHORTEST_PAUSE_SECONDS: Final = 0.25
@@ -20,9 +20,8 @@ MANY_WAITERS: Final = 40
 SHORTEST_PART: Final = 0.4
 #: The number of waiters counts as before for a while: with each list it may fall by no more than to this part.
 FALL: Final = 0.95
-#: After an error; doubled after each further one.
-ERROR_PAUSE_SECONDS: Final = 1.0
-LONGEST_ERROR_PAUSE_SECONDS: Final = 15.0
+#: From a list that failed to the next one.
+RETRY: Final = Backoff(1.0, 15.0)
 #: A waiter that did not look for so long does not wait any more. Machines are advanced every few seconds.
 FORGOTTEN_SECONDS: Final = 20.0
 #: The shortest of so many latest waits says when to begin to look. The last waits of a burst are its longest.
@@ -64,7 +63,8 @@ class ListPace:
         self._many = 0.0
         #: No list before.
         self._not_before = float("-inf")
-        self._errors = Backoff(ERROR_PAUSE_SECONDS, LONGEST_ERROR_PAUSE_SECONDS)
+        #: Lists that failed, in a row.
+        self._failures = 0
 
     # -- who waits --
 
@@ -103,13 +103,15 @@ class ListPace:
 
         A busy API must not be asked all the time; the longer the pause, the later is news of everybody.
         """
-        self._errors.worked()
+        self._failures = 0
         self._not_before = now + max(SHORTEST_PAUSE_SECONDS * self._part(), took)
 
     def failed(self, now: float) -> float:
         """A list failed. Returns the seconds until the next one."""
-        self._not_before = self._errors.failed(now)
-        return self._not_before - now
+        self._failures += 1
+        pause = RETRY.pause(self._failures)
+        self._not_before = now + pause
+        return pause
 
     def next_list(self, now: float, listed_at: float) -> float:
         """When to list again; infinite while nobody waits. Lets go of forgotten waiters.

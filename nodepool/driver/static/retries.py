@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from nodepool.driver.static.checks import HostKeysMissing
+from nodepool.plan.backoff import Backoff
 from nodepool.plan.static_hosts import HostId
 
-FIRST_RETRY_SECONDS: Final = 1.0
-LONGEST_RETRY_SECONDS: Final = 60.0
+#: From a check that failed to the next one.
+RETRY: Final = Backoff(1.0, 60.0)
 
 
 @dataclass
@@ -40,10 +41,10 @@ class RetrySchedule:
         """Note that a host failed its check."""
         before = self._troubles.get(host)
         failures = before.failures + 1 if before is not None else 1
-        delay = min(FIRST_RETRY_SECONDS * 2 ** min(failures - 1, 10), LONGEST_RETRY_SECONDS)
+        delay = RETRY.pause(failures)
         if isinstance(error, HostKeysMissing):
             # Somebody must change something; S-3.
-            delay = LONGEST_RETRY_SECONDS
+            delay = RETRY.longest_seconds
         reason = str(error) or type(error).__name__
         self._troubles[host] = _Trouble(failures, now + delay, reason)
         if before is None or before.reason != reason:
@@ -51,7 +52,7 @@ class RetrySchedule:
                 "Static host %s is not registered: %s. It is tried again, at the latest every %g s",
                 host,
                 reason,
-                LONGEST_RETRY_SECONDS,
+                RETRY.longest_seconds,
             )
 
     def worked(self, host: HostId) -> None:

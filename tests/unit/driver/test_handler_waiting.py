@@ -9,7 +9,7 @@ import pytest
 
 from nodepool.driver import handler as handler_module
 from nodepool.driver.framework import deadlock_avoidance
-from nodepool.driver.handler import FIRST_ABORT_SECONDS, LAST_ABORT_SECONDS
+from nodepool.driver.handler import ABORT
 from nodepool.exceptions import QuotaException, ZKConflict
 from nodepool.model import states
 from nodepool.model.node import Node
@@ -35,7 +35,7 @@ def test_aborted_launch(stage: Stage, clock: ManualClock) -> None:
         assert stage.nodes()[attempt] == (states.ABORTED, handler.request.id, False)
         handler.run()
         assert len(handler.launched) == attempt + 1, "not at once"
-        clock.pass_seconds(min(LAST_ABORT_SECONDS, FIRST_ABORT_SECONDS * 2**attempt))
+        clock.pass_seconds(ABORT.pause(attempt + 1))
         handler.run()
         assert len(handler.launched) == attempt + 2
         assert not handler.is_paused()

@@ -4,8 +4,7 @@
 from __future__ import annotations
 
 from nodepool.plan.circuit_breaker import (
-    FIRST_PAUSE_SECONDS,
-    LONGEST_PAUSE_SECONDS,
+    PROBE,
     TRIP_FAILURES,
     TRIP_SECONDS,
     ProviderRest,
@@ -46,10 +45,10 @@ def test_rest_and_probes() -> None:
     rest = tripped()
     assert rest.resting
     assert rest.reason == f"error {TRIP_FAILURES - 1}"
-    assert rest.probe_due(LAST) == FIRST_PAUSE_SECONDS
+    assert rest.probe_due(LAST) == PROBE.first_seconds
     assert not rest.failed(LAST + 0.1, "late answer")
-    assert rest.probe_due(LAST + FIRST_PAUSE_SECONDS) == 0
-    now, pauses = LAST + FIRST_PAUSE_SECONDS, []
+    assert rest.probe_due(LAST + PROBE.first_seconds) == 0
+    now, pauses = LAST + PROBE.first_seconds, []
     for _ in range(8):
         assert not rest.failed(now, "still away"), "it rests already"
         pause = rest.probe_due(now)
@@ -57,8 +56,8 @@ def test_rest_and_probes() -> None:
         pauses.append(pause)
         now += pause
     assert pauses == sorted(pauses)
-    assert pauses[0] == 2 * FIRST_PAUSE_SECONDS
-    assert pauses[-1] == LONGEST_PAUSE_SECONDS
+    assert pauses[0] == 2 * PROBE.first_seconds
+    assert pauses[-1] == PROBE.longest_seconds
     assert rest.reason == "still away"
 
 

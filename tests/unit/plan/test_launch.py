@@ -7,9 +7,8 @@ import pytest
 
 from nodepool import exceptions as e
 from nodepool.plan.launch import (
-    LAST_PACE_SECONDS,
+    PACE,
     Abort,
-    Backoff,
     Fail,
     Failure,
     Retry,
@@ -89,26 +88,10 @@ def test_pace() -> None:
     waits = [pace(turn, None) for turn in range(20)]
     assert waits == sorted(waits)
     assert waits[0] <= 0.1
-    assert waits[-1] == LAST_PACE_SECONDS
+    assert waits[-1] == PACE.longest_seconds
     assert pace(0, 30.0) == 30.0
     assert pace(100, 0.05) == 0.05
     assert pace(0, -1.0) == 0.0
-
-
-def test_backoff() -> None:
-    """Pauses double up to the longest; what fails meanwhile does not count."""
-    backoff = Backoff(1.0, 5.0)
-    assert not backoff.holds(0.0)
-    assert backoff.failed(10.0) == 11.0
-    assert backoff.failed(10.5) == 11.0, "the same trouble"
-    assert backoff.holds(10.9)
-    assert not backoff.holds(11.0)
-    assert backoff.failed(11.0) == 13.0
-    assert backoff.failed(13.0) == 17.0
-    assert backoff.failed(17.0) == 22.0, "5 s, not 8"
-    backoff.worked()
-    assert not backoff.holds(17.0)
-    assert backoff.failed(30.0) == 31.0
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import itertools
 
-from nodepool.plan.learned_limit import FIRST_PROBE_SECONDS, LONGEST_PROBE_SECONDS, LearnedLimit
+from nodepool.plan.learned_limit import PROBE, LearnedLimit
 
 
 def test_a_node_that_goes_makes_room_at_once() -> None:
@@ -25,9 +25,9 @@ def test_probes_come_seldom_while_they_are_refused() -> None:
             probes.append(now)
             ceiling.refused(now + 0.1, 20)
     pauses = [later - earlier for earlier, later in itertools.pairwise(probes)]
-    assert probes[0] == FIRST_PROBE_SECONDS
+    assert probes[0] == PROBE.first_seconds
     assert pauses == sorted(pauses)
-    assert pauses[-1] >= LONGEST_PROBE_SECONDS
+    assert pauses[-1] >= PROBE.longest_seconds
 
 
 def test_one_probe_at_a_time() -> None:
@@ -43,4 +43,4 @@ def test_many_refusals_at_once_are_one_trouble() -> None:
     for others in (23, 22, 21, 20):
         ceiling.refused(0.0, others)
     assert ceiling.nodes == 20
-    assert ceiling.allows(FIRST_PROBE_SECONDS, 20)
+    assert ceiling.allows(PROBE.first_seconds, 20)

@@ -17,6 +17,7 @@ from nodepool.driver.interface import Provider
 from nodepool.driver.registry import Drivers
 from nodepool.driver.static.config import StaticProviderConfig
 from nodepool.exceptions import ConfigError
+from nodepool.plan.backoff import Backoff
 from nodepool.runtime.provider_start import ProviderStart
 from nodepool.runtime.providers import Providers
 from tests.support.wait import DEADLINE_SECONDS, wait_for
@@ -149,7 +150,7 @@ def test_start_that_fails_half_way(
     providers: Providers, driver: Driver, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     """G-9: what it has started already is stopped, so that attempts do not pile up threads; then it is tried again."""
-    monkeypatch.setattr("nodepool.runtime.providers.FIRST_RETRY_SECONDS", 0.0)
+    monkeypatch.setattr("nodepool.runtime.providers.RETRY", Backoff(0.0, 0.0))
     section: dict[str, Any] = {how: "start"}
     providers.apply(configs(a=section))
     assert driver.calls == ["a.start", "a.stop"]
@@ -158,12 +159,24 @@ def test_start_that_fails_half_way(
     assert dict(providers.running) == {}
 
 
+def test_start_that_failed_very_often(
+    providers: Providers, driver: Driver, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """G-9: a provider that cannot start for days stops neither the main loop nor the other providers."""
+    section: dict[str, Any] = {"fails": "start"}
+    providers.apply(configs(a=section))
+    providers._failed["a"] = (9_999, 0.0)
+    providers.retry_failed()
+    assert providers._failed["a"][0] == 10_000
+    assert "Provider a cannot be started, trying again in 60 s" in caplog.text
+
+
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who hangs is not waited for."""
     monkeypatch.setattr("nodepool.runtime.providers.PATIENCE_SECONDS", 0.2)
     monkeypatch.setattr("nodepool.runtime.providers.LEAST_START_SECONDS", 0.2)
-    monkeypatch.setattr("nodepool.runtime.providers.FIRST_RETRY_SECONDS", 0.0)
+    monkeypatch.setattr("nodepool.runtime.providers.RETRY", Backoff(0.0, 0.0))
 
 
 def take_starts(providers: Providers, *names: str) -> None:

@@ -43,7 +43,7 @@ class BeginPhase:
         order = self._order
         if not self._zk.surelyLocked(order.node):
             # Cut off from ZooKeeper: the node may be deleted by somebody else just now, and its place filled.
-            return plan.LAST_PACE_SECONDS
+            return plan.PACE.longest_seconds
         image_id, image_name = self._image_of(order.label)
         order.node.image_id = image_name
         self.machine = self._make_machine(

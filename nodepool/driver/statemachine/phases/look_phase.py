@@ -57,7 +57,7 @@ class LookPhase:
                 self.cloud_away = True
                 return None
             self._log.warning("Instances cannot be listed, asking again: %s", error)
-            return plan.LAST_PACE_SECONDS
+            return plan.PACE.longest_seconds
         if wait is not None:
             return wait
         self.found = [external_id for external_id in self._search.found if external_id != self._node.external_id]

@@ -16,6 +16,7 @@ from nodepool.driver.metastatic.provider import MetastaticProvider
 from nodepool.model import states
 from nodepool.model.node import Node
 from nodepool.plan import launch as plan
+from nodepool.plan.backoff import Backoff
 from nodepool.testing.memory_zk import MemoryZooKeeper
 from tests.support.backing_pool import BackingPool
 from tests.support.driver_site import DriverSite
@@ -108,7 +109,7 @@ def place(node: Node) -> tuple[str, int]:
 
 @pytest.fixture(autouse=True)
 def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plan, "RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(plan, "RETRY", Backoff(0.01, 8.0))
     monkeypatch.setattr(backing_requests, "LINGER_SECONDS", 0.05)
     monkeypatch.setattr(allocator, "ZK_RETRY_SECONDS", 0.01)
 

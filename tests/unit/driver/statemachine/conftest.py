@@ -15,6 +15,7 @@ from nodepool.model import states
 from nodepool.model.node import Node
 from nodepool.plan import circuit_breaker
 from nodepool.plan import launch as plan
+from nodepool.plan.backoff import Backoff
 from nodepool.testing.memory_zk import MemoryZooKeeper
 from tests.support.driver_site import DriverSite
 from tests.support.machine_driver import MachineAdapter, MachineDriver
@@ -53,10 +54,10 @@ MakeSite = Callable[..., Site]
 @pytest.fixture(autouse=True)
 def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pauses that only matter to a real cloud."""
-    monkeypatch.setattr(plan, "RETRY_SECONDS", 0.01)
-    monkeypatch.setattr(plan, "LAST_PACE_SECONDS", 0.1)
+    monkeypatch.setattr(plan, "RETRY", Backoff(0.01, 8.0))
+    monkeypatch.setattr(plan, "PACE", Backoff(0.1, 0.1))
     monkeypatch.setattr(removal, "LOOK_SECONDS", (0.01, 0.02))
-    monkeypatch.setattr(circuit_breaker, "FIRST_PAUSE_SECONDS", 0.1)
+    monkeypatch.setattr(circuit_breaker, "PROBE", Backoff(0.1, 30.0))
     monkeypatch.setattr(known, "ERROR_SECONDS", 0.1)
 
 

@@ -11,6 +11,7 @@ from nodepool.driver.statemachine import StateMachine
 from nodepool.exceptions import CloudUnavailableException, ZKConflict, ZKConnectionError
 from nodepool.model import states
 from nodepool.model.node import Node
+from nodepool.plan.backoff import Backoff
 from nodepool.plan.circuit_breaker import TRIP_FAILURES
 from nodepool.testing.memory_zk import MemoryZooKeeper
 from tests.support.machine_driver import CreateMachine
@@ -121,7 +122,7 @@ def test_one_error_is_no_outage(make_site: MakeSite) -> None:
 
 def test_cut_off_from_zookeeper(make_site: MakeSite, zk: MemoryZooKeeper, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is made as long as it is not certain that the node is still ours."""
-    monkeypatch.setattr("nodepool.plan.launch.LAST_PACE_SECONDS", 0.01)
+    monkeypatch.setattr("nodepool.plan.launch.PACE", Backoff(0.01, 0.01))
     site = make_site()
     asked: list[int] = []
 

@@ -10,6 +10,7 @@ from nodepool.driver.statemachine.learned_limits import LearnedLimits
 from nodepool.exceptions import QuotaException
 from nodepool.model import states
 from nodepool.plan import learned_limit
+from nodepool.plan.backoff import Backoff
 from tests.support.machine_driver import CreateMachine
 from tests.support.wait import DEADLINE_SECONDS, wait_for
 from tests.unit.driver.statemachine.conftest import MakeSite
@@ -67,7 +68,7 @@ def test_refused_nodes_do_not_count(full: Provider) -> None:
 
 
 def test_probe_that_works_ends_it(full: Provider) -> None:
-    full.now = learned_limit.FIRST_PROBE_SECONDS
+    full.now = learned_limit.PROBE.first_seconds
     assert full.allows()
     full.launch("d")
     full.ceilings.ended("main", "small", "d", ready=True)
@@ -75,7 +76,7 @@ def test_probe_that_works_ends_it(full: Provider) -> None:
 
 
 def test_probe_that_fails_does_not(full: Provider) -> None:
-    full.now = learned_limit.FIRST_PROBE_SECONDS
+    full.now = learned_limit.PROBE.first_seconds
     assert full.allows()
     full.launch("d")
     full.ceilings.ended("main", "small", "d", ready=False)
@@ -92,8 +93,7 @@ def test_replacement_proves_nothing(full: Provider) -> None:
 
 def test_request_waits_for_a_node_to_go_and_no_longer(make_site: MakeSite, monkeypatch: pytest.MonkeyPatch) -> None:
     """L-7: the pool pauses, the cloud is not asked again and again, and the next deletion lets the request go on."""
-    monkeypatch.setattr(learned_limit, "FIRST_PROBE_SECONDS", 3600.0)
-    monkeypatch.setattr(learned_limit, "LONGEST_PROBE_SECONDS", 3600.0)
+    monkeypatch.setattr(learned_limit, "PROBE", Backoff(3600.0, 3600.0))
     site = make_site()
     refusals: list[StateMachine] = []
 
