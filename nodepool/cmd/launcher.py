@@ -49,7 +49,7 @@ def serve(options: argparse.Namespace) -> int:
 
     nodepool = NodePool(options.config, options.secure)
     supervisor = Supervisor(nodepool, Notifier())
-    nodepool.on_reload = supervisor.on_reload
+    nodepool.configuration.on_reload = supervisor.on_reload
     console = None
     if options.repl:
         from nodepool.cmd.repl import ReplServer

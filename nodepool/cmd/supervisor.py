@@ -31,10 +31,13 @@ log = logging.getLogger("nodepool.cmd.supervisor")
 class Service(Protocol):
     """What a daemon does, e.g. `nodepool.launcher.supervisor.NodePool`."""
 
-    #: Set once the service does its work.
-    ready: threading.Event
-    #: Monotonic seconds of the last turn of the main loop.
-    last_loop: float
+    @property
+    def ready(self) -> threading.Event:
+        """Set once the service does its work."""
+
+    @property
+    def last_loop(self) -> float:
+        """Monotonic seconds of the last turn of the main loop."""
 
     def start(self) -> None:
         """Begin; an exception ends the daemon."""

@@ -20,10 +20,14 @@ from nodepool.zk import paths
 from nodepool.zk.transactions import TransactionFailed
 
 if TYPE_CHECKING:
+    from nodepool.config.objects import Config
     from nodepool.driver.interface import Provider
-    from nodepool.launcher.supervisor import NodePool
+    from nodepool.launcher.pool_registry import PoolRegistry
     from nodepool.model.node import Node
     from nodepool.model.request import NodeRequest
+    from nodepool.runtime.providers import Providers
+    from nodepool.zk.nodepool_cache import NodepoolCache
+    from nodepool.zk.zookeeper import ZooKeeper
 
 #: With another look ten seconds later, what nobody knows is gone within a minute.
 SWEEP_SECONDS: Final = 40.0
@@ -38,12 +42,29 @@ LOCK_DIR_SECONDS: Final = 8 * 3600.0
 class CleanupWorker(Worker):
     """One thread a launcher.
 
+    :param pools: the registered pools of all launchers.
+    :param config: the current configuration.
+    :param in_progress: ids of the requests that this launcher holds.
     :param clock: seconds since the epoch.
     """
 
-    def __init__(self, nodepool: NodePool, clock: Callable[[], float] = wall_time) -> None:
-        super().__init__("CleanupWorker", nodepool.client, logging.getLogger("nodepool.CleanupWorker"), SWEEP_SECONDS)
-        self._nodepool = nodepool
+    def __init__(
+        self,
+        zk: ZooKeeper,
+        cache: NodepoolCache,
+        providers: Providers,
+        pools: PoolRegistry,
+        config: Callable[[], Config],
+        in_progress: Callable[[], set[str]],
+        clock: Callable[[], float] = wall_time,
+    ) -> None:
+        super().__init__("CleanupWorker", zk.client, logging.getLogger("nodepool.CleanupWorker"), SWEEP_SECONDS)
+        self._zk = zk
+        self._cache = cache
+        self._providers = providers
+        self._pools = pools
+        self._config = config
+        self._in_progress = in_progress
         self._clock = clock
         self._due = 0.0
         self._lost_due = math.inf
@@ -66,7 +87,7 @@ class CleanupWorker(Worker):
 
     def run_once(self) -> float | None:
         now = monotonic()
-        if not self._nodepool.cache.ready:
+        if not self._cache.ready:
             return 1.0
         try:
             if now >= self._due:
@@ -108,13 +129,13 @@ class CleanupWorker(Worker):
     def reset_lost_requests(self) -> None:
         """C-4: requests that are `pending` while nobody holds them go back to `requested`."""
         self._lost_due = math.inf
-        own = self._nodepool.requests_in_progress()
-        pending = [request for request in self._nodepool.cache.requests.values() if request.state == states.PENDING]
+        own = self._in_progress()
+        pending = [request for request in self._cache.requests.values() if request.state == states.PENDING]
         lost = {request.id: request for request in pending if request.id not in own}
         nodes: dict[str | None, list[Node]] = {}
         if lost:
-            for node in self._nodepool.cache.nodes.values():
-                if node.allocated_to in lost and not self._nodepool.cache.nodes.is_locked(node.key):
+            for node in self._cache.nodes.values():
+                if node.allocated_to in lost and not self._cache.nodes.is_locked(node.key):
                     nodes.setdefault(node.allocated_to, []).append(node.copy())
         for request in lost.values():
             self._reset(request.copy(), nodes.get(request.id, []))
@@ -122,7 +143,7 @@ class CleanupWorker(Worker):
     def _reset(self, request: NodeRequest, nodes: list[Node]) -> None:
         reset_lost_request(request, nodes)
         try:
-            self._nodepool.getZK().requests.save_unlocked(request, nodes)
+            self._zk.requests.save_unlocked(request, nodes)
         except ZKConflict as conflict:
             # The usual case: another launcher holds it and works on it.
             self.log.debug("Request %s is not lost: %s", request.id, conflict)
@@ -134,7 +155,7 @@ class CleanupWorker(Worker):
 
     def free_orphans(self) -> None:
         """Nodes that a lost launcher had gathered for a request that somebody serves anew: nobody else knows them."""
-        cache, now = self._nodepool.cache, monotonic()
+        cache, now = self._cache, monotonic()
         before, self._orphans, self._orphans_due = self._orphans, {}, math.inf
         for node in cache.nodes.values():
             if not is_orphan(node, cache.requests.get) or cache.nodes.is_locked(node.key):
@@ -149,7 +170,7 @@ class CleanupWorker(Worker):
             self._orphans_due = now + SOON_SECONDS
 
     def _free_orphan(self, node: Node) -> None:
-        zk, request_id = self._nodepool.getZK(), node.allocated_to or ""
+        zk, request_id = self._zk, node.allocated_to or ""
         request = zk.requests.get(request_id)
         if request is None or not is_orphan(node, lambda _: request):
             return
@@ -168,12 +189,12 @@ class CleanupWorker(Worker):
 
     def fail_refused_requests(self) -> None:
         """A-15: a request that all pools have declined fails, too, when the last one that had not went for good."""
-        registered = [pool.id for pool in self._nodepool.pools.registered()]
+        registered = [pool.id for pool in self._pools.registered()]
         if not registered or monotonic() - self._begun <= START_SECONDS:
             # The pools of launchers that began together with us, and our own, may be on their way.
             return
-        absent = self._nodepool.pools.absent()
-        for cached in self._nodepool.cache.requests.values():
+        absent = self._pools.absent()
+        for cached in self._cache.requests.values():
             if cached.state != states.REQUESTED or not cached.declined_by:
                 continue
             request = cached.copy()
@@ -181,22 +202,22 @@ class CleanupWorker(Worker):
             if request.state != states.FAILED:
                 continue
             try:
-                self._nodepool.getZK().requests.save_unlocked(request)
+                self._zk.requests.save_unlocked(request)
                 self.log.info("Failing node request %s: every pool declined it, others are gone", request.id)
             except ZKConflict as conflict:
                 self.log.debug("Request %s does not fail: %s", request.id, conflict)
 
     def remove_empty_nodes(self) -> None:
         """C-8: a lock on a node that was just deleted leaves a znode without data."""
-        for node_id in self._nodepool.cache.nodes.empty_ids():
-            if self._nodepool.getZK().nodes.remove_empty(node_id):
+        for node_id in self._cache.nodes.empty_ids():
+            if self._zk.nodes.remove_empty(node_id):
                 self.log.info("Removed empty node %s", node_id)
 
     def remove_lock_dirs(self) -> None:
         """C-2, and at once where nobody is in the directory: it does not outlive its request."""
-        requests = self._nodepool.getZK().requests
+        requests = self._zk.requests
         for request_id in requests.lock_dir_ids():
-            if self._nodepool.cache.requests.get(request_id) is not None:
+            if self._cache.requests.get(request_id) is not None:
                 continue
             # The cache may be a moment behind.
             if requests.get(request_id) is not None or requests.remove_lock_dir(request_id):
@@ -208,8 +229,8 @@ class CleanupWorker(Worker):
 
     def expire_nodes(self) -> None:
         """C-5, C-6: ready nodes and held nodes that are too old, of our providers only (C-7)."""
-        config = self._nodepool.config
-        nodes = self._nodepool.cache.nodes
+        config = self._config()
+        nodes = self._cache.nodes
 
         def max_ready_age(label: str) -> float:
             found = config.labels.get(label)
@@ -224,14 +245,14 @@ class CleanupWorker(Worker):
             expired = node.copy()
             expired.state = states.DELETING
             try:
-                self._nodepool.getZK().nodes.save_unlocked(expired)
+                self._zk.nodes.save_unlocked(expired)
                 self.log.info("Node %s goes: %s", node.id, action.reason)
             except ZKConflict as conflict:
                 self.log.debug("Node %s stays for now: %s", node.id, conflict)
 
     def clean_leaks(self) -> None:
         """C-3: every provider looks for what nobody knows."""
-        self._leaks.start(self._nodepool.providers().values())
+        self._leaks.start(self._providers.running.values())
 
     def on_stop(self) -> None:
         """Wait shortly for providers that look for leaks."""

@@ -24,10 +24,12 @@ from nodepool.zk.transactions import TransactionFailed, result
 
 if TYPE_CHECKING:
     from nodepool.driver.interface import CleanupTask, Provider
-    from nodepool.launcher.supervisor import NodePool
     from nodepool.model.node import Node
     from nodepool.model.request import NodeRequest
+    from nodepool.runtime.providers import Providers
+    from nodepool.zk.nodepool_cache import NodepoolCache
     from nodepool.zk.reply import Reply
+    from nodepool.zk.zookeeper import ZooKeeper
 
 #: A look at all nodes at least this often, in case an event was missed.
 IDLE_SECONDS: Final = 30.0
@@ -51,10 +53,12 @@ class _Deletion:
 class DeletedNodeWorker(Worker):
     """One thread a launcher; deletions themselves run in the providers."""
 
-    def __init__(self, nodepool: NodePool) -> None:
+    def __init__(self, zk: ZooKeeper, cache: NodepoolCache, providers: Providers) -> None:
         log = logging.getLogger("nodepool.DeletedNodeWorker")
-        super().__init__("DeletedNodeWorker", nodepool.client, log, IDLE_SECONDS)
-        self._nodepool = nodepool
+        super().__init__("DeletedNodeWorker", zk.client, log, IDLE_SECONDS)
+        self._zk = zk
+        self._cache = cache
+        self._providers = providers
         #: Left by the cache thread; deque operations are atomic.
         self._changed: deque[str] = deque()
         self._gone_requests: deque[str] = deque()
@@ -92,7 +96,7 @@ class DeletedNodeWorker(Worker):
     # -- the pass --
 
     def run_once(self) -> float | None:
-        if not self._nodepool.cache.ready:
+        if not self._cache.ready:
             return 1.0
         now = monotonic()
         self._check_deletions(now)
@@ -110,7 +114,7 @@ class DeletedNodeWorker(Worker):
         return min(waits, default=None)
 
     def _candidates(self, now: float) -> list[str]:
-        nodes = self._nodepool.cache.nodes
+        nodes = self._cache.nodes
         found: dict[str, None] = {}
         while self._changed:
             found[self._changed.popleft()] = None
@@ -125,11 +129,11 @@ class DeletedNodeWorker(Worker):
         while self._gone_requests:
             request_id = self._gone_requests.popleft()
             self.lingering_lock_dirs.discard(request_id)
-            self._nodepool.getZK().requests.remove_lock_dir(request_id)
+            self._zk.requests.remove_lock_dir(request_id)
         return list(found)
 
     def _consider(self, node_id: str, now: float, pending: list[tuple[Node, Node | None, Reply]]) -> None:
-        nodes = self._nodepool.cache.nodes
+        nodes = self._cache.nodes
         cached = nodes.get(node_id)
         if cached is None and nodes.is_empty(node_id):
             self._consider_empty(node_id, now)
@@ -166,16 +170,16 @@ class DeletedNodeWorker(Worker):
             self._due[node_id] = now + LOOK_AGAIN_SECONDS
             return
         self._empty.discard(node_id)
-        if self._nodepool.getZK().nodes.remove_empty(node_id):
+        if self._zk.nodes.remove_empty(node_id):
             self.log.info("Removed empty node %s", node_id)
 
     def _request(self, request_id: str) -> NodeRequest | None:
         """A request, from ZooKeeper when the cache has none: it may be behind the cache of nodes."""
-        return self._nodepool.cache.requests.get(request_id) or self._nodepool.getZK().requests.get(request_id)
+        return self._cache.requests.get(request_id) or self._zk.requests.get(request_id)
 
     def _deallocate(self, node: Node, reason: str, log: logging.LoggerAdapter[logging.Logger]) -> None:
         node.free()
-        self._nodepool.getZK().nodes.save_unlocked(node)
+        self._zk.nodes.save_unlocked(node)
         log.info("Unallocated ready node: %s", reason)
 
     def _delete_node(
@@ -185,8 +189,8 @@ class DeletedNodeWorker(Worker):
         log: logging.LoggerAdapter[logging.Logger],
         pending: list[tuple[Node, Node | None, Reply]],
     ) -> None:
-        provider = self._nodepool.provider_or_none(node.provider)
-        store = self._nodepool.getZK().nodes
+        provider = self._providers.get(node.provider)
+        store = self._zk.nodes
         if provider is None:
             if node.provider is None or node.state == states.DELETED:
                 log.info("Removing node without provider: %s", reason)
@@ -218,7 +222,7 @@ class DeletedNodeWorker(Worker):
             log.info("Returned %s, registered again as node %s", node.hostname or node.external_id, replacement.id)
             return
         log.info("Removed node of provider %s", node.provider)
-        provider = self._nodepool.provider_or_none(node.provider)
+        provider = self._providers.get(node.provider)
         if provider is not None:
             self._notify(provider, node, log)
 
@@ -231,7 +235,7 @@ class DeletedNodeWorker(Worker):
 
     def _start(self, node: Node, provider: Provider, reason: str, log: logging.LoggerAdapter[logging.Logger]) -> None:
         """Lock, mark and hand over to the provider (X-2, X-3); the lock is given back if that fails (X-7)."""
-        zk = self._nodepool.getZK()
+        zk = self._zk
         if node.state != states.DELETING:
             node.state = states.DELETING
         zk.nodes.lock_and_save(node)
@@ -240,7 +244,7 @@ class DeletedNodeWorker(Worker):
             task = provider.startNodeCleanup(node)
         except Exception as error:
             zk.unlockNode(node)
-            if self._nodepool.provider_or_none(node.provider) is not provider:
+            if self._providers.get(node.provider) is not provider:
                 # The unlocked node comes again, with the next provider if there is one.
                 log.info("The provider was replaced meanwhile: %s", error)
                 return
@@ -249,7 +253,7 @@ class DeletedNodeWorker(Worker):
 
     def _check_deletions(self, now: float) -> None:
         """Look after deletions that ended or take too long."""
-        nodes = self._nodepool.cache.nodes
+        nodes = self._cache.nodes
         for node_id, deletion in list(self._deletions.items()):
             if deletion.task.is_alive() and now - deletion.started < DELETE_TIMEOUT_SECONDS:
                 continue
@@ -264,11 +268,11 @@ class DeletedNodeWorker(Worker):
 
     def _check_rests(self, now: float) -> None:
         """A cloud that answers again is told at once what to delete: that takes up quota, and the pauses grew long."""
-        providers = self._nodepool.providers()
+        providers = self._providers.running
         before, self._resting = self._resting, {name for name, provider in providers.items() if self._rests(provider)}
         back = before - self._resting
         for node_id in self._due if back else ():
-            node = self._nodepool.cache.nodes.get(node_id)
+            node = self._cache.nodes.get(node_id)
             if node is not None and node.provider in back:
                 self._due[node_id] = now
                 self._attempts.pop(node_id, None)
@@ -285,7 +289,7 @@ class DeletedNodeWorker(Worker):
         """A deletion that ended without success should have done this, one that hangs has not (X-5)."""
         try:
             if node.lock is not None:
-                self._nodepool.getZK().unlockNode(node)
+                self._zk.unlockNode(node)
         except (ZKConflict, ZKLockException) as error:
             self.log.warning("Unlocking node %s: %s", node.id, error)
 

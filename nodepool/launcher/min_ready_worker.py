@@ -19,7 +19,12 @@ from nodepool.zk import locks, paths
 from nodepool.zk.transactions import sync
 
 if TYPE_CHECKING:
-    from nodepool.launcher.supervisor import NodePool
+    from collections.abc import Callable
+
+    from nodepool.config.objects import Config
+    from nodepool.runtime.providers import Providers
+    from nodepool.zk.nodepool_cache import NodepoolCache
+    from nodepool.zk.zookeeper import ZooKeeper
 
 PRIORITY: Final = "900"
 IDLE_SECONDS: Final = 30.0
@@ -35,12 +40,18 @@ SETTLE_SECONDS: Final = 5.0
 
 
 class MinReadyWorker(Worker):
-    """One thread a launcher; launchers take turns through a lock, so that together they do not overshoot (M-6)."""
+    """One thread a launcher; launchers take turns through a lock, so that together they do not overshoot (M-6).
 
-    def __init__(self, nodepool: NodePool) -> None:
+    :param config: the current configuration.
+    """
+
+    def __init__(self, zk: ZooKeeper, cache: NodepoolCache, providers: Providers, config: Callable[[], Config]) -> None:
         log = logging.getLogger("nodepool.MinReadyWorker")
-        super().__init__("MinReadyWorker", nodepool.client, log, IDLE_SECONDS)
-        self._nodepool = nodepool
+        super().__init__("MinReadyWorker", zk.client, log, IDLE_SECONDS)
+        self._zk = zk
+        self._cache = cache
+        self._providers = providers
+        self._config = config
         self._own: dict[str, NodeRequest] = {}
         #: request id -> when it was seen to have ended (monotonic seconds)
         self._ended: dict[str, float] = {}
@@ -64,7 +75,7 @@ class MinReadyWorker(Worker):
             self.wake()
 
     def run_once(self) -> float | None:
-        if not self._nodepool.cache.ready:
+        if not self._cache.ready:
             return 1.0
         self._find_unsure()
         self._finish_requests()
@@ -85,15 +96,15 @@ class MinReadyWorker(Worker):
     def _wanted(self, now: float) -> dict[str, int]:
         """Labels with a min-ready that some pool here can build (M-3, M-5)."""
         wanted = {}
-        for label in self._nodepool.config.labels.values():
+        for label in self._config().labels.values():
             if label.min_ready > 0 and self._not_before.get(label.name, 0) <= now and self._can_build(label.name):
                 wanted[label.name] = label.min_ready
         return wanted
 
     def _can_build(self, label_name: str) -> bool:
-        config = self._nodepool.config
+        config = self._config()
         for pool in config.labels[label_name].pools:
-            provider = self._nodepool.provider_or_none(pool.provider.name)
+            provider = self._providers.get(pool.provider.name)
             if provider is None or not provider.LAUNCHES or label_name not in pool.labels:
                 continue
             label = pool.labels[label_name] if isinstance(pool.labels, dict) else label_name
@@ -106,7 +117,7 @@ class MinReadyWorker(Worker):
         return False
 
     def _missing(self, wanted: dict[str, int]) -> dict[str, int]:
-        cache = self._nodepool.cache
+        cache = self._cache
         return missing(wanted, cache.nodes.values(), cache.requests.values())
 
     def _create(self, wanted: dict[str, int]) -> bool:
@@ -117,7 +128,7 @@ class MinReadyWorker(Worker):
             return False
         try:
             # All that the last holder wrote was announced to us before the lock was ours; now it is also read.
-            if not self._nodepool.cache.wait_settled(SETTLE_SECONDS):
+            if not self._cache.wait_settled(SETTLE_SECONDS):
                 return False
             for label, count in self._missing(wanted).items():
                 self.log.info("Requesting %d more ready node(s) of label %s", count, label)
@@ -137,7 +148,7 @@ class MinReadyWorker(Worker):
         # Known before it is there: without an owner it would keep its nodes for as long as our session lives.
         self._unsure.add(event_id)
         try:
-            self._nodepool.getZK().storeNodeRequest(request, PRIORITY)
+            self._zk.storeNodeRequest(request, PRIORITY)
         except ZKConflict:
             self._unsure.discard(event_id)
             raise
@@ -149,7 +160,7 @@ class MinReadyWorker(Worker):
         if not self._unsure:
             return
         sync(self._client, paths.REQUESTS)
-        cache = self._nodepool.cache
+        cache = self._cache
         if not cache.wait_settled(SETTLE_SECONDS):
             raise ZKConnectionError("requests are not read in time")
         for request in cache.requests.values():
@@ -161,9 +172,9 @@ class MinReadyWorker(Worker):
         """M-4: nodes of a fulfilled request go to everybody at once; a failed one is tried again later."""
         now = monotonic()
         for request_id in list(self._own):
-            current = self._nodepool.cache.requests.get(request_id)
+            current = self._cache.requests.get(request_id)
             if current is None:
-                if self._nodepool.getZK().getNodeRequest(request_id) is None:
+                if self._zk.getNodeRequest(request_id) is None:
                     self._forget(request_id)
                 continue
             if current.state == states.FAILED:
@@ -175,7 +186,7 @@ class MinReadyWorker(Worker):
                 self._free_nodes(current)
             if self._ended.setdefault(request_id, now) + LINGER_SECONDS > now:
                 continue
-            self._nodepool.getZK().deleteNodeRequest(current)
+            self._zk.deleteNodeRequest(current)
             self._forget(request_id)
 
     def _forget(self, request_id: str) -> None:
@@ -183,9 +194,9 @@ class MinReadyWorker(Worker):
         self._ended.pop(request_id, None)
 
     def _free_nodes(self, request: NodeRequest) -> None:
-        zk = self._nodepool.getZK()
+        zk = self._zk
         for node_id in request.nodes:
-            cached = self._nodepool.cache.nodes.get(node_id)
+            cached = self._cache.nodes.get(node_id)
             if cached is None or cached.allocated_to != request.id:
                 continue
             node = cached.copy()
@@ -204,6 +215,6 @@ class MinReadyWorker(Worker):
             return
         for request in self._own.values():
             try:
-                self._nodepool.getZK().deleteNodeRequest(request)
+                self._zk.deleteNodeRequest(request)
             except ZKException as error:
                 self.log.debug("Request %s: %s", request.id, error)

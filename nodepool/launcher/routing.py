@@ -12,57 +12,83 @@ from nodepool.model import states
 from nodepool.plan.cleanup import GONE_REQUEST_STATES, Keep, judge_unlocked
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from nodepool.launcher.cleanup_worker import CleanupWorker
+    from nodepool.launcher.deletion import DeletedNodeWorker
     from nodepool.launcher.pool.worker import PoolWorker
-    from nodepool.launcher.supervisor import NodePool
+    from nodepool.launcher.pool_registry import PoolRegistry
+    from nodepool.launcher.pool_threads import PoolThreads
     from nodepool.model.request import NodeRequest
+    from nodepool.runtime.parts import Part
+    from nodepool.zk.nodepool_cache import NodepoolCache
 
 
 class Router:
     """Listens to the caches of one launcher. Its maps belong to the cache thread.
 
     Made before the caches follow ZooKeeper, so that it misses nothing.
+
+    :param pools: the registered pools of all launchers.
+    :param threads: the pool workers of this launcher.
+    :param has_tenant_limits: does the configuration limit any tenant?
+    :param counted: told of every change of a node or pool (''), and of a request (its id); must not block.
     """
 
-    def __init__(self, nodepool: NodePool) -> None:
-        self._nodepool = nodepool
+    def __init__(
+        self,
+        cache: NodepoolCache,
+        pools: PoolRegistry,
+        threads: PoolThreads,
+        deletion: Part[DeletedNodeWorker],
+        cleanup: Part[CleanupWorker],
+        *,
+        has_tenant_limits: Callable[[], bool],
+        counted: Callable[[str], None],
+    ) -> None:
+        self._cache = cache
+        self._pools = pools
+        self._threads = threads
+        self._deletion = deletion
+        self._cleanup = cleanup
+        self._has_tenant_limits = has_tenant_limits
+        self._counted = counted
         self._pool_of: dict[str, tuple[str | None, str | None]] = {}
         #: node id -> request that it is allocated to, and the other way round
         self._request_of: dict[str, str] = {}
         self._nodes_of: dict[str, set[str]] = {}
         self._known_pools: set[str] = set()
-        cache = nodepool.cache
         cache.nodes.add_listener(self.node_changed)
         cache.requests.add_listener(self.request_changed)
         cache.pools.add_listener(self.pool_changed)
 
     def node_changed(self, node_id: str) -> None:
-        nodepool = self._nodepool
         if not node_id:
-            for worker in nodepool.workers():
+            for worker in self._threads.current():
                 worker.node_changed("")
-            nodepool.deletion.node_changed("")
-            nodepool.something_changed()
+            self._deletion.current.node_changed("")
+            self._counted("")
             return
-        node = nodepool.cache.nodes.get(node_id)
+        node = self._cache.nodes.get(node_id)
         self._allocated(node_id, None if node is None else node.allocated_to)
         if node is None:
             key = self._pool_of.pop(node_id, None)
-            if nodepool.cache.nodes.is_empty(node_id):
-                nodepool.deletion.node_changed(node_id)
+            if self._cache.nodes.is_empty(node_id):
+                self._deletion.current.node_changed(node_id)
         else:
             key = self._pool_of[node_id] = (node.provider, node.pool)
             if self._is_for_deletion(node_id):
-                nodepool.deletion.node_changed(node_id)
+                self._deletion.current.node_changed(node_id)
                 if node.state == states.BUILDING:
                     # Its launcher went in the middle of it, and with it whoever served the request.
-                    nodepool.cleanup.reset_soon()
+                    self._cleanup.current.reset_soon()
         if key is not None:
-            owner = nodepool.worker_of(key)
+            owner = self._threads.get(*key)
             if owner is not None:
                 owner.node_changed(node_id)
             if node is None:
                 self._room(key[0], owner)
-        nodepool.something_changed()
+        self._counted("")
 
     def _allocated(self, node_id: str, request_id: str | None) -> None:
         old = self._request_of.get(node_id)
@@ -81,7 +107,7 @@ class Router:
 
     def _is_for_deletion(self, node_id: str) -> bool:
         """Must the deletion worker look at a node?"""
-        cache = self._nodepool.cache
+        cache = self._cache
         node = cache.nodes.get(node_id)
         if node is None or cache.nodes.is_locked(node_id):
             return False
@@ -89,33 +115,32 @@ class Router:
 
     def _room(self, provider_name: str | None, owner: PoolWorker | None) -> None:
         """A node went: there may be room in its whole provider, and for its tenant everywhere."""
-        limited = bool(self._nodepool.config.tenant_resource_limits)
-        for worker in self._nodepool.workers():
+        limited = self._has_tenant_limits()
+        for worker in self._threads.current():
             if worker is not owner and (limited or (worker.provider_name == provider_name and worker.handlers)):
                 worker.wake()
 
     def request_changed(self, request_id: str) -> None:
-        nodepool = self._nodepool
-        workers = nodepool.workers()
+        workers = self._threads.current()
         if not request_id:
             for worker in workers:
                 worker.request_changed("")
             # The connection was lost: what was under way then may have been left half done.
-            nodepool.cleanup.sweep_soon()
-            nodepool.something_changed()
+            self._cleanup.current.sweep_soon()
+            self._counted("")
             return
-        request = nodepool.cache.requests.get(request_id)
+        request = self._cache.requests.get(request_id)
         # Only new work is urgent; what is taken or gone just has to leave the queues.
         awake = self._concerned(request) if request is not None and request.state == states.REQUESTED else set()
         for worker in workers:
             worker.request_changed(request_id, wake=worker in awake)
         if request is None or request.state in GONE_REQUEST_STATES:
             self._request_over(request_id, gone=request is None)
-        nodepool.something_changed(request_id)
+        self._counted(request_id)
 
     def _concerned(self, request: NodeRequest) -> set[PoolWorker]:
         """Pools that may serve a request; all, if it is up to others to refuse it."""
-        workers = self._nodepool.workers()
+        workers = self._threads.current()
         able = {
             worker
             for worker in workers
@@ -127,18 +152,17 @@ class Router:
         """A request is gone, or finished: nodes that it does not need any more are looked at (C-9, C-10)."""
         node_ids = [node_id for node_id in self._nodes_of.get(request_id, ()) if self._is_for_deletion(node_id)]
         if gone:
-            self._nodepool.deletion.request_gone(request_id, node_ids)
+            self._deletion.current.request_gone(request_id, node_ids)
             return
         for node_id in node_ids:
-            self._nodepool.deletion.node_changed(node_id)
+            self._deletion.current.node_changed(node_id)
 
     def pool_changed(self, _name: str) -> None:
-        nodepool = self._nodepool
-        current = set(nodepool.cache.pools.ids())
+        current = set(self._cache.pools.ids())
         if self._known_pools - current:
-            nodepool.cleanup.sweep_soon()
+            self._cleanup.current.sweep_soon()
         self._known_pools = current
-        nodepool.pools.changed()
-        for worker in nodepool.workers():
+        self._pools.changed()
+        for worker in self._threads.current():
             worker.wake()
-        nodepool.something_changed()
+        self._counted("")

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 from nodepool.exceptions import ZKException
@@ -10,6 +11,8 @@ from nodepool.zk.client import ZooKeeperClient, connection_string
 
 if TYPE_CHECKING:
     from nodepool.config.objects import Config
+
+log = logging.getLogger("nodepool.NodePool")
 
 
 def make_client(config: Config) -> ZooKeeperClient:
@@ -33,3 +36,14 @@ def make_client(config: Config) -> ZooKeeperClient:
 def tls_files(config: Config) -> tuple[str | None, str | None, str | None]:
     """PEM files of certificate, key and CA."""
     return config.zookeeper_tls_cert, config.zookeeper_tls_key, config.zookeeper_tls_ca
+
+
+def follow(client: ZooKeeperClient, old: Config, new: Config) -> None:
+    """Make a connection that of a changed configuration (G-13); what needs a restart is logged."""
+    if old.zookeeper_servers != new.zookeeper_servers:
+        try:
+            client.reset_hosts(connection_string(new.zookeeper_servers))
+        except ZKException as error:
+            log.error("zookeeper-servers: %s; this takes effect after a restart", error)
+    if tls_files(old) != tls_files(new):
+        log.warning("zookeeper-tls changed: this takes effect after a restart")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The providers of a launcher over configuration reloads (rules G-4 to G-11)."""
+"""The providers of a daemon over configuration reloads (rules G-4 to G-11)."""
 
 from __future__ import annotations
 
@@ -49,6 +49,10 @@ class Providers:
         #: Starts that take their time.
         self._starting: dict[str, ProviderStart] = {}
         self._ending: list[threading.Thread] = []
+
+    def get(self, name: str | None) -> Provider | None:
+        """The provider if it runs here; None = not ours, or broken. Any thread."""
+        return self.running.get(name or "")
 
     def apply(self, configs: Mapping[str, ProviderConfig]) -> None:
         """Make the running providers those of a configuration; one that cannot start stops nothing else."""

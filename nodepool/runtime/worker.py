@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Sequence
 from typing import Final
 
 from nodepool.clock import monotonic
@@ -17,7 +16,7 @@ DISCONNECTED_WAIT_SECONDS: Final = 30.0
 
 
 class Worker(threading.Thread):
-    """Base of the launcher's threads.
+    """Base of a daemon's threads.
 
     Subclasses implement `run_once`, one pass, which tests call without the thread. No exception ends the
     thread: it is logged and the next pass comes after ``error_wait_seconds``.
@@ -98,15 +97,3 @@ class Worker(threading.Thread):
                 return
             # A client that is being closed does not wait.
             self._stopping.wait(0.1)
-
-
-def stop_all(workers: Sequence[Worker], timeout: float) -> None:
-    """Stop threads and wait for them, together at most ``timeout`` seconds."""
-    deadline = monotonic() + timeout
-    for worker in workers:
-        worker.stop()
-    for worker in workers:
-        if worker.is_alive():
-            worker.join(max(0.0, deadline - monotonic()))
-            if worker.is_alive():
-                worker.log.warning("Does not end, going on without it")

@@ -220,7 +220,7 @@ def test_ready_nodes(place: Place) -> None:
 
     def gone() -> bool:
         # What happens once a minute by itself.
-        launcher.nodepool.cleanup.expire_nodes()
+        launcher.nodepool.cleanup.current.expire_nodes()
         return place.znodes.node(first) is None
 
     wait_for("it is too old", gone)

@@ -177,7 +177,7 @@ class Invariants:
         for launcher in world.launchers:
             if not launcher.serving or not launcher.client.connected:
                 world.violation(f"{launcher.name} does not serve")
-            for worker in launcher.nodepool.workers():
+            for worker in launcher.nodepool.pool_threads.current():
                 if worker.handlers and not world.setup.min_ready:
                     world.violation(f"{worker.name} still has {worker.handlers}")
         pools = server.children("/nodepool/components/pool")

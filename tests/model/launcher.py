@@ -59,11 +59,10 @@ class Launcher(Process):
         self._main_busy = False
         world.starting = self
         self.nodepool = NodePool(f"/nowhere/{name}.yaml")
-        self.nodepool._source = ModelSource(world)  # type: ignore[assignment]
-        self.nodepool.config = self.nodepool._source.load()
-        self.nodepool.client = self.client
-        self.nodepool._build()
-        self.nodepool.cleanup.clean_leaks = self._clean_leaks  # type: ignore[method-assign]
+        self.nodepool.configuration.source = ModelSource(world)
+        self.nodepool.configuration.load()
+        self.nodepool.build(self.client)
+        self.nodepool.cleanup.current.clean_leaks = self._clean_leaks  # type: ignore[method-assign]
         world.starting = None
         world.spawn(f"{name}.start", self, self._start)
 
@@ -74,17 +73,18 @@ class Launcher(Process):
         for root in (paths.NODES, paths.REQUESTS, paths.REQUEST_LOCKS):
             ensure_path(self.client, root)
         self.world.baton.wait(lambda: nodepool.cache.ready)
-        nodepool._apply(nodepool.config)
+        nodepool.apply(nodepool.configuration.current)
         self.serving = True
 
     def _clean_leaks(self) -> None:
-        for provider in self.nodepool.providers().values():
+        for provider in self.nodepool.providers.running.values():
             self.world.spawn(f"{self.name}.leaks", self, lambda p=provider: LeakSweeps()._clean(p))  # type: ignore[misc]
 
     @property
     def workers(self) -> list[Worker]:
         nodepool = self.nodepool
-        return [*nodepool.workers(), *nodepool._retiring, nodepool.deletion, nodepool.cleanup, nodepool._min_ready]
+        others = (nodepool.deletion.current, nodepool.cleanup.current, nodepool.min_ready.current)
+        return [*nodepool.pool_threads.all(), *others]
 
     def turns(self) -> Iterator[Turn]:
         """Passes of workers, and steps of tasks, that are due."""
@@ -146,7 +146,7 @@ class Launcher(Process):
     def _stop(self) -> None:
         # As the thread that does both: the end comes after the main loop.
         self.world.baton.wait(lambda: not self._main_busy)
-        pools = self.nodepool.workers()
+        pools = self.nodepool.pool_threads.current()
         for pool in pools:
             pool.stop()
         self.world.baton.wait(lambda: self._busy.isdisjoint(pools))

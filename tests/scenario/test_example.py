@@ -46,7 +46,7 @@ def section(cloud: ExampleCloud, port: int | None = None, driver: str = "example
 
 
 def provider_of(launcher: LocalLauncher) -> StateMachineProvider:
-    provider = launcher.nodepool.providers()["somewhere"]
+    provider = launcher.nodepool.providers.running["somewhere"]
     assert isinstance(provider, StateMachineProvider)
     return provider
 

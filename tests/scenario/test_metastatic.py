@@ -210,7 +210,7 @@ def test_provider_removed(launch: Launch, znodes: PoolZnodes, cloud: FakeCloud, 
     request_id = znodes.submit(["small"])
     backing_id, _ = place(znodes, fulfilled(znodes, request_id))
     launcher.write({**launcher.settings, "providers": launcher.settings["providers"][:1]})
-    wait_for("the provider is gone", lambda: "shared" not in launcher.nodepool.providers())
+    wait_for("the provider is gone", lambda: "shared" not in launcher.nodepool.providers.running)
     use_and_return(znodes, request_id)
     told = CommandLine(launcher.path)("erase", "shared", "--force")
     assert told.status == 0, told.err
@@ -224,11 +224,11 @@ def test_reload_while_waiting(launch: Launch, znodes: PoolZnodes, cloud: FakeClo
     launcher = launch([cloud_provider(cloud_name), shared()])
     request_id = znodes.submit(["small"])
     wait_for("the backing node is built", cloud.instances)
-    old = launcher.nodepool.providers()["shared"]
+    old = launcher.nodepool.providers.running["shared"]
     settings = launcher.settings
     settings["providers"][1]["pools"][0]["max-servers"] = 7
     launcher.write(settings)
-    wait_for("the provider was replaced", lambda: launcher.nodepool.providers()["shared"] is not old)
+    wait_for("the provider was replaced", lambda: launcher.nodepool.providers.running["shared"] is not old)
     cloud.set(hang=False)
     _, slot = place(znodes, fulfilled(znodes, request_id))
     other = znodes.submit(["small"])

@@ -28,11 +28,11 @@ def add_label(launcher: LocalLauncher, provider: int, name: str, znodes: PoolZno
 def test_only_what_changed(launch: Launch, znodes: PoolZnodes, cloud_name: str, cloud: FakeCloud) -> None:
     """G-4, G-5, G-7, G-12: an unchanged provider keeps its object and pool id, a new label appears."""
     launcher = launch([fake_provider("one", cloud=cloud_name), fake_provider("two", cloud=cloud_name)])
-    before = dict(launcher.nodepool.providers())
+    before = dict(launcher.nodepool.providers.running)
     ids = {pool["provider_name"]: pool["id"] for pool in znodes.pools()}
     add_label(launcher, 1, "new", znodes)
     fulfilled(znodes, znodes.submit(["new"]))
-    after = launcher.nodepool.providers()
+    after = launcher.nodepool.providers.running
     assert after["one"] is before["one"]
     assert after["two"] is not before["two"]
     assert {pool["provider_name"]: pool["id"] for pool in znodes.pools()} == ids
@@ -105,11 +105,11 @@ def test_provider_changes_during_a_launch(
     cloud.set(hang=True)
     request_id = znodes.submit(["small"])
     wait_for("it launches", lambda: znodes.nodes("building"))
-    old = launcher.nodepool.providers()["one"]
+    old = launcher.nodepool.providers.running["one"]
     settings = launcher.settings
     settings["providers"][0]["launch-retries"] = 1
     launcher.write(settings)
-    wait_for("the provider is replaced", lambda: launcher.nodepool.providers()["one"] is not old)
+    wait_for("the provider is replaced", lambda: launcher.nodepool.providers.running["one"] is not old)
     assert znodes.request_state(request_id) == "pending"
     cloud.set(hang=False)
     assert fulfilled(znodes, request_id)["declined_by"] == []
@@ -131,7 +131,7 @@ def test_provider_goes_during_a_launch(launch: Launch, znodes: PoolZnodes, cloud
     assert znodes.request_state(request_id) == "pending"
     cloud.set(hang=False)
     fulfilled(znodes, request_id)
-    wait_for("the pool has ended", lambda: not launcher.nodepool.workers_of("two"))
+    wait_for("the pool has ended", lambda: not launcher.nodepool.pool_threads.of_provider("two"))
     assert not znodes.request_lockers(request_id)
     settings["providers"].append(gone)
     launcher.write(settings)
@@ -172,6 +172,6 @@ def test_no_provider_works(
         unknown = znodes.submit(["unknown"])
         wait_for("they are known", lambda: len(launcher.nodepool.cache.requests) == 2)
         assert znodes.pools() == []
-    launcher.nodepool._providers._failed = dict.fromkeys(launcher.nodepool._providers._failed, (1, 0.0))
+    launcher.nodepool.providers._failed = dict.fromkeys(launcher.nodepool.providers._failed, (1, 0.0))
     fulfilled(znodes, request_id)
     wait_for("the other one fails now", lambda: znodes.request_state(unknown) == "failed")

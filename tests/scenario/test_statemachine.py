@@ -37,7 +37,7 @@ def machines(cloud: str, *labels: dict[str, Any], **settings: Any) -> dict[str, 
 
 
 def adapter_of(launcher: LocalLauncher, name: str = "one") -> MachineAdapter:
-    provider = launcher.nodepool.providers()[name]
+    provider = launcher.nodepool.providers.running[name]
     assert isinstance(provider, StateMachineProvider)
     # Loaded by path: the class is another one, of the same text.
     adapter: Any = provider.adapter
@@ -122,7 +122,7 @@ def test_cloud_goes_away(launch: Launch, znodes: PoolZnodes, cloud: FakeCloud, c
     cloud.set(down=True)
     request_id = znodes.submit(["small"])
     adapter_of(launcher)
-    provider: Any = launcher.nodepool.providers()["one"]
+    provider: Any = launcher.nodepool.providers.running["one"]
     wait_for("the provider rests", lambda: provider.calls.resting)
     wait_for("the pool says so", lambda: [pool["paused"] for pool in znodes.pools()] == [True])
     cloud.set(down=False)
@@ -138,7 +138,7 @@ def test_requests_go_to_others_during_a_rest(
     """A provider that rests gives its requests back; a pool with a worse priority takes them."""
     other = fake_provider("other", cloud=f"{cloud_name}-other", priority=200)
     launcher = launch([machines(cloud_name), other])
-    provider: Any = launcher.nodepool.providers()["one"]
+    provider: Any = launcher.nodepool.providers.running["one"]
     wait_for("limits are known", lambda: provider.estimatedNodepoolQuota())
     cloud.set(down=True)
     request = fulfilled(znodes, znodes.submit(["small"]))

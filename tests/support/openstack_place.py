@@ -54,7 +54,7 @@ class Place:
     @property
     def provider(self) -> StateMachineProvider:
         assert self.launcher is not None
-        provider = self.launcher.nodepool.providers()["cloud-a"]
+        provider = self.launcher.nodepool.providers.running["cloud-a"]
         assert isinstance(provider, StateMachineProvider)
         return provider
 

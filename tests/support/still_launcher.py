@@ -40,18 +40,17 @@ class StillLauncher:
         self.nodepool: NodePool = self.local.nodepool
         self.nodepool.start()
         self.nodepool.client.connect(20)
-        self.nodepool._begin()
+        self.nodepool.begin()
 
     def worker(self, provider: str = "one", pool: str = "main") -> PoolWorker:
         """A pool worker, registered and with a complete view."""
-        worker = self.nodepool.worker_of((provider, pool))
+        worker = self.nodepool.pool_threads.get(provider, pool)
         assert worker is not None
         wait_for("the pool sees itself", lambda: self._registered(worker))
         return worker
 
-    @staticmethod
-    def _registered(worker: PoolWorker) -> bool:
-        for one in worker._nodepool.workers():
+    def _registered(self, worker: PoolWorker) -> bool:
+        for one in self.nodepool.pool_threads.current():
             one.run_once()
         return any(pool.id == worker.launcher_id for pool in worker.registered_pools())
 
@@ -75,4 +74,4 @@ class StillLauncher:
         return wait_for(what, pass_and_look)
 
     def stop(self) -> None:
-        self.nodepool._end()
+        self.nodepool.end()

@@ -29,10 +29,12 @@ from nodepool.plan.queue import RequestQueue
 from nodepool.runtime.worker import Worker
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from nodepool.driver.config import ConfigPool, ProviderConfig
     from nodepool.driver.handler import NodeRequestHandler
     from nodepool.driver.interface import Provider
-    from nodepool.launcher.supervisor import NodePool
+    from nodepool.launcher.pool.context import PoolContext
     from nodepool.model.node import Node
     from nodepool.model.quota import QuotaInformation
     from nodepool.model.request import NodeRequest
@@ -48,15 +50,15 @@ IDLE_SECONDS: Final = 30.0
 class PoolWorker(Worker):
     """One thread a provider-pool.
 
-    :param nodepool: the supervisor; asked for the current configuration and provider.
+    :param context: what it uses of its launcher.
     """
 
-    def __init__(self, nodepool: NodePool, provider_name: str, pool_name: str) -> None:
-        self._nodepool = nodepool
+    def __init__(self, context: PoolContext, provider_name: str, pool_name: str) -> None:
+        self._context = context
         self.provider_name = provider_name
         self.pool_name = pool_name
         log = logging.getLogger(f"nodepool.PoolWorker.{provider_name}-{pool_name}")
-        super().__init__(f"PoolWorker.{provider_name}-{pool_name}", nodepool.client, log, IDLE_SECONDS)
+        super().__init__(f"PoolWorker.{provider_name}-{pool_name}", context.zk.client, log, IDLE_SECONDS)
         self.launcher_id = f"{socket.getfqdn()}-{self.name}-{uuid.uuid4().hex}"
         #: From 1 to 1.5: pools that were in each other's way at one moment are not so again at the next.
         self._slowness = 1.0 + zlib.crc32(self.launcher_id.encode()) % 256 / 512
@@ -70,8 +72,8 @@ class PoolWorker(Worker):
         self._retiring = threading.Event()
         self._launches = 0
         self._epoch = -1
-        self.entry = PoolEntry(self, nodepool.client, nodepool.version)
-        self.free_counts = nodepool.free_counts
+        self.entry = PoolEntry(self, context.zk.client, context.version)
+        self.free_counts = context.free_counts
         self.instant = InstantService(self)
         self.intake = Intake(self)
         self._relief = Eviction(self)
@@ -82,7 +84,7 @@ class PoolWorker(Worker):
     # -- what handlers see; constant during a pass --
 
     def getZK(self) -> ZooKeeper:
-        return self._nodepool.getZK()
+        return self._context.zk
 
     def getProviderManager(self) -> Provider:
         if self._manager is None:
@@ -100,7 +102,7 @@ class PoolWorker(Worker):
 
     def refresh_config(self) -> bool:
         """Take the current configuration and provider for a pass; False = this pool is about to stop."""
-        manager = self._nodepool.provider_or_none(self.provider_name)
+        manager = self._context.provider(self.provider_name)
         if manager is None or self.pool_name not in manager.provider.pools:
             return False
         self._manager = manager
@@ -109,14 +111,14 @@ class PoolWorker(Worker):
 
     def lock_dir_lingers(self, request_id: str) -> None:
         """A request's lock directory is there although nobody holds it: it must go with the request."""
-        self._nodepool.lock_dir_lingers(request_id)
+        self._context.lock_dir_lingers(request_id)
 
     def relieve(self, *, shared: bool = False) -> None:
         self._relief.relieve(shared=shared)
 
     def provider_replaced(self) -> bool:
         """Did the provider of this pass end meanwhile?"""
-        return self._nodepool.provider_or_none(self.provider_name) is not self._manager
+        return self._context.provider(self.provider_name) is not self._manager
 
     def set_aside(self, node: Node) -> None:
         """The driver refused a ready node: it is left alone for a while, or until it changes."""
@@ -156,36 +158,40 @@ class PoolWorker(Worker):
         return any(handler.paused for handler in self.handlers)
 
     def registered_pools(self) -> list[PoolInfo]:
-        return self._nodepool.pools.registered()
+        return self._context.pools.registered()
 
     def absent_pools(self) -> list[PoolInfo]:
-        return self._nodepool.pools.absent()
+        return self._context.pools.absent()
 
-    def tenant_limits(self) -> dict[str, dict[str, float]]:
-        return self._nodepool.config.tenant_resource_limits
+    def tenant_limits(self) -> Mapping[str, dict[str, float]]:
+        return self._context.tenant_limits()
 
     def tenant_use(self, tenant_name: str) -> QuotaInformation:
         """What all nodes of a tenant use, of all providers."""
-        return self._nodepool.tenant_use(tenant_name)
+        return self._context.tenant_use(tenant_name)
 
     def tenant_has_place(self, node: Node, *, reused: bool = False) -> bool:
-        return tenants.has_place(node, self.tenant_limits(), self._nodepool.cache, reused=reused)
+        return tenants.has_place(node, self.tenant_limits(), self._context.cache, reused=reused)
 
     def launches_running(self) -> int:
         """Launches in progress in the provider, over all its pools (A-10)."""
-        return sum(worker.own_launches() for worker in self._nodepool.workers_of(self.provider_name))
+        return sum(worker.own_launches() for worker in self._context.siblings_of(self.provider_name))
 
     def own_launches(self) -> int:
         return sum(handler.alive_thread_count for handler in list(self.handlers))
 
+    def fulfils(self, request_id: str) -> bool:
+        """Is this pool about to fulfil a request with ready nodes?"""
+        return self.instant.serves(request_id)
+
     def sibling_serves(self, request_id: str) -> bool:
         """Is another pool of this launcher about to fulfil a request with ready nodes?"""
-        return any(worker is not self and worker.instant.serves(request_id) for worker in self._nodepool.workers())
+        return any(worker is not self and worker.fulfils(request_id) for worker in self._context.siblings())
 
     def run_once(self) -> float | None:
-        if not self._nodepool.cache.ready:
-            self._nodepool.cache.wait_ready(5.0)
-            if not self._nodepool.cache.ready:
+        if not self._context.cache.ready:
+            self._context.cache.wait_ready(5.0)
+            if not self._context.cache.ready:
                 return 1.0
         self._check_session()
         if self._retiring.is_set():
@@ -194,7 +200,7 @@ class PoolWorker(Worker):
             return 1.0
         self.entry.update()
         self._take_changes()
-        if not self.entry.sees_all(worker.launcher_id for worker in self._nodepool.workers()):
+        if not self.entry.sees_all(worker.launcher_id for worker in self._context.siblings()):
             return SIBLINGS_LOOK_SECONDS
         self._poll_handlers()
         self._run_unfinished()
@@ -212,7 +218,7 @@ class PoolWorker(Worker):
 
     def _wind_down(self) -> float:
         """A pass of a pool that retires. Nobody else can finish what it holds locked (G-6, L-17)."""
-        self._nodepool.pools.gone_for_good(self.launcher_id)
+        self._context.pools.gone_for_good(self.launcher_id)
         self.entry.remove()
         self.instant.collect()
         self._give_back_unfinished()
@@ -243,7 +249,7 @@ class PoolWorker(Worker):
         return request.state == states.REQUESTED and self.launcher_id not in request.declined_by
 
     def _take_changes(self) -> None:
-        cache = self._nodepool.cache
+        cache = self._context.cache
         requests = _drain(self._changed_requests)
         if "" in requests:
             self.queue.clear()
@@ -274,10 +280,10 @@ class PoolWorker(Worker):
         self.free_nodes.consider(node_id)
 
     def cached_node(self, node_id: str) -> Node | None:
-        return self._nodepool.cache.nodes.get(node_id)
+        return self._context.cache.nodes.get(node_id)
 
     def is_locked(self, node_id: str) -> bool:
-        return self._nodepool.cache.nodes.is_locked(node_id)
+        return self._context.cache.nodes.is_locked(node_id)
 
     def _poll_handlers(self) -> None:
         for handler in list(self.handlers):
@@ -326,7 +332,7 @@ class PoolWorker(Worker):
             return
         before, self._launches = self._launches, self.own_launches()
         if self._launches < before:
-            for sibling in self._nodepool.workers_of(self.provider_name):
+            for sibling in self._context.siblings_of(self.provider_name):
                 sibling.wake()
 
     # -- the end --

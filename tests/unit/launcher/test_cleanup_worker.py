@@ -33,7 +33,7 @@ def launcher(still: Still, cloud_name: str, cloud: FakeCloud) -> StillLauncher:
 
 @pytest.fixture
 def worker(launcher: StillLauncher) -> CleanupWorker:
-    return launcher.nodepool.cleanup
+    return launcher.nodepool.cleanup.current
 
 
 @pytest.fixture
@@ -265,7 +265,7 @@ def test_lock_directories(launcher: StillLauncher, worker: CleanupWorker, znodes
     launcher.settle()
     worker.remove_lock_dirs()
     assert znodes.children(root) == sorted([request_id, "200-0000000091"])
-    store = launcher.nodepool.getZK().requests
+    store = launcher.nodepool.zk.requests
     store._clock = lambda: time.time() + cleanup_worker.LOCK_DIR_SECONDS + 60
     worker.remove_lock_dirs()
     assert znodes.children(root) == [request_id]
@@ -328,7 +328,7 @@ def test_provider_that_hangs(
             release.wait(30)
 
     monkeypatch.setattr(FakeProvider, "cleanupLeakedResources", look)
-    worker = launcher.nodepool.cleanup
+    worker = launcher.nodepool.cleanup.current
     worker.sweep()
     wait_for("both are called", lambda: sorted(called) == ["one", "two"])
     empty = znodes.create_node(b"")
@@ -364,8 +364,8 @@ def test_error_of_a_provider(
         raise errors[provider.name]
 
     monkeypatch.setattr(FakeProvider, "cleanupLeakedResources", look)
-    launcher.nodepool.cleanup.clean_leaks()
-    launcher.nodepool.cleanup.on_stop()
+    launcher.nodepool.cleanup.current.clean_leaks()
+    launcher.nodepool.cleanup.current.on_stop()
     assert sorted(called) == sorted(errors)
     assert "Provider one: error while looking for leaked resources" in caplog.text
     assert "Provider two: leaked resources are looked for again later: it is away" in caplog.text

@@ -36,7 +36,7 @@ def test_lock_is_given_back_when_the_provider_raises(
     """X-7, X-5: the node is unlocked, stays `deleting`, and is tried again."""
 
     node_id = znodes.add_node("used", external_id="x")
-    worker = launcher.nodepool.deletion
+    worker = launcher.nodepool.deletion.current
     with monkeypatch.context() as patch:
         patch.setattr(FakeProvider, "startNodeCleanup", fail)
         launcher.settle()
@@ -59,7 +59,7 @@ def test_no_hot_loop_while_a_deletion_is_tried_again(
     instance = cloud.create("np", metadata={}, resources={})
     cloud.set(down=True, delete_seconds=1000.0)
     node_id = znodes.add_node("used", external_id=instance.id)
-    worker = launcher.nodepool.deletion
+    worker = launcher.nodepool.deletion.current
     launcher.passes(worker, "it failed once", lambda: worker._attempts)
     cloud.set(down=False)
     launcher.passes(worker, "it is tried again", lambda: node_id in worker._deletions)
@@ -82,7 +82,7 @@ def test_cloud_answers_again(
     cloud.set(down=True)
     monkeypatch.setattr(FakeProvider, "pausedReason", lambda _provider: "the cloud does not answer")
     node_id = znodes.add_node("used", external_id=instance.id)
-    worker = launcher.nodepool.deletion
+    worker = launcher.nodepool.deletion.current
     launcher.passes(worker, "it failed", lambda: worker._attempts)
     wait_for("it looks again soon enough to see the end of it", lambda: worker.run_once() == 1.0)
     cloud.set(down=False)
@@ -95,7 +95,7 @@ def test_error_of_a_driver_that_is_asked_whether_it_rests(
 ) -> None:
     monkeypatch.setattr(FakeProvider, "pausedReason", lambda _provider: 1 / 0)
     node_id = znodes.add_node("used", external_id="x")
-    launcher.passes(launcher.nodepool.deletion, "it is gone", lambda: znodes.node(node_id) is None)
+    launcher.passes(launcher.nodepool.deletion.current, "it is gone", lambda: znodes.node(node_id) is None)
     assert "Error in pausedReason() of provider one" in caplog.text
 
 
@@ -107,7 +107,7 @@ def test_no_hot_loop_when_a_retry_finds_nothing_to_do(
     monkeypatch.setattr(deletion, "RETRY", Backoff(0.05, 60.0))
     monkeypatch.setattr(FakeProvider, "startNodeCleanup", fail)
     node_id = znodes.add_node("used", external_id="x")
-    worker = launcher.nodepool.deletion
+    worker = launcher.nodepool.deletion.current
     launcher.settle()
     worker.run_once()
     lock = Lock(znodes.kazoo, f"/nodepool/nodes/{node_id}/lock")
@@ -131,7 +131,7 @@ def test_lock_of_a_deletion_that_died(
         return threading.Thread(target=lambda: None)
 
     node_id = znodes.add_node("used", external_id="x")
-    worker = launcher.nodepool.deletion
+    worker = launcher.nodepool.deletion.current
     with monkeypatch.context() as patch:
         patch.setattr(FakeProvider, "startNodeCleanup", die)
         launcher.passes(worker, "it began", lambda: node_id in worker._deletions)
@@ -148,7 +148,7 @@ def test_deletion_that_takes_too_long(
     cloud.set(delete_seconds=0.3)
     instance = cloud.create("np", metadata={}, resources={})
     node_id = znodes.add_node("used", external_id=instance.id)
-    worker = launcher.nodepool.deletion
+    worker = launcher.nodepool.deletion.current
     launcher.passes(worker, "it began", lambda: znodes.node_lockers(node_id))
     worker.run_once()
     assert znodes.node_lockers(node_id) == []
@@ -163,7 +163,7 @@ def test_only_nodes_of_a_gone_request_are_looked_at(
     request_id, other = znodes.submit(["small"], state="fulfilled"), znodes.submit(["small"], state="fulfilled")
     mine = znodes.add_node("ready", allocated_to=request_id)
     theirs = znodes.add_node("ready", allocated_to=other)
-    worker = launcher.nodepool.deletion
+    worker = launcher.nodepool.deletion.current
     launcher.settle()
     worker.run_once()
     looked: list[str] = []
@@ -184,7 +184,7 @@ def test_init_node_of_a_finished_request(launcher: StillLauncher, znodes: PoolZn
     """C-10: it goes when its request is fulfilled, not only when somebody looks at everything."""
     request_id = znodes.submit(["small"], state="pending")
     node_id = znodes.add_node("init", allocated_to=request_id)
-    worker = launcher.nodepool.deletion
+    worker = launcher.nodepool.deletion.current
     launcher.settle()
     worker.run_once()
     assert znodes.node(node_id) is not None
@@ -201,7 +201,7 @@ def test_time_of_deleting_does_not_move(
     monkeypatch.setattr(FakeProvider, "startNodeCleanup", fail)
     node_id = znodes.add_node("deleting", external_id="x", state_time=1000.0)
     launcher.settle()
-    launcher.nodepool.deletion.run_once()
+    launcher.nodepool.deletion.current.run_once()
     assert (znodes.node(node_id) or {})["state_time"] == 1000.0
 
 
@@ -211,7 +211,7 @@ def test_empty_nodes_go_soon(
 ) -> None:
     """C-8: without waiting for the sweep, but not while somebody holds their lock."""
     monkeypatch.setattr(deletion, "LOOK_AGAIN_SECONDS", 0.05)
-    worker = launcher.nodepool.deletion
+    worker = launcher.nodepool.deletion.current
     empty, held = znodes.create_node(before), znodes.create_node(before)
     lock = Lock(znodes.kazoo, f"/nodepool/nodes/{held}/lock")
     assert lock.acquire(timeout=5)
@@ -227,7 +227,7 @@ def test_node_that_is_being_read(launcher: StillLauncher, znodes: PoolZnodes, mo
     """Released with changes that are not here yet: what the old record says would be written for nothing."""
     node_id = znodes.add_node("ready", allocated_to="200-0000000000")
     launcher.settle()
-    worker = launcher.nodepool.deletion
+    worker = launcher.nodepool.deletion.current
     with monkeypatch.context() as patch:
         patch.setattr(launcher.nodepool.cache.nodes, "is_reading", lambda node_id: True)
         worker.run_once()

@@ -34,7 +34,7 @@ def launcher(still: Still, cloud_name: str, cloud: FakeCloud) -> StillLauncher:
 
 @pytest.fixture
 def worker(launcher: StillLauncher) -> MinReadyWorker:
-    return launcher.nodepool._min_ready
+    return launcher.nodepool.min_ready.current
 
 
 def requests(znodes: PoolZnodes) -> list[dict[str, Any]]:
@@ -114,7 +114,7 @@ def test_no_min_ready(still: Still, cloud_name: str, cloud: FakeCloud, znodes: P
     launcher = still(
         [fake_provider("one", ("a", "b"), cloud=cloud_name)], labels={"a": {"min-ready": 0}, "b": {"min-ready": -1}}
     )
-    launcher.nodepool._min_ready.run_once()
+    launcher.nodepool.min_ready.current.run_once()
     assert requests(znodes) == []
 
 
@@ -168,7 +168,7 @@ def test_request_whose_creation_gave_no_answer(
     launcher: StillLauncher, worker: MinReadyWorker, znodes: PoolZnodes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """M-4: it has an owner, also when our server hears of it only now; one that was not made is forgotten."""
-    store = launcher.nodepool.getZK().storeNodeRequest
+    store = launcher.nodepool.zk.storeNodeRequest
 
     def made_without_an_answer(request: NodeRequest, priority: str) -> None:
         znodes.submit_raw(json.dumps(request.to_dict(0.0)).encode(), priority)
@@ -177,7 +177,7 @@ def test_request_whose_creation_gave_no_answer(
     def not_made(request: NodeRequest, priority: str) -> None:
         raise ZKConnectionError("away")
 
-    zk = launcher.nodepool.getZK()
+    zk = launcher.nodepool.zk
     for outcome in (made_without_an_answer, not_made):
         monkeypatch.setattr(zk, "storeNodeRequest", outcome)
         worker.changed()

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -67,13 +67,13 @@ class Pool:
 
 
 class Launcher:
-    """What `Router` sees of `NodePool`."""
+    """What `Router` is given."""
 
     def __init__(self, *pools: Pool) -> None:
         self.nodes, self.requests, self.pool_records = Records(), Records(), Records()
         self.cache = SimpleNamespace(nodes=self.nodes, requests=self.requests, pools=self.pool_records)
         self.all = list(pools)
-        self.config = SimpleNamespace(tenant_resource_limits={})
+        self.tenants_are_limited = False
         self.deleted: list[Any] = []
         self.swept = self.forgotten = self.reset = 0
         self.pools = SimpleNamespace(changed=self._forget)
@@ -83,7 +83,16 @@ class Launcher:
             request_gone=lambda request_id, node_ids: self.deleted.append((request_id, sorted(node_ids))),
         )
         self.cleanup = SimpleNamespace(sweep_soon=self._sweep, reset_soon=self._reset)
-        self.router = Router(cast(Any, self))
+        made: Any = Router
+        self.router: Router = made(
+            self.cache,
+            self.pools,
+            self,
+            SimpleNamespace(current=self.deletion),
+            SimpleNamespace(current=self.cleanup),
+            has_tenant_limits=lambda: self.tenants_are_limited,
+            counted=self.changed.append,
+        )
 
     def _sweep(self) -> None:
         self.swept += 1
@@ -91,14 +100,11 @@ class Launcher:
     def _reset(self) -> None:
         self.reset += 1
 
-    def workers(self) -> list[Pool]:
+    def current(self) -> list[Pool]:
         return self.all
 
-    def worker_of(self, key: tuple[str | None, str | None]) -> Pool | None:
+    def get(self, *key: str | None) -> Pool | None:
         return next((pool for pool in self.all if (pool.provider_name, pool.pool_name) == key), None)
-
-    def something_changed(self, request_id: str = "") -> None:
-        self.changed.append(request_id)
 
     def _forget(self) -> None:
         self.forgotten += 1
@@ -181,7 +187,7 @@ def test_room_in_the_provider(launcher: Launcher) -> None:
 
 def test_room_for_a_tenant(launcher: Launcher) -> None:
     """A-8: with tenant limits it may make room everywhere."""
-    launcher.config.tenant_resource_limits = {"tenant": {"instances": 1}}
+    launcher.tenants_are_limited = True
     launcher.nodes.put("1", node())
     launcher.nodes.put("1")
     assert launcher.all[2].heard == ["wake"]

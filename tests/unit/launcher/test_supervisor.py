@@ -14,8 +14,7 @@ import yaml
 from kazoo.exceptions import ConnectionLoss
 
 from nodepool.driver.fake.cloud import FakeCloud
-from nodepool.exceptions import ConfigError, ZKConnectionError, ZKException
-from nodepool.launcher import supervisor
+from nodepool.exceptions import ConfigError, ZKException
 from nodepool.launcher.pool.worker import PoolWorker
 from nodepool.launcher.supervisor import NodePool
 from nodepool.model import component
@@ -37,7 +36,7 @@ def launcher(still: Still, cloud_name: str, cloud: FakeCloud) -> StillLauncher:
 def rewrite(launcher: StillLauncher) -> None:
     """The changed settings, as the main loop takes them."""
     launcher.local.write(launcher.local.settings)
-    wait_for("the change is noticed", launcher.nodepool._source.changed)
+    wait_for("the change is noticed", launcher.nodepool.configuration.source.changed)
     launcher.nodepool.run_once()
 
 
@@ -63,18 +62,18 @@ def test_registered_pools_are_never_old(launcher: StillLauncher) -> None:
 def test_pools_follow_the_configuration(launcher: StillLauncher, cloud_name: str) -> None:
     """G-6, G-7: a pool that goes retires, one that comes is started, the others stay as they are."""
     nodepool = launcher.nodepool
-    kept, gone = nodepool.worker_of(("one", "main")), nodepool.worker_of(("two", "main"))
+    kept, gone = nodepool.pool_threads.get("one", "main"), nodepool.pool_threads.get("two", "main")
     launcher.local.settings["providers"][1] = fake_provider("three", cloud=cloud_name)
     rewrite(launcher)
-    assert nodepool.worker_of(("one", "main")) is kept
-    assert nodepool.worker_of(("two", "main")) is None
-    assert nodepool.worker_of(("three", "main")) is not None
+    assert nodepool.pool_threads.get("one", "main") is kept
+    assert nodepool.pool_threads.get("two", "main") is None
+    assert nodepool.pool_threads.get("three", "main") is not None
     assert gone is not None
-    assert nodepool.workers_of("two") == [gone]
+    assert nodepool.pool_threads.of_provider("two") == [gone]
     gone.run_once()
     assert gone.stopping
     nodepool.run_once()
-    assert nodepool.workers_of("two") == []
+    assert nodepool.pool_threads.of_provider("two") == []
 
 
 def test_what_retires_is_in_progress(launcher: StillLauncher, znodes: PoolZnodes, cloud: FakeCloud) -> None:
@@ -85,7 +84,7 @@ def test_what_retires_is_in_progress(launcher: StillLauncher, znodes: PoolZnodes
     launcher.passes(worker, "it launches", lambda: worker.own_launches())
     del launcher.local.settings["providers"][1]
     rewrite(launcher)
-    assert launcher.nodepool.requests_in_progress() == {request_id}
+    assert launcher.nodepool.pool_threads.requests_in_progress() == {request_id}
     cloud.set(hang=False)
     launcher.passes(worker, "it is served", lambda: znodes.request_state(request_id) == "fulfilled")
 
@@ -95,7 +94,7 @@ def test_dead_worker(launcher: StillLauncher, znodes: PoolZnodes) -> None:
     dead = launcher.worker("one")
     dead.stop()
     launcher.nodepool.run_once()
-    other = launcher.nodepool.worker_of(("one", "main"))
+    other = launcher.nodepool.pool_threads.get("one", "main")
     assert other is not None
     assert other is not dead
     assert [pool["provider_name"] for pool in znodes.pools()] == ["two"]
@@ -106,11 +105,12 @@ def test_dead_worker(launcher: StillLauncher, znodes: PoolZnodes) -> None:
 def test_dead_helpers(launcher: StillLauncher) -> None:
     """G-1"""
     nodepool = launcher.nodepool
-    dead = [nodepool.deletion, nodepool.cleanup, nodepool._min_ready]
+    dead = [nodepool.deletion.current, nodepool.cleanup.current, nodepool.min_ready.current]
     for worker in dead:
         worker.stop()
     nodepool.run_once()
-    for old, new in zip(dead, [nodepool.deletion, nodepool.cleanup, nodepool._min_ready], strict=True):
+    alive = [nodepool.deletion.current, nodepool.cleanup.current, nodepool.min_ready.current]
+    for old, new in zip(dead, alive, strict=True):
         assert new is not old
         assert type(new) is type(old)
         assert not new.stopping
@@ -119,13 +119,13 @@ def test_dead_helpers(launcher: StillLauncher) -> None:
 def test_broken_file(launcher: StillLauncher, caplog: pytest.LogCaptureFixture) -> None:
     """G-8: refused, said once, and nothing is different."""
     nodepool = launcher.nodepool
-    before = (nodepool.config, dict(nodepool.providers()), nodepool.workers())
+    before = (nodepool.configuration.current, dict(nodepool.providers.running), nodepool.pool_threads.current())
     phases: list[str] = []
-    nodepool.on_reload = phases.append
+    nodepool.configuration.on_reload = phases.append
     launcher.local.settings["providers"][0]["pools"][0]["labels"].append({"name": "unknown"})
     rewrite(launcher)
     assert "The configuration is refused" in caplog.text
-    assert (nodepool.config, dict(nodepool.providers()), nodepool.workers()) == before
+    assert (nodepool.configuration.current, dict(nodepool.providers.running), nodepool.pool_threads.current()) == before
     assert phases == ["reloading", "serving; the changed configuration file is refused"]
     caplog.clear()
     nodepool.run_once()
@@ -152,34 +152,9 @@ def test_no_action_without_a_connection(launcher: StillLauncher, monkeypatch: py
     """G-3"""
     monkeypatch.setattr(type(launcher.nodepool.client), "connected", property(lambda client: False))
     monkeypatch.setattr(PoolWorker, "is_alive", lambda worker: False)
-    before = launcher.nodepool.workers()
+    before = launcher.nodepool.pool_threads.current()
     launcher.nodepool.run_once()
-    assert launcher.nodepool.workers() == before
-
-
-@pytest.mark.parametrize("error", [None, ZKConnectionError("away"), RuntimeError("no way")])
-def test_loop_before_the_launcher_serves(
-    launcher: StillLauncher, monkeypatch: pytest.MonkeyPatch, error: Exception | None
-) -> None:
-    """G-1, G-3: without a connection it is not ready, and trouble does not make a busy loop."""
-    nodepool = launcher.nodepool
-    waits: list[float | None] = []
-    monkeypatch.setattr(nodepool._stopping, "wait", waits.append)
-
-    def turn() -> None:
-        if error is not None:
-            raise error
-
-    monkeypatch.setattr(nodepool, "run_once", turn)
-    with monkeypatch.context() as patch:
-        patch.setattr(type(nodepool.client), "connected", property(lambda client: False))
-        nodepool._guarded_loop()
-    assert not nodepool.ready.is_set()
-    assert waits == [supervisor.LOOP_SECONDS]
-    if error is None:
-        nodepool._guarded_loop()
-        assert nodepool.ready.is_set()
-        assert waits == [supervisor.LOOP_SECONDS]
+    assert launcher.nodepool.pool_threads.current() == before
 
 
 def test_roots_are_there(launcher: StillLauncher, znodes: PoolZnodes) -> None:
@@ -280,17 +255,3 @@ def test_start_with_a_bad_file(tmp_path: Path, text: str) -> None:
     path.write_text(text, encoding="utf-8")
     with pytest.raises((ConfigError, ZKException)):
         NodePool(str(path)).start()
-
-
-def test_pause_ends_when_the_configuration_changes(launcher: StillLauncher, monkeypatch: pytest.MonkeyPatch) -> None:
-    """G-1: looked at several times a turn; and a stop ends it, too."""
-    nodepool = launcher.nodepool
-    nodepool.ready.set()
-    looks = iter([False, False, True])
-    monkeypatch.setattr(supervisor, "LOOP_SECONDS", 3600.0)
-    monkeypatch.setattr(supervisor, "LOOK_SECONDS", 0.0)
-    monkeypatch.setattr(nodepool._source, "changed", lambda: next(looks))
-    assert not nodepool._pause()
-    assert next(looks, "all looked at") == "all looked at"
-    nodepool._stopping.set()
-    assert nodepool._pause()

@@ -4,16 +4,15 @@
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import cast
 
 import pytest
 
 from nodepool.exceptions import ZKConnectionError
-from nodepool.runtime.worker import Worker, stop_all
+from nodepool.runtime.worker import Worker
 from nodepool.zk.client import ZooKeeperClient
 from tests.support.wait import DEADLINE_SECONDS, wait_for
 
@@ -120,18 +119,3 @@ def test_connection_lost_at_the_end(caplog: pytest.LogCaptureFixture) -> None:
     worker.finish()
     assert "What is left to do ends with the session: gone" in caplog.text
     assert "Traceback" not in caplog.text
-
-
-def test_stop_all_is_bounded(caplog: pytest.LogCaptureFixture) -> None:
-    """A worker that hangs does not keep the others from being stopped, nor the launcher from ending."""
-    release = threading.Event()
-    hanging: Any = Passes(lambda: cast(None, release.wait(DEADLINE_SECONDS) and None))
-    hanging.start()
-    other = Passes(lambda: None)
-    other.start()
-    stop_all([hanging, other, Passes()], 0.2)
-    assert hanging.is_alive()
-    assert not other.is_alive()
-    assert "Does not end, going on without it" in caplog.text
-    release.set()
-    hanging.join(DEADLINE_SECONDS)

@@ -34,7 +34,7 @@ class Pools:
     def turn(self) -> None:
         """A pass of each worker."""
         self.launcher.settle()
-        for worker in (*self.workers, self.launcher.nodepool.deletion):
+        for worker in (*self.workers, self.launcher.nodepool.deletion.current):
             worker.run_once()
 
     def passes(self, what: str, look: Callable[[], bool]) -> None:

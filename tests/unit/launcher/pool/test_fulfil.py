@@ -107,9 +107,9 @@ def test_held_request(launcher: StillLauncher, worker: PoolWorker, znodes: PoolZ
     assert node_id in worker.ready_nodes
     lock.release()
     launcher.passes(worker, "it is served", lambda: znodes.request_state(held) == "fulfilled")
-    assert held in launcher.nodepool.deletion.lingering_lock_dirs
+    assert held in launcher.nodepool.deletion.current.lingering_lock_dirs
     znodes.delete_request(held)
-    deletion = launcher.nodepool.deletion
+    deletion = launcher.nodepool.deletion.current
     launcher.passes(deletion, "its directory goes with it", lambda: not znodes.children("/nodepool/requests-lock"))
 
 

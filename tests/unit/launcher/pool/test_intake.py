@@ -94,8 +94,8 @@ def test_provider_is_replaced_in_the_middle_of_a_pass(
         section = launcher.local.provider_settings()
         section["launch-retries"] = 1
         launcher.local.write(launcher.local.settings)
-        wait_for("the file is new", launcher.nodepool._source.changed)
-        launcher.nodepool._reload()
+        wait_for("the file is new", launcher.nodepool.configuration.source.changed)
+        launcher.nodepool.configuration.follow()
         launch(handler, node)
 
     monkeypatch.setattr(FakeRequestHandler, "launch", reload_first)

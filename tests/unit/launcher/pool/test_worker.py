@@ -36,7 +36,7 @@ def fulfil(launcher: StillLauncher, worker: PoolWorker, znodes: PoolZnodes, requ
 def test_other_pools_of_the_launcher_come_first(still: Still, znodes: PoolZnodes, cloud_name: str) -> None:
     """A-15, A-17: a pool that is there first does not refuse, and fail, what its sibling will serve in a moment."""
     launcher = still([fake_provider("one", ("a",), cloud=cloud_name), fake_provider("two", ("b",), cloud=cloud_name)])
-    first, second = launcher.nodepool.workers()
+    first, second = launcher.nodepool.pool_threads.current()
     request_id = znodes.submit(["b" if first.provider_name == "one" else "a"])
     first.run_once()
     wait_for("it sees itself", lambda: any(pool.id == first.launcher_id for pool in first.registered_pools()))
@@ -52,7 +52,7 @@ def test_other_pools_are_not_waited_for_long(
     """A-17: a sibling that does not register does not stop the others."""
     monkeypatch.setattr(entry, "SIBLINGS_SECONDS", 0.0)
     launcher = still([fake_provider("one", ("a",), cloud=cloud_name), fake_provider("two", ("b",), cloud=cloud_name)])
-    worker = launcher.nodepool.worker_of(("one", "main"))
+    worker = launcher.nodepool.pool_threads.get("one", "main")
     assert worker is not None
     fulfil(launcher, worker, znodes, znodes.submit(["a"]))
 
@@ -184,7 +184,7 @@ def test_session_loss_drops_handlers(
     launcher.passes(worker, "it is registered again", lambda: znodes.pools())
     assert worker.handlers == []
     launcher.settle()
-    launcher.nodepool.cleanup.reset_lost_requests()
+    launcher.nodepool.cleanup.current.reset_lost_requests()
     cloud.set(hang=False)
     fulfil(launcher, worker, znodes, request_id)
 

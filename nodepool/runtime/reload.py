@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The configuration of a running daemon: follows its files (rule G-8)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Protocol
+
+from nodepool.config.objects import Config
+from nodepool.exceptions import ConfigError
+
+
+class Source(Protocol):
+    """Where the configuration comes from, e.g. `nodepool.config.loader.ConfigSource`."""
+
+    def changed(self) -> bool:
+        """Is it time for another `load`? Does not parse."""
+
+    def load(self) -> Config:
+        """Raises ConfigError."""
+
+
+class Configuration:
+    """Owned by the main thread. Others read `current`, which is replaced as a whole, never changed in place.
+
+    :param apply: puts a changed configuration into effect; gets the old and the new one, which is `current` then.
+    """
+
+    def __init__(self, source: Source, apply: Callable[[Config, Config], None], log: logging.Logger) -> None:
+        self.log = log
+        self.source = source
+        self._apply = apply
+        self.current: Config
+        #: Told "reloading", and then the outcome in a few words; must not block.
+        self.on_reload: Callable[[str], None] = lambda phase: None
+
+    def load(self) -> Config:
+        """Load for the first time. Raises ConfigError."""
+        self.current = self.source.load()
+        return self.current
+
+    def changed(self) -> bool:
+        """Has a file changed since the last load, whether that went well or not?"""
+        return self.source.changed()
+
+    def follow(self) -> None:
+        """Load again if a file changed. A configuration that is refused changes nothing; why is logged.
+
+        :raises Exception: what ``apply`` raises.
+        """
+        if not self.changed():
+            return
+        self.on_reload("reloading")
+        outcome = "failed"
+        try:
+            outcome = "serving" if self._load_again() else "serving; the changed configuration file is refused"
+        finally:
+            self.on_reload(outcome)
+
+    def _load_again(self) -> bool:
+        try:
+            config = self.source.load()
+        except ConfigError as error:
+            self.log.error("The configuration is refused, the running one stays:\n%s", error)
+            return False
+        self.log.info("Configuration changed")
+        old, self.current = self.current, config
+        self._apply(old, config)
+        return True

@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The connection that a configuration describes (rule G-13)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodepool.config.objects import Config, ZooKeeperServer
+from nodepool.exceptions import ZKException
+from nodepool.runtime import connection
+
+
+class Client:
+    """`ZooKeeperClient` as far as it takes another list of servers."""
+
+    def __init__(self) -> None:
+        self.hosts: list[str] = []
+
+    def reset_hosts(self, hosts: str) -> None:
+        if "bad" in hosts:
+            raise ZKException("another chroot")
+        self.hosts.append(hosts)
+
+
+def config(host: str, cert: str | None = None) -> Config:
+    made = Config()
+    made.zookeeper_servers = [ZooKeeperServer(host, 2181, None)]
+    made.zookeeper_tls_cert = cert
+    return made
+
+
+def follow(old: Config, new: Config) -> list[str]:
+    client: Any = Client()
+    connection.follow(client, old, new)
+    hosts: list[str] = client.hosts
+    return hosts
+
+
+def test_other_servers(caplog: pytest.LogCaptureFixture) -> None:
+    """They are used from now on."""
+    assert follow(config("one"), config("one")) == []
+    assert follow(config("one"), config("two")) == ["two:2181"]
+    assert caplog.messages == []
+
+
+def test_what_needs_a_restart_is_said(caplog: pytest.LogCaptureFixture) -> None:
+    assert follow(config("one"), config("bad", cert="new.pem")) == []
+    assert caplog.messages == [
+        "zookeeper-servers: another chroot; this takes effect after a restart",
+        "zookeeper-tls changed: this takes effect after a restart",
+    ]
+
+
+def test_no_servers() -> None:
+    with pytest.raises(ZKException, match="no zookeeper-servers"):
+        connection.make_client(Config())
+
+
+def test_file_that_cannot_be_read(tmp_path: Path) -> None:
+    """Told at once, and not as a connection that never comes."""
+    with pytest.raises(FileNotFoundError):
+        connection.make_client(config("one", cert=str(tmp_path / "missing.pem")))

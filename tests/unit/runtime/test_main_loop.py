@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The main loop of a daemon (rules G-1, G-3)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+from nodepool.exceptions import ZKConnectionError
+from nodepool.runtime import main_loop
+from nodepool.runtime.main_loop import MainLoop
+
+
+class Daemon:
+    def __init__(self) -> None:
+        self.connected = True
+        self.error: Exception | None = None
+        self.changes: Iterator[bool] = iter([])
+        self.turns = 0
+        self.loop = MainLoop(self.turn, lambda: self.connected, self.changed, logging.getLogger("test.loop"))
+
+    def turn(self) -> None:
+        self.turns += 1
+        if self.turns == 3:
+            self.loop.stop()
+        if self.error is not None:
+            raise self.error
+
+    def changed(self) -> bool:
+        return bool(next(self.changes, True))
+
+
+@pytest.fixture
+def daemon() -> Daemon:
+    return Daemon()
+
+
+@pytest.mark.parametrize("error", [None, ZKConnectionError("away"), RuntimeError("no way")])
+def test_turns_before_the_daemon_serves(
+    daemon: Daemon, monkeypatch: pytest.MonkeyPatch, error: Exception | None
+) -> None:
+    """G-1, G-3: without a connection it is not ready, and trouble does not make a busy loop."""
+    waits: list[float | None] = []
+    monkeypatch.setattr(daemon.loop.stopping, "wait", waits.append)
+    daemon.error = error
+    daemon.connected = False
+    before = daemon.loop.last_turn
+    daemon.loop.guarded_turn()
+    assert not daemon.loop.ready.is_set()
+    assert waits == [main_loop.LOOP_SECONDS]
+    assert daemon.loop.last_turn >= before
+    if error is None:
+        daemon.connected = True
+        daemon.loop.guarded_turn()
+        assert daemon.loop.ready.is_set()
+        assert waits == [main_loop.LOOP_SECONDS]
+
+
+@pytest.mark.parametrize("error", [None, ZKConnectionError("away"), RuntimeError("no way")])
+def test_turns_until_it_is_stopped(
+    daemon: Daemon, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, error: Exception | None
+) -> None:
+    """G-1: whatever a turn raises, the next one comes."""
+    monkeypatch.setattr(main_loop, "LOOP_SECONDS", 0.0)
+    monkeypatch.setattr(main_loop, "LOOK_SECONDS", 0.0)
+    daemon.error = error
+    daemon.loop.run()
+    assert daemon.turns == 3
+    assert ("going on" in caplog.text) == isinstance(error, RuntimeError)
+    assert ("Main loop interrupted: away" in caplog.text) == isinstance(error, ZKConnectionError)
+
+
+def test_pause_ends_when_the_configuration_changes(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
+    """G-1: looked at several times a turn; and a stop ends it, too."""
+    daemon.loop.ready.set()
+    daemon.changes = iter([False, False, True])
+    monkeypatch.setattr(main_loop, "LOOP_SECONDS", 3600.0)
+    monkeypatch.setattr(main_loop, "LOOK_SECONDS", 0.0)
+    assert not daemon.loop.pause()
+    assert next(daemon.changes, "all looked at") == "all looked at"
+    daemon.loop.stop()
+    assert daemon.loop.pause()
