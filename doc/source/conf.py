@@ -1,11 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sphinx settings. Build with ``tox -e docs``; a warning is an error there."""
 
+import sys
+from pathlib import Path
+
 from sphinx.application import Sphinx
+
+sys.path.insert(0, str(Path(__file__).parent / "extensions"))
 
 project = "Nodepool"
 copyright = "Nodepool contributors, Apache License 2.0"
-extensions = ["sphinx.ext.autodoc"]
+extensions = ["sphinx.ext.autodoc", "config_keys"]
 autodoc_member_order = "bysource"
 autodoc_typehints = "description"
 html_theme = "alabaster"

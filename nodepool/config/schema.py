@@ -13,7 +13,7 @@ import voluptuous as v
 
 from nodepool.config.marks import Document
 from nodepool.config.problems import Problems, Severity, did_you_mean, listing, show
-from nodepool.driver.config import MAX_INT
+from nodepool.model.config_keys import MAX_INT
 
 _NOUNS: Final[dict[Any, str]] = {
     str: "a text",

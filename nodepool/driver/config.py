@@ -1,16 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bases of a driver's configuration objects, and schema pieces that drivers share (reference/driver 4 to 6).
+"""Bases of a driver's configuration objects (reference/driver 4 to 6), and what their schemas are made of.
 
-Schemas are for voluptuous. It is imported only by the functions that make one, because `nodepool list` needs none.
+Each key is declared once, see `nodepool.model.config_keys`. A driver may declare its keys, too, or write a schema for
+voluptuous.
 """
 
 from __future__ import annotations
 
 import abc
 import math
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+from nodepool.driver.framework.key_schema import fields_of
+from nodepool.driver.framework.key_schema import integer as integer
+from nodepool.driver.framework.key_schema import nonempty as nonempty
+from nodepool.driver.framework.key_schema import number as number
+from nodepool.driver.framework.key_schema import port as port
+from nodepool.model.config_keys import ANY_MAPPING, FILLED_TEXT, PORT, REQUIRED, TEXT, WHOLE, From, key, keys_of
 from nodepool.model.config_value import ConfigValue as ConfigValue
 
 if TYPE_CHECKING:
@@ -21,8 +28,6 @@ DEFAULT_DRIVER: Final = "openstack"
 #: ``connection-port`` when none is given, by ``connection-type``.
 DEFAULT_PORT: Final = 22
 WINRM_PORT: Final = 5986
-#: Greatest number that a configuration may hold: it must fit in what a cloud, a database or a float can hold.
-MAX_INT: Final = 2**63 - 1
 
 
 class DriverReference(ConfigValue):
@@ -38,14 +43,20 @@ class ProviderConfig(ConfigValue, abc.ABC):
     :param provider: the section as it stands in the file; kept as ``provider``.
     """
 
+    name: str = key(FILLED_TEXT, REQUIRED, "Unique.")
+    driver: DriverReference = key(TEXT, DEFAULT_DRIVER, "The kind of provider.", read=False)
+    max_concurrency: int = key(
+        WHOLE,
+        -1,
+        "Launches in progress over all its pools; negative = no limit; 0 = the provider handles no request.",
+    )
+    priority: int | None = key(WHOLE, None, "Of its pools; the lower number is served first.", default_text="100")
+
     def __init__(self, provider: dict[str, Any]) -> None:
         self.provider = provider
-        self.name: str = provider["name"]
         self.driver = DriverReference(provider.get("driver", DEFAULT_DRIVER))
-        #: Launches in progress over all pools; negative = no limit.
-        self.max_concurrency: int = provider.get("max-concurrency", -1)
-        #: Default of the pools; None = 100.
-        self.priority: int | None = provider.get("priority")
+        # The others when the section was checked, see `load`.
+        self.read_keys(provider, ProviderConfig)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name}>"
@@ -53,14 +64,7 @@ class ProviderConfig(ConfigValue, abc.ABC):
     @classmethod
     def getCommonSchemaDict(cls) -> dict[Any, Any]:
         """Keys that every provider may have, for a voluptuous schema. Others must be added by the driver."""
-        import voluptuous as v
-
-        return {
-            v.Required("name"): nonempty(),
-            "driver": str,
-            "max-concurrency": integer(),
-            "priority": integer(),
-        }
+        return fields_of(keys_of(ProviderConfig))
 
     @property
     @abc.abstractmethod
@@ -97,14 +101,24 @@ class ConfigPool(ConfigValue, abc.ABC):
 
     ignore_equality: ClassVar[list[str]] = ["provider"]
 
+    name: str = key(FILLED_TEXT, REQUIRED, "Unique in the provider.")
+    max_servers: float = key(WHOLE, math.inf, "Nodes at once; 0 or less = the pool declines every request.")
+    node_attributes: dict[str, Any] | None = key(
+        ANY_MAPPING.or_null(),
+        None,
+        "Stored as ``attributes`` on every node. Zuul picks executors by ``executor-zone``.",
+    )
+    priority: int | None = key(
+        WHOLE,
+        From("provider"),
+        "The lower number is served first: a pool leaves a request to pools with a lower number as long as one of them "
+        "can serve it and is not paused.",
+    )
+
     def __init__(self) -> None:
-        self.name: str = ""
+        self.name = ""
         #: label name -> label object; a set of names where labels have no settings (static).
         self.labels: Any = {}
-        self.max_servers: float = math.inf
-        self.node_attributes: dict[str, Any] | None = None
-        #: Lower is served first; None = the provider's. See `load`.
-        self.priority: int | None = None
         self.ignore_provider_quota = False
         self.azs: list[str] | None = None
         #: The `ProviderConfig`, set by the driver.
@@ -116,64 +130,45 @@ class ConfigPool(ConfigValue, abc.ABC):
     @classmethod
     def getCommonSchemaDict(cls) -> dict[Any, Any]:
         """Keys that every pool may have, for a voluptuous schema. ``labels`` is not among them."""
-        import voluptuous as v
-
-        return {
-            v.Required("name"): nonempty(),
-            "max-servers": integer(),
-            "node-attributes": v.Any(dict, None),
-            "priority": integer(),
-        }
+        return fields_of(keys_of(ConfigPool))
 
     @abc.abstractmethod
     def load(self, pool_config: dict[str, Any]) -> None:
-        """Take what one pool section says. Subclasses call this first.
+        """Take what one pool section says: the keys that are declared. Subclasses call this first.
 
         ``priority`` becomes that of the provider if the pool has none and ``self.provider`` is set before.
         """
-        self.name = pool_config["name"]
-        self.max_servers = pool_config.get("max-servers", math.inf)
-        self.node_attributes = pool_config.get("node-attributes")
-        self.priority = pool_config.get("priority", getattr(self.provider, "priority", None))
+        self.read_keys(pool_config)
 
 
-class Connection(NamedTuple):
+class Connection(ConfigValue):
     """How Zuul logs in to a node: the *connection defaults* of reference/configuration 5."""
 
-    type: str
-    port: int
-    python_path: str
-    shell_type: str | None
+    connection_type: str = key(TEXT, "ssh", "How Zuul connects: ``ssh``, ``winrm``, ``network_cli`` ...")
+    connection_port: int = key(PORT, DEFAULT_PORT, "Port that Zuul connects to.", default_text="22; 5986 for ``winrm``")
+    python_path: str = key(TEXT, "auto", "Python interpreter on the node, for Ansible.")
+    shell_type: str | None = key(TEXT.or_null(), None, "Shell on the node, for Ansible.")
 
-    @classmethod
-    def of(cls, data: Mapping[str, Any]) -> Connection:
-        """Read the keys of `connection_schema`; what is missing gets its default, the port by the type."""
-        kind = data.get("connection-type") or "ssh"
-        return cls(
-            kind,
-            data.get("connection-port") or (WINRM_PORT if kind == "winrm" else DEFAULT_PORT),
-            data.get("python-path") or "auto",
-            data.get("shell-type"),
-        )
-
-    @classmethod
-    def of_static_node(cls, data: Mapping[str, Any]) -> Connection:
-        """The same for a static node: the default port is 22 for every type, and ``ssh-port`` is its old name."""
-        port = data.get("connection-port") or data.get("ssh-port") or DEFAULT_PORT
-        return cls.of({**data, "connection-port": port})
+    def read_connection(self, data: Mapping[str, Any]) -> None:
+        """Set the attributes of all declared keys; the default of the port depends on the type."""
+        self.read_keys(data)
+        if self.connection_type == "winrm" and not data.get("connection-port"):
+            self.connection_port = WINRM_PORT
 
 
-class ImageSettings(ConfigValue):
+class ImageSettings(Connection):
     """An image as a provider uses it, from the cloud or uploaded (reference/driver 6).
 
-    :param data: the section in the file; connection keys are read from it.
+    :param data: the section in the file.
     :param username: login user if the section names none.
     """
 
+    name: str = key(FILLED_TEXT, REQUIRED, "What labels call it.")
+    username: str | None = key(TEXT.or_null(), None, "Zuul logs in as this user.")
+
     def __init__(self, data: Mapping[str, Any], username: str | None = None) -> None:
-        self.name: str = data["name"]
-        self.username: str | None = data.get("username", username)
-        self.connection_type, self.connection_port, self.python_path, self.shell_type = Connection.of(data)
+        self.read_connection(data)
+        self.username = self.username or username
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name}>"
@@ -183,6 +178,8 @@ class LabelSettings(ConfigValue):
     """A label of a pool (reference/driver 6). Exactly one of ``diskimage`` and ``cloud_image`` is set by the driver."""
 
     ignore_equality: ClassVar[list[str]] = ["pool"]
+
+    name: str = key(FILLED_TEXT, REQUIRED, "As at the top level, where ``min-ready`` and ``max-ready-age`` stand.")
 
     def __init__(self, name: str, pool: ConfigPool) -> None:
         self.name = name
@@ -195,56 +192,6 @@ class LabelSettings(ConfigValue):
         return f"<{type(self).__name__} {self.name}>"
 
 
-# -- pieces for schemas --
-
-
-def integer(minimum: int = -MAX_INT, maximum: int = MAX_INT) -> Any:
-    """A whole number in a range. Unlike ``int`` in a schema it refuses ``true`` and ``false``."""
-    import voluptuous as v
-
-    return v.All(v.Any(_plain_int, msg="expected int"), v.Range(min=minimum, max=maximum))
-
-
-def number(minimum: float = -MAX_INT, maximum: float = MAX_INT) -> Any:
-    """A number with or without a fraction; not infinite, not ``true``."""
-    import voluptuous as v
-
-    return v.All(v.Any(_plain_int, float, msg="expected a number"), v.Range(min=minimum, max=maximum))
-
-
-def port() -> Any:
-    """A TCP port."""
-    return integer(1, 65535)
-
-
-def nonempty() -> Any:
-    """A text that is not empty."""
-    import voluptuous as v
-
-    return v.All(str, v.Length(min=1))
-
-
-def connection_schema(types: Sequence[str] = ()) -> dict[Any, Any]:
-    """The *connection defaults* keys; read with `Connection.of`.
-
-    :param types: allowed values of ``connection-type``; none = any text.
-    """
-    import voluptuous as v
-
-    return {
-        "connection-type": v.In(list(types)) if types else str,
-        "connection-port": port(),
-        "python-path": str,
-        "shell-type": v.Any(str, None),
-    }
-
-
-def static_connection_schema() -> dict[Any, Any]:
-    """The same for a static node; read with `Connection.of_static_node`."""
-    return {**connection_schema(["ssh", "winrm", "network_cli"]), "ssh-port": port()}
-
-
-def _plain_int(value: Any) -> int:
-    if isinstance(value, int) and not isinstance(value, bool):
-        return value
-    raise ValueError("expected int")
+def connection_schema() -> dict[Any, Any]:
+    """The *connection defaults* keys, for a voluptuous schema; read with `Connection`."""
+    return fields_of(keys_of(Connection))

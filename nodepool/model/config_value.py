@@ -3,17 +3,33 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from nodepool.model.config_keys import read_plan
 
 
 class ConfigValue:
     """Compares by attributes: a reload touches only what is not equal any more.
 
     Class attribute ``ignore_equality`` names attributes that are left out, such as references back to the owner,
-    which would make comparing endless. The names of base classes count as well.
+    which would make comparing endless. The names of base classes count as well. Keys may be declared in the class body,
+    see `nodepool.model.config_keys`.
     """
 
     ignore_equality: ClassVar[list[str]] = []
+    #: Names of keys that base classes have, but not this section.
+    without_keys: ClassVar[tuple[str, ...]] = ()
+    #: Other sections whose keys stand in this section, too. Only their own class reads them.
+    keys_also_of: ClassVar[tuple[type, ...]] = ()
+
+    def read_keys(self, data: Mapping[str, Any], section: type | None = None) -> None:
+        """Set the attributes of the declared keys.
+
+        :param data: the section in the file; it conforms to the schema.
+        :param section: only keys of this base class; None = all.
+        """
+        read_plan(section or type(self)).read(self, data)
 
     def __eq__(self, other: object) -> bool:
         if self is other:

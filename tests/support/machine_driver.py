@@ -12,11 +12,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
-from nodepool.driver.config import ImageSettings, integer, number
+from nodepool.driver.config import ImageSettings
 from nodepool.driver.fake import cloud as fake
-from nodepool.driver.fake.config import FakeProviderConfig
+from nodepool.driver.fake.config import FakeLabel, FakePool, FakeProviderConfig
 from nodepool.driver.statemachine import Adapter, Instance, Resource, StateMachine, StateMachineDriver
 from nodepool.exceptions import CloudUnavailableException, LaunchStatusException, NotFound, QuotaException
+from nodepool.model.config_keys import FILLED_TEXT, FLAG, SECONDS, WHOLE, Sections, key
 from nodepool.model.quota import QuotaInformation
 
 T = TypeVar("T")
@@ -24,37 +25,36 @@ T = TypeVar("T")
 DIRECTORY = Path(__file__).parent / "drivers"
 
 
+class MachineLabel(FakeLabel):
+    """May have an uploaded image; ``slow`` is for tests."""
+
+    host_key_checking: bool = key(FLAG, False, "Scan host keys.")
+    console_log: bool = key(FLAG, False, "Log the console.")
+    diskimage: Any = key(FILLED_TEXT, None, "An uploaded image.", read=False)
+    slow: int | None = key(WHOLE, None, "Read by nobody.")
+
+    def __init__(self, pool: FakePool, data: dict[str, Any]) -> None:
+        super().__init__(pool, data)
+        self.read_keys(data)
+        if "diskimage" in data:
+            self.cloud_image: Any = None
+            self.diskimage = ImageSettings({**data, "name": data["diskimage"]}, "image-user")
+
+
+class MachinePool(FakePool):
+    """May use internal addresses."""
+
+    use_internal_ip: bool = key(FLAG, False, "Use the internal addresses.")
+    labels: Any = key(Sections(MachineLabel), None, "What nodes are made of.")
+
+
 class MachineProviderConfig(FakeProviderConfig):
     """The settings of the fake driver, and those that the framework adds."""
 
-    def __init__(self, provider: dict[str, Any]) -> None:
-        super().__init__(provider)
-        self.boot_timeout: float = provider.get("boot-timeout", 60)
+    without_keys = ()
 
-    def load(self, newconfig: Any) -> None:
-        super().load(newconfig)
-        for section in self.provider.get("pools", []):
-            pool: Any = self.pools[section["name"]]
-            pool.use_internal_ip = section.get("use-internal-ip", False)
-            for data in section.get("labels", []):
-                label: Any = pool.labels[data["name"]]
-                label.host_key_checking = data.get("host-key-checking", False)
-                label.console_log = data.get("console-log", False)
-                if "diskimage" in data:
-                    label.cloud_image = None
-                    label.diskimage = ImageSettings({**data, "name": data["diskimage"]}, "image-user")
-
-    def getSchema(self) -> Any:
-        import voluptuous as v
-
-        schema = super().getSchema().schema
-        schema["boot-timeout"] = number(0)
-        pool = schema["pools"][0]
-        pool["use-internal-ip"] = bool
-        pool["labels"][0].update(
-            {"host-key-checking": bool, "console-log": bool, "diskimage": str, "slow": integer()},
-        )
-        return v.Schema(schema)
+    boot_timeout: float = key(SECONDS, 60.0, "Limit of the key scan.")
+    _pools: Any = key(Sections(MachinePool), None, "Slices of the provider.", name="pools")
 
 
 class MachineInstance(Instance):

@@ -20,42 +20,45 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from nodepool.driver.config import (
-    ConfigPool,
-    ImageSettings,
-    LabelSettings,
-    ProviderConfig,
-    connection_schema,
-    integer,
-    nonempty,
-    number,
+from nodepool.driver.config import ConfigPool, Connection, ImageSettings, LabelSettings
+from nodepool.driver.framework.sections import LaunchingProviderConfig
+from nodepool.model.config_keys import (
+    FILLED_TEXT,
+    FLAG,
+    SECONDS,
+    TEXT,
+    TEXTS,
+    WHOLE,
+    MappingOf,
+    Number,
+    Sections,
+    Whole,
+    key,
+    keys_of,
+    section_class,
+    with_default,
 )
+from nodepool.model.config_value import ConfigValue
 
 if TYPE_CHECKING:
     from nodepool.config.objects import Config
-
-#: Knobs of the cloud: key in the file -> name in `cloud.Knobs`.
-KNOBS: Final = {
-    "boot-seconds": "boot_seconds",
-    "delete-seconds": "delete_seconds",
-    "fail-launches": "fail_launches",
-    "quota-errors": "quota_errors",
-    "lost-answers": "lost_answers",
-    "hang": "hang",
-    "limits": "limits",
-}
 
 
 class FakeLabel(LabelSettings):
     """What a node of a label is made of. Nodes come from an image that the cloud has."""
 
+    keys_also_of: ClassVar[tuple[type, ...]] = (Connection,)
+
+    cores: int = key(Whole(0), 1, "Cores of the machine.")
+    ram: int = key(Whole(0), 1024, "Memory of the machine.", unit="MiB")
+    username: str = key(TEXT, "zuul", "Zuul logs in as this user.")
+
     def __init__(self, pool: FakePool, data: dict[str, Any]) -> None:
         super().__init__(data["name"], pool)
-        self.cores: int = data.get("cores", 1)
-        self.ram: int = data.get("ram", 1024)
-        self.cloud_image: ImageSettings = ImageSettings(data, username="zuul")
+        self.read_keys(data)
+        self.cloud_image: ImageSettings = ImageSettings(data, username=self.username)
         # Nothing answers at the addresses of instances that are only in memory.
         self.host_key_checking = False
 
@@ -63,87 +66,51 @@ class FakeLabel(LabelSettings):
 class FakePool(ConfigPool):
     """A slice of the cloud."""
 
+    max_cores: int | None = key(WHOLE, None, "Cores that the nodes may use.", default_text="unlimited")
+    max_ram: int | None = key(WHOLE, None, "Memory that the nodes may use.", unit="MiB", default_text="unlimited")
+    ignore_provider_quota: bool = key(FLAG, False, "true: only the limits of the pool count.")
+    azs: list[str] | None = key(TEXTS, None, "One is chosen for each request.", name="availability-zones")
+    labels: dict[str, FakeLabel] = key(Sections(FakeLabel), None, "What nodes are made of.")
+
     def __init__(self, provider: FakeProviderConfig) -> None:
         super().__init__()
         self.provider = provider
-        self.labels: dict[str, FakeLabel] = {}
-        self.max_cores: int | None = None
-        self.max_ram: int | None = None
 
     def load(self, pool_config: dict[str, Any]) -> None:
         super().load(pool_config)
-        self.max_cores = pool_config.get("max-cores")
-        self.max_ram = pool_config.get("max-ram")
-        self.ignore_provider_quota = pool_config.get("ignore-provider-quota", False)
-        self.azs = pool_config.get("availability-zones")
+        make_label = section_class(type(self), "labels")
         for data in pool_config.get("labels", []):
-            self.labels[data["name"]] = FakeLabel(self, data)
+            self.labels[data["name"]] = make_label(self, data)
 
 
-class FakeProviderConfig(ProviderConfig):
+class KnobSettings(ConfigValue):
+    """Keys of a provider that set the knobs of the cloud; the attributes are those of `cloud.Knobs`."""
+
+    boot_seconds: float = key(SECONDS, None, "Time until a machine runs.", unit="seconds", default_text="0")
+    delete_seconds: float = key(SECONDS, None, "Time until a machine is gone.", unit="seconds", default_text="0")
+    fail_launches: int = key(Whole(0), None, "So many machines end in ``error``.", default_text="0")
+    quota_errors: int = key(Whole(0), None, "So many creations are refused as over quota.", default_text="0")
+    lost_answers: int = key(Whole(0), None, "So many creations make a machine, but give an error.", default_text="0")
+    hang: bool = key(FLAG, None, "true: machines never run.", default_text="false")
+    limits: dict[str, float] = key(MappingOf(Number(0)), None, "Quota, e.g. ``{instances: 20, cores: 40}``.")
+
+
+class FakeProviderConfig(LaunchingProviderConfig[FakePool]):
     """One ``providers[]`` section with ``driver: fake``."""
+
+    without_keys: ClassVar[tuple[str, ...]] = ("boot-timeout",)
+    keys_also_of: ClassVar[tuple[type, ...]] = (KnobSettings,)
+
+    cloud: str = key(FILLED_TEXT, "", "Clouds of the same name are the same cloud.", default_text="the provider's name")
+    launch_timeout: float = with_default(LaunchingProviderConfig.launch_timeout, 60.0)
+    _pools: dict[str, FakePool] = key(Sections(FakePool), None, "Slices of the provider.", name="pools")
 
     def __init__(self, provider: dict[str, Any]) -> None:
         super().__init__(provider)
-        self._pools: dict[str, FakePool] = {}
-        self.cloud = ""
-        self.launch_retries = 3
-        self.launch_timeout = 60.0
         self.knobs: dict[str, Any] = {}
 
-    @property
-    def pools(self) -> dict[str, FakePool]:
-        return self._pools
-
-    @property
-    def manage_images(self) -> bool:
-        return False
-
     def load(self, newconfig: Config) -> None:
-        data = self.provider
-        self.cloud = data.get("cloud", self.name)
-        self.launch_retries = data.get("launch-retries", 3)
-        self.launch_timeout = float(data.get("launch-timeout", 60))
-        self.knobs = {name: data[key] for key, name in KNOBS.items() if key in data}
-        for pool_data in data.get("pools", []):
-            pool = FakePool(self)
-            pool.load(pool_data)
-            self._pools[pool.name] = pool
-            for label in pool.labels:
-                newconfig.labels[label].pools.append(pool)
-
-    def getSchema(self) -> Any:
-        # Here, because only the launcher and config-validate need it: the other commands start without it.
-        import voluptuous as v
-
-        label = {
-            v.Required("name"): nonempty(),
-            "cores": integer(0),
-            "ram": integer(0),
-            "username": str,
-            **connection_schema(),
-        }
-        pool = {
-            **ConfigPool.getCommonSchemaDict(),
-            v.Required("name"): nonempty(),
-            "max-cores": integer(),
-            "max-ram": integer(),
-            "ignore-provider-quota": bool,
-            "availability-zones": [str],
-            "labels": [label],
-        }
-        schema = {
-            **ProviderConfig.getCommonSchemaDict(),
-            "cloud": nonempty(),
-            "launch-retries": integer(1),
-            "launch-timeout": number(0),
-            "boot-seconds": number(0),
-            "delete-seconds": number(0),
-            "fail-launches": integer(0),
-            "quota-errors": integer(0),
-            "lost-answers": integer(0),
-            "hang": bool,
-            "limits": {str: number(0)},
-            "pools": [pool],
-        }
-        return v.Schema(schema)
+        super().load(newconfig)
+        self.cloud = self.cloud or self.name
+        given = {item.attribute: item.value(self, self.provider) for item in keys_of(KnobSettings)}
+        self.knobs = {name: value for name, value in given.items() if value is not None}

@@ -18,83 +18,141 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from nodepool.driver.config import (
-    ConfigPool,
-    ImageSettings,
-    LabelSettings,
-    ProviderConfig,
-    integer,
-    nonempty,
-    number,
-)
+from nodepool.driver.config import ConfigPool, ImageSettings, LabelSettings
+from nodepool.driver.framework.sections import LaunchingProviderConfig
 from nodepool.driver.metastatic.records import MAX_SLOTS
 from nodepool.exceptions import ConfigError
+from nodepool.model.config_keys import (
+    FILLED_TEXT,
+    FLAG,
+    REQUIRED,
+    SECONDS,
+    WHOLE,
+    From,
+    Number,
+    Sections,
+    Whole,
+    key,
+    keys_of,
+)
+from nodepool.model.config_value import ConfigValue
 from nodepool.plan.backing import BackingKind, Rules
 
 if TYPE_CHECKING:
     from nodepool.config.objects import Config
 
-#: Keys that say what becomes of a backing node, and what they are if not given.
-RULE_KEYS: Final[dict[str, int | None]] = {
-    "max-parallel-jobs": 1,
-    "grace-time": 60,
-    "min-retention-time": 0,
-    "max-age": None,
-}
+
+class RuleSettings(ConfigValue):
+    """Keys of a label that say what becomes of a backing node; the attributes are those of `plan.backing.Rules`."""
+
+    slots: int = key(
+        Whole(1, MAX_SLOTS),
+        1,
+        "Slots of a backing node. Backing nodes that are there keep the slots that they have.",
+        name="max-parallel-jobs",
+    )
+    grace_seconds: int = key(
+        Whole(0),
+        60,
+        "An empty backing node is kept so long. The time goes on while the launcher is restarted.",
+        name="grace-time",
+        unit="seconds",
+    )
+    min_retention_seconds: int = key(
+        Whole(0),
+        0,
+        "A backing node is kept at least so long, for clouds that charge for a minimum time.",
+        name="min-retention-time",
+        unit="seconds",
+    )
+    max_age_seconds: int | None = key(
+        Whole(0).or_null(),
+        None,
+        "A backing node of this age gets no new nodes; it is released when it is empty. Not less than "
+        "``min-retention-time``.",
+        name="max-age",
+        unit="seconds",
+    )
 
 
 class MetastaticLabel(LabelSettings):
     """What nodes of a label stand on."""
 
+    keys_also_of: ClassVar[tuple[type, ...]] = (RuleSettings,)
+
+    backing_label: str = key(
+        FILLED_TEXT,
+        REQUIRED,
+        "The label of backing nodes. Another provider must offer it, of this launcher or of another one. It may be "
+        "metastatic, too, but no label may stand on itself in the end.",
+    )
+    host_key_checking: bool = key(FLAG, From("pool"), "Instead of that of the pool.")
+
     def __init__(self, pool: MetastaticPool, data: dict[str, Any]) -> None:
         super().__init__(data["name"], pool)
-        self.kind = BackingKind(self.name, data["backing-label"])
-        values: dict[str, Any] = {key: data.get(key, default) for key, default in RULE_KEYS.items()}
-        self.rules = Rules(
-            values["max-parallel-jobs"], values["grace-time"], values["min-retention-time"], values["max-age"]
-        )
+        self.read_keys(data)
+        self.kind = BackingKind(self.name, self.backing_label)
+        self.rules = Rules(**{item.attribute: item.value(self, data) for item in keys_of(RuleSettings)})
         # Stands for the backing node's image; how to log in is taken from the backing node.
-        self.cloud_image: ImageSettings = ImageSettings({"name": self.kind.backing_label})
-        self.host_key_checking: bool = data.get("host-key-checking", pool.host_key_checking)
+        self.cloud_image: ImageSettings = ImageSettings({"name": self.backing_label})
 
 
 class MetastaticPool(ConfigPool):
     """``max_servers`` counts requested nodes, not backing nodes."""
 
+    max_servers: float = key(
+        WHOLE,
+        math.inf,
+        "Limit of the nodes that jobs get, not of backing nodes. Limit those in the pool that they come from.",
+    )
+    host_key_checking: bool = key(
+        FLAG,
+        False,
+        "true: with each slot that is given out the backing node is contacted, and its host keys are read if they are "
+        "not known. One that does not answer gets no new nodes and is released as soon as it is empty.",
+    )
+    labels: dict[str, MetastaticLabel] = key(Sections(MetastaticLabel), None, "What nodes stand on.")
+
     def __init__(self, provider: MetastaticProviderConfig) -> None:
         super().__init__()
         self.provider = provider
-        self.labels: dict[str, MetastaticLabel] = {}
-        self.host_key_checking = False
 
     def load(self, pool_config: dict[str, Any]) -> None:
         super().load(pool_config)
-        self.host_key_checking = pool_config.get("host-key-checking", False)
         for data in pool_config.get("labels") or []:
             self.labels[data["name"]] = MetastaticLabel(self, data)
 
 
-class MetastaticProviderConfig(ProviderConfig):
+def _refuse_contradictions(provider: dict[str, Any]) -> dict[str, Any]:
+    import voluptuous as v
+
+    problems = [v.Invalid(text, path=path) for path, text in contradictions(provider)]
+    if problems:
+        raise v.MultipleInvalid(problems)
+    return provider
+
+
+class MetastaticProviderConfig(LaunchingProviderConfig[MetastaticPool]):
     """One ``providers[]`` section with ``driver: metastatic``."""
 
-    def __init__(self, provider: dict[str, Any]) -> None:
-        super().__init__(provider)
-        self._pools: dict[str, MetastaticPool] = {}
-        self.launch_retries = 3
-        #: Both in seconds.
-        self.launch_timeout = 3600.0
-        self.boot_timeout = 120.0
+    checks: ClassVar[tuple[Any, ...]] = (_refuse_contradictions,)
 
-    @property
-    def pools(self) -> dict[str, MetastaticPool]:
-        return self._pools
-
-    @property
-    def manage_images(self) -> bool:
-        return False
+    launch_retries: int = key(
+        Whole(1),
+        3,
+        "Attempts in all to get a slot. One fails when the request for a backing node fails, or when the backing node "
+        "does not answer.",
+    )
+    launch_timeout: float = key(
+        SECONDS, 3600.0, "Limit of one attempt; it includes the wait for a new backing node.", unit="seconds"
+    )
+    boot_timeout: float = key(SECONDS, 120.0, "Limit of the scan of host keys.", unit="seconds")
+    rate: None = key(Number(0), None, "Accepted, without effect.", read=False)
+    _pools: dict[str, MetastaticPool] = key(Sections(MetastaticPool), None, "Slices of the provider.", name="pools")
 
     def rules(self) -> dict[BackingKind, Rules]:
         """Of every kind of backing node that some label needs."""
@@ -105,52 +163,10 @@ class MetastaticProviderConfig(ProviderConfig):
 
         :raises ConfigError: labels contradict each other, or those of the metastatic providers that were read before.
         """
-        data = self.provider
         others = [other for other in newconfig.providers.values() if isinstance(other, MetastaticProviderConfig)]
-        for _, problem in contradictions(data, [other.provider for other in others]):
+        for _, problem in contradictions(self.provider, [other.provider for other in others]):
             raise ConfigError(f"provider {self.name}: {problem}")
-        self.launch_retries = data.get("launch-retries", self.launch_retries)
-        self.launch_timeout = float(data.get("launch-timeout", self.launch_timeout))
-        self.boot_timeout = float(data.get("boot-timeout", self.boot_timeout))
-        for section in data.get("pools") or []:
-            pool = MetastaticPool(self)
-            pool.load(section)
-            self._pools[pool.name] = pool
-            for label in pool.labels:
-                newconfig.labels[label].pools.append(pool)
-
-    def getSchema(self) -> Any:
-        """Schema of the whole section; it also refuses labels that contradict each other."""
-        import voluptuous as v
-
-        label = {
-            v.Required("name"): nonempty(),
-            v.Required("backing-label"): nonempty(),
-            "max-parallel-jobs": integer(1, MAX_SLOTS),
-            "grace-time": integer(0),
-            "min-retention-time": integer(0),
-            "max-age": v.Any(integer(0), None),
-            "host-key-checking": bool,
-        }
-        pool = {**ConfigPool.getCommonSchemaDict(), "host-key-checking": bool, "labels": [label]}
-        section = {
-            **ProviderConfig.getCommonSchemaDict(),
-            "launch-retries": integer(1),
-            "launch-timeout": number(0),
-            "boot-timeout": number(0),
-            "rate": number(0),
-            "pools": [pool],
-        }
-        return v.Schema(v.All(section, _refuse_contradictions))
-
-
-def _refuse_contradictions(provider: dict[str, Any]) -> dict[str, Any]:
-    import voluptuous as v
-
-    problems = [v.Invalid(text, path=path) for path, text in contradictions(provider)]
-    if problems:
-        raise v.MultipleInvalid(problems)
-    return provider
+        super().load(newconfig)
 
 
 def contradictions(
@@ -174,14 +190,15 @@ def contradictions(
                 "that a provider of another kind offers in the end",
             )
         other = first.setdefault(data["backing-label"], data)
-        for key, default in RULE_KEYS.items():
-            mine, theirs = data.get(key, default), other.get(key, default)
+        rules = keys_of(RuleSettings)
+        for rule in rules:
+            mine, theirs = rule.value(None, data), rule.value(None, other)
             if mine != theirs:
                 yield (
-                    [*path, key if key in data else "backing-label"],
-                    f"{key} of label {data['name']!r} is {_text(mine)}, that of {other['name']!r} is {_text(theirs)}; "
-                    f"labels with the same backing-label ({data['backing-label']!r}) must agree on "
-                    f"{', '.join(RULE_KEYS)}",
+                    [*path, rule.name if rule.name in data else "backing-label"],
+                    f"{rule.name} of label {data['name']!r} is {_text(mine)}, that of {other['name']!r} is "
+                    f"{_text(theirs)}; labels with the same backing-label ({data['backing-label']!r}) must agree on "
+                    f"{', '.join(rule.name for rule in rules)}",
                 )
 
 

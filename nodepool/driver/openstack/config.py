@@ -29,64 +29,120 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from nodepool.driver.config import ConfigPool, ImageSettings, LabelSettings, ProviderConfig
-from nodepool.driver.framework.images import DiskImageSettings
-from nodepool.driver.openstack import schema
-from nodepool.exceptions import ConfigError
+import nodepool.driver.framework.images as images
+from nodepool.driver.config import ConfigPool, ImageSettings
+from nodepool.driver.framework.sections import CloudProviderConfig
+from nodepool.model.config_keys import (
+    ANY_MAPPING,
+    FILLED_TEXT,
+    FLAG,
+    REQUIRED,
+    SECONDS,
+    TEXT,
+    TEXTS,
+    WHOLE,
+    From,
+    Number,
+    Sections,
+    Whole,
+    key,
+    with_default,
+)
 
 if TYPE_CHECKING:
     from openstack.config.cloud_region import CloudRegion
 
-    from nodepool.config.objects import Config, DiskImage
+    from nodepool.config.objects import Config
     from nodepool.driver.openstack.clouds import Clouds, CloudSettings
 
 log = logging.getLogger("nodepool.driver.openstack.config")
 
+_CONFIG_DRIVE = key(FLAG, None, "Servers with this image get a config drive, or none.", default_text="the cloud's")
 
-class ProviderDiskImage(DiskImageSettings):
+
+class ProviderDiskImage(images.DiskImageSettings):
     """An image that the builder uploads here."""
 
-    def __init__(self, data: dict[str, Any], image: DiskImage) -> None:
-        super().__init__(data, image)
-        self.config_drive: bool | None = data.get("config-drive")
+    config_drive: bool | None = with_default(_CONFIG_DRIVE, None)
+
+
+def _one_image_key(image: dict[str, Any]) -> dict[str, Any]:
+    import voluptuous as v
+
+    if "image-id" in image and "image-name" in image:
+        raise v.Invalid("only one of image-id and image-name can be given")
+    return image
 
 
 class CloudImage(ImageSettings):
     """An image that is in the cloud already."""
 
+    checks: ClassVar[tuple[Any, ...]] = (_one_image_key,)
+
+    name: str = key(
+        FILLED_TEXT,
+        REQUIRED,
+        "What labels call it. Without ``image-name`` and ``image-id`` it is the image's name or id in the cloud.",
+    )
+    image_name: str = key(
+        FILLED_TEXT,
+        None,
+        "Name or id in the cloud. Of several images with one name the newest counts.",
+        default_text="``name``",
+    )
+    image_id: str | None = key(FILLED_TEXT, None, "Id in the cloud, used without looking it up")
+    config_drive: bool | None = with_default(_CONFIG_DRIVE, None)
+
     def __init__(self, data: dict[str, Any]) -> None:
         super().__init__(data)
-        self.config_drive: bool | None = data.get("config-drive")
-        #: Used without a look-up (O-10).
-        self.image_id: str | None = data.get("image-id")
-        #: Name or id, looked up unless there is an ``image_id``.
-        self.image_name: str = data.get("image-name") or self.name
+        self.image_name = self.image_name or self.name
 
 
-class OpenStackLabel(LabelSettings):
+def _a_flavor(label: dict[str, Any]) -> dict[str, Any]:
+    import voluptuous as v
+
+    if "flavor-name" not in label and "min-ram" not in label:
+        raise v.Invalid("flavor-name or min-ram is needed")
+    return label
+
+
+class OpenStackLabel(images.ImageLabel):
     """How to make a node of a label."""
 
-    pool: OpenStackPool
+    checks: ClassVar[tuple[Any, ...]] = (images.one_image, _a_flavor)
 
-    def __init__(self, pool: OpenStackPool, provider: OpenStackProviderConfig, data: dict[str, Any]) -> None:
-        super().__init__(data["name"], pool)
-        self.diskimage: ProviderDiskImage | None = _named(provider.diskimages, data.get("diskimage"), "diskimage", self)
-        self.cloud_image: CloudImage | None = _named(
-            provider.cloud_images, data.get("cloud-image"), "cloud-image", self
-        )
-        self.flavor_name: str | None = data.get("flavor-name")
-        #: MiB; 0 = no minimum.
-        self.min_ram: int = data.get("min-ram") or 0
-        self.key_name: str | None = data.get("key-name")
-        self.console_log: bool = data.get("console-log", False)
-        self.boot_from_volume: bool = data.get("boot-from-volume", False)
-        #: GB
-        self.volume_size: int = data.get("volume-size", 50)
-        self.instance_properties: dict[str, Any] = data.get("instance-properties") or {}
-        self.dynamic_instance_properties: dict[str, Any] = data.get("dynamic-instance-properties") or {}
-        self.userdata: str | None = data.get("userdata")
-        self.networks: list[str] = data.get("networks", pool.networks) or []
-        self.host_key_checking: bool = data.get("host-key-checking", pool.host_key_checking)
+    pool: OpenStackPool
+    diskimage: ProviderDiskImage | None
+    cloud_image: CloudImage | None
+
+    flavor_name: str | None = key(
+        FILLED_TEXT, None, "Name or id of a flavor.", default_text="this or ``min-ram`` is required"
+    )
+    min_ram: int = key(
+        Whole(0),
+        0,
+        "The smallest flavor with so much; with ``flavor-name`` only those that have it as a part of their name.",
+        unit="MiB",
+    )
+    key_name: str | None = key(TEXT.or_null(), None, "Key pair of the user in the cloud.")
+    boot_from_volume: bool = key(FLAG, False, "Boot from a new volume, which is deleted with the server.")
+    volume_size: int = key(Whole(1), 50, "Size of that volume.", unit="GB")
+    instance_properties: dict[str, Any] = key(
+        ANY_MAPPING.or_null(),
+        {},
+        "Metadata of the server, e.g. ``team: ci``. Those that begin with ``nodepool_``, and ``groups``, are "
+        "Nodepool's.",
+    )
+    dynamic_instance_properties: dict[str, Any] = key(
+        ANY_MAPPING.or_null(),
+        {},
+        'The same with values of the request: ``tenant: "{request.tenant_name}"``. There are ``id``, ``labels``, '
+        "``requestor``, ``requestor_data``, ``relative_priority``, ``event_id``, ``created_time`` and ``tenant_name``. "
+        "A value that cannot be formatted is left out and logged.",
+    )
+    userdata: str | None = key(TEXT.or_null(), None, "User data for cloud-init.")
+    networks: list[str] = key(TEXTS, From("pool"), "Instead of those of the pool.")
+    host_key_checking: bool = key(FLAG, From("pool"), "Instead of that of the pool.")
 
     @property
     def config_drive(self) -> bool | None:
@@ -98,38 +154,53 @@ class OpenStackLabel(LabelSettings):
 class OpenStackPool(ConfigPool):
     """A slice of the cloud."""
 
+    max_cores: int | None = key(WHOLE, None, "Cores that the nodes may use.", default_text="unlimited")
+    max_ram: int | None = key(WHOLE, None, "Memory that the nodes may use.", unit="MiB", default_text="unlimited")
+    max_volumes: int | None = key(WHOLE, None, "Volumes that the nodes may use.", default_text="unlimited")
+    max_volume_gb: int | None = key(
+        WHOLE, None, "Space of volumes that the nodes may use.", unit="GB", default_text="unlimited"
+    )
+    ignore_provider_quota: bool = key(
+        FLAG, False, "true: before a launch only the limits of the pool count, not the quota of the cloud."
+    )
+    azs: list[str] | None = key(
+        TEXTS,
+        None,
+        "One is chosen for each request; all nodes of the request are in it.",
+        name="availability-zones",
+        convert=lambda zones: zones or None,
+        default_text="all of the cloud",
+    )
+    networks: list[str] = key(
+        TEXTS,
+        [],
+        "Names or ids. Needed where the project has more than one network.",
+        default_text="the cloud decides",
+    )
+    security_groups: list[str] = key(TEXTS, [], "Names or ids.", default_text="``default``")
+    auto_floating_ip: bool = key(
+        FLAG,
+        True,
+        "A server that has no public address gets a floating IP if an external network can be reached from it. It is "
+        "deleted before the server.",
+    )
+    host_key_checking: bool = key(
+        FLAG, True, "false: the node is not contacted before it is given out, and has no host keys."
+    )
+    labels: dict[str, OpenStackLabel] = key(Sections(OpenStackLabel), None, "What nodes are made of.")
+
     def __init__(self, provider: OpenStackProviderConfig) -> None:
         super().__init__()
         self.provider = provider
-        self.labels: dict[str, OpenStackLabel] = {}
-        self.max_cores: int | None = None
-        #: MiB
-        self.max_ram: int | None = None
-        self.max_volumes: int | None = None
-        self.max_volume_gb: int | None = None
-        self.networks: list[str] = []
-        self.security_groups: list[str] = []
-        self.auto_floating_ip = True
-        self.host_key_checking = True
         self.use_internal_ip = False
 
     def load(self, pool_config: dict[str, Any]) -> None:
         super().load(pool_config)
-        self.max_cores = pool_config.get("max-cores")
-        self.max_ram = pool_config.get("max-ram")
-        self.max_volumes = pool_config.get("max-volumes")
-        self.max_volume_gb = pool_config.get("max-volume-gb")
-        self.ignore_provider_quota = pool_config.get("ignore-provider-quota", False)
-        self.azs = pool_config.get("availability-zones") or None
-        self.networks = pool_config.get("networks") or []
-        self.security_groups = pool_config.get("security-groups") or []
-        self.auto_floating_ip = pool_config.get("auto-floating-ip", True)
-        self.host_key_checking = pool_config.get("host-key-checking", True)
         for data in pool_config.get("labels") or []:
             self.labels[data["name"]] = OpenStackLabel(self, self.provider, data)
 
 
-class OpenStackProviderConfig(ProviderConfig):
+class OpenStackProviderConfig(CloudProviderConfig[OpenStackPool]):
     """One ``providers[]`` section with ``driver: openstack``.
 
     :param clouds: of the driver: what clouds.yaml says is part of the configuration.
@@ -137,34 +208,40 @@ class OpenStackProviderConfig(ProviderConfig):
 
     ignore_equality: ClassVar[list[str]] = ["clouds"]
 
+    cloud: str = key(FILLED_TEXT, REQUIRED, "Entry of ``clouds.yaml``.")
+    region_name: str | None = key(TEXT.or_null(), None, "Region, e.g. ``north``.", default_text="the cloud's")
+    rate: float = key(
+        Number(0),
+        1.0,
+        "Pause between the beginnings of two API calls, over all launches; 0 = none. A launch takes 1 to 3 calls, so "
+        "0.05 is a good start on a cloud of one's own.",
+        unit="seconds",
+    )
+    boot_timeout: float = with_default(CloudProviderConfig.boot_timeout, 60.0)
+    image_upload_timeout: float = key(SECONDS, 3600.0, "Limit of the upload of an image.", unit="seconds")
+    clean_floating_ips: bool = key(
+        FLAG,
+        False,
+        "true: floating IPs of the project that are attached to nothing in two sweeps are deleted, whoever made them.",
+    )
+    port_cleanup_interval: float = key(
+        SECONDS,
+        600.0,
+        "Time between two checks for ports that are DOWN and belong to nobody or to Nova; those that were so twice are "
+        "deleted. 0 = never.",
+        unit="seconds",
+    )
+    nodepool_id: None = key(TEXT.or_null(), None, "Deprecated: accepted, without effect.", read=False)
+    diskimages: dict[str, ProviderDiskImage] = key(
+        Sections(ProviderDiskImage), None, "Images that ``nodepool-builder`` uploads."
+    )
+    cloud_images: dict[str, CloudImage] = key(Sections(CloudImage), None, "Images that are in the cloud already.")
+    _pools: dict[str, OpenStackPool] = key(Sections(OpenStackPool), None, "Slices of the provider.", name="pools")
+
     def __init__(self, provider: dict[str, Any], clouds: Clouds) -> None:
         super().__init__(provider)
         self.clouds = clouds
-        self._pools: dict[str, OpenStackPool] = {}
-        self.cloud: str = ""
         self.cloud_settings: CloudSettings | None = None
-        self.region_name: str | None = None
-        #: Seconds between two calls; 0 = no limit.
-        self.rate = 1.0
-        #: All in seconds.
-        self.boot_timeout = 60.0
-        self.launch_timeout = 3600.0
-        self.image_upload_timeout = 3600.0
-        self.port_cleanup_interval = 600.0
-        self.launch_retries = 3
-        self.image_name_format = "{image_name}-{timestamp}"
-        self.post_upload_hook: str | None = None
-        self.clean_floating_ips = False
-        self.diskimages: dict[str, ProviderDiskImage] = {}
-        self.cloud_images: dict[str, CloudImage] = {}
-
-    @property
-    def pools(self) -> dict[str, OpenStackPool]:
-        return self._pools
-
-    @property
-    def manage_images(self) -> bool:
-        return True
 
     @property
     def image_type(self) -> str:
@@ -192,47 +269,13 @@ class OpenStackProviderConfig(ProviderConfig):
         :raises ConfigError: a label names an image that the provider does not have, or a name is not defined at the top
             level. What is wrong with clouds.yaml shows when the provider is started.
         """
-        data = self.provider
-        self.cloud = data["cloud"]
-        self.region_name = data.get("region-name")
+        self.read_keys(self.provider)
         self.cloud_settings = self.clouds.settings(self.cloud, self.region_name)
         newconfig.watched_files.update(self.clouds.files())
         if self.cloud_settings.outdated:
             log.error("Provider %s goes on with earlier settings: %s", self.name, self.cloud_settings.outdated)
-        self.rate = float(data.get("rate", self.rate))
-        self.boot_timeout = float(data.get("boot-timeout", self.boot_timeout))
-        self.launch_timeout = float(data.get("launch-timeout", self.launch_timeout))
-        self.image_upload_timeout = float(data.get("image-upload-timeout", self.image_upload_timeout))
-        self.port_cleanup_interval = float(data.get("port-cleanup-interval", self.port_cleanup_interval))
-        self.launch_retries = data.get("launch-retries", self.launch_retries)
-        self.image_name_format = data.get("image-name-format", self.image_name_format)
-        self.post_upload_hook = data.get("post-upload-hook")
-        self.clean_floating_ips = data.get("clean-floating-ips", False)
-        for section in data.get("diskimages") or []:
-            image = newconfig.diskimages[section["name"]]
-            image.image_types.add(self.image_type)
-            self.diskimages[image.name] = ProviderDiskImage(section, image)
-        for section in data.get("cloud-images") or []:
-            self.cloud_images[section["name"]] = CloudImage(section)
-        for section in data.get("pools") or []:
-            pool = OpenStackPool(self)
-            pool.load(section)
-            self._pools[pool.name] = pool
-            for label in pool.labels:
-                newconfig.labels[label].pools.append(pool)
+        super().load(newconfig)
 
     def renewed_region(self, region: CloudRegion) -> CloudRegion | None:
         """What clouds.yaml has in place of a region since the last load; None = nothing else."""
         return self.clouds.renewed(self.cloud, self.region_name, region)
-
-    def getSchema(self) -> Any:
-        return schema.provider_schema()
-
-
-def _named(images: dict[str, Any], name: str | None, key: str, label: OpenStackLabel) -> Any:
-    """The image that a label names; None if it names none. Raises ConfigError."""
-    if name is None:
-        return None
-    if name not in images:
-        raise ConfigError(f"label {label.name}: the provider has no {key} {name!r}; add it to its {key}s")
-    return images[name]

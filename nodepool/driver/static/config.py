@@ -18,83 +18,131 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar
 
-import voluptuous as v
-
-from nodepool.driver.config import ConfigPool, Connection, ProviderConfig, static_connection_schema
+from nodepool.driver.config import DEFAULT_PORT, ConfigPool, Connection
 from nodepool.driver.framework.keyscan import SSH_CONNECTION_TYPES
+from nodepool.driver.framework.sections import DeclaredProviderConfig
 from nodepool.exceptions import ConfigError
+from nodepool.model.config_keys import (
+    FILLED_TEXT,
+    FLAG,
+    PORT,
+    REQUIRED,
+    TEXT,
+    TEXTS,
+    Number,
+    OneOf,
+    Sections,
+    Text,
+    Whole,
+    key,
+)
 from nodepool.plan.static_hosts import HostId, HostSpec
 
 if TYPE_CHECKING:
     from nodepool.config.objects import Config
 
-DEFAULT_USERNAME: Final = "zuul"
-DEFAULT_TIMEOUT_SECONDS: Final = 5
 
-
-def as_list(value: str | list[str] | None) -> list[str]:
+def as_list(value: str | list[str]) -> list[str]:
     """A text is one item, whatever blanks are in it."""
-    if value is None:
-        return []
-    return [value] if isinstance(value, str) else list(value)
+    return [value] if isinstance(value, str) else value
 
 
-def host_id(data: dict[str, Any]) -> HostId:
-    """Identity of a host from its section."""
-    return HostId(data["name"], data.get("username", DEFAULT_USERNAME), Connection.of_static_node(data).port)
+class StaticNode(Connection):
+    """One entry of ``nodes``: a host."""
+
+    name: str = key(
+        FILLED_TEXT,
+        REQUIRED,
+        "Host name or address. Name, user and port together identify a host; they must be unique in the provider.",
+    )
+    labels: list[str] = key(
+        OneOf((TEXT, TEXTS)),
+        REQUIRED,
+        "The host can serve any one of them at a time, in each slot. A text is one label.",
+        convert=as_list,
+    )
+    username: str = key(TEXT, "zuul", "Zuul logs in as this user.")
+    connection_type: str = key(Text(choices=("ssh", "winrm", "network_cli")), "ssh", "How Zuul connects.")
+    connection_port: int = key(PORT, DEFAULT_PORT, "Also for ``winrm``, whose usual port is 5986.")
+    ssh_port: int | None = key(PORT, None, "Deprecated: old name of ``connection-port``.")
+    host_key: list[str] = key(
+        OneOf((TEXT, TEXTS)),
+        [],
+        "``<type> <base64>``. All of them must be among the keys that the host shows; otherwise the host is not used.",
+        convert=as_list,
+    )
+    host_key_checking: bool = key(
+        FLAG, True, "false: the host is never contacted, and ``host-key`` is stored as it is."
+    )
+    timeout: float = key(Number(0, more=True), 5.0, "Time to wait for the host.", unit="seconds")
+    max_parallel_jobs: int = key(
+        Whole(0), 1, "Slots: how many jobs may use the host at a time. Each slot is a node of its own."
+    )
+
+    def __init__(self, data: dict[str, Any]) -> None:
+        self.read_keys(data)
+        if "connection-port" not in data and self.ssh_port is not None:
+            self.connection_port = self.ssh_port
+
+    @property
+    def id(self) -> HostId:
+        return HostId(self.name, self.username, self.connection_port)
+
+    def spec(self, pool: StaticPool) -> HostSpec:
+        """The host as the driver works with it."""
+        speaks_ssh = self.connection_type in SSH_CONNECTION_TYPES
+        return HostSpec(
+            self.id,
+            pool.name,
+            tuple(dict.fromkeys(self.labels)),
+            connection_type=self.connection_type,
+            shell_type=self.shell_type,
+            python_path=self.python_path,
+            host_keys=tuple(self.host_key) if speaks_ssh else (),
+            check=self.host_key_checking,
+            keys_wanted=self.host_key_checking and speaks_ssh,
+            slots=self.max_parallel_jobs,
+            timeout_seconds=self.timeout,
+            attributes=pool.node_attributes,
+        )
 
 
 class StaticPool(ConfigPool):
     """Hosts of one pool: ``hosts``; ``labels`` has the names of all their labels."""
 
-    def __init__(self) -> None:
+    nodes: Any = key(Sections(StaticNode), None, "The hosts. Each has labels of its own.")
+
+    def __init__(self, provider: StaticProviderConfig) -> None:
         super().__init__()
+        self.provider = provider
         self.labels: set[str] = set()
         self.hosts: list[HostSpec] = []
 
     def load(self, pool_config: dict[str, Any]) -> None:
         super().load(pool_config)
         for data in pool_config.get("nodes") or []:
-            host = self._host(data)
+            host = StaticNode(data).spec(self)
             self.hosts.append(host)
             self.labels.update(host.labels)
 
-    def _host(self, data: dict[str, Any]) -> HostSpec:
-        connection = Connection.of_static_node(data)
-        speaks_ssh = connection.type in SSH_CONNECTION_TYPES
-        check = data.get("host-key-checking", True)
-        return HostSpec(
-            host_id(data),
-            self.name,
-            tuple(dict.fromkeys(as_list(data["labels"]))),
-            connection_type=connection.type,
-            shell_type=connection.shell_type,
-            python_path=connection.python_path,
-            host_keys=tuple(as_list(data.get("host-key"))) if speaks_ssh else (),
-            check=check,
-            keys_wanted=check and speaks_ssh,
-            slots=data.get("max-parallel-jobs", 1),
-            timeout_seconds=float(data.get("timeout", DEFAULT_TIMEOUT_SECONDS)),
-            attributes=self.node_attributes,
-        )
+
+def _refuse_duplicates(provider: dict[str, Any]) -> dict[str, Any]:
+    import voluptuous as v
+
+    problems = [v.Invalid(text, path=path) for path, text in duplicate_hosts(provider)]
+    if problems:
+        raise v.MultipleInvalid(problems)
+    return provider
 
 
-class StaticProviderConfig(ProviderConfig):
+class StaticProviderConfig(DeclaredProviderConfig[StaticPool]):
     """One ``providers[]`` section with ``driver: static``."""
 
-    def __init__(self, provider: dict[str, Any]) -> None:
-        super().__init__(provider)
-        self._pools: dict[str, StaticPool] = {}
+    checks: ClassVar[tuple[Any, ...]] = (_refuse_duplicates,)
 
-    @property
-    def pools(self) -> dict[str, StaticPool]:
-        return self._pools
-
-    @property
-    def manage_images(self) -> bool:
-        return False
+    _pools: dict[str, StaticPool] = key(Sections(StaticPool), None, "Slices of the provider.", name="pools")
 
     def hosts(self) -> dict[HostId, HostSpec]:
         """All hosts of all pools."""
@@ -104,33 +152,7 @@ class StaticProviderConfig(ProviderConfig):
         """Parse the section. Raises ConfigError for a host that is there twice and for an unknown label."""
         for _, problem in duplicate_hosts(self.provider):
             raise ConfigError(f"provider {self.name}: {problem}")
-        for section in self.provider.get("pools") or []:
-            pool = StaticPool()
-            pool.provider = self
-            pool.load(section)
-            self._pools[pool.name] = pool
-            for label in sorted(pool.labels):
-                if label not in newconfig.labels:
-                    raise ConfigError(
-                        f"provider {self.name}, pool {pool.name}: label {label!r} is not defined; "
-                        "add it to the top-level labels"
-                    )
-                newconfig.labels[label].pools.append(pool)
-
-    def getSchema(self) -> Any:
-        """Schema of the whole section; it also refuses a host that is there twice."""
-        node = {
-            v.Required("name"): str,
-            v.Required("labels"): v.Any(str, [str]),
-            "host-key": v.Any(str, [str]),
-            "host-key-checking": bool,
-            "timeout": v.All(v.Any(int, float), v.Range(min=0, min_included=False)),
-            "username": str,
-            "max-parallel-jobs": v.All(int, v.Range(min=0)),
-            **static_connection_schema(),
-        }
-        pool = {**ConfigPool.getCommonSchemaDict(), "nodes": [node]}
-        return v.Schema(v.All({**ProviderConfig.getCommonSchemaDict(), "pools": [pool]}, _refuse_duplicates))
+        super().load(newconfig)
 
 
 def duplicate_hosts(provider: dict[str, Any]) -> Iterator[tuple[list[Hashable], str]]:
@@ -138,7 +160,7 @@ def duplicate_hosts(provider: dict[str, Any]) -> Iterator[tuple[list[Hashable], 
     seen: dict[HostId, str] = {}
     for pool_index, pool in enumerate(provider.get("pools") or []):
         for index, data in enumerate(pool.get("nodes") or []):
-            host = host_id(data)
+            host = StaticNode(data).id
             if host in seen:
                 text = (
                     f"host {host} is in pool {seen[host]} already; name, username and connection-port together "
@@ -146,10 +168,3 @@ def duplicate_hosts(provider: dict[str, Any]) -> Iterator[tuple[list[Hashable], 
                 )
                 yield ["pools", pool_index, "nodes", index, "name"], text
             seen.setdefault(host, pool.get("name", "?"))
-
-
-def _refuse_duplicates(provider: dict[str, Any]) -> dict[str, Any]:
-    problems = [v.Invalid(text, path=path) for path, text in duplicate_hosts(provider)]
-    if problems:
-        raise v.MultipleInvalid(problems)
-    return provider

@@ -14,6 +14,8 @@ from nodepool.config.problems import Problems, Severity
 from nodepool.config.schema import Checker, describe
 from nodepool.config.source import SourceText
 from nodepool.driver.config import connection_schema, integer, nonempty, number, port
+from nodepool.driver.framework.key_schema import value_schema
+from nodepool.model.config_keys import Text
 
 LABEL = {v.Required("name"): str, "cores": int, "tags": {str: str}, "zones": [str]}
 SCHEMA = v.Schema({v.Required("name"): nonempty(), "port": port(), "pools": [{"labels": [LABEL]}], "mode": v.In(["a"])})
@@ -142,7 +144,7 @@ def test_not_a_schema() -> None:
         (v.All(v.Any(int, float), v.Range(min=0, min_included=False)), "a whole number or a number, more than 0"),
         (v.Range(max=3, max_included=False), "less than 3"),
         (v.Range(), ""),
-        (connection_schema(["ssh", "winrm"])["connection-type"], "one of ssh, winrm"),
+        (value_schema(Text(choices=("ssh", "winrm"))), "one of ssh, winrm"),
         (connection_schema()["shell-type"], "a text or null"),
         ([int], "a list"),
         ([], "a list"),

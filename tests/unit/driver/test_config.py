@@ -12,7 +12,6 @@ import pytest
 import voluptuous as v
 
 from nodepool.driver.config import (
-    MAX_INT,
     ConfigPool,
     ConfigValue,
     Connection,
@@ -24,8 +23,9 @@ from nodepool.driver.config import (
     nonempty,
     number,
     port,
-    static_connection_schema,
 )
+from nodepool.driver.static.config import StaticNode
+from nodepool.model.config_keys import MAX_INT
 
 
 class Value(ConfigValue):
@@ -195,7 +195,9 @@ class TestConnection:
     )
     def test_defaults(self, data: dict[str, Any], expected: tuple[object, ...]) -> None:
         """reference/configuration 5, connection defaults."""
-        assert Connection.of(data) == expected
+        read = Connection()
+        read.read_connection(data)
+        assert (read.connection_type, read.connection_port, read.python_path, read.shell_type) == expected
 
     @pytest.mark.parametrize(
         ("data", "expected"),
@@ -208,7 +210,7 @@ class TestConnection:
     )
     def test_static_port(self, data: dict[str, Any], expected: int) -> None:
         """reference/configuration 8: 22 for winrm too; ``ssh-port`` is the old name."""
-        assert Connection.of_static_node(data).port == expected
+        assert StaticNode({"name": "h", "labels": [], **data}).connection_port == expected
 
     def test_schema(self) -> None:
         schema = v.Schema(connection_schema())
@@ -216,12 +218,6 @@ class TestConnection:
         for bad in ({"connection-port": 0}, {"connection-port": 65536}, {"connection-port": "22"}, {"ssh-port": 22}):
             with pytest.raises(v.Invalid):
                 schema(bad)
-
-    def test_static_schema(self) -> None:
-        schema = v.Schema(static_connection_schema())
-        schema({"connection-type": "network_cli", "ssh-port": 22})
-        with pytest.raises(v.Invalid):
-            schema({"connection-type": "telnet"})
 
     def test_image(self) -> None:
         """reference/driver 6: attributes of an image object."""

@@ -5,12 +5,8 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
-
-from nodepool.driver.config import ConfigPool, ProviderConfig
-from tests.unit.driver.openstack.support import load, section
 
 ROOT = Path(__file__).parents[4]
 PAGE = (ROOT / "doc/source/configuration/openstack.rst").read_text(encoding="utf-8")
@@ -34,19 +30,3 @@ def quoted_errors() -> list[str]:
 def test_errors_are_those_of_the_code(text: str) -> None:
     """Whoever looks for what stands in a log must find it in the table."""
     assert text in CODE or any(text in foreign or foreign in text for foreign in FOREIGN)
-
-
-def keys(schema: Any) -> set[str]:
-    return {str(key) for key in getattr(schema, "schema", schema)}
-
-
-def test_every_option_is_documented() -> None:
-    """reference/configuration 7: and none that does not exist."""
-    whole = load(section())[0].getSchema().schema.validators[0]
-    pool = whole["pools"][0]
-    label = pool["labels"][0].validators[0]
-    own = keys(whole) - keys(ProviderConfig.getCommonSchemaDict()) - {"pools"}
-    own |= keys(pool) - keys(ConfigPool.getCommonSchemaDict())
-    own |= keys(label) | keys(whole["diskimages"][0]) | keys(whole["cloud-images"][0].validators[0])
-    missing = sorted(key for key in own if f"``{key}``" not in PAGE)
-    assert missing == []

@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Voluptuous schemas of declared keys (`nodepool.model.config_keys`), and pieces for schemas that drivers write.
+
+Voluptuous is imported only by the functions that make a schema, because `nodepool list` needs none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from nodepool.model import config_keys as keys
+from nodepool.model.config_keys import MAX_INT
+
+
+def section_schema(section: type) -> Any:
+    """What voluptuous needs for a section: its keys, then the checks that the class attribute ``checks`` lists.
+
+    A check takes the whole section and returns it, or raises ``voluptuous.Invalid``.
+    """
+    import voluptuous as v
+
+    fields = fields_of(keys.keys_of(section))
+    checks = getattr(section, "checks", ())
+    return v.All(fields, *checks) if checks else fields
+
+
+def fields_of(declared: Iterable[keys.Key]) -> dict[Any, Any]:
+    """Keys as a mapping for voluptuous; keys with a dot are mappings within it."""
+    import voluptuous as v
+
+    fields: dict[Any, Any] = {}
+    for item in declared:
+        *outer, last = item.path
+        place = fields
+        for part in outer:
+            place = place.setdefault(part, {})
+        place[v.Required(last) if item.required else last] = value_schema(item.kind)
+    return fields
+
+
+def value_schema(type: keys.ValueType) -> Any:
+    """What voluptuous needs for a value."""
+    import voluptuous as v
+
+    made = _without_null(type)
+    return v.Any(made, None) if type.null else made
+
+
+def _without_null(type: keys.ValueType) -> Any:
+    import voluptuous as v
+
+    match type:
+        case keys.Text(choices=(_, *_)):
+            return v.In(list(type.choices))
+        case keys.Text():
+            return str if type.empty else nonempty()
+        case keys.Whole():
+            return integer(type.minimum, type.maximum)
+        case keys.Number():
+            return number(type.minimum, more=type.more)
+        case keys.Flag():
+            return bool
+        case keys.MappingOf():
+            return dict if type.values is None else {str: value_schema(type.values)}
+        case keys.ListOf():
+            return [value_schema(type.item)]
+        case keys.OneOf():
+            return v.Any(*map(value_schema, type.types))
+        case keys.Sections():
+            return [section_schema(type.section)]
+    raise TypeError(f"no schema for {type!r}")
+
+
+# -- pieces --
+
+
+def integer(minimum: int = -MAX_INT, maximum: int = MAX_INT) -> Any:
+    """A whole number in a range. Unlike ``int`` in a schema it refuses ``true`` and ``false``."""
+    import voluptuous as v
+
+    return v.All(v.Any(_plain_int, msg="expected int"), v.Range(min=minimum, max=maximum))
+
+
+def number(minimum: float = -MAX_INT, maximum: float = MAX_INT, *, more: bool = False) -> Any:
+    """A number with or without a fraction; not infinite, not ``true``.
+
+    :param more: the number must be more than the minimum.
+    """
+    import voluptuous as v
+
+    allowed = v.Range(min=minimum, max=maximum, min_included=not more)
+    return v.All(v.Any(_plain_int, float, msg="expected a number"), allowed)
+
+
+def port() -> Any:
+    """A TCP port."""
+    return integer(1, 65535)
+
+
+def nonempty() -> Any:
+    """A text that is not empty."""
+    import voluptuous as v
+
+    return v.All(str, v.Length(min=1))
+
+
+def _plain_int(value: Any) -> int:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    raise ValueError("expected int")

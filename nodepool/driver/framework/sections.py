@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Provider sections of which the keys are declared: what is the same for every driver."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+
+from nodepool.driver.config import ConfigPool, ProviderConfig
+from nodepool.driver.framework.images import known_images
+from nodepool.driver.framework.key_schema import section_schema
+from nodepool.exceptions import ConfigError
+from nodepool.model.config_keys import FILLED_TEXT, SECONDS, TEXT, Whole, key, section_class
+
+if TYPE_CHECKING:
+    from nodepool.config.objects import Config
+
+PoolT = TypeVar("PoolT", bound=ConfigPool)
+
+
+class DeclaredProviderConfig(ProviderConfig, Generic[PoolT]):
+    """A provider section whose keys are declared; ``pools`` is declared by the driver, as the attribute ``_pools``.
+
+    The class of a pool is made with this object. The schema has the keys, and the functions of ``checks``.
+    """
+
+    checks: ClassVar[tuple[Any, ...]] = ()
+
+    _pools: dict[str, PoolT]
+
+    def __init__(self, provider: dict[str, Any]) -> None:
+        super().__init__(provider)
+        self._pools = {}
+
+    @property
+    def pools(self) -> dict[str, PoolT]:
+        return self._pools
+
+    @property
+    def manage_images(self) -> bool:
+        return False
+
+    def load(self, newconfig: Config) -> None:
+        """Take all declared keys, make the pools, and tell each label of them.
+
+        :raises ConfigError: a label is not defined at the top level.
+        """
+        self.read_keys(self.provider)
+        make_pool = section_class(type(self), "pools")
+        for section in self.provider.get("pools") or []:
+            pool = make_pool(self)
+            pool.load(section)
+            self._pools[pool.name] = pool
+            for label in sorted(pool.labels):
+                if label not in newconfig.labels:
+                    where = f"provider {self.name}, pool {pool.name}"
+                    raise ConfigError(f"{where}: label {label!r} is not defined; add it to the top-level labels")
+                newconfig.labels[label].pools.append(pool)
+
+    def getSchema(self) -> Any:
+        """Schema of the whole section, of the declared keys."""
+        import voluptuous as v
+
+        return v.Schema(section_schema(type(self)))
+
+
+class LaunchingProviderConfig(DeclaredProviderConfig[PoolT]):
+    """Keys that the state-machine framework reads; a driver may declare them again with another default."""
+
+    launch_retries: int = key(
+        Whole(1), 3, "Attempts in all. Before a new one, what the last one made is deleted completely."
+    )
+    launch_timeout: float = key(
+        SECONDS, 3600.0, "Limit of one attempt, from its beginning until the machine runs.", unit="seconds"
+    )
+    boot_timeout: float = key(
+        SECONDS, 120.0, "Limit until a machine that runs shows its SSH host keys.", unit="seconds"
+    )
+
+
+class CloudProviderConfig(LaunchingProviderConfig[PoolT]):
+    """A cloud with images. The driver declares ``diskimages`` and ``cloud-images``, and says ``image_type``."""
+
+    checks: ClassVar[tuple[Any, ...]] = (known_images,)
+
+    #: Format of the images that are uploaded.
+    image_type: Any
+    diskimages: dict[str, Any]
+    cloud_images: dict[str, Any]
+
+    image_name_format: str = key(
+        FILLED_TEXT, "{image_name}-{timestamp}", "Name of an uploaded image; ``{upload_id}`` may be in it, too."
+    )
+    post_upload_hook: str | None = key(
+        TEXT.or_null(),
+        None,
+        "Program that is run after an upload with the provider's name, the image's id and the file; if it does not "
+        "exit with 0, the image is deleted again.",
+    )
+
+    def __init__(self, provider: dict[str, Any]) -> None:
+        super().__init__(provider)
+        self.diskimages = {}
+        self.cloud_images = {}
+
+    @property
+    def manage_images(self) -> bool:
+        return True
+
+    def load(self, newconfig: Config) -> None:
+        """Take the images, then all the rest; see `DeclaredProviderConfig.load`."""
+        make_diskimage = section_class(type(self), "diskimages")
+        for section in self.provider.get("diskimages") or []:
+            image = newconfig.diskimages[section["name"]]
+            image.image_types.add(self.image_type)
+            self.diskimages[image.name] = make_diskimage(section, image)
+        make_cloud_image = section_class(type(self), "cloud-images")
+        for section in self.provider.get("cloud-images") or []:
+            self.cloud_images[section["name"]] = make_cloud_image(section)
+        super().load(newconfig)

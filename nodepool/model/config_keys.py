@@ -1,0 +1,268 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Declarations of configuration keys: name, type, default, attribute and meaning of a key stand in one place.
+
+A section of the configuration is a subclass of `nodepool.model.config_value.ConfigValue` with its keys in its body::
+
+    class Pool(ConfigValue):
+        max_ram: int | None = key(WHOLE, None, "Memory that the nodes may use.", unit="MiB")
+
+Of the declaration are made: the attribute and its default (`ConfigValue.read_keys`), the schema
+(`nodepool.driver.framework.key_schema`) and the tables of the documentation (``doc/source/extensions``).
+What a key sets counts when two objects are compared.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Self
+
+#: Greatest number that a configuration may hold: it must fit in what a cloud, a database or a float can hold.
+MAX_INT: Final = 2**63 - 1
+#: Default of a key that must be there.
+REQUIRED: Final = object()
+
+
+# -- types --
+
+
+@dataclass(frozen=True)
+class ValueType:
+    """What a value may be.
+
+    :param null: null is allowed.
+    """
+
+    null: bool = dataclasses.field(default=False, kw_only=True)
+
+    def or_null(self) -> Self:
+        return dataclasses.replace(self, null=True)
+
+
+@dataclass(frozen=True)
+class Text(ValueType):
+    """A text.
+
+    :param choices: the only texts that are allowed; none = any.
+    """
+
+    empty: bool = True
+    choices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Whole(ValueType):
+    """A whole number, not ``true`` or ``false``."""
+
+    minimum: int = -MAX_INT
+    maximum: int = MAX_INT
+
+
+@dataclass(frozen=True)
+class Number(ValueType):
+    """A number with or without a fraction; the attribute is a float.
+
+    :param more: the number is more than the minimum.
+    """
+
+    minimum: float = -MAX_INT
+    more: bool = False
+
+
+@dataclass(frozen=True)
+class Flag(ValueType):
+    """``true`` or ``false``."""
+
+
+@dataclass(frozen=True)
+class MappingOf(ValueType):
+    """A mapping.
+
+    :param values: of each key, which is a text; None = any keys and values.
+    """
+
+    values: ValueType | None = None
+
+
+@dataclass(frozen=True)
+class ListOf(ValueType):
+    """A list."""
+
+    item: ValueType
+
+
+@dataclass(frozen=True)
+class OneOf(ValueType):
+    """A value of any of some types."""
+
+    types: tuple[ValueType, ...]
+
+
+@dataclass(frozen=True)
+class Sections(ValueType):
+    """A list of sections. Who reads the section makes the objects; `ConfigValue.read_keys` leaves them alone.
+
+    :param section: class of the objects.
+    """
+
+    section: type
+
+
+TEXT: Final = Text()
+FILLED_TEXT: Final = Text(empty=False)
+WHOLE: Final = Whole()
+PORT: Final = Whole(1, 65535)
+FLAG: Final = Flag()
+#: Of durations.
+SECONDS: Final = Number(0)
+ANY_MAPPING: Final = MappingOf()
+TEXTS: Final = ListOf(TEXT)
+
+
+# -- keys --
+
+
+@dataclass(frozen=True)
+class From:
+    """A default that is the attribute of the same name of another object.
+
+    :param owner: attribute of the section with that object, such as ``pool``; without an object the default is None.
+    """
+
+    owner: str
+
+
+@dataclass(eq=False)
+class Key:
+    """One key of a section; see `key`."""
+
+    kind: ValueType
+    default: Any
+    help: str
+    name: str
+    unit: str
+    default_text: str
+    convert: Callable[[Any], Any] | None
+    read: bool
+    attribute: str = ""
+
+    def __set_name__(self, owner: type, attribute: str) -> None:
+        self.attribute = attribute
+        self.name = self.name or attribute.replace("_", "-")
+        self.path = self.name.split(".")
+
+    def __get__(self, instance: object, owner: type) -> Any:
+        """Of an object that was not read yet: the default."""
+        return self if instance is None else self.default_for(instance)
+
+    @property
+    def required(self) -> bool:
+        return self.default is REQUIRED
+
+    def default_for(self, section: object) -> Any:
+        """Value of the attribute when the key is not given."""
+        default = self.default
+        if isinstance(default, From):
+            return getattr(getattr(section, default.owner, None), self.attribute, None)
+        if isinstance(default, (list, dict, set)):
+            return default.copy()
+        return None if default is REQUIRED else default
+
+    def value(self, section: object, data: Mapping[str, Any]) -> Any:
+        """Value of the attribute. Null and an empty text count as not given.
+
+        :param data: the section in the file; it conforms to the schema.
+        """
+        given: Any = data
+        for part in self.path:
+            given = given.get(part) if isinstance(given, dict) else None
+        if given is None or given == "":
+            return self.default_for(section)
+        return given if self.convert is None else self.convert(given)
+
+
+def key(
+    kind: ValueType,
+    default: Any,
+    help: str,
+    *,
+    name: str = "",
+    unit: str = "",
+    default_text: str = "",
+    convert: Callable[[Any], Any] | None = None,
+    read: bool = True,
+) -> Any:
+    """Declare a key; the value of an attribute in the body of a `ConfigValue`.
+
+    :param default: value of the attribute when the key is not given; or `REQUIRED`, or `From`.
+    :param help: what it means, for the reference, in reStructuredText.
+    :param name: in the file, default: the attribute with hyphens. ``a.b`` is the key ``b`` in the mapping ``a``.
+    :param unit: ``seconds``, ``MiB`` ...
+    :param default_text: what the reference says of the default, where the value itself does not say it.
+    :param convert: makes the attribute's value of the one that is given; default: ``float`` for a `Number`.
+    :param read: False: `ConfigValue.read_keys` does not set the attribute, which is something else, or has no use.
+    """
+    if convert is None and isinstance(kind, Number):
+        convert = float
+    return Key(kind, default, help, name, unit, default_text, convert, read and not isinstance(kind, Sections))
+
+
+def with_default(declared: Any, default: Any) -> Any:
+    """The same key with another default."""
+    return dataclasses.replace(declared, default=default, attribute="")
+
+
+@functools.cache
+def keys_of(section: type) -> tuple[Key, ...]:
+    """The keys of a section, those of its base classes first.
+
+    Class attributes: ``without_keys`` names keys of base classes that the section does not have, ``keys_also_of`` other
+    sections whose keys stand in this one, too.
+    """
+    found: dict[str, Key] = {}
+    for base in reversed(section.__mro__):
+        found.update({value.name: value for value in vars(base).values() if isinstance(value, Key)})
+    for other in getattr(section, "keys_also_of", ()):
+        found = {**found, **{item.name: item for item in keys_of(other) if item.name not in found}}
+    return tuple(item for name, item in found.items() if name not in getattr(section, "without_keys", ()))
+
+
+def section_class(section: type, name: str) -> Any:
+    """Class of the objects of a list of sections, by the name of the key."""
+    (kind,) = (item.kind for item in keys_of(section) if item.name == name)
+    if not isinstance(kind, Sections):
+        raise TypeError(f"{name} of {section.__name__} is no list of sections")
+    return kind.section
+
+
+class ReadPlan:
+    """How to set the attributes of a section quickly: a configuration can have ten thousands of labels.
+
+    :param section: a class; of its keys those whose attributes `ConfigValue.read_keys` sets.
+    """
+
+    def __init__(self, section: type) -> None:
+        read = [item for item in keys_of(section) if item.read and getattr(section, item.attribute, None) is item]
+        self._computed = [item for item in read if isinstance(item.default, (From, list, dict, set))]
+        self._constant = [(item.attribute, item.default_for(None)) for item in read if item not in self._computed]
+        self._by_name = {item.name: item for item in read if len(item.path) == 1}
+        self._nested = [item for item in read if len(item.path) > 1]
+
+    def read(self, section: object, data: Mapping[str, Any]) -> None:
+        """Set the attributes. The data conform to the schema."""
+        for attribute, default in self._constant:
+            setattr(section, attribute, default)
+        for item in self._computed:
+            setattr(section, item.attribute, item.default_for(section))
+        for name, given in data.items():
+            known = self._by_name.get(name)
+            if known is not None and given is not None and given != "":
+                setattr(section, known.attribute, given if known.convert is None else known.convert(given))
+        for item in self._nested:
+            setattr(section, item.attribute, item.value(section, data))
+
+
+#: Found once a class.
+read_plan = functools.cache(ReadPlan)
