@@ -7,6 +7,7 @@ import json
 import math
 from typing import Any, Final
 
+from nodepool import fast_json
 from nodepool.model.record import InvalidRecord
 
 #: Lists and objects within each other. Records have four; each level costs stack when a record is copied or written,
@@ -20,7 +21,7 @@ class EmptyRecord(InvalidRecord):
 
 def encode(data: dict[str, Any]) -> bytes:
     """A JSON object as UTF-8. Numbers that JSON does not know are refused with ValueError."""
-    return json.dumps(data, allow_nan=False).encode()
+    return _ENCODER.encode(data).encode()
 
 
 def decode(value: bytes | None) -> dict[str, Any]:
@@ -34,6 +35,15 @@ def decode(value: bytes | None) -> dict[str, Any]:
     if not value:
         raise EmptyRecord("no data")
     try:
+        data = fast_json.loads(value)
+    except ValueError:
+        # It may be one of those that only the standard library reads; and errors are told in its words.
+        return _decode_slowly(value)
+    return _checked(data, value.count(b"[") + value.count(b"{"))
+
+
+def _decode_slowly(value: bytes) -> dict[str, Any]:
+    try:
         return decode_text(value.decode())
     except UnicodeDecodeError as error:
         raise InvalidRecord(f"not JSON: {str(error)[:200]}") from None
@@ -45,10 +55,14 @@ def decode_text(text: str) -> dict[str, Any]:
         data = _DECODER.decode(text)
     except (ValueError, RecursionError) as error:
         raise InvalidRecord(f"not JSON: {str(error)[:200]}") from None
+    return _checked(data, text.count("[") + text.count("{"))
+
+
+def _checked(data: Any, brackets: int) -> dict[str, Any]:
+    """:param brackets: opening ones in the text. To count them is cheap, and enough for nearly every record."""
     if not isinstance(data, dict):
         raise InvalidRecord(f"a JSON {type(data).__name__}, not an object")
-    # Counting is cheap, and enough for nearly every record.
-    if text.count("[") + text.count("{") > MAX_DEPTH and _is_deeper(data, MAX_DEPTH):
+    if brackets > MAX_DEPTH and _is_deeper(data, MAX_DEPTH):
         raise InvalidRecord(f"nested more than {MAX_DEPTH} levels deep")
     return data
 
@@ -73,4 +87,6 @@ def _no_number(text: str) -> None:
     return None
 
 
+#: Not orjson: it writes null for what JSON does not know, where an error is to be raised.
+_ENCODER = json.JSONEncoder(allow_nan=False)
 _DECODER = json.JSONDecoder(parse_float=_float, parse_constant=_no_number)

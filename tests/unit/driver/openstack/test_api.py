@@ -42,6 +42,25 @@ def test_all_pages(api: Api, transport: StubTransport) -> None:
     ]
 
 
+def test_changes_that_were_listed_before(api: Api, transport: StubTransport) -> None:
+    """Lists of changes overlap: what is as it was is not looked at again, what changed is."""
+    since = "2026-01-01T00:00:00Z"
+    transport.answers["GET", "/servers/detail"] = lambda body, query: {
+        "servers": [server("a", status="BUILD"), server("b", status="BUILD")]
+    }
+    first = api.servers(since)
+    transport.answers["GET", "/servers/detail"] = lambda body, query: {
+        "servers": [server("b", status="BUILD"), server("a", status="ACTIVE")]
+    }
+    b, a = api.servers(since)
+    assert b is first[1]
+    assert (a.id, a.status) == ("a", "ACTIVE")
+    transport.answers["GET", "/servers/detail"] = {"servers": []}
+    assert api.servers(since) == []
+    transport.answers["GET", "/servers/detail"] = lambda body, query: {"servers": [server("b", status="BUILD")]}
+    assert api.servers(since) == [b]
+
+
 def test_pages_of_images(api: Api, transport: StubTransport) -> None:
     """Glance has another kind of link."""
     transport.answers["GET", "/images"] = lambda body, query: (
