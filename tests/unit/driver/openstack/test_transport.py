@@ -4,11 +4,13 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from email.utils import formatdate
 from typing import Any
 
 import pytest
+import requests
 from keystoneauth1 import exceptions
 
 from nodepool.driver.openstack.errors import (
@@ -73,6 +75,29 @@ def test_answer() -> None:
     assert (method, url, arguments["json"], arguments["params"]) == ("POST", "/x", {"a": 1}, {"q": "1"})
     assert arguments["raise_exc"] is False
     assert FastTransport(Response(204)).get() == {}
+
+
+def real_response(body: bytes, kind: str) -> requests.Response:
+    response = requests.Response()
+    response.status_code, response._content, response.headers["Content-Type"] = 200, body, kind
+    response.encoding = requests.utils.get_encoding_from_headers(response.headers)
+    return response
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "read"),
+    [
+        ('{"name": "grün"}'.encode(), "application/json", {"name": "grün"}),
+        ('{"name": "grün"}'.encode("latin-1"), "application/json; charset=latin-1", {"name": "grün"}),
+        (b'{"cores": Infinity}', "application/json", {"cores": math.inf}),
+        (b'{"ram": 100000000000000000000}', "application/json; charset=UTF-8", {"ram": 10**20}),
+        (b'{"name": "\\ud800"}', "application/json", {"name": "\ud800"}),
+    ],
+)
+def test_answers_as_the_standard_library_reads_them(body: bytes, kind: str, read: Any) -> None:
+    found = FastTransport(real_response(body, kind)).get()
+    assert found == read
+    assert repr(found) == repr(read)
 
 
 @pytest.mark.parametrize(
