@@ -61,6 +61,8 @@ class CloudUnavailableException(LaunchError):
     A failed attempt, but when it goes on the provider is given a rest, and its launches are aborted, not failed.
     """
 
+    #: May the cloud have got the call, and carried it out?
+    maybe_done = True
     #: Has the driver looked for what the call may have made, more than once and for some seconds? Then the framework
     #: does it only once more.
     searched = False

@@ -5,10 +5,10 @@ Where to begin to read:
 
 * ``config.py``, ``schema.py``, ``clouds.py``: what stands in the configuration and in clouds.yaml;
 * ``transport.py``: one call; ``api.py``: all calls that are made; ``errors.py``: what can go wrong;
-* ``servers.py``: the one list that all launches and deletions share; ``facts.py``: what seldom changes;
-* ``create.py``, ``delete.py``: a server comes, a server goes; ``verdicts.py``: why it does not come;
+* ``server_list.py``: how servers are listed; ``facts.py``: what seldom changes;
+* ``create.py``, ``delete.py``: what Nova says of a launch and a deletion; ``verdicts.py``: why a server does not come;
 * ``floating.py``, ``addresses.py``: how it is reached;
-* ``leaks.py``, ``claims.py``: nothing is left over; ``images.py``, ``image_tasks.py``: uploads;
+* ``leaks.py``: nothing is left over; ``images.py``, ``image_tasks.py``: uploads;
 * ``cloud.py``, ``adapter.py``: put it all together for the framework in `nodepool.driver.statemachine`.
 
 The SDK is imported when a cloud is looked up in clouds.yaml, that is, only if this driver is configured.

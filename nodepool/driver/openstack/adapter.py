@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from nodepool.driver.framework.repeats import Repeats
 from nodepool.driver.openstack.cloud import OpenStackCloud
 from nodepool.driver.openstack.clouds import risks_of
-from nodepool.driver.openstack.create import CreateMachine
-from nodepool.driver.openstack.delete import DeleteMachine
+from nodepool.driver.openstack.create import ServerCreation
+from nodepool.driver.openstack.delete import ServerDeletion
 from nodepool.driver.openstack.errors import CloudNotFound
 from nodepool.driver.openstack.facts import missing_flavor, missing_image
 from nodepool.driver.openstack.image_tasks import TaskUploads
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from nodepool.driver.openstack.config import OpenStackProviderConfig
     from nodepool.driver.statemachine import Resource
     from nodepool.driver.statemachine.adapter import Log
+    from nodepool.driver.statemachine.lost_creations import Creation
     from nodepool.model.request import NodeRequest
 
 log = logging.getLogger("nodepool.driver.openstack")
@@ -76,17 +77,20 @@ class OpenStackAdapter(Adapter):
         request: NodeRequest | None,
         az: str | None,
         log: Log,
-    ) -> CreateMachine:
-        return CreateMachine(self.cloud, hostname, label, image_external_id, metadata, request, az, log)
+    ) -> ServerCreation:
+        return ServerCreation(self.cloud, hostname, label, image_external_id, metadata, request, az, log)
 
-    def getDeleteStateMachine(self, external_id: Any, log: Log) -> DeleteMachine:
+    def getDeleteStateMachine(self, external_id: Any, log: Log) -> ServerDeletion:
         # Out of a record, where anything may stand; a server that it does not name is found as a leaked one.
-        return DeleteMachine(self.cloud, external_id if isinstance(external_id, str) else None, log)
+        return ServerDeletion(self.cloud, external_id if isinstance(external_id, str) else None, log)
 
     # -- lists --
 
     def listInstances(self) -> list[OpenStackInstance]:
         return self.cloud.instances()
+
+    def unansweredCreations(self) -> list[Creation]:
+        return self.cloud.unanswered()
 
     def listResources(self) -> Iterator[Resource]:
         return self._leaks.resources()

@@ -1,17 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`OpenStackCloud`: what the parts of one provider share: the API, its threads, what is known of the cloud."""
+"""`OpenStackCloud`: what the parts of one provider share: the API, its servers, what is known of the cloud."""
 
 from __future__ import annotations
 
 import contextlib
-import logging
-from collections.abc import Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from nodepool.driver.openstack.addresses import CloudNetworks
 from nodepool.driver.openstack.api import Api
-from nodepool.driver.openstack.claims import Claims
 from nodepool.driver.openstack.errors import CloudNotFound
 from nodepool.driver.openstack.facts import Facts, choose_flavor
 from nodepool.driver.openstack.floating import FloatingIps
@@ -21,55 +18,64 @@ from nodepool.driver.openstack.session import DEFAULT_TIMEOUT_SECONDS
 from nodepool.driver.openstack.transport import Transport
 from nodepool.driver.openstack.views import Flavor, Server, Volume
 from nodepool.driver.openstack.volumes import VolumeMarks
-from nodepool.driver.statemachine.inventory import Inventory
-from nodepool.exceptions import LaunchError
-from nodepool.metrics import leaks
+from nodepool.driver.statemachine.instance_cloud import InstanceCloud
 
 if TYPE_CHECKING:
     from nodepool.driver.openstack.config import OpenStackLabel, OpenStackProviderConfig
 
-log = logging.getLogger("nodepool.driver.openstack")
 
-#: Calls under way at once: those that make servers, and all others, which must not wait for them.
-CREATE_THREADS: Final = 12
-OTHER_THREADS: Final = 8
-
-
-class OpenStackCloud:
-    """One provider's cloud. Threads begin with the first piece of work.
+class OpenStackCloud(InstanceCloud[Server]):
+    """One provider's cloud.
 
     :param transport: how to make calls.
     :param settings: of the cloud, from clouds.yaml.
     """
 
+    lists_changes = True
+
     def __init__(
         self, config: OpenStackProviderConfig, transport: Transport, settings: Mapping[str, object] | None = None
     ) -> None:
+        super().__init__(config.name)
         self.config = config
         self.transport = transport
         self.api = Api(transport)
         self.networks = CloudNetworks.of(settings or {})
         self.region = config.region_name or str((settings or {}).get("region_name") or "") or None
         timeout = (settings or {}).get("api_timeout")
-        self.api_timeout = float(timeout) if isinstance(timeout, (int, float)) else DEFAULT_TIMEOUT_SECONDS
+        self.call_seconds = float(timeout) if isinstance(timeout, (int, float)) else DEFAULT_TIMEOUT_SECONDS
         self.facts = Facts(config.name, self.api)
-        self.inventory = Inventory(config.name, lambda since: list_servers(self.api, since), changes_since)
-        self.inventory.on_news = self._look_for_strays
-        self.claims = Claims(config.name)
         self.floating = FloatingIps(config.name, self.api, self.facts, self.networks)
-        self.creators = ThreadPoolExecutor(CREATE_THREADS, thread_name_prefix=f"openstack-create-{config.name}")
-        self.others = ThreadPoolExecutor(OTHER_THREADS, thread_name_prefix=f"openstack-call-{config.name}")
         self.volumes = VolumeMarks(config.name, self.api, lambda work: self.others.submit(work))
 
-    def stop(self) -> None:
-        """End everything; blocks until calls that are under way have ended."""
-        self.inventory.stop()
+    def close(self) -> None:
         self.transport.close()
-        for executor in (self.creators, self.others):
-            executor.shutdown(wait=False, cancel_futures=True)
-        for executor in (self.creators, self.others):
-            executor.shutdown(wait=True)
-        self.inventory.join()
+
+    # -- servers --
+
+    def list_instances(self, since: str | None) -> list[Server]:
+        return list_servers(self.api, since)
+
+    def changes_since(self, latest: str) -> str | None:
+        return changes_since(latest)
+
+    def get_instance(self, record_id: str) -> Server:
+        return self.api.server(record_id)
+
+    def delete_instance(self, record_id: str) -> None:
+        """Order the deletion; its volume says whose it is before, in case that it stays. Blocks.
+
+        Raises CloudNotFound and other errors of the API.
+        """
+        server = self.inventory.get(record_id)
+        if self.config.uses_volumes and server is None:
+            # What it says of a server that is not there does not count: only the answer to the order does.
+            with contextlib.suppress(CloudNotFound):
+                server = self.api.server(record_id)
+        if server is not None:
+            # Its label may be gone from the configuration.
+            self.volumes.mark(server)
+        self.api.delete_server(record_id)
 
     # -- small questions --
 
@@ -107,42 +113,3 @@ class OpenStackCloud:
             cloud_name=self.config.cloud,
             region=self.region,
         )
-
-    def delete_server(self, server_id: str) -> None:
-        """Order the deletion; its volume says whose it is before, in case that it stays. Blocks.
-
-        Raises CloudNotFound and other errors of the API.
-        """
-        server = self.inventory.get(server_id)
-        if self.config.uses_volumes and server is None:
-            # What it says of a server that is not there does not count: only the answer to the order does.
-            with contextlib.suppress(CloudNotFound):
-                server = self.api.server(server_id)
-        if server is not None:
-            # Its label may be gone from the configuration.
-            self.volumes.mark(server)
-        self.api.delete_server(server_id)
-
-    # -- in the background --
-
-    def _look_for_strays(self, servers: Iterable[Server]) -> None:
-        """A server whose creation was given up as lost showed up late."""
-        for server in self.claims.strays(servers):
-            log.warning(
-                "Provider %s: server %s of node %s was made by a call that was not answered, deleting it",
-                self.config.name,
-                server.id,
-                server.metadata.get("nodepool_node_id"),
-            )
-            self.others.submit(self._delete_stray, server.id)
-
-    def _delete_stray(self, server_id: str) -> None:
-        try:
-            self.delete_server(server_id)
-        except CloudNotFound:
-            log.debug("Server %s is gone already", server_id)
-        except LaunchError as error:
-            # The search for leaks comes by later.
-            log.warning("Server %s could not be deleted: %s", server_id, error)
-            return
-        leaks.report(self.config.name, "instances")

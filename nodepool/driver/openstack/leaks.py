@@ -83,7 +83,7 @@ class Leaks:
             server = self._cloud.inventory.get(resource.id)
             if self._cloud.floating.may_have(resource.id, server):
                 self._cloud.floating.release(resource.id, server)
-            self._cloud.delete_server(resource.id)
+            self._cloud.delete_instance(resource.id)
         elif resource.type == VOLUME:
             self._cloud.api.delete_volume(resource.id)
         else:

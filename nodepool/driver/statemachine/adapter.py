@@ -13,6 +13,7 @@ from nodepool.model.quota import QuotaInformation
 if TYPE_CHECKING:
     from nodepool.driver.config import LabelSettings, ProviderConfig
     from nodepool.driver.statemachine.instance import Instance, Resource
+    from nodepool.driver.statemachine.lost_creations import Creation
     from nodepool.driver.statemachine.machine import StateMachine
 
 #: What `Adapter` methods get to log with: a logger that adds the ids of node, request and event.
@@ -64,6 +65,13 @@ class Adapter:
         What it shows must not be older than the call: it is asked for instances whose creation gave no answer.
         """
         raise NotImplementedError
+
+    def unansweredCreations(self) -> Iterable[Creation]:
+        """Creations that may have made an instance which no list has shown yet. They count against the limits.
+
+        `InstanceCloud.unanswered` knows them. Must not block. Released Nodepool does not call it. Default: none.
+        """
+        return ()
 
     def listResources(self) -> Iterable[Resource]:
         """All visible things that could be left over. Called every 40 s; may block."""

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from nodepool.driver.config import LabelSettings
     from nodepool.driver.statemachine.adapter import Adapter, Log
     from nodepool.driver.statemachine.instance import Instance, Resource
+    from nodepool.driver.statemachine.lost_creations import Creation
     from nodepool.model.quota import QuotaInformation
 
 T = TypeVar("T")
@@ -125,6 +126,10 @@ class CloudCalls:
             return self._ask(lambda: list(self._adapter.listResources()))
         except NotImplementedError:
             return []
+
+    def unanswered_creations(self) -> Sequence[Creation]:
+        """Creations without an answer, as far as the driver knows. Does not block."""
+        return self._look_up(lambda: list(self._adapter.unansweredCreations()))
 
     def get_quota_limits(self) -> QuotaInformation:
         return self._look_up(self._adapter.getQuotaLimits)

@@ -180,6 +180,25 @@ class StateMachineQuota(QuotaSupport):
             return False
         return True
 
+    def estimatedNodepoolQuotaUsed(self, pool: ConfigPool | None = None) -> QuotaInformation:
+        """What nodes use, in every state (Q-3), and what creations without an answer use whose nodes are gone."""
+        used = super().estimatedNodepoolQuotaUsed(pool)
+        for creation in self.calls.unanswered_creations():
+            owner = self.provider.pools.get(creation.pool)
+            if owner is None or creation.label not in owner.labels or (pool is not None and pool.name != owner.name):
+                continue
+            if self._has_node(creation.key.node_id):
+                continue
+            needed = self._needed(owner, [creation.label])
+            if needed is not None:
+                used.add(needed)
+        return used
+
+    def _has_node(self, node_id: str) -> bool:
+        """Is there a node, which counts by itself?"""
+        cache = None if self.zk is None else self.zk.cache
+        return cache is None or cache.nodes.get(node_id) is not None
+
     def _node_exists(self, node_id: str) -> bool:
         cache = None if self.zk is None else self.zk.cache
         return cache is not None and cache.nodes.get(node_id) is not None

@@ -40,6 +40,10 @@ class Record(Protocol):
         """As given to `Adapter.getCreateStateMachine`: it says whose the instance is."""
 
     @property
+    def status(self) -> str:
+        """In the cloud's words, for people."""
+
+    @property
     def gone(self) -> bool:
         """Does the cloud say that the instance does not exist any more?"""
 

@@ -155,6 +155,7 @@ class Launch:
 
     def _create(self, machine: StateMachine) -> float | None:
         machine.wanted = lambda: self._wants(machine)
+        machine.attempt = self._attempt
         self._machine = machine
         driven = Driven(machine, self._wake)
         worked = self._provider.calls.worked

@@ -41,6 +41,12 @@ class StateMachine:
     #: place; make nothing and raise an error. Neither blocks nor raises.
     wanted: Callable[[], bool] = staticmethod(_always)
 
+    #: Of a machine that deletes: does it send a deletion that had no effect again by itself? Else the framework makes
+    #: another machine after a while.
+    resends: ClassVar[bool] = False
+    #: Set by the framework on create machines: the number of the attempt to launch the node, from 1.
+    attempt: int = 1
+
     def __init__(self) -> None:
         self.state: str = self.START
         #: A text, or a dict. A create machine sets it as soon as the cloud gives it; it is stored at once.

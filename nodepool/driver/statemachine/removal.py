@@ -65,7 +65,7 @@ class Removal:
         """Go on; None = the instance is gone, else seconds until the next step. Raises what the driver raises."""
         now = self._clock()
         try:
-            if self._driven is None or now >= self._resend_at:
+            if self._driven is None or (now >= self._resend_at and not self._driven.machine.resends):
                 self._driven = Driven(without_exit(self._make), self._wake)
                 self._resend_at = now + self._resend_seconds
                 self._resend_seconds *= 2
@@ -74,7 +74,7 @@ class Removal:
             return None
         if self._driven.machine.complete:
             return None
-        return min(wait, max(0.0, self._resend_at - now))
+        return wait if self._driven.machine.resends else min(wait, max(0.0, self._resend_at - now))
 
 
 class Search:

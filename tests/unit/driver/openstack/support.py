@@ -6,7 +6,6 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Mapping
-from concurrent.futures import Executor, Future
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,12 +13,12 @@ from nodepool.config.objects import Config, DiskImage, Label
 from nodepool.driver.openstack.cloud import OpenStackCloud
 from nodepool.driver.openstack.clouds import Clouds, CloudSettings
 from nodepool.driver.openstack.config import OpenStackLabel, OpenStackProviderConfig
-from nodepool.driver.openstack.create import CreateMachine
+from nodepool.driver.openstack.create import ServerCreation
 from nodepool.driver.openstack.errors import CloudNotFound
-from nodepool.driver.openstack.server_list import changes_since, list_servers
 from nodepool.driver.openstack.transport import Answer
 from nodepool.driver.openstack.views import Server
 from tests.support.manual_clock import ManualClock
+from tests.support.manual_executor import ManualExecutor
 from tests.support.quiet_inventory import QuietInventory
 
 LOG = logging.LoggerAdapter(logging.getLogger("test"), {})
@@ -73,29 +72,6 @@ def load(data: dict[str, Any], clouds: Clouds | None = None) -> tuple[OpenStackP
     made.getSchema()(data)
     made.load(config)
     return made, config
-
-
-class ManualExecutor(Executor):
-    """Runs what was submitted when told to; at once if ``eager``."""
-
-    def __init__(self, eager: bool = True) -> None:
-        self.eager = eager
-        self.waiting: list[tuple[Future[Any], Callable[[], Any]]] = []
-
-    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        future: Future[Any] = Future()
-        self.waiting.append((future, lambda: fn(*args, **kwargs)))
-        if self.eager:
-            self.run()
-        return future
-
-    def run(self) -> None:
-        waiting, self.waiting = self.waiting, []
-        for future, call in waiting:
-            try:
-                future.set_result(call())
-            except Exception as error:
-                future.set_exception(error)
 
 
 class StubTransport:
@@ -162,10 +138,8 @@ class StubCloud(OpenStackCloud):
         super().__init__(config, self.stub, settings)  # type: ignore[arg-type]
         self.clock = ManualClock()
         self.creators = self.others = ManualExecutor()  # type: ignore[assignment]
-        self.inventory = QuietInventory(
-            config.name, lambda since: list_servers(self.api, since), changes_since, clock=self.clock
-        )
-        self.inventory.on_news = self._look_for_strays
+        self.inventory = QuietInventory(config.name, self.list_instances, self.changes_since, clock=self.clock)
+        self.inventory.on_news = self._delete_strays
 
     def show(self, *servers: dict[str, Any], complete: bool = True) -> None:
         """The cloud has these servers, and they are listed now."""
@@ -200,10 +174,10 @@ def only_label(config: OpenStackProviderConfig) -> OpenStackLabel:
     return label
 
 
-def machine(cloud: StubCloud, *, image_id: str | None = None, az: str | None = "az1") -> CreateMachine:
+def machine(cloud: StubCloud, *, image_id: str | None = None, az: str | None = "az1") -> ServerCreation:
     """A launch of the only label."""
     label = only_label(cloud.config)
-    return CreateMachine(cloud, "np0000000042", label, image_id, METADATA, REQUEST, az, LOG, cloud.clock)
+    return ServerCreation(cloud, "np0000000042", label, image_id, METADATA, REQUEST, az, LOG, cloud.clock)
 
 
 def body(cloud: StubCloud) -> dict[str, Any]:

@@ -9,19 +9,19 @@ from typing import Any
 import pytest
 
 from nodepool.driver.openstack import create
-from nodepool.driver.openstack.create import CreateMachine
+from nodepool.driver.openstack.create import ServerCreation
 from nodepool.driver.openstack.errors import CloudAway, CloudQuota, refusal
 from nodepool.driver.openstack.instance import OpenStackInstance
+from nodepool.driver.statemachine import creation_machine
 from nodepool.exceptions import (
-    CloudUnavailableException,
     LaunchNetworkException,
     LaunchNodepoolException,
     LaunchStatusException,
     QuotaException,
 )
+from tests.support.manual_executor import ManualExecutor
 from tests.unit.driver.openstack.support import (
     METADATA,
-    ManualExecutor,
     StubCloud,
     body,
     label_section,
@@ -32,7 +32,7 @@ from tests.unit.driver.openstack.support import (
 MakeCloud = Callable[..., StubCloud]
 
 
-def list_and_advance(cloud: StubCloud, launch: CreateMachine, times: int, seconds: float = 0) -> None:
+def list_and_advance(cloud: StubCloud, launch: ServerCreation, times: int, seconds: float = 0) -> None:
     """The server is in no list, for a while."""
     for _ in range(times):
         cloud.clock.now += seconds
@@ -58,20 +58,6 @@ def test_one_server(cloud: StubCloud) -> None:
     assert instance.getQuotaInformation().get_resources() == {"cores": 2, "instances": 1, "ram": 4096}
     assert cloud.inventory._pause() == float("inf"), "nobody waits any more"
     assert cloud.stub.count("POST", "/servers") == 1
-
-
-def test_does_not_block(cloud: StubCloud) -> None:
-    """driver-api 8: the call is made in another thread; its end wakes the machine."""
-    cloud.creators = ManualExecutor(eager=False)  # type: ignore[assignment]
-    launch = machine(cloud)
-    woken: list[int] = []
-    launch.wake = lambda: woken.append(1)
-    assert launch.advance() is None
-    assert (launch.state, cloud.stub.calls, woken) == ("submitting", [], [])
-    cloud.creators.run()  # type: ignore[attr-defined]
-    assert woken == [1]
-    launch.advance()
-    assert launch.state == "building"
 
 
 def test_boot_from_volume(make_cloud: MakeCloud) -> None:
@@ -144,7 +130,7 @@ def test_quota_answer(cloud: StubCloud) -> None:
     cloud.stub.answers["POST", "/servers"] = CloudQuota("Quota exceeded for instances", 403)
     with pytest.raises(QuotaException):
         machine(cloud).advance()
-    assert cloud.claims._claims == {}
+    assert cloud.creations._nodes == {}
 
 
 def test_refusal(cloud: StubCloud) -> None:
@@ -176,13 +162,6 @@ def test_bad_label(make_cloud: MakeCloud, label: dict[str, Any], text: str) -> N
     assert cloud.stub.count("POST", "/servers") == 0
 
 
-def test_cloud_is_away(cloud: StubCloud) -> None:
-    """A call that was not sent made nothing: it is a failure at once."""
-    cloud.stub.answers["POST", "/servers"] = CloudAway("Connection refused", maybe_done=False)
-    with pytest.raises(CloudUnavailableException):
-        machine(cloud).advance()
-
-
 class TestLostAnswer:
     """Never two servers for one node."""
 
@@ -205,18 +184,6 @@ class TestLostAnswer:
         assert instance.getQuotaInformation().get_resources()["cores"] == 2
         assert cloud.stub.count("POST", "/servers") == 1
 
-    def test_hidden_for_a_while(self, cloud: StubCloud) -> None:
-        """One list does not prove that there is none."""
-        launch = machine(cloud)
-        launch.advance()
-        for _ in range(3):
-            cloud.show()
-            launch.advance()
-        assert launch.state == "searching"
-        cloud.show(server("found"))
-        launch.advance()
-        assert launch.external_id == "found"
-
     def test_not_found(self, cloud: StubCloud) -> None:
         """It is a failed attempt; a server that comes later is deleted, without touching that of the next attempt."""
         launch = machine(cloud)
@@ -233,67 +200,26 @@ class TestLostAnswer:
         assert cloud.stub.count("DELETE", "/servers/s2") == 0
         assert again.external_id == "s2"
 
-    def test_after_an_outage(self, cloud: StubCloud) -> None:
-        """Lists that failed before the creation do not end the search for the server."""
-        lists = cloud.stub.answers["GET", "/servers/detail"]
-        cloud.stub.answers["GET", "/servers/detail"] = CloudAway("503")
-        for _ in range(5):
-            cloud.inventory.poll(complete=True)
-        cloud.stub.answers["GET", "/servers/detail"] = lists
-        launch = machine(cloud)
-        launch.advance()
-        assert launch.state == "searching"
-        cloud.show(server("found"))
-        launch.advance()
-        assert launch.external_id == "found"
-
-    def test_cloud_stays_away(self, cloud: StubCloud) -> None:
-        """When nothing can be listed the framework must know, so that the provider can be given a rest."""
-        cloud.stub.answers["GET", "/servers/detail"] = CloudAway("503")
-        launch = machine(cloud)
-        launch.advance()
-        cloud.inventory.poll(complete=True)
-        launch.advance()
-        cloud.inventory.poll(complete=True)
-        with pytest.raises(CloudAway, match="timed out") as raised:
-            launch.advance()
-        assert not raised.value.searched
-
-    def test_nothing_is_listed(self, cloud: StubCloud) -> None:
-        """The search does not last for ever."""
-        launch = machine(cloud)
-        launch.advance()
-        cloud.clock.now += 10 * create.SEARCH_SECONDS
-        with pytest.raises(CloudAway):
-            launch.advance()
-
 
 class TestAbsent:
     """A server that is in no list."""
-
-    def test_deleted_by_somebody(self, cloud: StubCloud) -> None:
-        launch = machine(cloud)
-        launch.advance()
-        cloud.show(server(status="DELETED"))
-        with pytest.raises(LaunchStatusException, match="deleted by somebody else"):
-            launch.advance()
 
     def test_asked_for(self, cloud: StubCloud) -> None:
         """Lists may hide it: it is asked for itself before it is given up."""
         cloud.stub.answers["GET", "/servers/s1"] = {"server": server()}
         launch = machine(cloud)
         launch.advance()
-        list_and_advance(cloud, launch, 3, create.ABSENT_SECONDS + 1)
+        list_and_advance(cloud, launch, 3, creation_machine.ABSENT_SECONDS + 1)
         del cloud.stub.answers["GET", "/servers/s1"]
         with pytest.raises(LaunchStatusException, match="is gone"):
-            list_and_advance(cloud, launch, 3, create.ABSENT_SECONDS + 1)
+            list_and_advance(cloud, launch, 3, creation_machine.ABSENT_SECONDS + 1)
 
     def test_shows_up_while_it_is_asked_for(self, cloud: StubCloud) -> None:
         """The answer that is not needed any more is not taken for a floating IP."""
         launch = machine(cloud)
         launch.advance()
         cloud.others = ManualExecutor(eager=False)  # type: ignore[assignment]
-        list_and_advance(cloud, launch, 1, create.ABSENT_SECONDS + 1)
+        list_and_advance(cloud, launch, 1, creation_machine.ABSENT_SECONDS + 1)
         cloud.show(server(status="ACTIVE"))
         instance = launch.advance()
         assert instance is not None
@@ -318,15 +244,6 @@ def test_late_address(cloud: StubCloud) -> None:
     launch.advance()
     cloud.show(server(status="ACTIVE"))
     assert launch.advance() is not None
-
-
-def test_given_up_before_its_turn(cloud: StubCloud) -> None:
-    """A creation that waited too long for its turn is not sent any more: nobody would know of the server."""
-    cloud.creators = ManualExecutor(eager=False)  # type: ignore[assignment]
-    machine(cloud).advance()
-    cloud.clock.now += create.GIVEN_UP_SECONDS + 1
-    cloud.creators.run()  # type: ignore[attr-defined]
-    assert cloud.stub.count("POST", "/servers") == 0
 
 
 def test_not_wanted_any_more(cloud: StubCloud) -> None:

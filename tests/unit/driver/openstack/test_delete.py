@@ -3,27 +3,24 @@
 
 from __future__ import annotations
 
-import itertools
-
 import pytest
 
-from nodepool.driver.openstack import delete
-from nodepool.driver.openstack.delete import DeleteMachine
+from nodepool.driver.openstack.delete import ServerDeletion
 from nodepool.driver.openstack.errors import CloudAway, CloudRefused
-from tests.unit.driver.openstack.support import LOG, ManualExecutor, StubCloud, server
+from tests.unit.driver.openstack.support import LOG, StubCloud, server
 
 
-def machine(cloud: StubCloud, server_id: str | None = "s1") -> DeleteMachine:
+def machine(cloud: StubCloud, server_id: str | None = "s1") -> ServerDeletion:
     # So that there is no question for floating IPs in tests of something else.
     cloud.facts.networks.get()
-    return DeleteMachine(cloud, server_id, LOG, cloud.clock)
+    return ServerDeletion(cloud, server_id, LOG, cloud.clock)
 
 
 def sent(cloud: StubCloud) -> int:
     return cloud.stub.count("DELETE", "/servers/s1")
 
 
-def show_other_servers(cloud: StubCloud, deletion: DeleteMachine, times: int) -> None:
+def show_other_servers(cloud: StubCloud, deletion: ServerDeletion, times: int) -> None:
     """Lists, complete ones and changes, that do not show the server."""
     for _ in range(times):
         for complete in (True, False):
@@ -56,44 +53,6 @@ def test_nothing_to_delete(cloud: StubCloud, server_id: str | None) -> None:
     assert deletion.complete
 
 
-def test_does_not_block(cloud: StubCloud) -> None:
-    deletion = machine(cloud)
-    cloud.others = ManualExecutor(eager=False)  # type: ignore[assignment]
-    deletion.advance()
-    assert (deletion.state, sent(cloud)) == ("deleting", 0)
-
-
-def test_swallowed(cloud: StubCloud) -> None:
-    """A deletion that has no effect is sent again, later each time."""
-    cloud.show(server(status="ACTIVE"))
-    deletion = machine(cloud)
-    times = []
-    for _ in range(100):
-        before = sent(cloud)
-        deletion.advance()
-        if sent(cloud) > before:
-            times.append(cloud.clock.now)
-        cloud.show(server(status="ACTIVE"))
-    pauses = [later - earlier for earlier, later in itertools.pairwise(times)]
-    assert pauses[:3] == [pytest.approx(wanted, abs=1.1) for wanted in (2, 4, 8)]
-    assert pauses == sorted(pauses)
-    assert max(pauses) <= delete.LONGEST_RESEND_SECONDS + 1
-    assert not deletion.complete
-
-
-def test_slow_lists(cloud: StubCloud) -> None:
-    """Nothing is repeated, and nobody spins, while there is no list yet that could show the effect."""
-    cloud.show(server(status="ACTIVE"))
-    deletion = machine(cloud)
-    deletion.advance()
-    cloud.clock.now += delete.BEGUN_RESEND_SECONDS
-    deletion.advance()
-    assert (deletion.state, sent(cloud), deletion.next_advance_seconds) == ("waiting", 1, delete.UNLISTED_SECONDS)
-    cloud.show(server(status="ACTIVE"))
-    deletion.advance()
-    assert sent(cloud) == 2
-
-
 def test_under_way(cloud: StubCloud) -> None:
     """One that the cloud works on is left in peace for a minute; in ERROR it is sent again soon."""
     deletion = machine(cloud)
@@ -120,30 +79,6 @@ def test_hidden(cloud: StubCloud) -> None:
     assert deletion.complete
 
 
-def test_absent_from_a_complete_list(cloud: StubCloud) -> None:
-    """The next list of changes usually says that it is gone: no call for each server."""
-    cloud.show(server(status="ACTIVE"))
-    deletion = machine(cloud)
-    deletion.advance()
-    cloud.show(server("other"))
-    deletion.advance()
-    cloud.show(server(status="DELETED"), complete=False)
-    deletion.advance()
-    assert deletion.complete
-    assert cloud.stub.count("GET", "/servers/s1") == 0
-
-
-def test_cloud_without_changes(cloud: StubCloud) -> None:
-    """Where changes cannot be listed a complete list has to do."""
-    cloud.inventory._by_changes = False
-    deletion = machine(cloud)
-    deletion.advance()
-    cloud.show()
-    deletion.advance()
-    deletion.advance()
-    assert deletion.complete
-
-
 def test_errors_are_tried_again(cloud: StubCloud) -> None:
     """The cloud is away, or busy with another operation on the server."""
     cloud.stub.answers["DELETE", "/servers/s1"] = [CloudAway("500"), CloudRefused("busy", 409), CloudAway("500"), {}]
@@ -157,39 +92,12 @@ def test_errors_are_tried_again(cloud: StubCloud) -> None:
     assert sent(cloud) == 4
 
 
-def test_cloud_is_away(cloud: StubCloud) -> None:
-    """After some attempts it is an error, so that the provider can be given a rest."""
-    cloud.stub.answers["DELETE", "/servers/s1"] = CloudAway("503")
-    deletion = machine(cloud)
-    for _ in range(delete.AWAY_ANSWERS - 1):
-        deletion.advance()
-        cloud.clock.now += 60
-    with pytest.raises(CloudAway):
-        deletion.advance()
-    assert sent(cloud) == delete.AWAY_ANSWERS
-
-
 def test_refusal_is_an_error(cloud: StubCloud) -> None:
     """What will never work is told to the framework."""
     cloud.stub.answers["DELETE", "/servers/s1"] = CloudRefused("not yours", 403)
     with pytest.raises(CloudRefused):
         machine(cloud).advance()
     assert cloud.inventory._pause() == float("inf")
-
-
-def test_while_another_server_is_searched_for(cloud: StubCloud) -> None:
-    """Whoever looks for a server whose creation was not answered needs complete lists: deletions end all the same."""
-    cloud.show(server(status="ACTIVE"))
-    deletion = machine(cloud)
-    deletion.advance()
-    cloud.show(server("other"), complete=True)
-    deletion.advance()
-    assert (deletion.complete, deletion.next_advance_seconds) == (False, delete.UNLISTED_SECONDS)
-    cloud.show(server("other"), complete=True)
-    deletion.advance()
-    deletion.advance()
-    assert deletion.complete
-    assert (sent(cloud), cloud.stub.count("GET", "/servers/s1")) == (1, 1)
 
 
 class TestFloatingIp:
@@ -211,12 +119,12 @@ class TestFloatingIp:
 
     def test_first(self, cloud: StubCloud) -> None:
         cloud.show(server(status="ACTIVE"))
-        DeleteMachine(cloud, "s1", LOG, cloud.clock).advance()
+        ServerDeletion(cloud, "s1", LOG, cloud.clock).advance()
         assert self.order(cloud) == ["/floatingips/fip1", "/servers/s1"]
 
     def test_after_a_restart(self, cloud: StubCloud) -> None:
         """Nothing is known of the server yet."""
-        DeleteMachine(cloud, "s1", LOG, cloud.clock).advance()
+        ServerDeletion(cloud, "s1", LOG, cloud.clock).advance()
         assert self.order(cloud) == ["/floatingips/fip1", "/servers/s1"]
 
     @pytest.mark.parametrize("seen", [False, True])
@@ -225,24 +133,24 @@ class TestFloatingIp:
         answer = cloud.stub.answers["GET", "/floatingips"]
         cloud.facts.networks.get()
         cloud.stub.answers["GET", "/floatingips"] = {"floatingips": []}
-        DeleteMachine(cloud, "s9", LOG, cloud.clock).advance()
+        ServerDeletion(cloud, "s9", LOG, cloud.clock).advance()
         cloud.stub.answers["GET", "/floatingips"] = answer
         if seen:
             cloud.show(server(status="ACTIVE"))
-        DeleteMachine(cloud, "s1", LOG, cloud.clock).advance()
+        ServerDeletion(cloud, "s1", LOG, cloud.clock).advance()
         assert self.order(cloud) == ["/servers/s9", "/floatingips/fip1", "/servers/s1"]
 
     def test_same_address_in_another_network(self, cloud: StubCloud) -> None:
         """Addresses of different networks may be equal: the port decides."""
         cloud.stub.answers["GET", "/ports"] = {"ports": [{"id": "p7", "device_id": "s1"}]}
         cloud.show(server(status="ACTIVE"))
-        DeleteMachine(cloud, "s1", LOG, cloud.clock).advance()
+        ServerDeletion(cloud, "s1", LOG, cloud.clock).advance()
         assert self.order(cloud) == ["/servers/s1"]
 
     def test_trouble(self, cloud: StubCloud) -> None:
         """While the cloud is away it is tried again; a refusal does not keep the server."""
         cloud.stub.answers["DELETE", "/floatingips/fip1"] = [CloudAway("500"), CloudRefused("no", 403)]
-        deletion = DeleteMachine(cloud, "s1", LOG, cloud.clock)
+        deletion = ServerDeletion(cloud, "s1", LOG, cloud.clock)
         deletion.advance()
         assert deletion.next_advance_seconds == pytest.approx(0.5)
         assert sent(cloud) == 0
@@ -254,7 +162,7 @@ class TestFloatingIp:
 def test_clouds_without_floating_ips_are_not_asked(cloud: StubCloud) -> None:
     """Where no network is external there is none, and that is asked once in a while, not for each node."""
     for _ in range(5):
-        DeleteMachine(cloud, "s1", LOG, cloud.clock).advance()
+        ServerDeletion(cloud, "s1", LOG, cloud.clock).advance()
     assert cloud.stub.count("GET", "/networks") == 1
     assert cloud.stub.count("GET", "/floatingips") == 0
     assert cloud.stub.count("GET", "/ports") == 0

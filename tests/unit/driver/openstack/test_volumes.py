@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from nodepool.driver.openstack.delete import DeleteMachine
+from nodepool.driver.openstack.delete import ServerDeletion
 from nodepool.driver.openstack.errors import CloudAway, CloudRefused
 from nodepool.driver.openstack.leaks import OLD_VOLUMES_SECONDS, Leaks
 from tests.unit.driver.openstack.support import LOG, METADATA, StubCloud, label_section, server
@@ -38,7 +38,7 @@ def cloud(make_cloud: Callable[..., StubCloud]) -> StubCloud:
 def test_before_the_server_goes(cloud: StubCloud) -> None:
     """Its launcher died before it could mark the volume, or the cloud did not let it."""
     cloud.show(with_volumes("v1"))
-    DeleteMachine(cloud, "s1", LOG, cloud.clock).advance()
+    ServerDeletion(cloud, "s1", LOG, cloud.clock).advance()
     assert [call for call in cloud.stub.calls if call in (MARK, DELETION)] == [MARK, DELETION]
     assert {"metadata": METADATA} in cloud.stub.bodies
 
@@ -46,20 +46,20 @@ def test_before_the_server_goes(cloud: StubCloud) -> None:
 def test_a_server_that_is_in_no_list(cloud: StubCloud) -> None:
     """After a restart nothing is known of it."""
     cloud.stub.answers["GET", "/servers/s1"] = {"server": with_volumes("v1")}
-    cloud.delete_server("s1")
+    cloud.delete_instance("s1")
     assert (cloud.stub.count(*MARK), cloud.stub.count(*DELETION)) == (1, 1)
 
 
 def test_a_server_that_seems_to_be_gone(cloud: StubCloud) -> None:
     """Only the answer to the order of the deletion counts."""
-    cloud.delete_server("s1")
+    cloud.delete_instance("s1")
     assert (cloud.stub.count(*MARK), cloud.stub.count(*DELETION)) == (0, 1)
 
 
 def test_once(cloud: StubCloud) -> None:
     cloud.volumes.begin(["v1"], METADATA)
     cloud.show(with_volumes("v1"))
-    cloud.delete_server("s1")
+    cloud.delete_instance("s1")
     assert cloud.stub.count(*MARK) == 1
 
 
@@ -68,7 +68,7 @@ def test_trouble_does_not_keep_the_server(cloud: StubCloud) -> None:
     cloud.stub.answers[MARK] = CloudAway("503")
     cloud.volumes.begin(["v1"], METADATA)
     cloud.show(with_volumes("v1"))
-    cloud.delete_server("s1")
+    cloud.delete_instance("s1")
     assert cloud.stub.count(*DELETION) == 1
     cloud.show()
     sweep = Leaks(cloud, cloud.clock)
@@ -111,7 +111,7 @@ def test_volumes_of_others_are_not_touched(cloud: StubCloud, other: dict[str, An
     cloud.stub.answers["GET", "/volumes/detail"] = {"volumes": [{"id": "v1"}, {"id": "v2"}]}
     cloud.show(other)
     list(Leaks(cloud, cloud.clock).resources())
-    cloud.delete_server("s1")
+    cloud.delete_instance("s1")
     assert [path for method, path in cloud.stub.calls if method == "POST"] == []
 
 
@@ -169,7 +169,7 @@ def test_a_server_of_a_label_that_is_gone(dropped: StubCloud) -> None:
     dropped.stub.answers[MARK] = CloudAway("503")
     sweep = Leaks(dropped, dropped.clock)
     list(sweep.resources())
-    dropped.delete_server("s1")
+    dropped.delete_instance("s1")
     assert dropped.stub.count(*MARK) == 1
     assert sweep.suspected()
     dropped.stub.answers[MARK] = {}

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import itertools
 import threading
 from typing import Any
 
@@ -89,28 +88,6 @@ def test_swallowed_deletion_is_sent_again(make_site: MakeSite, monkeypatch: pyte
     site.delete(node)
     assert site.cloud.instances() == []
     assert site.adapter.calls["delete"] == 3
-
-
-def test_resent_with_growing_pauses() -> None:
-    """Pauses double; a machine that is advanced often is not a new deletion each time."""
-    now = [0.0]
-    made: list[float] = []
-
-    class Never(StateMachine):
-        def advance(self) -> None:
-            return
-
-    def make() -> StateMachine:
-        made.append(now[0])
-        return Never()
-
-    steps = removal.Removal(make, lambda: None, clock=lambda: now[0])
-    while now[0] < 200:
-        wait = steps.step()
-        assert wait is not None
-        now[0] += max(wait, 0.01)
-    gaps = [round(later - earlier) for earlier, later in itertools.pairwise(made)]
-    assert gaps == [20, 40, 80]
 
 
 @pytest.mark.parametrize("instances", [0, 1, 2])

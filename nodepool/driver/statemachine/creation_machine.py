@@ -1,0 +1,264 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`CreationMachine`: the launch of one instance of an `InstanceCloud`, in steps.
+
+::
+
+    start -> submitting -> building -> complete
+              ^  |  |          ^
+              |  |  v          |
+       repeating |  searching -+
+              ^  v
+        (the answer was lost)
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Callable, Mapping
+from typing import ClassVar, Final, TypeVar
+
+from nodepool.clock import monotonic
+from nodepool.driver.statemachine import metadata as tags
+from nodepool.driver.statemachine.adapter import Log
+from nodepool.driver.statemachine.instance import Instance
+from nodepool.driver.statemachine.instance_cloud import InstanceCloud
+from nodepool.driver.statemachine.inventory import Record
+from nodepool.driver.statemachine.inventory_machine import InventoryMachine, Step, cloud_is_away
+from nodepool.driver.statemachine.lost_creations import Creation, CreationKey
+from nodepool.exceptions import CloudUnavailableException, LaunchStatusException, NotFound
+from nodepool.plan.backoff import Backoff
+
+R = TypeVar("R", bound=Record)
+
+#: A machine that was not advanced for so long was given up: nothing may be made for it any more.
+GIVEN_UP_SECONDS: Final = 30.0
+#: So often a creation is sent again with its key; then its instance is looked for, and the framework hears of it.
+REPEATS: Final = 3
+REPEAT: Final = Backoff(0.5, 4.0)
+#: How long, and in how many complete lists, to look for an instance whose creation was not answered.
+SEARCH_SECONDS: Final = 6.0
+SEARCH_LISTS: Final = 3
+#: After so many lists in a row that failed the search is over.
+SEARCH_FAILURES: Final = 2
+#: How long an instance may be absent from lists before it is asked for.
+ABSENT_SECONDS: Final = 15.0
+
+
+def surely_not_made(error: CloudUnavailableException | OSError) -> bool:
+    """Does an error of a cloud that is away say that it never got the call?"""
+    return isinstance(error, CloudUnavailableException) and not error.maybe_done
+
+
+class CreationMachine(InventoryMachine[R]):
+    """Makes an instance and waits until it can be used. Never two for one node: see `LostCreations`.
+
+    :param label_name: of the node.
+    :param metadata: as given to `Adapter.getCreateStateMachine`.
+    """
+
+    SUBMITTING: ClassVar[str] = "submitting"
+    REPEATING: ClassVar[str] = "repeating"
+    SEARCHING: ClassVar[str] = "searching"
+    BUILDING: ClassVar[str] = "building"
+
+    #: Does the cloud answer a creation that it has seen before, by its key, with the same instance? Else a lost one is
+    #: not repeated, but its instance is looked for by its metadata.
+    idempotent: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        cloud: InstanceCloud[R],
+        label_name: str,
+        metadata: Mapping[str, str],
+        log: Log,
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
+        super().__init__(cloud, log, clock)
+        self.metadata = dict(metadata)
+        self.node_id = str(metadata.get(tags.NODE_KEY, ""))
+        self._label_name = label_name
+        #: Whose launch it is, for texts.
+        self.where = f"provider {cloud.provider}, label {label_name}"
+        self._creation: Creation | None = None
+        self._lost: Exception | None = None
+        self._repeats = 0
+        self._repeat_at = float("-inf")
+        self._lists = 0
+        self._failed_before = 0
+        self._last_list = float("-inf")
+
+    # -- what the driver says --
+
+    @abc.abstractmethod
+    def create(self, key: CreationKey) -> str:
+        """Send the creation; returns the id of the instance. Blocks; in a thread of the cloud.
+
+        Calls `permit` right before the call. What is made must carry ``metadata``, and where the cloud has such a thing
+        ``key.text``. Raises CloudUnavailableException for a call that got no answer; its ``maybe_done`` is False if
+        the cloud surely did not get it.
+        """
+
+    @abc.abstractmethod
+    def seen(self, record: R) -> Instance | bool:
+        """A step: the instance is in a list. Does not block.
+
+        :return: the instance when it can be used; False = wait; True = there is a new state.
+        :raises LaunchStatusException: it will never work.
+        """
+
+    def refused(self, error: Exception) -> Exception:
+        """What an error of `create` means, if it was not the lack of an answer."""
+        return error
+
+    def found(self) -> None:
+        """An instance was adopted whose creation gave no answer."""
+
+    def permit(self) -> None:
+        """Is the instance still wanted? For `create`: the call may have waited for minutes for its turn. Any thread.
+
+        :raises Exception: no; nothing may be made.
+        """
+        if self.clock() - self.advanced_at > GIVEN_UP_SECONDS:
+            error = CloudUnavailableException(f"{self.where}: the launch was given up before its turn came")
+            error.maybe_done = False
+            raise error
+        if not self.wanted():
+            raise LaunchStatusException(f"{self.where}: the launch is not wanted any more, or ZooKeeper is lost")
+
+    # -- steps --
+
+    def steps(self) -> Mapping[str, Step]:
+        return {
+            self.START: self._start,
+            self.SUBMITTING: self._submitting,
+            self.REPEATING: self._repeating,
+            self.SEARCHING: self._searching,
+            self.BUILDING: self._building,
+        }
+
+    def _start(self) -> bool:
+        key = CreationKey(self.cloud.provider, self.node_id, self.attempt)
+        pool = str(self.metadata.get(tags.POOL_KEY, ""))
+        self._creation = self.cloud.creations.begin(key, pool, self._label_name)
+        return self._submit()
+
+    def _submit(self) -> bool:
+        creation, repeated = self._creation, self._lost is not None
+        assert creation is not None
+        self.call(lambda: self._create(creation, repeated), self.cloud.creators)
+        return self.go(self.SUBMITTING)
+
+    def _create(self, creation: Creation, repeated: bool) -> str:
+        """In a thread of the cloud: what becomes of a call is noted even if nobody waits for it any more."""
+        creations = self.cloud.creations
+        creations.sent(creation)
+        try:
+            record_id = self.create(creation.key)
+        except (CloudUnavailableException, OSError) as error:
+            if repeated or not surely_not_made(error):
+                creations.not_answered(creation)
+            else:
+                creations.refused(creation)
+            raise
+        except Exception:
+            # A repeated one that is refused says nothing of the first.
+            if not repeated:
+                creations.refused(creation)
+            raise
+        creations.answered(creation, record_id)
+        if self.clock() - self.advanced_at > GIVEN_UP_SECONDS + self.cloud.call_seconds:
+            self.log.warning("Instance %s was made for a launch that was given up, deleting it", record_id)
+            self.cloud.delete_instance(record_id)
+        return record_id
+
+    def _submitting(self) -> bool:
+        if not self.answered:
+            return False
+        try:
+            record_id = self.answer()
+        except Exception as error:
+            if not cloud_is_away(error):
+                if self._lost is not None:
+                    self.log.warning("The repeated creation was refused, looking for the instance: %s", error)
+                    return self._search()
+                raise self.refused(error) from error
+            if self._lost is None and isinstance(error, CloudUnavailableException) and not error.maybe_done:
+                raise
+            self._lost = self._lost or error
+            if self.idempotent and self._repeats < REPEATS:
+                self._repeats += 1
+                self._repeat_at = self.clock() + REPEAT.pause(self._repeats)
+                self.log.warning("The creation was not answered, it is sent again with its key: %s", error)
+                return self.go(self.REPEATING)
+            self.log.warning("The creation was not answered, looking for the instance: %s", error)
+            return self._search()
+        return self._created(record_id)
+
+    def _repeating(self) -> bool:
+        return self.reached(self._repeat_at) and self._submit()
+
+    def _search(self) -> bool:
+        self._failed_before = self.cloud.inventory.failed_lists
+        self.wait_for("search", complete=True)
+        return self.go(self.SEARCHING)
+
+    def _searching(self) -> bool:
+        """Two instances for one node must never be: find the one that may have been made."""
+        assert self._creation is not None
+        assert self._lost is not None
+        inventory = self.cloud.inventory
+        found = self.cloud.creations.found(self._creation, inventory.of_node(self.node_id))
+        if found is not None:
+            self.log.info("Found instance %s, whose creation was not answered", found)
+            self.found()
+            return self._created(found)
+        if inventory.complete_at > max(self._last_list, self.since):
+            self._last_list = inventory.complete_at
+            self._lists += 1
+        waited = self.clock() - self.since
+        searched = waited >= SEARCH_SECONDS + self.cloud.lag_seconds and self._lists >= SEARCH_LISTS
+        # While the cloud is away nothing can be found, and the framework must know; it asks once more, too.
+        # Failures of before say nothing: nobody may have asked since the end of an outage.
+        failures = min(inventory.failures, inventory.failed_lists - self._failed_before)
+        if not searched and failures < SEARCH_FAILURES and waited < 10 * (SEARCH_SECONDS + self.cloud.lag_seconds):
+            return False
+        self.cloud.creations.given_up(self._creation)
+        if isinstance(self._lost, CloudUnavailableException):
+            self._lost.searched = searched
+        raise self._lost
+
+    def _created(self, record_id: str) -> bool:
+        self.external_id = record_id
+        self.wait_for("boot", record_id)
+        return self.go(self.BUILDING)
+
+    def _building(self) -> Instance | bool:
+        record = self.cloud.inventory.get(self.external_id)
+        if record is None:
+            return self._absent()
+        # Whoever asked for the instance while it was absent has the answer.
+        self.forget_call()
+        return self.seen(record)
+
+    def _absent(self) -> bool:
+        """Not in the lists (yet): ask for the instance itself after a while."""
+        record_id, inventory = self.external_id, self.cloud.inventory
+        if inventory.is_gone(record_id):
+            raise LaunchStatusException(f"{self.where}: instance {record_id} was deleted by somebody else")
+        if self.answered:
+            try:
+                self.answer()
+            except NotFound:
+                inventory.set_gone(record_id)
+                raise LaunchStatusException(f"{self.where}: instance {record_id} is gone") from None
+            except NotImplementedError:
+                # The cloud has lists only: if it never shows, launch-timeout ends the attempt.
+                self.log.debug("Instance %s is in no list", record_id)
+            except Exception as error:
+                if not cloud_is_away(error):
+                    raise
+                self.log.debug("Instance %s: %s", record_id, error)
+            self.since = self.clock()
+        elif not self.calling and self.clock() - self.since > ABSENT_SECONDS:
+            self.call(lambda: self.cloud.get_instance(record_id))
+        return False

@@ -1,0 +1,234 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`DeletionMachine`: the deletion of one instance of an `InstanceCloud`, in steps, until it is really gone.
+
+::
+
+    start -> [preparing] -> deleting -> waiting -> [clearing] -> complete
+                               ^           |
+                               +-----------+        (it had no effect: once more, each time a little later)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Final, TypeVar
+
+from nodepool.clock import monotonic
+from nodepool.driver.statemachine.adapter import Log
+from nodepool.driver.statemachine.instance_cloud import InstanceCloud
+from nodepool.driver.statemachine.inventory import Record
+from nodepool.driver.statemachine.inventory_machine import InventoryMachine, Step, cloud_is_away
+from nodepool.exceptions import LaunchError, NotFound
+from nodepool.plan.backoff import Backoff
+
+R = TypeVar("R", bound=Record)
+
+#: After how long a deletion that shows no effect is sent again.
+RESEND: Final = Backoff(2.0, 60.0)
+#: The same for one that the cloud has begun.
+BEGUN_RESEND_SECONDS: Final = 60.0
+#: When to look again for a list that is new enough to say so.
+UNLISTED_SECONDS: Final = 1.0
+#: Between two attempts after an error.
+RETRY: Final = Backoff(0.5, 30.0)
+#: A cloud that does not answer so many times in a row is away: the framework must know.
+AWAY_ANSWERS: Final = 4
+
+
+class DeletionMachine(InventoryMachine[R]):
+    """A moment's trouble of the cloud is sat out; then it is an error, and the framework tries again.
+
+    :param external_id: of the instance; None = there is nothing to delete.
+    """
+
+    PREPARING: ClassVar[str] = "preparing"
+    DELETING: ClassVar[str] = "deleting"
+    WAITING: ClassVar[str] = "waiting"
+    CLEARING: ClassVar[str] = "clearing"
+
+    resends: ClassVar[bool] = True
+
+    def __init__(
+        self, cloud: InstanceCloud[R], external_id: str | None, log: Log, clock: Callable[[], float] = monotonic
+    ) -> None:
+        super().__init__(cloud, log, clock)
+        self.external_id = external_id
+        #: Deletions that were accepted.
+        self._accepted = 0
+        #: Errors in a row.
+        self._errors = 0
+        #: When the last deletion was accepted, and when to send the next.
+        self._accepted_at = float("-inf")
+        self._resend_at = float("inf")
+        self._not_before = float("-inf")
+
+    # -- what the driver says --
+
+    def before(self, record: R | None) -> Callable[[], Any] | None:
+        """What must go before the instance, as a call that blocks; None = nothing.
+
+        :param record: the instance as last seen.
+        """
+        return None
+
+    def after(self) -> Callable[[], Any] | None:
+        """What may be left when the instance is gone and must go, too, as a call that blocks; None = nothing."""
+        return None
+
+    def begun(self, record: R) -> bool:
+        """Does the cloud work on the deletion? Then it is not sent again soon."""
+        return False
+
+    def busy(self, error: LaunchError) -> bool:
+        """Did the cloud refuse the deletion only for now?"""
+        return False
+
+    # -- steps --
+
+    def steps(self) -> Mapping[str, Step]:
+        return {
+            self.START: self._start,
+            self.PREPARING: self._preparing,
+            self.DELETING: self._deleting,
+            self.WAITING: self._waiting,
+            self.CLEARING: self._clearing,
+        }
+
+    def _start(self) -> bool:
+        if not self.external_id:
+            self.end()
+            return False
+        if self.cloud.inventory.is_gone(self.external_id):
+            return self._gone()
+        call = self.before(self.cloud.inventory.get(self.external_id))
+        if call is not None:
+            self.call(call)
+            return self.go(self.PREPARING)
+        return self._send()
+
+    def _preparing(self) -> bool:
+        if not self.calling:
+            return self.reached(self._not_before) and self.go(self.START)
+        return self._side_call_is_over() and self._send()
+
+    def _side_call_is_over(self) -> bool:
+        """Has what goes with the instance gone, or is it known that it will not? A refusal does not keep the rest."""
+        if not self.answered:
+            return False
+        try:
+            self.answer()
+        except NotFound:
+            return True
+        except Exception as error:
+            if cloud_is_away(error):
+                return self._error(error)
+            if not isinstance(error, LaunchError):
+                raise
+            self.log.warning("What belongs to instance %s could not be removed: %s", self.external_id, error)
+        return True
+
+    def _send(self) -> bool:
+        record_id = self.external_id
+        if not self.waiting:
+            self.wait_for("delete", record_id)
+        self.call(lambda: self.cloud.delete_instance(record_id))
+        return self.go(self.DELETING)
+
+    def _deleting(self) -> bool:
+        if not self.calling:
+            return self.reached(self._not_before) and self._send()
+        if not self.answered:
+            return False
+        try:
+            self.answer()
+        except NotFound:
+            return self._gone()
+        except Exception as error:
+            if cloud_is_away(error) or (isinstance(error, LaunchError) and self.busy(error)):
+                return self._error(error)
+            raise
+        self._errors = 0
+        self._accepted += 1
+        self._accepted_at = self.clock()
+        self._resend_at = self._accepted_at + RESEND.pause(self._accepted)
+        return self.go(self.WAITING)
+
+    def _waiting(self) -> bool:
+        inventory = self.cloud.inventory
+        if inventory.is_gone(self.external_id):
+            return self._gone()
+        if self.calling:
+            return self._asked()
+        record = inventory.get(self.external_id)
+        if record is None:
+            if inventory.absence_is_certain(self._accepted_at):
+                # Lists can overlook an instance: only its own answer counts.
+                record_id = self.external_id
+                self.call(lambda: self.cloud.get_instance(record_id))
+            else:
+                # The list that makes it certain may have no news of this instance.
+                self.next_advance_seconds = UNLISTED_SECONDS
+            return False
+        due = self._resend_at
+        if self.begun(record):
+            due = max(due, self._accepted_at + BEGUN_RESEND_SECONDS)
+        if not self.reached(due):
+            return False
+        if inventory.listed_at <= self._accepted_at + self.cloud.lag_seconds:
+            # A list that was begun before the deletion was accepted, or none: what it shows is no reason to repeat it.
+            self.next_advance_seconds = UNLISTED_SECONDS
+            return False
+        self.log.warning("Instance %s is still there (%s), deleting it once more", self.external_id, record.status)
+        return self._send()
+
+    def _asked(self) -> bool:
+        """The instance itself was asked for, because it is in no list."""
+        if not self.answered:
+            return False
+        record: R | None = None
+        try:
+            record = self.answer()
+        except (NotFound, NotImplementedError):
+            # The second: lists are all that the cloud has.
+            return self._gone()
+        except Exception as error:
+            if not cloud_is_away(error) and not isinstance(error, LaunchError):
+                raise
+            self.log.debug("Instance %s: %s", self.external_id, error)
+        if record is not None and record.gone:
+            return self._gone()
+        if self.clock() >= self._resend_at and not (record is not None and self.begun(record)):
+            return self._send()
+        # Ask again after the next complete list.
+        self._accepted_at = self.clock()
+        return False
+
+    def _gone(self) -> bool:
+        assert self.external_id is not None
+        self.cloud.inventory.set_gone(self.external_id)
+        self.cloud.creations.deleted(self.external_id)
+        self.stop_waiting(True)
+        call = self.after()
+        if call is not None:
+            self.call(call)
+            return self.go(self.CLEARING)
+        self.end()
+        return False
+
+    def _clearing(self) -> bool:
+        if not self.calling:
+            return self.reached(self._not_before) and self._gone()
+        if self._side_call_is_over():
+            self.end()
+        return False
+
+    def _error(self, error: Exception) -> bool:
+        """Wait a little; returns False."""
+        self._errors += 1
+        if cloud_is_away(error) and self._errors >= AWAY_ANSWERS:
+            raise error
+        pause = RETRY.pause(self._errors)
+        self.log.warning("Instance %s: %s; tried again in %g s", self.external_id, error, pause)
+        self._not_before = self.clock() + pause
+        self.reached(self._not_before)
+        return False

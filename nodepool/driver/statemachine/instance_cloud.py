@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`InstanceCloud`: what launches and deletions of one provider share. A driver says how its cloud does it."""
+
+from __future__ import annotations
+
+import abc
+import logging
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import ClassVar, Generic, TypeVar
+
+from nodepool.clock import monotonic
+from nodepool.driver.statemachine import metadata
+from nodepool.driver.statemachine.inventory import Inventory, Record, no_changes
+from nodepool.driver.statemachine.lost_creations import Creation, LostCreations
+from nodepool.exceptions import LaunchError, NotFound
+from nodepool.metrics import leaks
+
+R = TypeVar("R", bound=Record)
+
+log = logging.getLogger("nodepool.driver.statemachine.InstanceCloud")
+
+
+class InstanceCloud(abc.ABC, Generic[R]):
+    """Inventory, lost creations and threads of one provider. Threads begin with the first piece of work.
+
+    The abstract methods, and those below them, are called in these threads: they block, and raise what
+    `nodepool.exceptions` has for it. Only creations have threads of their own, so that nothing else waits for them.
+
+    :param provider: its name.
+    """
+
+    #: Calls under way at once: creations, and all others.
+    create_threads: ClassVar[int] = 12
+    other_threads: ClassVar[int] = 8
+    #: Does `list_instances` understand a time, and `changes_since` make one?
+    lists_changes: ClassVar[bool] = False
+    #: What happened so long before a list begins may be missing in it, in seconds.
+    lag_seconds: ClassVar[float] = 0.0
+    #: The longest time that one call takes, in seconds.
+    call_seconds: float = 60.0
+
+    def __init__(self, provider: str, clock: Callable[[], float] = monotonic) -> None:
+        self.provider = provider
+        since = self.changes_since if self.lists_changes else no_changes
+        self.inventory: Inventory[R] = Inventory(provider, self.list_instances, since, self.lag_seconds, clock)
+        self.inventory.on_news = self._delete_strays
+        self.creations = LostCreations(provider, clock)
+        self.creators = ThreadPoolExecutor(self.create_threads, thread_name_prefix=f"{provider}-create")
+        self.others = ThreadPoolExecutor(self.other_threads, thread_name_prefix=f"{provider}-call")
+
+    # -- what the driver says --
+
+    @abc.abstractmethod
+    def list_instances(self, since: str | None) -> Iterable[R]:
+        """All instances of the project (None), or those that changed since a time, deleted ones too.
+
+        :raises ChangesNotListed: the cloud refuses the second.
+        """
+
+    @abc.abstractmethod
+    def delete_instance(self, record_id: str) -> None:
+        """Order the deletion of an instance; does not wait for it. Raises NotFound when it is gone."""
+
+    def get_instance(self, record_id: str) -> R:
+        """One instance, as it is now; raises NotFound when it is gone: that is the proof.
+
+        A cloud that cannot be asked for one leaves this out: the absence from lists is the proof then, as far as
+        ``lag_seconds`` lets it be one.
+        """
+        raise NotImplementedError
+
+    def changes_since(self, latest: str) -> str | None:
+        """The time to ask for changes from; None = all instances.
+
+        :param latest: ``updated`` of the record that changed last.
+        """
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Break off calls that are under way; later ones fail. Does not block."""
+
+    # -- the framework calls --
+
+    def stop(self) -> None:
+        """End everything; blocks until calls that are under way have ended."""
+        self.inventory.stop()
+        self.close()
+        for executor in (self.creators, self.others):
+            executor.shutdown(wait=False, cancel_futures=True)
+        for executor in (self.creators, self.others):
+            executor.shutdown(wait=True)
+        self.inventory.join()
+
+    def unanswered(self) -> list[Creation]:
+        """Creations that may have made an instance which no list has shown yet. Does not block."""
+        return self.creations.unanswered(self.inventory.absence_is_certain)
+
+    def _delete_strays(self, records: Iterable[R]) -> None:
+        """An instance whose creation was given up as lost showed up late."""
+        for record in self.creations.strays(records):
+            log.warning(
+                "Provider %s: instance %s of node %s was made by a call that was not answered, deleting it",
+                self.provider,
+                record.id,
+                record.metadata.get(metadata.NODE_KEY),
+            )
+            self.others.submit(self._delete_stray, record.id)
+
+    def _delete_stray(self, record_id: str) -> None:
+        try:
+            self.delete_instance(record_id)
+        except NotFound:
+            log.debug("Instance %s is gone already", record_id)
+        except LaunchError as error:
+            # The search for leaks comes by later.
+            log.warning("Instance %s could not be deleted: %s", record_id, error)
+            return
+        leaks.report(self.provider, "instances")

@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`InventoryMachine`: what creations and deletions of an `InstanceCloud` have in common."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Callable, Mapping
+from concurrent.futures import Executor, Future
+from typing import Any, ClassVar, Final, Generic, TypeVar
+
+from nodepool.clock import monotonic
+from nodepool.driver.statemachine.adapter import Log
+from nodepool.driver.statemachine.instance import Instance
+from nodepool.driver.statemachine.instance_cloud import InstanceCloud
+from nodepool.driver.statemachine.inventory import Record
+from nodepool.driver.statemachine.list_pace import Waiter
+from nodepool.driver.statemachine.machine import StateMachine
+from nodepool.exceptions import CloudUnavailableException
+
+R = TypeVar("R", bound=Record)
+
+#: What a step of a machine returns: the instance = complete; True = look at the new state at once; False = wait.
+Step = Callable[[], "Instance | bool"]
+
+#: A machine that waits is woken; this is for the case that it is not.
+SAFETY_SECONDS: Final = 5.0
+
+
+def cloud_is_away(error: BaseException) -> bool:
+    """Does an error say that the cloud has not answered? Then nobody knows what it did."""
+    return isinstance(error, (CloudUnavailableException, OSError))
+
+
+class InventoryMachine(StateMachine, abc.ABC, Generic[R]):
+    """A machine of steps, one a state. Steps do not block: calls are made in threads of the cloud."""
+
+    COMPLETE: ClassVar[str] = "complete"
+
+    def __init__(self, cloud: InstanceCloud[R], log: Log, clock: Callable[[], float] = monotonic) -> None:
+        super().__init__()
+        self.cloud = cloud
+        self.log = log
+        self.clock = clock
+        #: When the state began, and when the framework looked last.
+        self.since = clock()
+        self.advanced_at = clock()
+        self._call: Future[Any] | None = None
+        self._waiter: Waiter | None = None
+
+    @abc.abstractmethod
+    def steps(self) -> Mapping[str, Step]:
+        """What is done in each state."""
+
+    def advance(self) -> Any:
+        self.advanced_at = self.clock()
+        self.next_advance_seconds = SAFETY_SECONDS
+        if self._waiter is not None:
+            self.cloud.inventory.touch(self._waiter)
+        steps = self.steps()
+        try:
+            while not self.complete:
+                result = steps[self.state]()
+                if isinstance(result, Instance):
+                    self.end()
+                    return result
+                if not result:
+                    break
+        except Exception:
+            # Whatever ended it, the lists must not go on for this one.
+            self.stop_waiting(False)
+            raise
+        return None
+
+    # -- for steps --
+
+    def go(self, state: str) -> bool:
+        """Change the state; for ``return self.go(...)``: it is looked at at once."""
+        self.state = state
+        self.since = self.clock()
+        return True
+
+    def end(self) -> None:
+        """The machine is complete."""
+        self.stop_waiting(True)
+        self.go(self.COMPLETE)
+        self.complete = True
+
+    def call(self, function: Callable[[], Any], executor: Executor | None = None) -> None:
+        """Make a call in a thread of the cloud; its end wakes the machine. See `answered` and `answer`."""
+        self._call = (executor or self.cloud.others).submit(function)
+        self._call.add_done_callback(lambda _: self.wake())
+
+    @property
+    def calling(self) -> bool:
+        """Was a call made whose answer was not taken?"""
+        return self._call is not None
+
+    @property
+    def answered(self) -> bool:
+        """Has the call ended?"""
+        return self._call is not None and self._call.done()
+
+    def answer(self) -> Any:
+        """Take the answer of a call that has ended. Raises what the call raised."""
+        assert self._call is not None
+        call, self._call = self._call, None
+        return call.result()
+
+    def forget_call(self) -> None:
+        """The answer is not needed any more."""
+        self._call = None
+
+    def reached(self, when: float) -> bool:
+        """Is it this time yet? If not, the framework comes back then."""
+        left = when - self.clock()
+        if left <= 0:
+            return True
+        self.next_advance_seconds = min(SAFETY_SECONDS, left)
+        return False
+
+    def wait_for(self, kind: str, record_id: str | None = None, complete: bool = False) -> None:
+        """Be woken by news of an instance. See `nodepool.driver.statemachine.list_pace.Waiter`."""
+        self.stop_waiting(False)
+        self._waiter = self.cloud.inventory.wait_for(kind, lambda: self.wake(), record_id, complete)
+
+    def need_complete_lists(self) -> None:
+        """What is waited for may not show as a change."""
+        if self._waiter is not None:
+            self._waiter.complete = True
+
+    @property
+    def waiting(self) -> bool:
+        """Is the machine woken by news?"""
+        return self._waiter is not None
+
+    def stop_waiting(self, happened: bool) -> None:
+        """No news are needed any more.
+
+        :param happened: what was waited for came.
+        """
+        if self._waiter is not None:
+            self.cloud.inventory.done(self._waiter, happened)
+            self._waiter = None

@@ -1,0 +1,222 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which instances were made for which node, so that none is made twice, and none is kept that came late (D, L-4).
+
+A creation whose answer is lost may have made an instance. It may show up at once, after minutes, or never. While its
+node is launched the creation is repeated with its key, where the cloud knows the key, or else the instance is looked
+for and adopted. While a node is deleted nothing is repeated: the instance is only looked for.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Callable, Iterable
+from typing import Final, NamedTuple, TypeVar
+
+from nodepool.clock import monotonic
+from nodepool.driver.statemachine import metadata
+from nodepool.driver.statemachine.inventory import Record
+
+R = TypeVar("R", bound=Record)
+
+#: How long an instance may take to show up after its creation was not answered, in seconds.
+LATE_SECONDS: Final = 3600.0
+#: With more nodes than these, those whose creation began so long ago are forgotten: other launchers delete instances,
+#: and do not tell.
+MANY_NODES: Final = 1000
+OLD_SECONDS: Final = 2 * LATE_SECONDS
+
+
+class CreationKey(NamedTuple):
+    """What makes the creations of an attempt one creation, however often they are sent.
+
+    :param attempt: of the node's launch, from 1. The instance of an earlier attempt is not that of this one.
+    """
+
+    provider: str
+    node_id: str
+    attempt: int
+
+    @property
+    def text(self) -> str:
+        """For the cloud: 35 characters, a letter first, then small letters, digits and ``-``."""
+        whole = "\0".join((self.provider, self.node_id, str(self.attempt)))
+        return f"np-{hashlib.sha256(whole.encode()).hexdigest()[:32]}"
+
+
+class Creation:
+    """One creation; made by `LostCreations.begin`.
+
+    :param pool: of the node; ``label`` is its label. They say what an instance uses.
+    """
+
+    __slots__ = ("begun_at", "key", "label", "lost_at", "pool")
+
+    def __init__(self, key: CreationKey, pool: str, label: str, now: float) -> None:
+        self.key = key
+        self.pool = pool
+        self.label = label
+        self.begun_at = now
+        #: Since when it is known that there will be no answer; None = it was answered, or the call is under way.
+        self.lost_at: float | None = None
+
+
+class _OfNode:
+    """All creations of one node."""
+
+    __slots__ = ("late_until", "latest", "owned", "pending")
+
+    def __init__(self) -> None:
+        self.latest: Creation | None = None
+        #: An instance may come that is the latest creation's.
+        self.pending = False
+        #: Instances whose creation was answered, or that were adopted.
+        self.owned: set[str] = set()
+        #: Until when an instance may come that nobody expects.
+        self.late_until = float("-inf")
+
+
+class LostCreations:
+    """Creations of one provider, by node id. Thread-safe, does not block; ``_lock`` guards all.
+
+    :param provider: whose instances they are: others are none of our business.
+    """
+
+    def __init__(self, provider: str, clock: Callable[[], float] = monotonic) -> None:
+        self.provider = provider
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._nodes: dict[str, _OfNode] = {}
+        #: Node of each instance.
+        self._node_of: dict[str, str] = {}
+        #: Creations that were sent, and whose outcome is not known.
+        self._open: dict[Creation, None] = {}
+        self._many = MANY_NODES
+
+    # -- the life of a creation --
+
+    def begin(self, key: CreationKey, pool: str = "", label: str = "") -> Creation:
+        """A creation is about to be sent.
+
+        One of the same node that still has no answer was given up: it may make an instance late.
+        """
+        now = self._clock()
+        with self._lock:
+            self._forget_old(now)
+            node = self._nodes.setdefault(key.node_id, _OfNode())
+            if node.pending:
+                node.late_until = now + LATE_SECONDS
+            node.pending = True
+            node.latest = Creation(key, pool, label, now)
+            return node.latest
+
+    def sent(self, creation: Creation) -> None:
+        """A creation is sent now; again, when it is repeated."""
+        with self._lock:
+            creation.lost_at = None
+            self._open[creation] = None
+
+    def answered(self, creation: Creation, record_id: str) -> None:
+        """A creation was answered with this instance. One that was given up before does not own it."""
+        with self._lock:
+            node = self._close(creation)
+            if node is not None and node.latest is creation:
+                node.pending = False
+                self._own(node, creation.key.node_id, record_id)
+
+    def refused(self, creation: Creation) -> None:
+        """A creation was answered: no instance was made."""
+        with self._lock:
+            node = self._close(creation)
+            if node is not None and node.latest is creation:
+                node.pending = False
+                self._drop_if_over(creation.key.node_id, node)
+
+    def not_answered(self, creation: Creation) -> None:
+        """The call has ended without an answer. The creation may be repeated, or its instance looked for."""
+        with self._lock:
+            creation.lost_at = self._clock()
+
+    def found(self, creation: Creation, records: Iterable[R]) -> str | None:
+        """Of the instances of a node, one that nobody knew: the answer to a creation that got lost on its way."""
+        with self._lock:
+            node = self._nodes.setdefault(creation.key.node_id, _OfNode())
+            for record in records:
+                if record.id not in node.owned:
+                    self._close(creation)
+                    node.pending = False
+                    self._own(node, creation.key.node_id, record.id)
+                    return record.id
+        return None
+
+    def given_up(self, creation: Creation) -> None:
+        """There was no answer to a creation, and no instance was found."""
+        now = self._clock()
+        with self._lock:
+            node = self._nodes.setdefault(creation.key.node_id, _OfNode())
+            node.pending = False
+            node.late_until = now + LATE_SECONDS
+            creation.lost_at = now
+
+    def deleted(self, record_id: str) -> None:
+        """An instance is gone."""
+        with self._lock:
+            node_id = self._node_of.pop(record_id, "")
+            node = self._nodes.get(node_id)
+            # Until the late one came, those that are known must be told from it.
+            if node is not None and node.late_until < self._clock():
+                node.owned.discard(record_id)
+                self._drop_if_over(node_id, node)
+
+    # -- what they leave --
+
+    def strays(self, records: Iterable[R]) -> list[R]:
+        """Instances that a lost creation made after it was given up. Each is returned once."""
+        found: list[R] = []
+        now = self._clock()
+        with self._lock:
+            for record in records:
+                node_id = metadata.node_id_of(record.metadata, self.provider)
+                node = None if node_id is None else self._nodes.get(node_id)
+                if node_id is None or node is None or node.pending or node.late_until < now or record.id in node.owned:
+                    continue
+                self._own(node, node_id, record.id)
+                found.append(record)
+        return found
+
+    def unanswered(self, absence_is_certain: Callable[[float], bool]) -> list[Creation]:
+        """Creations that may have made an instance that no list has shown yet. They count against the limits.
+
+        :param absence_is_certain: would lists have shown an instance that was there at that time? See `Inventory`.
+        """
+        with self._lock:
+            found = list(self._open)
+        shown = [creation for creation in found if creation.lost_at and absence_is_certain(creation.lost_at)]
+        with self._lock:
+            for creation in shown:
+                self._open.pop(creation, None)
+        return [creation for creation in found if creation not in shown]
+
+    # -- inside, with the lock held --
+
+    def _close(self, creation: Creation) -> _OfNode | None:
+        """The outcome of a creation is known; returns its node."""
+        self._open.pop(creation, None)
+        creation.lost_at = None
+        return self._nodes.get(creation.key.node_id)
+
+    def _forget_old(self, now: float) -> None:
+        if len(self._nodes) <= self._many:
+            return
+        old = now - OLD_SECONDS
+        self._nodes = {key: node for key, node in self._nodes.items() if node.latest and node.latest.begun_at > old}
+        self._node_of = {record: node_id for record, node_id in self._node_of.items() if node_id in self._nodes}
+        self._many = max(MANY_NODES, 2 * len(self._nodes))
+
+    def _own(self, node: _OfNode, node_id: str, record_id: str) -> None:
+        node.owned.add(record_id)
+        self._node_of[record_id] = node_id
+
+    def _drop_if_over(self, node_id: str, node: _OfNode) -> None:
+        if not node.pending and not node.owned and node.late_until < self._clock():
+            del self._nodes[node_id]

@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests of `nodepool.driver.statemachine.cloud_quota`: what counts against the limits besides nodes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from nodepool.driver.statemachine.lost_creations import Creation, CreationKey
+from tests.unit.driver.statemachine.conftest import MakeSite, Site
+
+
+@pytest.fixture
+def site(make_site: MakeSite) -> Site:
+    return make_site(**{"max-servers": 2})
+
+
+@pytest.fixture
+def unanswered(site: Site, monkeypatch: pytest.MonkeyPatch) -> list[Creation]:
+    """Creations that the driver tells of; filled by the test."""
+    creations: list[Creation] = []
+    monkeypatch.setattr(site.adapter, "unansweredCreations", lambda: creations)
+    return creations
+
+
+def creation(node_id: str = "0000004711", pool: str = "main", label: str = "small") -> Creation:
+    return Creation(CreationKey("nowhere", node_id, 1), pool, label, 0.0)
+
+
+def used(site: Site, pool: Any = None) -> dict[str, float]:
+    found: dict[str, float] = site.provider.estimatedNodepoolQuotaUsed(pool).get_resources()
+    return {name: amount for name, amount in found.items() if amount}
+
+
+def test_creations_without_an_answer(site: Site, unanswered: list[Creation]) -> None:
+    """A create whose answer was lost may have made an instance: never more than max-servers."""
+    pool = site.config.pools["main"]
+    assert site.provider.roomFor(pool, "small") == 2
+    unanswered.append(creation())
+    assert used(site) == used(site, pool) == {"instances": 1, "cores": 2, "ram": 2048}
+    assert site.provider.roomFor(pool, "small") == 1
+    unanswered.append(creation("0000004712"))
+    assert not site.provider.roomForOne(pool, "small")
+    unanswered.clear()
+    assert used(site) == {}
+
+
+def test_its_node_counts_by_itself(site: Site, unanswered: list[Creation]) -> None:
+    """While there is a node, that is what counts."""
+    (node,) = site.serve("small")
+    before = used(site)
+    unanswered.append(creation(node.key))
+    assert used(site) == before
+
+
+def test_what_is_not_in_the_configuration(site: Site, unanswered: list[Creation]) -> None:
+    """Bad input: a pool or label that is not there (any more)."""
+    unanswered.extend([creation(pool="gone"), creation(label="gone")])
+    assert used(site) == {}

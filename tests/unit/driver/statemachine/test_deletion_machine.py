@@ -1,0 +1,275 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests of `nodepool.driver.statemachine.deletion_machine`, step by step (X-4)."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from nodepool.driver.statemachine import deletion_machine
+from nodepool.driver.statemachine.deletion_machine import DeletionMachine
+from nodepool.exceptions import CloudUnavailableException, LaunchError, NotFound
+from tests.support.manual_executor import ManualExecutor
+from tests.unit.driver.statemachine.instances import LOG, Seen, StubInstances, seen
+
+AWAY = CloudUnavailableException("503")
+
+
+class Deletion(DeletionMachine[Seen]):
+    """Of an instance with something before and after it, if the test has answers for that."""
+
+    cloud: StubInstances
+
+    def before(self, record: Seen | None) -> Callable[[], Any] | None:
+        return (lambda: self.cloud.ask("before")) if "before" in self.cloud.answers else None
+
+    def after(self) -> Callable[[], Any] | None:
+        return (lambda: self.cloud.ask("after")) if "after" in self.cloud.answers else None
+
+    def begun(self, record: Seen) -> bool:
+        return record.status == "deleting"
+
+    def busy(self, error: LaunchError) -> bool:
+        return str(error) == "busy"
+
+
+@pytest.fixture
+def cloud() -> StubInstances:
+    return StubInstances()
+
+
+def deletion_of(cloud: StubInstances, record_id: str | None = "a") -> Deletion:
+    return Deletion(cloud, record_id, LOG, cloud.clock)
+
+
+def show_others(cloud: StubInstances, deletion: Deletion, times: int) -> None:
+    """Lists, complete ones and changes, that do not show the instance."""
+    for _ in range(times):
+        for complete in (True, False):
+            deletion.advance()
+            cloud.show(seen("other"), complete=complete)
+    deletion.advance()
+
+
+def test_one_instance(cloud: StubInstances) -> None:
+    """One call, and the shared list says when it is over."""
+    cloud.show(seen("a"))
+    deletion = deletion_of(cloud)
+    deletion.advance()
+    assert (deletion.state, cloud.count("delete")) == ("waiting", 1)
+    cloud.show(seen("a", "deleting"))
+    deletion.advance()
+    assert deletion.state == "waiting"
+    cloud.show(seen("a", "gone"), complete=False)
+    deletion.advance()
+    assert (deletion.state, deletion.complete) == ("complete", True)
+    assert (cloud.count("delete"), cloud.count("get")) == (1, 0)
+    assert cloud.inventory._pause() == float("inf"), "nobody waits any more"
+
+
+@pytest.mark.parametrize("record_id", [None, ""])
+def test_nothing_to_delete(cloud: StubInstances, record_id: str | None) -> None:
+    """reference/driver 9."""
+    deletion = deletion_of(cloud, record_id)
+    deletion.advance()
+    assert deletion.complete
+    assert cloud.calls == []
+
+
+def test_gone_already(cloud: StubInstances) -> None:
+    """X-4: an id that does not exist is no error, and is not asked for twice."""
+    cloud.answers["delete"] = NotFound("a")
+    for _ in range(2):
+        deletion = deletion_of(cloud)
+        deletion.advance()
+        assert deletion.complete
+    assert cloud.count("delete") == 1
+
+
+def test_does_not_block(cloud: StubInstances) -> None:
+    deletion = deletion_of(cloud)
+    cloud.others = ManualExecutor(eager=False)  # type: ignore[assignment]
+    deletion.advance()
+    assert (deletion.state, cloud.count("delete")) == ("deleting", 0)
+
+
+def test_swallowed(cloud: StubInstances) -> None:
+    """A deletion that has no effect is sent again, later each time."""
+    cloud.show(seen("a"))
+    deletion = deletion_of(cloud)
+    times = []
+    for _ in range(100):
+        before = cloud.count("delete")
+        deletion.advance()
+        if cloud.count("delete") > before:
+            times.append(cloud.clock.now)
+        cloud.show(seen("a"))
+    pauses = [later - earlier for earlier, later in itertools.pairwise(times)]
+    assert pauses[:3] == [pytest.approx(wanted, abs=1.1) for wanted in (2, 4, 8)]
+    assert pauses == sorted(pauses)
+    assert max(pauses) <= deletion_machine.RESEND.longest_seconds + 1
+    assert not deletion.complete
+
+
+def test_slow_lists(cloud: StubInstances) -> None:
+    """Nothing is repeated, and nobody spins, while there is no list yet that could show the effect."""
+    cloud.show(seen("a"))
+    deletion = deletion_of(cloud)
+    deletion.advance()
+    cloud.clock.now += deletion_machine.BEGUN_RESEND_SECONDS
+    deletion.advance()
+    assert (deletion.state, cloud.count("delete")) == ("waiting", 1)
+    assert deletion.next_advance_seconds == deletion_machine.UNLISTED_SECONDS
+    cloud.show(seen("a"))
+    deletion.advance()
+    assert cloud.count("delete") == 2
+
+
+def test_lists_that_lag(cloud: StubInstances, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a list shows that may be older than the deletion is no reason to repeat it either."""
+    monkeypatch.setattr(StubInstances, "lag_seconds", 10.0)
+    cloud.show(seen("a"))
+    deletion = deletion_of(cloud)
+    for _ in range(11):
+        deletion.advance()
+        cloud.show(seen("a"))
+    assert cloud.count("delete") == 1
+    deletion.advance()
+    assert cloud.count("delete") == 2
+
+
+def test_under_way(cloud: StubInstances) -> None:
+    """One that the cloud works on is left in peace for a minute; else it is sent again soon."""
+    deletion = deletion_of(cloud)
+    for _ in range(50):
+        deletion.advance()
+        cloud.show(seen("a", "deleting"))
+    assert cloud.count("delete") == 1
+    cloud.show(seen("a"))
+    deletion.advance()
+    assert cloud.count("delete") == 2
+
+
+def test_hidden(cloud: StubInstances) -> None:
+    """An instance that lists do not show is asked for itself: only its own answer proves that it is gone."""
+    cloud.answers["get"] = seen("a")
+    cloud.show(seen("other"))
+    deletion = deletion_of(cloud)
+    show_others(cloud, deletion, 6)
+    assert not deletion.complete
+    assert cloud.count("delete") >= 2
+    cloud.answers["get"] = seen("a", "gone")
+    show_others(cloud, deletion, 2)
+    assert deletion.complete
+
+
+def test_hidden_while_the_cloud_is_away(cloud: StubInstances) -> None:
+    """No answer proves nothing."""
+    cloud.answers["get"] = [AWAY, LaunchError("not now"), NotFound("a")]
+    deletion = deletion_of(cloud)
+    show_others(cloud, deletion, 4)
+    assert not deletion.complete
+    show_others(cloud, deletion, 4)
+    assert deletion.complete
+
+
+@pytest.mark.parametrize("lists", [(True, True), (True, False)])
+def test_absent(cloud: StubInstances, lists: tuple[bool, ...]) -> None:
+    """After a complete list the next one of changes usually says that it is gone; or another complete one must do."""
+    cloud.show(seen("a"))
+    deletion = deletion_of(cloud)
+    deletion.advance()
+    for complete in lists:
+        assert cloud.count("get") == 0
+        cloud.show(seen("other"), complete=complete)
+        deletion.advance()
+    deletion.advance()
+    assert deletion.complete
+    assert (cloud.count("delete"), cloud.count("get")) == (1, 1)
+
+
+def test_cloud_that_cannot_be_asked() -> None:
+    """Lists are all there is: what they do not show is gone."""
+    cloud = StubInstances(lists_changes=False)
+    cloud.answers["get"] = NotImplementedError()
+    deletion = deletion_of(cloud)
+    deletion.advance()
+    assert not deletion.complete
+    cloud.show()
+    deletion.advance()
+    deletion.advance()
+    assert deletion.complete
+
+
+def test_errors_are_tried_again(cloud: StubInstances) -> None:
+    """The cloud is away, or busy with another operation on the instance."""
+    cloud.answers["delete"] = [AWAY, LaunchError("busy"), OSError("reset"), None]
+    deletion = deletion_of(cloud)
+    pauses = []
+    while deletion.state != "waiting":
+        deletion.advance()
+        pauses.append(deletion.next_advance_seconds)
+        cloud.clock.now += pauses[-1] or 0
+    assert pauses[:3] == [pytest.approx(wanted) for wanted in (0.5, 1, 2)]
+    assert cloud.count("delete") == 4
+
+
+def test_cloud_is_away(cloud: StubInstances) -> None:
+    """After some attempts it is an error, so that the provider can be given a rest."""
+    cloud.answers["delete"] = AWAY
+    deletion = deletion_of(cloud)
+    for _ in range(deletion_machine.AWAY_ANSWERS - 1):
+        deletion.advance()
+        cloud.clock.now += 60
+    with pytest.raises(CloudUnavailableException):
+        deletion.advance()
+    assert cloud.count("delete") == deletion_machine.AWAY_ANSWERS
+
+
+@pytest.mark.parametrize("error", [LaunchError("not yours"), KeyError("x")])
+def test_refusal_is_an_error(cloud: StubInstances, error: Exception) -> None:
+    """What will never work is told to the framework."""
+    cloud.answers["delete"] = error
+    with pytest.raises(type(error)):
+        deletion_of(cloud).advance()
+    assert cloud.inventory._pause() == float("inf")
+
+
+class TestWhatBelongsToIt:
+    """Some things go before the instance, and some after it."""
+
+    def test_order(self, cloud: StubInstances) -> None:
+        cloud.answers.update({"before": None, "after": None, "delete": NotFound("a")})
+        deletion = deletion_of(cloud)
+        deletion.advance()
+        assert deletion.complete
+        assert cloud.calls == ["before", "delete", "after"]
+
+    @pytest.mark.parametrize("name", ["before", "after"])
+    def test_trouble(self, cloud: StubInstances, name: str) -> None:
+        """While the cloud is away it is tried again; a refusal does not keep the rest; what is gone is fine."""
+        cloud.answers.update({name: [AWAY, LaunchError("no")], "delete": NotFound("a")})
+        deletion = deletion_of(cloud)
+        deletion.advance()
+        assert deletion.next_advance_seconds == 0.5
+        assert deletion.state != "complete"
+        cloud.clock.now += 1
+        deletion.advance()
+        assert deletion.complete
+        assert (cloud.count(name), cloud.count("delete")) == (2, 1)
+
+    @pytest.mark.parametrize("name", ["before", "after"])
+    def test_gone(self, cloud: StubInstances, name: str) -> None:
+        cloud.answers.update({name: NotFound("it"), "delete": NotFound("a")})
+        deletion = deletion_of(cloud)
+        deletion.advance()
+        assert deletion.complete
+
+    @pytest.mark.parametrize("name", ["before", "after"])
+    def test_error_of_the_driver(self, cloud: StubInstances, name: str) -> None:
+        cloud.answers.update({name: KeyError("x"), "delete": NotFound("a")})
+        with pytest.raises(KeyError):
+            deletion_of(cloud).advance()
