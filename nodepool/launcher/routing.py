@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from nodepool.model import states
-from nodepool.plan.cleanup import GONE_REQUEST_STATES, Keep, judge_unlocked
+from nodepool.plan.cleanup import ANSWERED_REQUEST_STATES, Keep, judge_unlocked
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -134,7 +134,7 @@ class Router:
         awake = self._concerned(request) if request is not None and request.state == states.REQUESTED else set()
         for worker in workers:
             worker.request_changed(request_id, wake=worker in awake)
-        if request is None or request.state in GONE_REQUEST_STATES:
+        if request is None or request.state in ANSWERED_REQUEST_STATES:
             self._request_over(request_id, gone=request is None)
         self._counted(request_id)
 

@@ -68,13 +68,14 @@ class NotStored(LookupError):
 
 
 class Record:
-    """Base of `Node` and `NodeRequest`.
+    """Base of all records in ZooKeeper: nodes, requests, builds and uploads.
 
-    Attributes besides the fields: ``id`` (znode name), ``lock`` (held lock or None), ``version``
-    (znode data version of what was read or written last, None before), ``czxid`` and ``mzxid``.
+    Attributes besides the fields: ``id`` (name of the znode, None before it is stored), ``lock`` (the lock if we hold
+    it, else None), ``version`` (of the znode's data as read or written last, None before), ``mzxid`` (ZooKeeper's
+    number of the last change that was read, 0 before) and ``extra`` (unknown keys of the JSON object, kept).
 
-    A change of ``state`` moves ``state_time`` to the time of the next write (`to_dict`), because the
-    model has no clock.
+    Whoever sets ``state`` gives it a new ``state_time``: the time of the next write (`to_dict`), because the model has
+    no clock.
     """
 
     STATES: ClassVar[tuple[str, ...]] = ()

@@ -10,8 +10,8 @@ from nodepool.model import states
 from nodepool.model.node import Node
 from nodepool.model.request import NodeRequest
 
-#: Priority and requestor of the requests that launchers make (reference/zookeeper 4.1).
-GONE_REQUEST_STATES = (states.FULFILLED, states.FAILED)
+#: States of requests that are answered. They get no further node.
+ANSWERED_REQUEST_STATES = (states.FULFILLED, states.FAILED)
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ def judge_unlocked(node: Node, request: Callable[[str], NodeRequest | None]) -> 
     wanted_by = request(node.allocated_to)
     if node.state == states.READY and wanted_by is None:
         return Deallocate(f"request {node.allocated_to} is gone")
-    if node.state == states.INIT and (wanted_by is None or wanted_by.state in GONE_REQUEST_STATES):
+    if node.state == states.INIT and (wanted_by is None or wanted_by.state in ANSWERED_REQUEST_STATES):
         return Delete(f"request {node.allocated_to} is gone or finished")
     return Keep()
 

@@ -20,7 +20,7 @@ DEADLINE_SECONDS, END_SECONDS = 245.0, 40.0
 
 @pytest.mark.timeout(300)
 def test_nothing_is_lost_and_nothing_leaks(tmp_path: Path) -> None:
-    """F-1 to F-5: launchers, ZooKeeper, cloud and clients fail, and all invariants hold.
+    """F-1, F-2, F-4, F-5: launchers, ZooKeeper, cloud and clients fail, and all invariants hold.
 
     In a process of its own: each connection that Zuul's Kazoo fails to make leaves a socket to the garbage collector.
     """

@@ -110,7 +110,7 @@ def test_boot_from_volume(place: Place) -> None:
 
 
 def test_uploaded_image(place: Place, tmp_path: Path) -> None:
-    """U-3 to U-5, L-1: uploaded through the adapter, used by a node as its record says, deleted."""
+    """U-4, U-5, L-1: uploaded through the adapter, used by a node as its record says, deleted."""
     place.label.clear()
     place.label.update({"name": "small", "diskimage": "built", "min-ram": 512})
     place.launch()

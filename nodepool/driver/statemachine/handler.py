@@ -99,7 +99,10 @@ class StateMachineHandler(NodeRequestHandler):
             super().let_go_of_aborted(node)
 
     def pause_after_abort(self) -> float:
-        """None where it is known what has to happen first: somebody was faster, or the cloud is full with our nodes."""
+        """0 seconds where it is known what has to happen before the next launch.
+
+        Another launcher took the room, or the learned limit says when the cloud takes another node.
+        """
         aborted = [node.key for node in self.nodeset if node.state == states.ABORTED]
         if all(node_id in self._outpaced or self._was_refused(node_id) for node_id in aborted):
             return 0.0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An image of ours on its way: uploaded through the driver's Adapter, used by a node, deleted (U-3 to U-5, L-1)."""
+"""An image of ours on its way: uploaded through the driver's Adapter, used by a node, deleted (rules U-4, U-5, L-1)."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_uploaded_image(place: Place, provider: OpenStackProvider, adapter: Open
 
 
 def test_upload_that_fails(place: Place, adapter: OpenStackAdapter, tmp_path: Path) -> None:
-    """U-5: nothing is left of an upload that Glance refuses."""
+    """U-9: nothing is left of an upload that Glance refuses."""
     file = tmp_path / "image.qcow2"
     file.write_bytes(b"no image")
     section = adapter.config.diskimages["built"]

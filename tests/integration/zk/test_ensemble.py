@@ -52,7 +52,7 @@ def connect(ensemble: ZooKeeperEnsemble) -> Iterator[Callable[[str, float], ZooK
 
 
 def test_leader_and_quorum_lost(ensemble: ZooKeeperEnsemble, connect: Callable[[str, float], ZooKeeperClient]) -> None:
-    """F-1, F-2: the session, its locks and what the cache knows survive the leader; without a quorum calls wait."""
+    """F-3: the session, its locks and what the cache knows survive the leader; without a quorum calls wait."""
     client = connect(ensemble.tls_hosts(), 60.0)
     cache = NodepoolCache(client)
     assert cache.wait_ready(60)

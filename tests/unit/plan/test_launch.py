@@ -84,7 +84,7 @@ def test_instances_without_an_answer() -> None:
 
 
 def test_pace() -> None:
-    """Looks are frequent at first, then rarer, never rarer than once a second; a machine may know better."""
+    """G-2: looks are frequent at first, then rarer, never rarer than once a second; a machine may know better."""
     waits = [pace(turn, None) for turn in range(20)]
     assert waits == sorted(waits)
     assert waits[0] <= 0.1

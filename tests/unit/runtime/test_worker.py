@@ -69,7 +69,7 @@ def test_no_exception_ends_the_thread(error: BaseException, caplog: pytest.LogCa
 
 
 def test_wake_during_a_pass_is_not_lost() -> None:
-    """What happens during a pass causes another one."""
+    """G-2: what happens during a pass causes another one."""
     worker = Passes()
     worker.script.append(lambda: worker.wake())
     worker.finish()
@@ -77,7 +77,7 @@ def test_wake_during_a_pass_is_not_lost() -> None:
 
 
 def test_pass_that_is_due() -> None:
-    """The result of a pass says when the next one is due even if nothing happens."""
+    """G-2: the result of a pass says when the next one is due even if nothing happens."""
     worker = Passes(lambda: 0.0, lambda: -5.0)
     worker.finish()
     assert worker.passes == 3

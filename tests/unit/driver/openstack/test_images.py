@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of `nodepool.driver.openstack.images` (U-3 to U-6)."""
+"""Tests of `nodepool.driver.openstack.images` (rules U-4, U-5, U-9)."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_cut_off(file: str) -> None:
 
 @pytest.mark.parametrize("states", [("saving",), ("killed",), ("deleted",)])
 def test_not_usable(file: str, states: tuple[str, ...]) -> None:
-    """U-6: an error, and nothing is left over."""
+    """U-9: an error, and nothing is left over."""
     glance = Glance(*states)
     with pytest.raises(ImageCreateException, match="Provider cloud-a: image name-1"):
         store(glance).upload("name-1", file, "raw", {}, 100)

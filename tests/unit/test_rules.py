@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The rule book in doc/source/reference: what is cited is there, and each rule is named by a test or not built yet."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from tests.support import rule_book
+
+ROOT = Path(__file__).parents[2]
+REFERENCE = ROOT / "doc" / "source" / "reference"
+PLACES = ("nodepool", "tests", "tools", "benchmarks", "etc", "doc/source", "releasenotes")
+SUFFIXES = {".py", ".rst", ".yaml", ".conf", ".service", ".sh", ""}
+
+
+@cache
+def texts() -> dict[Path, str]:
+    """Everything that may cite a rule, by its path in the repository. This file's examples are not."""
+    found = {}
+    for place in PLACES:
+        for path in sorted((ROOT / place).rglob("*")):
+            if (
+                path.is_file()
+                and path.suffix in SUFFIXES
+                and path != Path(__file__)
+                and "__pycache__" not in path.parts
+            ):
+                found[path.relative_to(ROOT)] = path.read_text(encoding="utf-8", errors="replace")
+    return found
+
+
+@cache
+def rules() -> frozenset[str]:
+    ids = [match[1] for path in REFERENCE.glob("*.rst") for match in rule_book.DEFINITION.finditer(path.read_text())]
+    assert len(ids) == len(set(ids)), "a rule is defined twice"
+    return frozenset(ids)
+
+
+@cache
+def not_built() -> frozenset[str]:
+    return rule_book.citations(rule_book.section((REFERENCE / "not-built.rst").read_text(), "Not built"))
+
+
+@cache
+def built_in_part() -> frozenset[str]:
+    text = rule_book.section((REFERENCE / "not-built.rst").read_text(), "Built in part")
+    return frozenset(match[1] for match in re.finditer(r"^   \* - ([A-Z]+-\d+)$", text, re.MULTILINE))
+
+
+def each_test(text: str) -> Iterator[str]:
+    """The source of each test of a file, with its comments, and what the docstrings of its classes say."""
+    lines = text.splitlines()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.ClassDef):
+            yield ast.get_docstring(node) or ""
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_"):
+            first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+            yield "\n".join(lines[first - 1 : node.end_lineno])
+
+
+@cache
+def named_by_tests() -> frozenset[str]:
+    """Rules that a test names; a range or a letter in the head of a file proves nothing."""
+    found: set[str] = set()
+    for path, text in texts().items():
+        if path.parts[0] == "tests" and path.name.startswith("test_") and path.suffix == ".py":
+            for test in each_test(text):
+                found |= rule_book.citations(test)
+    return frozenset(found)
+
+
+def test_cited_rules_are_there() -> None:
+    unknown = {
+        f"{path}: {rule}" for path, text in texts().items() for rule in rule_book.citations(text) if rule not in rules()
+    }
+    assert not unknown
+
+
+def test_every_rule_is_named_by_a_test() -> None:
+    missing = rules() - not_built() - named_by_tests()
+    assert not missing
+
+
+def test_what_is_not_built_has_no_test() -> None:
+    """A rule with a test leaves the list."""
+    built = not_built() & named_by_tests()
+    assert not built
+
+
+def test_lists_of_what_is_not_built_name_rules() -> None:
+    assert not_built() <= rules()
+    assert built_in_part() <= rules() - not_built()
+    assert built_in_part()
+
+
+def test_cited_sections_are_there() -> None:
+    headings = {path.stem: rule_book.section_numbers(path.read_text()) for path in REFERENCE.glob("*.rst")}
+    unknown = {
+        f"{path}: {page} {number}"
+        for path, text in texts().items()
+        for page, numbers in rule_book.cited_sections(text)
+        for number in numbers or [""]
+        if page not in headings or (number and number not in headings[page])
+    }
+    assert not unknown
+
+
+def test_cited_documents_are_in_the_repository() -> None:
+    """Who reads the code cannot open a file that is somewhere else."""
+    cited = {f"{path}: {name}" for path, text in texts().items() for name in rule_book.markdown_files(text)}
+    missing = {found for found in cited if not (ROOT / found.rpartition(": ")[2]).is_file()}
+    assert not missing
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("(A-9)", {"A-9"}),
+        ("rules A-2 to A-4", {"A-2", "A-3", "A-4"}),
+        ("A-14, A-15; KU-1", {"A-14", "A-15", "KU-1"}),
+        ("T-9 to T-11 and X-1", {"T-9", "T-10", "T-11", "X-1"}),
+        ("a range over the end\n    of a line: C-4 to\n    C-6", {"C-4", "C-5", "C-6"}),
+        ("UTF-8, SHA-256, L-43DA4232, X-Auth-Token, 2-A-1, x-A-1, A-1.5", set()),
+        ("A-99", {"A-99"}),
+    ],
+)
+def test_citations(text: str, expected: set[str]) -> None:
+    assert rule_book.citations(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("(reference/zookeeper 5.1)", [("zookeeper", ["5.1"])]),
+        ("reference/zookeeper 4.3, 5.2, 6)", [("zookeeper", ["4.3", "5.2", "6"])]),
+        ("reference/driver 7 to 9", [("driver", ["7", "8", "9"])]),
+        ("reference/configuration 1, rules G-1", [("configuration", ["1"])]),
+        ("reference/commands 3 and 7.", [("commands", ["3", "7"])]),
+        ("reference/metrics: all of it", [("metrics", [])]),
+    ],
+)
+def test_cited_sections(text: str, expected: list[tuple[str, list[str]]]) -> None:
+    assert rule_book.cited_sections(text) == expected
+
+
+def test_only_tests_count() -> None:
+    """The head of a file and helpers name rules, too, but prove none."""
+    text = (
+        '"""Rules A-1 to A-5."""\n\ndef helper():\n    """A-1"""\n\n@mark("A-2")\ndef test_it():\n    # A-3\n    pass\n'
+    )
+    assert rule_book.citations("\n".join(each_test(text))) == {"A-2", "A-3"}
