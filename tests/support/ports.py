@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from contextlib import ExitStack
 
@@ -42,4 +43,7 @@ def _candidates(low: int, high: int) -> list[int]:
     # that run at once with the same seed must not choose the same ports.
     from random import SystemRandom
 
-    return SystemRandom().sample(range(low, high), min(2000, high - low))
+    # Processes of pytest-xdist that run at once have ports of their own: one that was found free is bound later.
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    ports = range(low + worker, high, int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
+    return SystemRandom().sample(ports, min(2000, len(ports)))

@@ -77,7 +77,8 @@ def _find_sshd() -> str:
         raise MissingRequirement("an OpenSSH server", REMEDY)
     if not os.path.isdir(PRIVILEGE_SEPARATION_DIRECTORY):
         try:
-            os.mkdir(PRIVILEGE_SEPARATION_DIRECTORY, 0o755)
+            # Another run of the tests may make it at this moment.
+            os.makedirs(PRIVILEGE_SEPARATION_DIRECTORY, 0o755, exist_ok=True)
         except OSError as error:
             remedy = f"mkdir {PRIVILEGE_SEPARATION_DIRECTORY} as root"
             raise MissingRequirement(f"the directory {PRIVILEGE_SEPARATION_DIRECTORY} ({error})", remedy) from None

@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How long each tox environment and the whole of CI may take, and which environments run beside each other.
+
+A budget is two to three times what was measured on two cores: a machine that is busy passes, a run that grows with each
+change does not. What fails on its budget is made faster; the budget grows only with what it tests.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Environment:
+    """A tox environment.
+
+    :param budget: seconds that it may take, its virtualenv included.
+    :param tests: it is a run of pytest: when its time is over it ends by itself, and says which tests were slow.
+    """
+
+    name: str
+    budget: int
+    tests: bool = False
+
+
+#: Seconds for everything together.
+TOTAL_BUDGET = 45 * 60
+
+#: A row is run in this order, one after the other; rows run beside each other. The tests have a row of their own,
+#: because each of them uses all cores. The second row fills the time in which they wait.
+ROWS: tuple[tuple[Environment, ...], ...] = (
+    (
+        Environment("py3", 20 * 60, tests=True),
+        Environment("interop", 5 * 60, tests=True),
+        Environment("chaos-short", 5 * 60, tests=True),
+    ),
+    (
+        Environment("lint", 60),
+        Environment("types", 4 * 60),
+        Environment("imports", 60),
+        Environment("docs", 3 * 60),
+        Environment("package", 3 * 60),
+    ),
+)
+
+#: Only where there is a cloud or a rig (tools/functional-openstack says how): at the end of the first row.
+ON_A_CLOUD = Environment("functional-openstack", 15 * 60, tests=True)
