@@ -6,12 +6,13 @@ Nothing here imports Zuul: only tests/interop needs it.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from nodepool.metrics.statsd import shared_client
 from tests.support.launcher import LauncherProcess
@@ -19,17 +20,26 @@ from tests.support.pool_znodes import PoolZnodes
 from tests.support.sshd import SshServer
 from tests.support.statsd_server import StatsdServer
 from tests.support.threads import leaked_threads
+from tests.support.workers import worker_count
 from tests.support.workplace import Workplace
 from tests.support.zookeeper import ZooKeeperServer
 
 # How long an example takes says more about what else the machine does than about the code.
-settings.register_profile("unhurried", deadline=None)
+settings.register_profile("unhurried", settings.default, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("unhurried")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int | None:
+    """Processes for ``-n auto``; None: the environment says how many."""
+    if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ:
+        return None
+    return worker_count(len(os.sched_getaffinity(0)))
 
 
 @pytest.fixture(scope="session")
 def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperServer]:
-    """One ZooKeeper for the whole run, with a plain and a TLS port. Use `chroot` to be alone in it."""
+    """A ZooKeeper for all tests of a process, with a plain and a TLS port. Use `chroot` to be alone in it."""
     server = ZooKeeperServer(tmp_path_factory.mktemp("zookeeper"))
     server.start()
     yield server
@@ -38,7 +48,7 @@ def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperSer
 
 @pytest.fixture(scope="session")
 def sshd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshServer]:
-    """One real sshd for the whole run; every 127.x address is a host with its ``host_keys`` at its ``port``."""
+    """A real sshd for all tests of a process; each 127.x address is a host with its ``host_keys`` at its ``port``."""
     server = SshServer(tmp_path_factory.mktemp("sshd"))
     server.start()
     yield server

@@ -24,8 +24,8 @@ from pathlib import Path
 from budgets import ON_A_CLOUD, ROWS, TOTAL_BUDGET, Environment
 from slowest_tests import slowest
 
-#: Seconds that a run of pytest has, after its budget is over, to end by itself.
-END_SECONDS = 60
+#: Seconds that a run of pytest has, after its budget is over, to end by itself: as long as one test may take.
+END_SECONDS = 180
 #: Seconds between SIGTERM and SIGKILL.
 TERM_SECONDS = 10.0
 LOOK_SECONDS = 0.2
@@ -68,7 +68,8 @@ class Run:
         self.environment = environment
         self.output = directory / f"{environment.name}.txt"
         self._started = time.monotonic()
-        variables = dict(os.environ)
+        # What was printed is there, also when it has to be killed.
+        variables = {**os.environ, "PYTHONUNBUFFERED": "1"}
         if environment.tests:
             options = f"--session-timeout={environment.budget} --durations={SLOWEST} --durations-min=1"
             variables["PYTEST_ADDOPTS"] = f"{variables.get('PYTEST_ADDOPTS', '')} {options}".strip()
@@ -225,8 +226,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return Run(environment, [*polite, *tox], output)
 
     rows = [[*ROWS[0], *([ON_A_CLOUD] if options.cloud else [])], *ROWS[1:]]
-    # As a terminal's Ctrl-C: nothing is left running. SIGINT too: a shell's background job begins with it ignored, and so
-    # would the tests, some of which send it.
+    # As a terminal's Ctrl-C: nothing is left running. SIGINT too: a shell's background job begins with it ignored, and
+    # so would the tests, some of which send it.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)
     began = time.monotonic() - options.spent

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.launcher import LauncherProcess
+from tests.support.launcher import LauncherProcess, impatient_command
 from tests.support.launcher_config import FakeProvider, StaticHost, StaticProvider
 from tests.support.pool_znodes import COMPONENTS, NODES, REQUEST_LOCKS, REQUESTS
 from tests.support.wait import wait_for
@@ -246,7 +246,9 @@ def test_nodes_deleted_under_us(workplace: Workplace) -> None:
     """S-10: free, allocated and used nodes and lock directories vanish: others are served, the hosts come back."""
     hosts = [StaticHost("127.1.2.1", ["other"]), *(StaticHost(f"127.1.3.{n}", ["big"]) for n in range(1, 5))]
     lost = StaticProvider(hosts, name="static-lost")
-    launcher = workplace.launch([PROVIDER, lost])
+    # Nothing tells of a host's node that vanished: the provider's next look without any event finds it.
+    command = impatient_command({"nodepool.driver.static.provider.RESYNC_SECONDS": 5.0})
+    launcher = workplace.launch([PROVIDER, lost], command=command)
     znodes = workplace.znodes
     request_id = znodes.submit(["big", "big", "big"])
     wait_for("fulfilled", lambda: znodes.request_state(request_id) == "fulfilled")

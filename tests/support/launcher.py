@@ -23,6 +23,14 @@ def launcher_command() -> list[str]:
     return other.split() if other else list(OUR_COMMAND)
 
 
+def impatient_command(constants: Mapping[str, float]) -> list[str]:
+    """Ours with other values of constants, by ``package.module.NAME``; another launcher under test keeps its own."""
+    if os.environ.get(COMMAND_VARIABLE):
+        return launcher_command()
+    assignments = [f"{name}={number}" for name, number in constants.items()]
+    return [sys.executable, "-m", "tests.support.impatient_launcher", *assignments, "--"]
+
+
 class LauncherProcess(ChildProcess):
     """``<command> -c <config> -f --no-webapp`` with its log in ``log``.
 

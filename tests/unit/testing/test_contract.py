@@ -7,8 +7,11 @@ import subprocess
 import sys
 import textwrap
 import xml.etree.ElementTree as ET
+from pathlib import Path
 
 import pytest
+
+from tests.support.once import once_in_a_run
 
 HEAD = """
 import threading
@@ -124,8 +127,12 @@ CASES = {
 
 @pytest.fixture(scope="module")
 def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """Runs pytest once, as the author of a driver would; name of the case -> passed, failure or error."""
-    directory = tmp_path_factory.mktemp("broken")
+    """Name of the case -> passed, failure or error."""
+    return once_in_a_run(tmp_path_factory, "broken-drivers", lambda: run_cases(tmp_path_factory.mktemp("broken")))
+
+
+def run_cases(directory: Path) -> dict[str, str]:
+    """Runs pytest once for all, as the author of a driver would."""
     report = directory / "report.xml"
     tests = []
     for number, (statements, test) in enumerate(CASES.values()):

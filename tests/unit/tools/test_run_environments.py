@@ -82,7 +82,7 @@ def test_what_is_over_its_budget_is_ended_with_its_children(start_hanging: Start
     assert result.word == "over its budget"
     assert result.code is not None
     assert result.code < 0
-    assert not _lives(int(shown.text["docs"].split()[1]))
+    _wait_gone(int(shown.text["docs"].split()[1]))
 
 
 def test_after_the_whole_budget_nothing_is_started(start: Callable[[str], Start]) -> None:
@@ -107,7 +107,7 @@ def test_an_interruption_leaves_nothing_running(start: Callable[[str], Start], s
     with pytest.raises(KeyboardInterrupt):
         runner.run()
     assert set(shown.text) == {"lint", "docs"}
-    assert not _lives(int(shown.text["docs"].split()[1]))
+    _wait_gone(int(shown.text["docs"].split()[1]))
 
 
 def test_a_run_of_pytest_is_told_its_budget(monkeypatch: pytest.MonkeyPatch, start: Callable[[str], Start]) -> None:
@@ -159,10 +159,14 @@ def test_output_below_a_line_with_the_name(start: Callable[[str], Start], capsys
     assert capsys.readouterr().out == "\n===== lint: ok, 0:00 of 1:00\nall is well\n\n"
 
 
-def _lives(pid: int) -> bool:
-    """A zombie does not."""
-    try:
-        with open(f"/proc/{pid}/stat", encoding="ascii") as file:
-            return file.read().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
+def _wait_gone(pid: int) -> None:
+    """Its parent was killed: whoever inherited it reaps it. A zombie counts as gone."""
+
+    def gone() -> bool:
+        try:
+            with open(f"/proc/{pid}/stat", encoding="ascii") as file:
+                return file.read().rpartition(")")[2].split()[0] == "Z"
+        except (FileNotFoundError, ProcessLookupError):
+            return True
+
+    wait_for(f"process {pid} is gone", gone)
