@@ -18,6 +18,17 @@ from nodepool.driver.framework.nodeset import NodeSet, NoPlace
 from nodepool.exceptions import ZKConflict, ZKConnectionError
 from nodepool.model import states
 from nodepool.model.node import Node
+from nodepool.model.reasons import (
+    ERROR_SERVING,
+    MIN_READY_WITHOUT_ROOM,
+    NO_READY_NODE,
+    REQUEST_CHANGED,
+    Reason,
+    ReasonCode,
+    ReasonText,
+    joined,
+    reason_of,
+)
 from nodepool.plan import assignment
 from nodepool.plan.backoff import Backoff
 from nodepool.plan.queue import MIN_READY_REQUESTOR
@@ -51,7 +62,7 @@ class NodeRequestHandler(HandlerHooks):
         self._ending: Callable[[], None] | None = None
         self._aborts = 0
         self._not_before = 0.0
-        self._giving_way = DeadlockAvoidance(self)
+        self._deadlock = DeadlockAvoidance(self)
 
     @property
     def nodeset(self) -> list[Node]:
@@ -94,10 +105,13 @@ class NodeRequestHandler(HandlerHooks):
         """Is every node there, or being launched?"""
         return self.progress.stage is Stage.LAUNCHING
 
-    def move(self, stage: Stage) -> None:
-        """Go to another stage, unless the request is there already. Raises ImpossibleMove."""
+    def move(self, stage: Stage, reason: Reason | None = None) -> None:
+        """Go to another stage, unless the request is there already. Raises ImpossibleMove.
+
+        :param reason: why, if the stage alone does not say it.
+        """
         if self.progress.stage is not stage:
-            self.progress.move(stage, wall_time())
+            self.progress.move(stage, wall_time(), reason)
 
     def _launches_run(self) -> bool:
         """Does a launch run? Also of a request that waits for room for its other nodes."""
@@ -117,14 +131,14 @@ class NodeRequestHandler(HandlerHooks):
         except ZKConflict as conflict:
             # A new node was taken from us before its launch; the request itself is written below only.
             self.log.warning("Giving the request back: %s", conflict)
-            self.give_back_when_launched()
-        except NoPlace as reason:
-            self.log.info("Giving the request back: %s", reason)
-            self.give_back_when_launched()
+            self.give_back_when_launched(REQUEST_CHANGED)
+        except NoPlace as error:
+            self.log.info("Giving the request back: %s", error)
+            self.give_back_when_launched(error.reason)
         except Exception:
             # A-16: a driver may raise anything, and the request must not hang in its pool.
             self.log.exception("Declining the request because of an error")
-            self.decline_reasons = ["an error while serving it"]
+            self.decline_reasons = [ReasonText(ERROR_SERVING)]
             self._end(self.declineRequest)
 
     def _run(self) -> None:
@@ -143,7 +157,7 @@ class NodeRequestHandler(HandlerHooks):
         # Ready nodes are there whether the cloud answers or not.
         if reason is not None and not self.node_set.can_reuse_all():
             self.log.info("Giving the request back: %s", reason)
-            self.give_back_when_launched()
+            self.give_back_when_launched(Reason(ReasonCode.PROVIDER_CIRCUIT_OPEN, reason))
             return
         if monotonic() < self._not_before:
             return
@@ -151,35 +165,36 @@ class NodeRequestHandler(HandlerHooks):
         if self.node_set.gather():
             self.move(Stage.LAUNCHING)
         elif not self.manager.PAUSE_AT_QUOTA:
-            self.give_back_when_launched()
+            self.give_back_when_launched(NO_READY_NODE)
         elif self.request.requestor == MIN_READY_REQUESTOR:
-            self.decline_reasons = ["it would exceed quota"]
+            self.decline_reasons = [ReasonText(MIN_READY_WITHOUT_ROOM)]
             self._end(self.declineRequest)
         else:
-            self._wait_for_room("no room for another node now")
-            self.pw.relieve(shared=self.node_set.full_pool() is None)
+            if not self.paused:
+                self._wait_for_room(self.node_set.why_no_room())
+            self.pw.evict(shared=self.node_set.full_pool() is None)
             # What was taken just now was let go of for somebody, perhaps.
-            first = self._giving_way.look(at_once=not had_nodes)
+            first = self._deadlock.look(at_once=not had_nodes)
             if first is not None:
-                self.log.info("Giving the request back: request %s comes first, and each waits for the other", first.id)
-                self._end(self._give_way)
+                text = f"request {first.id} comes first, and each waits for the other"
+                self.log.info("Giving the request back: %s", text)
+                self._end(lambda: self._yield(Reason(ReasonCode.WAIT_DEADLOCK, text)))
 
-    def _give_way(self) -> None:
-        for node in self._giving_way.in_the_way():
+    def _yield(self, reason: Reason) -> None:
+        for node in self._deadlock.in_the_way():
             self.log.info("Node %s goes: only its room is of use", node.id)
             node.state = states.DELETING
-        self.give_back()
+        self.give_back(reason)
 
-    def gives_way(self) -> bool:
+    def yields(self) -> bool:
         """Was the request given back for one that comes first, and is it pointless still to take it again?"""
         self._refresh()
-        return self._giving_way.is_pointless()
+        return self._deadlock.is_pointless()
 
-    def _wait_for_room(self, why: str) -> None:
-        if not self.paused:
-            self.log.info("Pausing: %s", why)
-            self._giving_way.begin()
-        self.move(Stage.PAUSED)
+    def _wait_for_room(self, why: Reason) -> None:
+        self.log.info("Pausing: %s", why.text)
+        self._deadlock.begin()
+        self.move(Stage.PAUSED, why)
 
     def _end(self, how: Callable[[], None]) -> None:
         """End the request now, or when its running launches have ended.
@@ -193,9 +208,9 @@ class NodeRequestHandler(HandlerHooks):
         else:
             how()
 
-    def give_back_when_launched(self) -> None:
+    def give_back_when_launched(self, reason: Reason | None = None) -> None:
         """`give_back` as soon as no launch runs."""
-        self._end(self.give_back)
+        self._end(lambda: self.give_back(reason))
 
     def _drop(self) -> None:
         self.cancel("the request is gone")
@@ -233,7 +248,8 @@ class NodeRequestHandler(HandlerHooks):
         """Decline the request if a launch failed (L-6, L-8); when no launch runs."""
         self.failed_nodes = [node for node in self.nodeset if node.state not in (states.READY, states.ABORTED)]
         if self.failed_nodes:
-            self.decline_reasons = [f"node {', '.join(n.id or '' for n in self.failed_nodes)} failed to launch"]
+            text = f"node {', '.join(n.id or '' for n in self.failed_nodes)} failed to launch"
+            self.decline_reasons = [ReasonText(Reason(ReasonCode.LAUNCH_FAILED, text))]
             self.declineRequest()
         return bool(self.failed_nodes)
 
@@ -242,7 +258,8 @@ class NodeRequestHandler(HandlerHooks):
         delay = self.pause_after_abort()
         self.node_set.drop_aborted()
         self._not_before = monotonic() + delay
-        self._wait_for_room(f"a launch was aborted, another one follows when there is room, in {delay:g} s or later")
+        text = f"a launch was aborted, another one follows when there is room, in {delay:g} s or later"
+        self._wait_for_room(Reason(ReasonCode.LAUNCH_ABORTED, text, {"delay_seconds": delay}))
 
     def pause_after_abort(self) -> float:
         """Seconds from aborted launches until the next one at the earliest; longer each time."""
@@ -258,7 +275,7 @@ class NodeRequestHandler(HandlerHooks):
             # A node was deleted under us, or the request was: the latter shows when it is written.
             self.log.warning("The request cannot be fulfilled with nodes %s: %s", self.request.nodes, conflict)
             self.request.nodes = []
-            self.give_back()
+            self.give_back(REQUEST_CHANGED)
             return
         self.move(Stage.DONE)
         self.log.info("Fulfilled node request with nodes %s", ", ".join(self.request.nodes))
@@ -266,19 +283,16 @@ class NodeRequestHandler(HandlerHooks):
     def declineRequest(self) -> None:
         """Refuse the request and free what was gathered, in one write (A-14, A-15)."""
         self.log.info("Declining node request: %s", "; ".join(self.decline_reasons))
-        if self.launcher_id not in self.request.declined_by:
-            self.request.declined_by.append(self.launcher_id)
-        request, absent = self.request, self.pw.absent_pools()
         registered = [pool.id for pool in self.zk.getRegisteredPools()]
-        request.state = assignment.declined_state(request.node_types, request.declined_by, registered, absent)
+        assignment.decline(self.request, self.launcher_id, registered, self.pw.absent_pools())
         if self.request.state == states.FAILED:
             self.log.info("Failing node request: every pool declined it")
-        self._let_go(Stage.DONE)
+        self._let_go(Stage.DONE, joined([reason_of(text) for text in self.decline_reasons]))
 
-    def give_back(self) -> None:
+    def give_back(self, reason: Reason | None = None) -> None:
         """Free what was gathered and let the request wait unlocked (Q-12)."""
         self.request.state = states.REQUESTED
-        self._let_go(Stage.DEFERRED)
+        self._let_go(Stage.DEFERRED, reason)
 
     def hand_over(self) -> None:
         """The launcher ends: finish the request if all is there, else let another one serve it from now on.
@@ -297,7 +311,7 @@ class NodeRequestHandler(HandlerHooks):
             self.log.debug("The request is not handed over: %s", conflict)
         self.move(Stage.DONE)
 
-    def _let_go(self, stage: Stage) -> None:
+    def _let_go(self, stage: Stage, reason: Reason | None) -> None:
         """Free what was gathered, and store the request, in one write if that works; then go to a stage."""
         for node in self.nodeset:
             node.free()
@@ -312,7 +326,7 @@ class NodeRequestHandler(HandlerHooks):
             except ZKConflict as lost:
                 self.cancel(f"it was changed by somebody else ({lost})")
                 return
-        self.move(stage)
+        self.move(stage, reason)
 
     def cancel(self, why: str) -> None:
         """Drop the request and free what was gathered (L-11, Q-13)."""

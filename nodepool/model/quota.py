@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import copy
 import math
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from nodepool.model.record import is_finite
 
@@ -79,3 +79,23 @@ class QuotaInformation:
 
     def __repr__(self) -> str:
         return f"QuotaInformation({self.quota['compute']})"
+
+
+class Shortage(NamedTuple):
+    """The resource that is missing, of which there is ``limit``; ``used`` now, and ``needed`` more."""
+
+    resource: str
+    limit: float
+    used: float
+    needed: float
+
+
+def first_shortage(limits: QuotaInformation, used: QuotaInformation, needed: QuotaInformation) -> Shortage | None:
+    """The first resource, by name, of which too little is left; None = all that is needed is there."""
+    allowed, now, more = limits.quota["compute"], used.quota["compute"], needed.quota["compute"]
+    for name in sorted(allowed.keys() | now.keys() | more.keys()):
+        limit = allowed.get(name, limits.default)
+        taken, wanted = now.get(name, used.default), more.get(name, needed.default)
+        if math.isfinite(limit) and limit - taken - wanted < 0:
+            return Shortage(name, limit, taken, wanted)
+    return None

@@ -7,6 +7,8 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from nodepool.model import states
+from nodepool.model.reasons import Reason, ReasonCode
+from nodepool.model.request import NodeRequest
 from nodepool.plan.queue import RequestKind
 
 
@@ -34,14 +36,14 @@ class Consider:
 class Leave:
     """Not now, or not for us."""
 
-    reason: str
+    reason: Reason
 
 
 @dataclass(frozen=True)
 class Decline:
     """The pool must refuse such a request, so that it can fail when everybody has."""
 
-    reason: str
+    reason: Reason
 
 
 Verdict = Consider | Leave | Decline
@@ -55,7 +57,7 @@ def screen(kind: RequestKind, me: PoolInfo, registered: Iterable[PoolInfo], abse
     :param absent: pools that went a moment ago and may come back.
     """
     if me.id in kind.declined_by:
-        return Leave("declined by this pool before")
+        return Leave(Reason(ReasonCode.DECLINED_BEFORE, "declined by this pool before"))
     able = [
         pool
         for pool in registered
@@ -64,22 +66,25 @@ def screen(kind: RequestKind, me: PoolInfo, registered: Iterable[PoolInfo], abse
     if kind.provider and kind.provider != me.provider_name:
         for pool in able:
             if pool.provider_name == kind.provider:
-                return Leave(f"wants provider {kind.provider}, which can serve it")
+                text = f"wants provider {kind.provider}, which can serve it"
+                return Leave(Reason(ReasonCode.TURN_OF_WANTED_PROVIDER, text))
     for pool in able:
         if kind.provider == me.provider_name and pool.provider_name != me.provider_name:
             # It leaves the request to the provider that is asked for: if we left it too, it would wait for ever.
             continue
         if pool.priority < me.priority and not pool.paused:
-            return Leave(f"pool {pool.id} has a better priority")
+            return Leave(Reason(ReasonCode.TURN_OF_PRIORITY, f"pool {pool.id} has a better priority"))
     missing = sorted(set(kind.labels) - me.labels)
     if not missing:
         return Consider()
     if able:
-        return Leave(f"label {missing[0]} is not here, but pool {able[0].id} has it")
+        text = f"label {missing[0]} is not here, but pool {able[0].id} has it"
+        return Leave(Reason(ReasonCode.TURN_OF_LABEL, text))
     awaited = may_come_back(kind.labels, kind.declined_by, absent)
     if awaited is not None:
-        return Leave(f"label {missing[0]} is not here, but pool {awaited.id}, which went a moment ago, had it")
-    return Decline(f"label(s) {', '.join(missing)} not available in this pool")
+        text = f"label {missing[0]} is not here, but pool {awaited.id}, which went a moment ago, had it"
+        return Leave(Reason(ReasonCode.TURN_OF_ABSENT_POOL, text))
+    return Decline(Reason(ReasonCode.LABEL_UNKNOWN, f"label(s) {', '.join(missing)} not available in this pool"))
 
 
 def may_come_back(labels: Collection[str], declined_by: Collection[str], absent: Iterable[PoolInfo]) -> PoolInfo | None:
@@ -101,3 +106,16 @@ def declined_state(
     if set(registered_ids) <= set(declined_by) and may_come_back(labels, declined_by, absent) is None:
         return states.FAILED
     return states.REQUESTED
+
+
+def decline(
+    request: NodeRequest, pool_id: str, registered_ids: Collection[str], absent: Iterable[PoolInfo] = ()
+) -> None:
+    """Make a request's record one that a pool has declined (A-14, A-15). Nothing else writes ``declined_by``.
+
+    :param request: changed in place.
+    :param registered_ids: of all pools. ``absent``: see `declined_state`.
+    """
+    if pool_id not in request.declined_by:
+        request.declined_by.append(pool_id)
+    request.state = declined_state(request.node_types, request.declined_by, registered_ids, absent)

@@ -69,9 +69,11 @@ class Bucket:
     def add(self, key: OrderKey, request_id: str) -> None:
         bisect.insort(self._entries, (key, request_id))
 
+    def index(self, key: OrderKey, request_id: str) -> int:
+        return bisect.bisect_left(self._entries, (key, request_id))
+
     def remove(self, key: OrderKey, request_id: str) -> None:
-        index = bisect.bisect_left(self._entries, (key, request_id))
-        del self._entries[index]
+        del self._entries[self.index(key, request_id)]
 
 
 class RequestQueue:
@@ -112,6 +114,20 @@ class RequestQueue:
         bucket.remove(key, request_id)
         if not bucket:
             del self._buckets[bucket.kind]
+
+    def bucket_of(self, request_id: str) -> Bucket | None:
+        """Where a request waits; None = it is not here."""
+        found = self._where.get(request_id)
+        return None if found is None else found[0]
+
+    def place_of(self, request_id: str) -> int | None:
+        """How many requests of its kind are served before a request; None = it is not here."""
+        found = self._where.get(request_id)
+        return None if found is None else found[0].index(found[1], request_id)
+
+    def ids(self) -> list[str]:
+        """All requests that wait, in no order."""
+        return list(self._where)
 
     def buckets(self) -> list[Bucket]:
         return list(self._buckets.values())

@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
+from nodepool.model.reasons import Reason
+
 #: Moves that a request remembers.
 STORY_MOVES: Final = 16
 
@@ -112,19 +114,22 @@ class Progress:
     :param now: seconds since the epoch.
     """
 
-    __slots__ = ("moves", "request_id", "since", "stage")
+    __slots__ = ("moves", "reason", "request_id", "since", "stage")
 
     def __init__(self, request_id: str, now: float) -> None:
         self.request_id = request_id
         self.stage = Stage.WAITING
         #: Time of the last move, seconds since the epoch.
         self.since = now
+        #: Of the last move; None = the stage says it all.
+        self.reason: Reason | None = None
         self.moves: deque[Move] = deque(maxlen=STORY_MOVES)
 
-    def move(self, target: Stage, now: float) -> None:
+    def move(self, target: Stage, now: float, reason: Reason | None = None) -> None:
         """Go to another stage.
 
         :param now: seconds since the epoch.
+        :param reason: why, if the stage alone does not say it.
         :raises ImpossibleMove: `MOVES` has no such move; nothing is changed.
         """
         if (self.stage, target) not in MOVES:
@@ -134,6 +139,7 @@ class Progress:
         self.moves.append(Move(now, self.stage, target))
         self.stage = target
         self.since = now
+        self.reason = reason
 
     def story(self, now: float) -> str:
         """The last moves, for people.

@@ -33,7 +33,7 @@ class PoolWorkerStandIn:
         self.launcher_id = launcher_id
         self.ready_nodes = ReadyNodes()
         #: How often a handler asked for room.
-        self.relieved = 0
+        self.evictions = 0
         self._zk = zk
         self._provider = provider
         self._pool_name = pool_name
@@ -64,8 +64,8 @@ class PoolWorkerStandIn:
         """A launch ended, or something changed. Any thread; does not block."""
         self._woken.set()
 
-    def relieve(self, *, shared: bool = False) -> None:
-        self.relieved += 1
+    def evict(self, *, shared: bool = False) -> None:
+        self.evictions += 1
 
     def absent_pools(self) -> list[PoolInfo]:
         return []

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 from nodepool.driver.metastatic.records import place_of
 from nodepool.driver.statemachine.metadata import NODE_KEY, POOL_KEY
 from nodepool.model import states
+from nodepool.model.reasons import ReasonCode
 from nodepool.plan.queue import MIN_READY_REQUESTOR
+from nodepool.plan.request_stage import LOCKED, Stage
 from nodepool.zk import paths
 from nodepool.zk.events import DELETED
 from tests.model.layout import CLOUD, LAB, SLICES
@@ -18,6 +20,7 @@ from tests.model.layout import CLOUD, LAB, SLICES
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from nodepool.launcher.pool.worker import PoolWorker
     from tests.model.server import Change
     from tests.model.world import World
 
@@ -158,6 +161,25 @@ class Invariants:
             return True
         request = self._record(paths.request(node["allocated_to"] or ""))
         return request is None or request["state"] == states.FULFILLED
+
+    # -- after each pass of a pool --
+
+    def look_at_desk(self, pool: PoolWorker) -> None:
+        """Each request that a pool knows has an explanation, and its stage is that of its handler."""
+        found = pool.desk.snapshot()
+        handlers = {handler.request.key: handler for handler in pool.handlers}
+        for case in found.requests:
+            handler = handlers.pop(case.request_id, None)
+            if case.stage in (Stage.WAITING, Stage.DONE) or (case.stage in LOCKED) != (handler is not None):
+                self._world.violation(f"{pool.name}: {case} with handler {handler}")
+            if handler is not None and (handler.done or handler.progress.stage is not case.stage):
+                self._world.violation(f"{pool.name}: {case}, its handler is {handler.progress.stage}")
+        if handlers:
+            self._world.violation(f"{pool.name}: {handlers} are not on its desk")
+        for request_id in [case.request_id for case in found.requests] + pool.queue.ids():
+            explanation = pool.desk.explain(request_id)
+            if explanation is None or explanation.reason.code not in ReasonCode or not explanation.reason.text:
+                self._world.violation(f"{pool.name}: request {request_id} has no explanation: {explanation}")
 
     # -- at the end --
 

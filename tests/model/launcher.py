@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from nodepool.config.objects import Config
 from nodepool.exceptions import ZKConnectionError
 from nodepool.launcher.cleanup_worker import LeakSweeps
+from nodepool.launcher.pool.worker import PoolWorker
 from nodepool.launcher.supervisor import NodePool
 from nodepool.zk import paths
 from nodepool.zk.transactions import ensure_path
@@ -131,6 +132,8 @@ class Launcher(Process):
         if not self._connected:
             self.world.baton.wait(lambda: self._connected)
         wait = worker._guarded_pass()
+        if isinstance(worker, PoolWorker):
+            self.world.invariants.look_at_desk(worker)
         if worker.stopping:
             with contextlib.suppress(ZKConnectionError):
                 worker.on_stop()

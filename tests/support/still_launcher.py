@@ -52,7 +52,7 @@ class StillLauncher:
     def _registered(self, worker: PoolWorker) -> bool:
         for one in self.nodepool.pool_threads.current():
             one.run_once()
-        return any(pool.id == worker.launcher_id for pool in worker.registered_pools())
+        return any(pool.id == worker.launcher_id for pool in worker.context.registered_pools())
 
     def settle(self) -> None:
         """Waits until the caches know all that ZooKeeper knows now."""

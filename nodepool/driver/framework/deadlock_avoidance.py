@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`DeadlockAvoidance`: a request that waits for room while it holds nodes gives way to an earlier one (Q-10, Q-12)."""
+"""`DeadlockAvoidance`: a request that waits for room while it holds nodes yields to an earlier one (Q-10, Q-12)."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 
 class DeadlockAvoidance:
-    """Of one request; part of its handler. What is decided here: `plan.standoff`."""
+    """Of one request; part of its handler. What is decided here: `plan.deadlock`."""
 
     def __init__(self, handler: NodeRequestHandler) -> None:
         self._handler = handler
         #: Until when it waits for room without a look whether it is in somebody's way (monotonic seconds).
         self._patient_until = 0.0
-        #: After it gave way: the request that comes first, the label that there was no room for, and the configuration.
-        self._rest: tuple[str, str, ProviderConfig] | None = None
+        #: After it yielded: the request that comes first, the label that there was no room for, and the configuration.
+        self._yielded_to: tuple[str, str, ProviderConfig] | None = None
 
     def begin(self) -> None:
         """The request begins to wait for room."""
@@ -46,13 +46,13 @@ class DeadlockAvoidance:
             return None
         place = (handler.provider.name, handler.node_set.full_pool())
         first = deadlock.stands_before(handler.request, *place, cache.nodes.values(), cache.requests.get)
-        self._rest = None if first is None else (first.key, label, handler.provider)
+        self._yielded_to = None if first is None else (first.key, label, handler.provider)
         return first
 
     def in_the_way(self) -> list[Node]:
-        """Nodes of this request that must go, having given way: the one that comes first needs their room."""
+        """Nodes of this request that must go, which has yielded: the one that comes first needs their room."""
         handler, cache = self._handler, self._handler.zk.cache
-        first = None if self._rest is None or cache is None else cache.requests.get(self._rest[0])
+        first = None if self._yielded_to is None or cache is None else cache.requests.get(self._yielded_to[0])
         if first is None or cache is None or first.state != states.PENDING:
             return []
         its_nodes = [node for node in cache.nodes.values() if node.allocated_to == first.id]
@@ -74,15 +74,15 @@ class DeadlockAvoidance:
             return False
 
     def is_pointless(self) -> bool:
-        """Having given way, would the request only take the same nodes to give them back once more?
+        """After it yielded, would the request only take the same nodes to give them back once more?
 
         It would until the one that comes first is served or given back, there is room, or free nodes are enough.
         Reads the cache only.
         """
-        if self._rest is None:
+        if self._yielded_to is None:
             return False
         handler = self._handler
-        first_id, label, provider = self._rest
+        first_id, label, provider = self._yielded_to
         first = None if handler.zk.cache is None else handler.zk.cache.requests.get(first_id)
         if first is None or first.state != states.PENDING or handler.provider is not provider:
             return False

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from nodepool.logconfig import get_annotated_logger
 from nodepool.model.node import Node
+from nodepool.model.reasons import EXCEEDS_QUOTA, IMAGE_MISSING, POOL_DISABLED, Reason, ReasonCode, ReasonText
 
 if TYPE_CHECKING:
     from nodepool.driver.config import ConfigPool, ProviderConfig
@@ -106,19 +107,20 @@ class HandlerHooks(NodeRequestHandlerNotifications, abc.ABC):
         """Why this pool can never serve the request; empty = it can (A-13, first match)."""
         reasons = self.basic_decline_reasons()
         if not reasons and not self.imagesAvailable():
-            reasons = ["images are not available"]
+            reasons = [ReasonText(IMAGE_MISSING)]
         if not reasons and not self.hasProviderQuota(self.request.node_types):
             # The question may have shown that a label can never work.
-            reasons = self.basic_decline_reasons() or ["it would exceed quota"]
+            reasons = self.basic_decline_reasons() or [ReasonText(EXCEEDS_QUOTA)]
         return reasons
 
     def basic_decline_reasons(self) -> list[str]:
         """The reasons of A-13 that hold even if ready nodes are there."""
         if self.pool.max_servers <= 0:
-            return ["pool is disabled by max_servers"]
+            return [ReasonText(POOL_DISABLED)]
         supported = self.provider.getSupportedLabels(self.pool.name)
         broken = set(self.manager.errorLabels())
         unknown = sorted({name for name in self.request.node_types if name not in supported or name in broken})
         if unknown:
-            return [f"node type(s) [{', '.join(unknown)}] not available"]
+            code = ReasonCode.LABEL_BROKEN if broken.intersection(unknown) else ReasonCode.LABEL_UNKNOWN
+            return [ReasonText(Reason(code, f"node type(s) [{', '.join(unknown)}] not available"))]
         return []

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from nodepool.driver.framework.node_ahead import NodeAhead
 from nodepool.driver.framework.outcome import launch_outcome
@@ -12,16 +12,21 @@ from nodepool.driver.framework.quota_support import QuotaSupport, QuotaUnknown
 from nodepool.exceptions import RuntimeConfigurationException, ZKConflict, ZKConnectionError, ZKException
 from nodepool.model import states
 from nodepool.model.node import Node
+from nodepool.model.reasons import NO_ROOM, Reason, ReasonCode
 
 if TYPE_CHECKING:
     from nodepool.driver.handler import NodeRequestHandler
 
 
-_TAKEN: Final = "others took the room that was left to tenant %s"
-
-
 class NoPlace(Exception):
-    """Other launchers took the room at the same time; what is there would be in their way. The text says why."""
+    """Other launchers took the room at the same time; what is there would be in their way.
+
+    :param tenant: whose limits are reached.
+    """
+
+    def __init__(self, tenant: str | None) -> None:
+        self.reason = Reason(ReasonCode.ROOM_TENANT, f"others took the room that was left to tenant {tenant}")
+        super().__init__(self.reason.text)
 
 
 class NodeSet:
@@ -54,6 +59,16 @@ class NodeSet:
             return None if handler.manager.poolHasRoom(handler.pool, label) else handler.pool.name
         except QuotaUnknown:
             return None
+
+    def why_no_room(self) -> Reason:
+        """What `gather` stopped at, as far as known."""
+        handler, label = self._handler, self.next_label()
+        if label is None or not isinstance(handler.manager, QuotaSupport):
+            return NO_ROOM
+        try:
+            return handler.manager.shortage(handler.pool, label) or NO_ROOM
+        except QuotaUnknown as unknown:
+            return Reason(ReasonCode.ROOM_HIDDEN, f"{NO_ROOM.text}: {unknown}")
 
     def gather(self) -> bool:
         """Fill what is missing; False = no room for the rest now. Blocks for a few round trips a node.
@@ -188,7 +203,7 @@ class NodeSet:
             return False
         self._nodes[position] = node
         if not handler.pw.tenant_has_place(node, reused=True):
-            raise NoPlace(_TAKEN % node.tenant_name)
+            raise NoPlace(node.tenant_name)
         handler.log.debug("Took ready node %s", node.id)
         return True
 
@@ -208,7 +223,7 @@ class NodeSet:
         if not handler.pw.tenant_has_place(node):
             self._nodes[position] = None
             handler.zk.deleteNode(node)
-            raise NoPlace(_TAKEN % node.tenant_name)
+            raise NoPlace(node.tenant_name)
         handler.log.info("Launching node %s for %s", node.id, label)
         try:
             handler.launch(node)

@@ -14,11 +14,13 @@ from nodepool.clock import monotonic
 from nodepool.driver.framework.class_checks import without_exit
 from nodepool.driver.framework.tally import NodeTally
 from nodepool.exceptions import RuntimeConfigurationException
-from nodepool.model.quota import QuotaInformation
+from nodepool.model.quota import QuotaInformation, first_shortage
+from nodepool.model.reasons import quota_used_up
 
 if TYPE_CHECKING:
     from nodepool.driver.config import ConfigPool, ProviderConfig
     from nodepool.model.node import Node
+    from nodepool.model.reasons import Reason
     from nodepool.zk.zookeeper import ZooKeeper
 
 #: Seconds for which a provider's limits are not asked for again (Q-5).
@@ -207,6 +209,26 @@ class QuotaSupport(abc.ABC):
             return False
         limits.subtract(self.estimatedNodepoolQuotaUsed())
         return self._within(limits, needed)
+
+    def shortage(self, pool: ConfigPool, label: str) -> Reason | None:
+        """What is missing for one more node of a label now; None = nothing that the known limits show.
+
+        Blocks as `roomForOne` does. Raises QuotaUnknown.
+        """
+        needed = self._needed(pool, [label])
+        if needed is None:
+            return None
+        found = first_shortage(self.poolQuota(pool), self.estimatedNodepoolQuotaUsed(pool), needed)
+        where = f"pool {pool.name}"
+        if found is None:
+            limits = self._provider_limits(pool)
+            if limits is None:
+                return None
+            found = first_shortage(limits, self.estimatedNodepoolQuotaUsed(), needed)
+            where = f"provider {self.provider.name}"
+        if found is None:
+            return None
+        return quota_used_up(where, found.resource, limit=found.limit, used=found.used, needed=found.needed)
 
     def poolHasRoom(self, pool: ConfigPool, label: str) -> bool:
         """Do the pool's own limits leave room for one more node of a label?"""

@@ -33,7 +33,7 @@ class PoolWorkerView(Protocol):
         """Ask for a pass soon: a launch ended, room may be there. Any thread; does not block."""
         ...
 
-    def relieve(self, *, shared: bool = False) -> None:
+    def evict(self, *, shared: bool = False) -> None:
         """Delete the oldest unused ready node, because a request waits for room (Q-8).
 
         :param shared: for room that all pools of the provider share: it may be a node of any of them.

@@ -10,12 +10,16 @@ from nodepool.clock import monotonic, wall_time
 from nodepool.exceptions import ZKConnectionError, ZKException
 from nodepool.logconfig import get_annotated_logger
 from nodepool.model import states
-from nodepool.plan.assignment import declined_state
-from nodepool.plan.queue import Bucket
+from nodepool.model.reasons import OTHER_LAUNCHERS, REQUEST_LOCKED, Reason
+from nodepool.plan import assignment
+from nodepool.plan.queue import Bucket, RequestQueue
 from nodepool.zk.transactions import TransactionFailed, result
 
 if TYPE_CHECKING:
-    from nodepool.launcher.pool.worker import PoolWorker
+    import logging
+
+    from nodepool.launcher.pool.desk import Desk
+    from nodepool.launcher.pool.pass_context import PassContext
     from nodepool.model.request import NodeRequest
     from nodepool.zk.reply import Reply
 
@@ -33,12 +37,15 @@ OLD_REQUEST_SECONDS: Final = 2.0
 class Declines:
     """Owned by the pool worker's thread."""
 
-    def __init__(self, worker: PoolWorker) -> None:
-        self._worker = worker
+    def __init__(self, pool: PassContext, desk: Desk, queue: RequestQueue, log: logging.Logger) -> None:
+        self._pool = pool
+        self._desk = desk
+        self._queue = queue
+        self.log = log
         self._begun = wall_time()
         self._begun_monotonic = monotonic()
 
-    def decline_all(self, bucket: Bucket, reason: str) -> bool:
+    def decline_all(self, bucket: Bucket, reason: Reason) -> bool:
         """Decline the requests of a kind, each in one write; blocks until all are answered.
 
         A request that somebody else holds or changed meanwhile is left; it comes back as an event.
@@ -49,25 +56,23 @@ class Declines:
         self.decline(bucket.first(BATCH), reason)
         return more
 
-    def decline(self, request_ids: Sequence[str], reason: str) -> None:
+    def decline(self, request_ids: Sequence[str], reason: Reason) -> None:
         """Decline some requests; see `decline_all`."""
-        worker = self._worker
-        requests = worker.getZK().requests
-        registered, absent = [pool.id for pool in worker.registered_pools()], worker.absent_pools()
+        pool = self._pool
+        requests = pool.zk.requests
+        registered, absent = [other.id for other in pool.registered_pools()], pool.absent_pools()
         others_away = self._others_are_away(registered)
         sent: list[tuple[NodeRequest, Reply]] = []
         for request_id in request_ids:
-            worker.queue.discard(request_id)
-            cache = worker.getZK().cache
-            cached = cache.requests.get(request_id) if cache is not None else None
-            if cached is None or not worker.is_open(cached):
+            self._queue.discard(request_id)
+            cached = pool.open_request(request_id)
+            if cached is None:
                 continue
             if others_away or self._may_be_for_others(cached):
-                worker.intake.left_alone.add(request_id, OLD_REQUEST_SECONDS)
+                self._desk.defer(request_id, OTHER_LAUNCHERS, OLD_REQUEST_SECONDS)
                 continue
             request = cached.copy()
-            request.declined_by.append(worker.launcher_id)
-            request.state = declined_state(request.node_types, request.declined_by, registered, absent)
+            assignment.decline(request, pool.launcher_id, registered, absent)
             sent.append((request, requests.send_unlocked(request)))
         for request, reply in sent:
             self._finish(request, reply, reason)
@@ -78,11 +83,11 @@ class Declines:
 
     def _others_are_away(self, registered: Collection[str]) -> bool:
         """Did we begin a moment ago, and are there nodes of launchers that are not? They may serve what we do not."""
-        cache = self._worker.getZK().cache
-        if cache is None or not self._just_started:
+        if not self._just_started:
             return False
         return any(
-            POOL_MARK in (node.launcher or "") and node.launcher not in registered for node in cache.nodes.values()
+            POOL_MARK in (node.launcher or "") and node.launcher not in registered
+            for node in self._pool.cache.nodes.values()
         )
 
     def _may_be_for_others(self, request: NodeRequest) -> bool:
@@ -91,19 +96,19 @@ class Declines:
             return False
         return request.created_time is not None and request.created_time < self._begun
 
-    def _finish(self, request: NodeRequest, reply: Reply, reason: str) -> None:
-        worker = self._worker
-        log = get_annotated_logger(worker.log, event_id=request.event_id, node_request_id=request.id)
+    def _finish(self, request: NodeRequest, reply: Reply, reason: Reason) -> None:
+        log = get_annotated_logger(self.log, event_id=request.event_id, node_request_id=request.id)
         try:
             self._wait_written(request, reply)
         except ZKConnectionError:
             raise
         except ZKException as problem:
-            worker.log.debug("Request %s was not declined: %s", request.id, problem)
+            self.log.debug("Request %s was not declined: %s", request.id, problem)
             # Held by somebody for a moment: looked at again like one whose lock was taken.
-            worker.intake.left_alone.add(request.key)
+            self._desk.defer(request.key, REQUEST_LOCKED)
             return
-        log.info("Declining node request: %s", reason)
+        self._desk.declined(request.key, reason)
+        log.info("Declining node request: %s", reason.text)
         if request.state == states.FAILED:
             log.info("Failing node request: every pool declined it")
 
@@ -111,7 +116,7 @@ class Declines:
         try:
             result(reply)
         except TransactionFailed as failed:
-            requests = self._worker.getZK().requests
+            requests = self._pool.zk.requests
             if not requests.lock_dir_was_there(request, failed):
                 raise
             # Left by somebody who had the lock before: the same again, with the directory.

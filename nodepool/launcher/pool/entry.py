@@ -12,7 +12,7 @@ from nodepool.model import component
 from nodepool.zk.components import Registration
 
 if TYPE_CHECKING:
-    from nodepool.launcher.pool.worker import PoolWorker
+    from nodepool.launcher.pool.pass_context import PassContext
     from nodepool.zk.client import ZooKeeperClient
 
 #: How long a new pool waits at most until the other pools of its launcher are registered too, and how often it looks.
@@ -28,8 +28,8 @@ class PoolEntry:
     :param version: of this launcher.
     """
 
-    def __init__(self, worker: PoolWorker, client: ZooKeeperClient, version: str) -> None:
-        self._worker = worker
+    def __init__(self, pool: PassContext, client: ZooKeeperClient, version: str) -> None:
+        self._context = pool
         #: Labels of the pool, for other threads; replaced as a whole.
         self.labels: frozenset[str] = frozenset()
         #: Looks for the other pools of this launcher that are left; None = all are there, or were waited for.
@@ -38,26 +38,28 @@ class PoolEntry:
         #: Passes since the own entry was seen.
         self._unseen = 0
         self._pool = component.PoolComponent(socket.gethostname().partition(".")[0], version)
-        self._pool.id = worker.launcher_id
-        self._pool.name = worker.pool_name
-        self._pool.provider_name = worker.provider_name
+        self._pool.id = pool.launcher_id
+        self._pool.name = pool.pool_name
+        self._pool.provider_name = pool.provider_name
         self._registration = Registration(client, self._pool)
 
     @property
     def priority(self) -> int:
         """As configured: lower is served first (A-4)."""
-        configured = self._worker.getPoolConfig().priority
+        configured = self._context.pool_config.priority
         return component.DEFAULT_PRIORITY if configured is None else configured
 
-    def update(self) -> None:
-        """Make the entry what the pool is now. Blocks for ZooKeeper if it was another one."""
-        worker = self._worker
-        supported = frozenset(worker.getProviderConfig().getSupportedLabels(worker.pool_name))
+    def update(self, *, paused: bool) -> None:
+        """Make the entry what the pool is now. Blocks for ZooKeeper if it was another one.
+
+        :param paused: does a request of the pool wait for room?
+        """
+        supported = self._context.labels
         if supported != self.labels:
             self.labels = supported
         labels = sorted(supported)
         # Others take over what this pool gives back or does not take (A-4).
-        paused = worker.paused or worker.getProviderManager().pausedReason() is not None
+        paused = paused or self._context.provider.pausedReason() is not None
         entry = self._pool
         if entry.state == component.RUNNING and (entry.supported_labels, entry.priority, entry.paused) == (
             labels,
@@ -87,8 +89,8 @@ class PoolEntry:
 
         :param siblings: ids of all pools of this launcher.
         """
-        registered = {pool.id for pool in self._worker.registered_pools()}
-        if self._worker.launcher_id not in registered:
+        registered = {pool.id for pool in self._context.registered_pools()}
+        if self._context.launcher_id not in registered:
             self._unseen += 1
             if self._unseen % LOOKS_FOR_ITSELF == 0:
                 self._registration.rewrite()

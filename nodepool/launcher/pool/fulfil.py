@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests that ready nodes can serve at once: `requested` to `fulfilled` in a single transaction.
+"""The fast path, requests that ready nodes can serve at once: `requested` to `fulfilled` in a single transaction.
 
 The nodes are reserved here first, so that no other request of this pool picks them; then the driver checks them
 (static hosts: do they answer?), which may take time and holds up nobody; then one write does it all, fenced by
@@ -10,20 +10,25 @@ from __future__ import annotations
 
 import concurrent.futures
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from nodepool.clock import monotonic
 from nodepool.driver.framework.nodeset import allocate
 from nodepool.exceptions import ZKConflict, ZKConnectionError, ZKException
-from nodepool.launcher.pool.deferred import LOCKED_RETRY_SECONDS
 from nodepool.model import states
+from nodepool.model.reasons import REQUEST_CHANGED, REQUEST_LOCKED, Reason
+from nodepool.plan.request_stage import Stage
 from nodepool.zk import paths
 from nodepool.zk.transactions import TransactionFailed, result
 
 if TYPE_CHECKING:
+    import logging
+
     from nodepool.driver.handler import NodeRequestHandler
-    from nodepool.launcher.pool.worker import PoolWorker
+    from nodepool.launcher.pool.desk import Desk
+    from nodepool.launcher.pool.nodes import FreeNodes
+    from nodepool.launcher.pool.pass_context import PassContext
     from nodepool.model.node import Node
     from nodepool.zk.reply import Reply
 
@@ -43,15 +48,29 @@ class _Service:
         return all(check.done() for check in self.checks)
 
 
-class InstantService:
-    """Owned by the pool worker's thread; a finished check only wakes the worker."""
+class FastPath:
+    """Owned by the pool worker's thread; a finished check only wakes it.
 
-    def __init__(self, worker: PoolWorker) -> None:
-        self._worker = worker
+    :param wake: asks for a pass; any thread.
+    :param request_changed: called with the id of a request that is to be judged again.
+    """
+
+    def __init__(
+        self,
+        pool: PassContext,
+        desk: Desk,
+        free: FreeNodes,
+        wake: Callable[[], None],
+        request_changed: Callable[[str], None],
+        log: logging.Logger,
+    ) -> None:
+        self._pool = pool
+        self._desk = desk
+        self._free = free
+        self._wake = wake
+        self._request_changed = request_changed
+        self.log = log
         self._services: dict[str, _Service] = {}
-        self._reserved: set[str] = set()
-        #: Requests whose lock somebody else held -> when to look again.
-        self._later: dict[str, float] = {}
         #: Requests that met a conflict -> when.
         self._conflicts: dict[str, float] = {}
 
@@ -60,37 +79,29 @@ class InstantService:
         """Is any request on its way?"""
         return bool(self._services)
 
-    def serves(self, request_id: str) -> bool:
-        return request_id in self._services or request_id in self._later
-
-    def uses(self, node_id: str) -> bool:
-        return node_id in self._reserved
-
-    def start(self, handler: NodeRequestHandler, chosen: Mapping[int, Node]) -> None:
+    def start(self, handler: NodeRequestHandler, nodes: Sequence[Node]) -> None:
         """Reserve the nodes, begin their checks, and send the write as soon as all are good.
 
         :param handler: of a request that is neither locked nor changed.
-        :param chosen: a free node for each position of ``request.node_types``.
+        :param nodes: a free one for each position of ``request.node_types``.
         """
-        worker = self._worker
         request_id = handler.request.key
-        service = _Service(handler, [chosen[position] for position in range(len(handler.request.node_types))])
+        service = _Service(handler, list(nodes))
         self._services[request_id] = service
-        worker.queue.discard(request_id)
+        self._desk.open(handler, Stage.CHECKING)
         for node in service.nodes:
-            self._reserved.add(node.key)
-            worker.ready_nodes.discard(node.key)
+            self._free.reserve(node.key)
         for node in service.nodes:
             try:
                 check = handler.startReusableNodeCheck(node)
             except Exception:
                 # Whatever a driver raises: a node that it cannot check is one that it refuses.
-                worker.log.exception("Node %s could not be checked", node.id)
+                self.log.exception("Node %s could not be checked", node.id)
                 check = concurrent.futures.Future()
                 check.set_result(False)
             service.checks.append(check)
             if not check.done():
-                check.add_done_callback(lambda _: worker.wake())
+                check.add_done_callback(lambda _: self._wake())
         if service.checked:
             self._send(request_id, service)
 
@@ -98,7 +109,7 @@ class InstantService:
         refused = [n for n, check in zip(service.nodes, service.checks, strict=True) if not _good(check)]
         if refused:
             for node in refused:
-                self._worker.set_aside(node)
+                self._free.set_aside(node)
             self._abandon(request_id, service)
             return
         handler = service.handler
@@ -108,21 +119,18 @@ class InstantService:
             allocate(node, handler)
         request.nodes = [node.key for node in nodes]
         request.state = states.FULFILLED
-        zk = self._worker.getZK()
+        zk = self._pool.zk
+        self._desk.move(request_id, Stage.FULFILLING)
         service.reply = zk.requests.send_unlocked(request, nodes, lock_dir_exists=service.lock_dir_exists)
 
-    def collect(self) -> float | None:
-        """Go on with what checks and ZooKeeper answered. Blocks for the answers that are under way.
-
-        :return: seconds until a request must be looked at again, or None.
-        """
+    def collect(self) -> None:
+        """Go on with what checks and ZooKeeper answered. Blocks for the answers that are under way."""
         for request_id, service in list(self._services.items()):
             if service.reply is None and service.checked:
                 self._send(request_id, service)
         while waiting := [(i, s, s.reply) for i, s in self._services.items() if s.reply is not None]:
             for request_id, service, reply in waiting:
                 self._finish(request_id, service, reply)
-        return self._due()
 
     def _finish(self, request_id: str, service: _Service, reply: Reply) -> None:
         service.reply = None
@@ -131,7 +139,7 @@ class InstantService:
         except ZKException as problem:
             self._failed(request_id, service, problem)
             return
-        self._release(request_id, service)
+        self._release(request_id, service, Stage.DONE)
         handler = service.handler
         self._conflicts.pop(request_id, None)
         for node in service.nodes:
@@ -143,8 +151,7 @@ class InstantService:
         handler.log.info("Fulfilled node request with ready nodes %s", ", ".join(n.key for n in service.nodes))
 
     def _failed(self, request_id: str, service: _Service, problem: ZKException) -> None:
-        worker = self._worker
-        requests = worker.getZK().requests
+        requests = self._pool.zk.requests
         if (
             not service.lock_dir_exists
             and isinstance(problem, TransactionFailed)
@@ -152,7 +159,7 @@ class InstantService:
         ):
             # Left by somebody who had the lock before: the same again, with the directory.
             service.lock_dir_exists = True
-            self._worker.lock_dir_lingers(request_id)
+            self._pool.launcher.lock_dir_lingers(request_id)
             self._send(request_id, service)
             return
         if isinstance(problem, ZKConflict):
@@ -160,7 +167,7 @@ class InstantService:
             path = problem.path if isinstance(problem, TransactionFailed) else ""
             lock_held = path.startswith(f"{paths.REQUEST_LOCKS}/")
             again = self._conflicted_before(request_id)
-            self._abandon(request_id, service, LOCKED_RETRY_SECONDS if lock_held or again else None)
+            self._abandon(request_id, service, REQUEST_LOCKED if lock_held else REQUEST_CHANGED if again else None)
             return
         # The answer was lost. What was written comes back through the cache.
         service.handler.log.warning("No answer whether the request was fulfilled: %s", problem)
@@ -177,36 +184,32 @@ class InstantService:
         self._conflicts[request_id] = now
         return now - before < 1.0
 
-    def _abandon(self, request_id: str, service: _Service, delay: float | None = None) -> None:
-        """Let go of the nodes and of the request.
+    def _abandon(self, request_id: str, service: _Service, deferred: Reason | None = None) -> None:
+        """Let go of the nodes and of the request, which waits again.
+
+        :param deferred: why it is not looked at again at once; None = it is.
 
         What conflicted has changed, and the cache has had its event. What it is reading now it will tell us of;
         taking the old record again would only fail again.
         """
-        worker = self._worker
-        cache = worker.getZK().cache
-        self._release(request_id, service)
+        cache = self._pool.cache
+        self._release(request_id, service, Stage.WAITING if deferred is None else None)
         for node in service.nodes:
-            if cache is None or not cache.nodes.is_reading(node.key):
-                worker.consider_node(node.key)
-        if delay is not None:
-            self._later[request_id] = monotonic() + delay
-        elif cache is None or not cache.requests.is_reading(request_id):
-            worker.request_changed(request_id)
+            if not cache.nodes.is_reading(node.key):
+                self._free.consider(node.key)
+        if deferred is not None:
+            self._desk.defer(request_id, deferred)
+        elif not cache.requests.is_reading(request_id):
+            self._request_changed(request_id)
 
-    def _release(self, request_id: str, service: _Service) -> None:
+    def _release(self, request_id: str, service: _Service, stage: Stage | None) -> None:
+        """Forget a request. :param stage: where it goes; None = the caller defers it."""
         del self._services[request_id]
+        if stage is not None:
+            self._desk.move(request_id, stage)
+            self._desk.close(request_id)
         for node in service.nodes:
-            self._reserved.discard(node.key)
-
-    def _due(self) -> float | None:
-        """Put requests back whose time has come; seconds until the next one."""
-        now = monotonic()
-        for request_id, when in list(self._later.items()):
-            if when <= now:
-                del self._later[request_id]
-                self._worker.request_changed(request_id)
-        return min((when - now for when in self._later.values()), default=None)
+            self._free.release(node.key)
 
 
 def _good(check: concurrent.futures.Future[bool]) -> bool:

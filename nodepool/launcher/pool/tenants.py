@@ -11,11 +11,14 @@ from typing import TYPE_CHECKING, Final
 from nodepool.driver.framework.quota_support import QuotaSupport, QuotaUnknown
 from nodepool.exceptions import RuntimeConfigurationException, ZKConnectionError
 from nodepool.model import states
-from nodepool.model.quota import QuotaInformation
+from nodepool.model.quota import QuotaInformation, first_shortage
+from nodepool.model.reasons import Reason, ReasonCode, tenant_limit
 from nodepool.plan.queue import RequestKind
 
 if TYPE_CHECKING:
-    from nodepool.launcher.pool.worker import PoolWorker
+    import logging
+
+    from nodepool.launcher.pool.pass_context import PassContext
     from nodepool.model.node import Node
     from nodepool.zk.nodepool_cache import NodepoolCache
 
@@ -26,8 +29,9 @@ SETTLE_SECONDS: Final = 5.0
 class TenantCheck:
     """Compares what each limited tenant uses with its limits. Owned by the pool worker's thread."""
 
-    def __init__(self, worker: PoolWorker) -> None:
-        self._worker = worker
+    def __init__(self, pool: PassContext, log: logging.Logger) -> None:
+        self._pool = pool
+        self.log = log
         #: tenant -> use at its first check in this pass, and what was accepted since
         self._used: dict[str, QuotaInformation] = {}
         #: Tenants whose first request waits for room in the limits, in this pass.
@@ -41,29 +45,30 @@ class TenantCheck:
 
     def limits(self, kind: RequestKind) -> bool:
         """Has the tenant of such requests any limits?"""
-        return bool(kind.tenant_name) and kind.tenant_name in self._worker.tenant_limits()
+        return bool(kind.tenant_name) and kind.tenant_name in self._pool.tenant_limits()
 
-    def allows(self, kind: RequestKind, ready: Iterable[Node] | None = None) -> bool:
-        """Would one more request of this kind stay within its tenant's limits? An error says no.
+    def exceeded(self, kind: RequestKind, ready: Iterable[Node] | None = None) -> Reason | None:
+        """Why one more request of this kind would not stay within its tenant's limits; None = it would.
 
         :param ready: the nodes that it gets; None = new ones.
         """
         name = kind.tenant_name
-        limits = self._worker.tenant_limits()
+        limits = self._pool.tenant_limits()
         if not name or name not in limits:
-            return True
+            return None
         try:
-            left = _limit(limits[name])
             if name not in self._used:
-                self._used[name] = self._worker.tenant_use(name)
+                self._used[name] = self._pool.tenant_use(name)
                 self._used[name].add(self._expected(name))
-            left.subtract(self._used[name])
-            left.subtract(self._need(kind.labels) if ready is None else _size(ready))
+            need = self._need(kind.labels) if ready is None else _size(ready)
+            found = first_shortage(_limit(limits[name]), self._used[name], need)
         except Exception as error:  # noqa: BLE001 - reported with its traceback unless it is an expected one
             self._report(name, error)
-            return False
+            return Reason(ReasonCode.WAIT_TENANT_UNKNOWN, f"the limits of tenant {name} could not be checked")
         self._errors.pop(name, None)
-        return left.non_negative()
+        if found is None:
+            return None
+        return tenant_limit(name, found.resource, limit=found.limit, used=found.used, needed=found.needed)
 
     def is_reserved(self, kind: RequestKind) -> bool:
         """Does another request of the tenant come first? Those that need less would always be faster otherwise."""
@@ -75,7 +80,7 @@ class TenantCheck:
         Not for one that would need more than all that is not on hold, which may be for days.
         """
         name = kind.tenant_name or ""
-        limits = self._worker.tenant_limits().get(name)
+        limits = self._pool.tenant_limits().get(name)
         # A new configuration comes at any time, and may have none.
         if limits is None or name in self._errors:
             return
@@ -87,8 +92,7 @@ class TenantCheck:
 
     def _expected(self, name: str) -> QuotaInformation:
         """What requests of a tenant that some launcher works on will need beyond the nodes that they have."""
-        cache = self._worker.getZK().cache
-        requests = [] if cache is None else [r for r in cache.requests.values() if r.tenant_name == name]
+        requests = [r for r in self._pool.cache.requests.values() if r.tenant_name == name]
         missing = {r.id: Counter(r.node_types) for r in requests if r.state == states.PENDING}
         for node in self._nodes(name) if missing else ():
             labels = missing.get(node.allocated_to)
@@ -101,8 +105,7 @@ class TenantCheck:
         return total
 
     def _nodes(self, tenant: str) -> list[Node]:
-        cache = self._worker.getZK().cache
-        return [] if cache is None else [node for node in cache.nodes.values() if node.tenant_name == tenant]
+        return [node for node in self._pool.cache.nodes.values() if node.tenant_name == tenant]
 
     def _report(self, tenant: str, error: Exception) -> None:
         """Once for each error, not at each look; with a traceback if nobody expected it."""
@@ -111,7 +114,7 @@ class TenantCheck:
             return
         self._errors[tenant] = text
         expected = isinstance(error, RuntimeConfigurationException | QuotaUnknown | ZKConnectionError)
-        self._worker.log.warning(
+        self.log.warning(
             "Limits of tenant %s could not be checked, its requests wait: %s",
             *(tenant, text),
             exc_info=None if expected else error,
@@ -126,13 +129,12 @@ class TenantCheck:
     def _need(self, labels: Iterable[str]) -> QuotaInformation:
         """What nodes of some labels need; labels that are not in this pool are not counted."""
         need = QuotaInformation()
-        manager = self._worker.getProviderManager()
-        if isinstance(manager, QuotaSupport):
-            pool = self._worker.getPoolConfig()
-            supported = self._worker.getProviderConfig().getSupportedLabels(self._worker.pool_name)
+        provider = self._pool.provider
+        if isinstance(provider, QuotaSupport):
+            pool, supported = self._pool.pool_config, self._pool.labels
             for label in labels:
                 if label in supported:
-                    need.add(manager.quotaNeededByLabel(label, pool))
+                    need.add(provider.quotaNeededByLabel(label, pool))
         return need
 
 

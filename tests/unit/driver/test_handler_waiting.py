@@ -82,7 +82,7 @@ def test_no_room(stage: Stage) -> None:
     stage.provider.room = 1
     handler = stage.begin("small", "small")
     assert handler.is_paused()
-    assert stage.relieved == 1
+    assert stage.evictions == 1
     assert stage.request(handler).state == states.PENDING
     handler.end(0, states.READY)
     assert not handler.poll()
@@ -134,7 +134,7 @@ def test_no_room_for_min_ready(stage: Stage) -> None:
     stage.provider.room = 0
     handler = stage.begin("small", requestor=MIN_READY_REQUESTOR)
     assert handler.done
-    assert stage.relieved == 0
+    assert stage.evictions == 0
     assert stage.request(handler).state == states.FAILED
 
 

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nodepool.model.reasons import Reason, ReasonCode
 from nodepool.plan.assignment import Consider, Decline, Leave, PoolInfo, declined_state, screen
 from nodepool.plan.queue import RequestKind
 
@@ -125,7 +126,7 @@ def test_leaves_what_another_pool_has() -> None:
 def test_declines_what_nobody_has(registered: list[PoolInfo]) -> None:
     """A-6: nobody, or nobody who supports them all and has not declined."""
     verdict = screen(kind("gpu", "small", declined_by=("declined",)), ME, [ME, *registered])
-    assert verdict == Decline("label(s) gpu not available in this pool")
+    assert verdict == Decline(Reason(ReasonCode.LABEL_UNKNOWN, "label(s) gpu not available in this pool"))
 
 
 # -- A-15

@@ -144,7 +144,7 @@ def test_pool_limits(make_site: Callable[..., Site]) -> None:
     first, second = site.serve("small", "small")
     handler = site.worker.accept(site.worker.submit("small"))
     assert handler.paused
-    assert site.worker.relieved == 1
+    assert site.worker.evictions == 1
     site.zk.nodes.lock_and_save(first)
     site.provider.startNodeCleanup(first).join()
     assert site.worker.finish(handler, DEADLINE_SECONDS).state == states.FULFILLED

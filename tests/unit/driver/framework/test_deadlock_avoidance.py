@@ -63,17 +63,17 @@ def met(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> Standoff:
 )
 def test_until(met: Standoff, change: Callable[[Standoff], None]) -> None:
     """Whatever may change its place, and nothing else."""
-    assert met.handler.gives_way()
-    assert met.handler.gives_way()
+    assert met.handler.yields()
+    assert met.handler.yields()
     change(met)
-    assert not met.handler.gives_way()
+    assert not met.handler.yields()
 
 
 def test_no_reuse(stage: Stage, met: Standoff) -> None:
     """N-4: free nodes are nothing for it."""
     met.handler.request.reuse = False
     met.free_node()
-    assert met.handler.gives_way()
+    assert met.handler.yields()
 
 
 def test_given_back_for_another_reason(stage: Stage) -> None:
@@ -81,4 +81,4 @@ def test_given_back_for_another_reason(stage: Stage) -> None:
     handler = stage.begin("small")
     handler.end(0, states.READY)
     handler.give_back_when_launched()
-    assert not handler.gives_way()
+    assert not handler.yields()

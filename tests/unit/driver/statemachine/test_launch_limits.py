@@ -74,7 +74,7 @@ def test_pool_limits(make_site: MakeSite) -> None:
     first, second = site.serve("small", "small")
     handler = site.worker.accept(site.worker.submit("small"))
     assert handler.paused
-    assert site.worker.relieved == 1
+    assert site.worker.evictions == 1
     site.delete(first)
     assert site.worker.finish(handler, 30).state == states.FULFILLED
     assert second.id in site.zk.getNodes()

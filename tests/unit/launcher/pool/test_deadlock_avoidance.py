@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from nodepool.driver.fake.cloud import FakeCloud
-from nodepool.launcher.pool import worker as pool_worker
+from nodepool.launcher.pool import handlers
 from nodepool.launcher.pool.eviction import Eviction
 from nodepool.plan import deadlock
 from tests.support.local_launcher import fake_provider
@@ -58,7 +58,7 @@ def pools(
     still: Still, znodes: PoolZnodes, cloud_name: str, cloud: FakeCloud, monkeypatch: pytest.MonkeyPatch
 ) -> Pools:
     monkeypatch.setattr(deadlock, "PATIENCE_SECONDS", 0.0)
-    monkeypatch.setattr(pool_worker, "GIVEN_BACK_SECONDS", 0.0)
+    monkeypatch.setattr(handlers, "GIVEN_BACK_SECONDS", 0.0)
     section = fake_provider("one", ("a",), cloud=cloud_name, limits={"instances": 2})
     section["pools"].append({"name": "second", "labels": [{"name": "b"}]})
     return Pools(still([section]), znodes)
@@ -68,12 +68,12 @@ def test_the_later_request_rests(pools: Pools, monkeypatch: pytest.MonkeyPatch) 
     """It is not taken again and again; what it let go of makes room for the first one; then it is its turn."""
     znodes = pools.znodes
     with monkeypatch.context() as patch:
-        patch.setattr(Eviction, "relieve", lambda relief, **_: None)
+        patch.setattr(Eviction, "evict", lambda eviction, **_: None)
         patch.setattr(deadlock, "in_the_way", lambda *_: [])
         first = znodes.submit(["a", "a"])
         pools.passes("the first waits", lambda: pools.is_in(first, "pending"))
         later = znodes.submit(["b", "b"])
-        pools.passes("the later one gives way", lambda: pools.workers[1].intake.left_alone.waits(later))
+        pools.passes("the later one gives way", lambda: pools.workers[1].desk.keeps(later))
         before = pools.versions(later)
         assert before[0] == 2, "taken and given back"
         for _ in range(20):
@@ -92,12 +92,12 @@ def test_the_later_request_rests(pools: Pools, monkeypatch: pytest.MonkeyPatch) 
 def test_nothing_to_rest_for(pools: Pools, monkeypatch: pytest.MonkeyPatch) -> None:
     """The one that came first is cancelled: the later one has the room now."""
     znodes = pools.znodes
-    monkeypatch.setattr(Eviction, "relieve", lambda relief, **_: None)
+    monkeypatch.setattr(Eviction, "evict", lambda eviction, **_: None)
     monkeypatch.setattr(deadlock, "in_the_way", lambda *_: [])
     first = znodes.submit(["a", "a"])
     pools.passes("the first waits", lambda: pools.is_in(first, "pending"))
     later = znodes.submit(["b", "b"])
-    pools.passes("the later one gives way", lambda: pools.workers[1].intake.left_alone.waits(later))
+    pools.passes("the later one gives way", lambda: pools.workers[1].desk.keeps(later))
     znodes.delete_request(first)
     pools.passes("the later one is taken again", lambda: pools.is_in(later, "pending"))
 
@@ -105,7 +105,7 @@ def test_nothing_to_rest_for(pools: Pools, monkeypatch: pytest.MonkeyPatch) -> N
 def test_the_later_request_makes_room(pools: Pools, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its node is nothing that the first one can use, so that goes, although relief is due only in five minutes."""
     znodes = pools.znodes
-    monkeypatch.setattr(Eviction, "relieve", lambda relief, **_: None)
+    monkeypatch.setattr(Eviction, "evict", lambda eviction, **_: None)
     first = znodes.submit(["a", "a"])
     pools.passes("the first waits", lambda: pools.is_in(first, "pending"))
     later = znodes.submit(["b", "b"])

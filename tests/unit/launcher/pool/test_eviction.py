@@ -16,23 +16,21 @@ from nodepool.testing.memory_zk import MemoryZooKeeper
 
 
 class Pool:
-    """What `Eviction` sees of its worker; the time is a list of one."""
+    """An `Eviction` with what it uses; the time is a list of one."""
 
     def __init__(self) -> None:
         self.zk = MemoryZooKeeper()
         self.now = [10_000.0]
         self.ready_nodes = ReadyNodes()
-        self.free_nodes = SimpleNamespace(oldest_unused=self.ready_nodes.oldest)
-        self.log = logging.getLogger("test.relief")
-        self.provider_name, self.pool_name = "cloud", "main"
         self.locked: set[str] = set()
-        self.relief = Eviction(cast(Any, self), clock=lambda: self.now[0])
-
-    def is_locked(self, node_id: str) -> bool:
-        return node_id in self.locked
-
-    def getZK(self) -> MemoryZooKeeper:
-        return self.zk
+        self.eviction = Eviction(
+            ("cloud", "main"),
+            cast(Any, SimpleNamespace(oldest_unused=self.ready_nodes.oldest, ready=self.ready_nodes)),
+            cast(Any, self.zk),
+            self.locked.__contains__,
+            logging.getLogger("test.eviction"),
+            clock=lambda: self.now[0],
+        )
 
     def add(self, ready_since: float) -> Node:
         node = Node("small")
@@ -67,7 +65,7 @@ def test_oldest_goes(pool: Pool) -> None:
     """Q-8: the node that has been unused for the longest time, and only that one."""
     for since in (300.0, 100.0, 200.0):
         pool.add(since)
-    pool.relief.relieve()
+    pool.eviction.evict()
     assert pool.states() == ["ready", "deleting", "ready"]
     assert len(pool.ready_nodes) == 2
 
@@ -76,12 +74,12 @@ def test_one_in_five_minutes(pool: Pool) -> None:
     """Q-9"""
     pool.add(100.0)
     pool.add(200.0)
-    pool.relief.relieve()
+    pool.eviction.evict()
     pool.now[0] += EVICTION_SECONDS - 0.1
-    pool.relief.relieve()
+    pool.eviction.evict()
     assert pool.states() == ["deleting", "ready"]
     pool.now[0] += 0.1
-    pool.relief.relieve()
+    pool.eviction.evict()
     assert pool.states() == ["deleting", "deleting"]
 
 
@@ -89,13 +87,14 @@ def test_node_that_went_by_itself(pool: Pool) -> None:
     """Q-9: a node of the pool that went to `deleting` lately makes room, too."""
     pool.add(100.0)
     seen = Node("small")
+    seen.provider, seen.pool = "cloud", "main"
     seen.state = "deleting"
     seen.state_time = pool.now[0] - EVICTION_SECONDS + 1
-    pool.relief.node_seen(seen)
-    pool.relief.relieve()
+    pool.eviction.node_seen(seen)
+    pool.eviction.evict()
     assert pool.states() == ["ready"]
     pool.now[0] += 1
-    pool.relief.relieve()
+    pool.eviction.evict()
     assert pool.states() == ["deleting"]
 
 
@@ -104,9 +103,10 @@ def test_nodes_that_say_nothing(pool: Pool, state: str, since: float | None) -> 
     """Q-9: other states, unknown times, old ones."""
     pool.add(100.0)
     seen = Node("small")
+    seen.provider, seen.pool = "cloud", "main"
     seen.state, seen.state_time = state, since
-    pool.relief.node_seen(seen)
-    pool.relief.relieve()
+    pool.eviction.node_seen(seen)
+    pool.eviction.evict()
     assert pool.states() == ["deleting"]
 
 
@@ -114,15 +114,16 @@ def test_time_in_the_future(pool: Pool) -> None:
     """A clock that is wrong elsewhere does not stop relief for ever."""
     pool.add(100.0)
     seen = Node("small")
+    seen.provider, seen.pool = "cloud", "main"
     seen.state, seen.state_time = "deleting", 1e12
-    pool.relief.node_seen(seen)
+    pool.eviction.node_seen(seen)
     pool.now[0] += EVICTION_SECONDS
-    pool.relief.relieve()
+    pool.eviction.evict()
     assert pool.states() == ["deleting"]
 
 
 def test_nothing_to_give_up(pool: Pool) -> None:
-    pool.relief.relieve()
+    pool.eviction.evict()
     assert pool.states() == []
 
 
@@ -130,8 +131,8 @@ def test_taken_meanwhile(pool: Pool) -> None:
     """A node that somebody else takes stays; another one may be tried at once."""
     node, other = pool.add(100.0), pool.add(200.0)
     pool.zk.lockNode(node.copy())
-    pool.relief.relieve()
-    pool.relief.relieve()
+    pool.eviction.evict()
+    pool.eviction.evict()
     assert [n.state for n in pool.zk.nodeIterator()] == ["ready", "deleting"]
     assert (other.key) not in pool.ready_nodes
 
@@ -143,19 +144,19 @@ def test_room_that_pools_share(pool: Pool) -> None:
     pool.add_elsewhere(50.0, provider="another")
     pool.add_elsewhere(50.0, allocated_to="100-1")
     pool.locked.add(pool.add_elsewhere(50.0).key)
-    pool.relief.relieve()
+    pool.eviction.evict()
     assert set(pool.states()) == {"ready"}
-    pool.relief.relieve(shared=True)
+    pool.eviction.evict(shared=True)
     assert pool.states() == ["ready", "deleting", "ready", "ready", "ready"]
     pool.now[0] += EVICTION_SECONDS - 1
-    pool.relief.relieve(shared=True)
+    pool.eviction.evict(shared=True)
     assert pool.states().count("deleting") == 1
 
 
 def test_own_node_before_those_of_others(pool: Pool) -> None:
     pool.add(900.0)
     pool.add_elsewhere(100.0)
-    pool.relief.relieve(shared=True)
+    pool.eviction.evict(shared=True)
     assert pool.states() == ["deleting", "ready"]
 
 
@@ -163,10 +164,10 @@ def test_room_that_another_pool_makes_already(pool: Pool) -> None:
     """Q-9: as in one's own pool. It is looked for now and then, not in each pass."""
     pool.add_elsewhere(100.0)
     going = pool.add_elsewhere(pool.now[0] - 1, "deleting")
-    pool.relief.relieve(shared=True)
+    pool.eviction.evict(shared=True)
     pool.zk.deleteRawNode(going.key)
-    pool.relief.relieve(shared=True)
+    pool.eviction.evict(shared=True)
     assert pool.states() == ["ready"]
     pool.now[0] += ELSEWHERE_SECONDS
-    pool.relief.relieve(shared=True)
+    pool.eviction.evict(shared=True)
     assert pool.states() == ["deleting"]

@@ -11,7 +11,7 @@ from kazoo.recipe.lock import Lock
 
 from nodepool.driver.fake.cloud import FakeCloud
 from nodepool.driver.fake.handler import FakeRequestHandler
-from nodepool.launcher.pool.deferred import LOCKED_RETRY_SECONDS
+from nodepool.launcher.pool.desk import LOCKED_RETRY_SECONDS
 from nodepool.launcher.pool.worker import PoolWorker
 from nodepool.model.node import Node
 from tests.support.local_launcher import fake_provider
@@ -89,7 +89,7 @@ def test_locked_node(launcher: StillLauncher, worker: PoolWorker, znodes: PoolZn
     launcher.passes(worker, "it is served", lambda: znodes.request_state(request_id) == "fulfilled")
     assert (znodes.request(request_id) or {})["nodes"] == [free]
     other = submit(launcher, znodes)
-    launcher.passes(worker, "the next one waits", lambda: worker.paused)
+    launcher.passes(worker, "the next one waits", lambda: worker.desk.paused)
     lock.release()
     launcher.passes(worker, "the released one serves", lambda: znodes.request_state(other) == "fulfilled")
     assert (znodes.request(other) or {})["nodes"] == [locked]
@@ -104,7 +104,7 @@ def test_held_request(launcher: StillLauncher, worker: PoolWorker, znodes: PoolZ
     wait = worker.run_once()
     assert wait is not None
     assert 0 < wait <= LOCKED_RETRY_SECONDS
-    assert node_id in worker.ready_nodes
+    assert node_id in worker.free_nodes.ready
     lock.release()
     launcher.passes(worker, "it is served", lambda: znodes.request_state(held) == "fulfilled")
     assert held in launcher.nodepool.deletion.current.lingering_lock_dirs
@@ -162,8 +162,8 @@ def test_check_that_fails(
     request_id = submit(launcher, znodes)
     launcher.passes(worker, "it is served", lambda: znodes.request_state(request_id) == "fulfilled")
     assert (znodes.request(request_id) or {})["nodes"] != [bad]
-    assert not worker.instant.busy
-    assert bad not in worker.ready_nodes
+    assert not worker.fast_path.busy
+    assert bad not in worker.free_nodes.ready
 
 
 def test_error_in_a_notification(
@@ -189,8 +189,8 @@ def test_cancelled_meanwhile(
     znodes.delete_request(request_id)
     launcher.settle()
     check.futures[node_id].set_result(True)
-    launcher.passes(worker, "the node is free", lambda: node_id in worker.ready_nodes)
-    assert not worker.instant.busy
+    launcher.passes(worker, "the node is free", lambda: node_id in worker.free_nodes.ready)
+    assert not worker.fast_path.busy
     assert (znodes.node(node_id) or {}).get("allocated_to") is None
 
 

@@ -14,6 +14,7 @@ from nodepool.driver.fake.handler import FakeRequestHandler
 from nodepool.driver.fake.provider import FakeProvider
 from nodepool.launcher.pool import decline, intake
 from nodepool.launcher.pool.worker import PoolWorker
+from nodepool.model.reasons import OTHER_LAUNCHERS, REQUEST_CHANGED
 from nodepool.plan.first_choice import first_choice
 from tests.support.local_launcher import fake_provider
 from tests.support.pool_znodes import PoolZnodes
@@ -25,7 +26,7 @@ pytestmark = pytest.mark.usefixtures("cloud")
 
 
 def reasons(worker: PoolWorker) -> list[str]:
-    return list(worker.intake.explanations.values())
+    return [waiting.reason.text for _, _, waiting in worker.desk.snapshot().kinds]
 
 
 def in_state(launcher: StillLauncher, request_id: str, state: str) -> bool:
@@ -152,7 +153,7 @@ def test_request_that_others_finish_during_a_pass(
     worker = launcher.worker()
     first, second = znodes.submit(["small"], priority="100"), znodes.submit([label])
     launcher.knows_requests(2)
-    registered = worker.registered_pools
+    registered = worker.context.registered_pools
     done: list[str] = []
 
     def finish_meanwhile() -> Any:
@@ -164,7 +165,7 @@ def test_request_that_others_finish_during_a_pass(
             wait_for("the cache knows", lambda: in_state(launcher, second, state))
         return registered()
 
-    monkeypatch.setattr(worker, "registered_pools", finish_meanwhile)
+    monkeypatch.setattr(worker.context, "registered_pools", finish_meanwhile)
     launcher.passes(worker, "the first is served", lambda: znodes.request_state(first) == "fulfilled")
     assert done == [second]
     request = znodes.request(second) or {}
@@ -187,7 +188,7 @@ def test_better_pool_comes_first(still: Still, znodes: PoolZnodes, cloud_name: s
     assert "better priority" in reasons(worker)[0]
     launcher.passes(better, "it serves", lambda: znodes.request_state(first) == "fulfilled")
     second, third = znodes.submit(["small"]), znodes.submit(["small"])
-    launcher.passes(better, "it is paused", lambda: better.paused)
+    launcher.passes(better, "it is paused", lambda: better.desk.paused)
     launcher.passes(worker, "this one serves", lambda: znodes.request_state(third) == "fulfilled")
     assert znodes.request_state(second) == "pending"
 
@@ -219,7 +220,7 @@ def test_paused_pool(still: Still, znodes: PoolZnodes, cloud_name: str) -> None:
     first = znodes.submit(["small"])
     launcher.passes(worker, "it is served", lambda: znodes.request_state(first) == "fulfilled")
     waiting = znodes.submit(["small"])
-    launcher.passes(worker, "it waits", lambda: worker.paused)
+    launcher.passes(worker, "it waits", lambda: worker.desk.paused)
     later, impossible = znodes.submit(["small"], priority="100"), znodes.submit(["small", "small"])
     launcher.passes(worker, "it is refused", lambda: znodes.request_state(impossible) == "failed")
     assert (znodes.request_state(waiting), znodes.request_state(later)) == ("pending", "requested")
@@ -253,7 +254,7 @@ def test_requests_from_before_the_start(
     worker.run_once()
     assert (znodes.request_state(old), znodes.request_state(new)) == ("requested", "failed")
     monkeypatch.setattr(decline, "START_SECONDS", 0.0)
-    worker.intake.left_alone.add(old, 0.0)
+    worker.desk.defer(old, OTHER_LAUNCHERS, 0.0)
     worker.run_once()
     assert znodes.request_state(old) == "failed", "nobody else came"
 
@@ -267,7 +268,7 @@ def test_error_while_it_is_asked_whether_to_look_again(still: Still, znodes: Poo
     def pointless() -> bool:
         raise RuntimeError("no way")
 
-    worker.intake.left_alone.add(given_back, 0.0, pointless)
+    worker.desk.defer(given_back, REQUEST_CHANGED, 0.0, pointless)
     launcher.passes(worker, "it is served", lambda: znodes.request_state(given_back) == "fulfilled")
 
 
@@ -287,7 +288,7 @@ def test_nodes_of_launchers_that_are_away(
     assert znodes.request_state(request_id) == "requested"
     znodes.kazoo.delete(f"/nodepool/nodes/{away}", recursive=True)
     launcher.settle()
-    worker.intake.left_alone.add(request_id, 0.0)
+    worker.desk.defer(request_id, OTHER_LAUNCHERS, 0.0)
     worker.run_once()
     assert znodes.request_state(request_id) == "failed"
 
@@ -303,7 +304,7 @@ def test_first_choice_that_refuses(
     chosen: str | None = None
     while chosen is None:
         request_id = znodes.submit(["small"])
-        owner = first_choice(request_id, one.registered_pools())
+        owner = first_choice(request_id, one.context.registered_pools())
         if owner is not None and owner.id == two.launcher_id:
             chosen = request_id
         else:
@@ -311,7 +312,7 @@ def test_first_choice_that_refuses(
     launcher.knows_requests(1)
     one.run_once()
     assert znodes.request_state(chosen) == "requested"
-    assert one.intake.left_alone.next_look() is not None
+    assert one.desk.next_look() is not None
     two.run_once()
     wait_for("it is refused", lambda: (znodes.request(chosen) or {})["declined_by"] == [two.launcher_id])
     launcher.settle()

@@ -15,26 +15,14 @@ from tests.support.manual_clock import ManualClock, monotonic_clock
 
 
 class Pool:
-    """What `FreeNodes` sees of its worker."""
-
-    provider_name, pool_name = "one", "main"
+    """`FreeNodes` of a pool, and the cache that it reads."""
 
     def __init__(self) -> None:
         self.nodes: dict[str, Node] = {}
         self.locked: set[str] = set()
-        self.used: set[str] = set()
         self.told: list[str] = []
-        self.instant = SimpleNamespace(uses=self.used.__contains__)
-        self.free = FreeNodes(cast(Any, self))
-
-    def cached_node(self, node_id: str) -> Node | None:
-        return self.nodes.get(node_id)
-
-    def is_locked(self, node_id: str) -> bool:
-        return node_id in self.locked
-
-    def node_changed(self, node_id: str) -> None:
-        self.told.append(node_id)
+        cache = SimpleNamespace(get=self.nodes.get, is_locked=self.locked.__contains__)
+        self.free = FreeNodes(cast(Any, cache), "one", "main", self.told.append)
 
     def add(self, node_id: str = "1", **fields: Any) -> Node:
         node = Node("small", id=node_id)
@@ -69,11 +57,11 @@ def test_changes(pool: Pool) -> None:
     """N-2: a node comes and goes as the cache shows it; locked or reserved it is not free."""
     pool.add()
     assert "1" in pool.free.ready
-    for where in (pool.locked, pool.used):
-        where.add("1")
+    for take, let_go in ((pool.locked.add, pool.locked.discard), (pool.free.reserve, pool.free.release)):
+        take("1")
         pool.free.consider("1")
         assert "1" not in pool.free.ready
-        where.clear()
+        let_go("1")
         pool.free.consider("1")
         assert "1" in pool.free.ready
     del pool.nodes["1"]

@@ -39,7 +39,7 @@ def test_other_pools_of_the_launcher_come_first(still: Still, znodes: PoolZnodes
     first, second = launcher.nodepool.pool_threads.current()
     request_id = znodes.submit(["b" if first.provider_name == "one" else "a"])
     first.run_once()
-    wait_for("it sees itself", lambda: any(pool.id == first.launcher_id for pool in first.registered_pools()))
+    wait_for("it sees itself", lambda: any(pool.id == first.launcher_id for pool in first.context.registered_pools()))
     launcher.settle()
     assert first.run_once() == 0.1
     assert "declined_by" not in (znodes.request(request_id) or {})
@@ -110,7 +110,7 @@ def test_retiring_pool_gives_back_what_waits(still: Still, znodes: PoolZnodes, c
     worker = launcher.worker()
     fulfil(launcher, worker, znodes, znodes.submit(["small"]))
     waiting = znodes.submit(["small", "small"])
-    launcher.passes(worker, "it waits", lambda: worker.paused and not worker.own_launches())
+    launcher.passes(worker, "it waits", lambda: worker.desk.paused and not worker.own_launches())
     worker.retire()
     launcher.passes(worker, "it ends", lambda: worker.stopping)
     request = znodes.request(waiting)
@@ -129,12 +129,12 @@ def test_launching_and_waiting_pool_retires(
     fulfil(launcher, worker, znodes, znodes.submit(["small"]))
     cloud.set(hang=True)
     waiting = znodes.submit(["small", "small"])
-    launcher.passes(worker, "it waits", lambda: worker.paused and worker.own_launches())
+    launcher.passes(worker, "it waits", lambda: worker.desk.paused and worker.own_launches())
     [building] = znodes.nodes("building")
     worker.retire()
     worker.run_once()
     assert znodes.node_lockers(building)
-    assert not worker.paused
+    assert not worker.desk.paused
     cloud.set(hang=False)
     launcher.passes(worker, "it ends", lambda: worker.stopping)
     assert znodes.request_state(waiting) == "requested"
@@ -202,7 +202,7 @@ def test_end_of_launches_wakes_siblings(still: Still, znodes: PoolZnodes, cloud_
     launcher.settle()
     second.run_once()
     assert znodes.request_state(waiting) == "requested"
-    assert "max-concurrency" in str(second.intake.explanations)
+    assert "max-concurrency" in str(second.desk.snapshot().kinds)
     launcher.settle()
     second.run_once()
     second._event.clear()
@@ -219,7 +219,7 @@ def test_refused_node(still: Still, znodes: PoolZnodes, cloud_name: str) -> None
     launcher = still([fake_provider("one", cloud=cloud_name, pool_availability_zones=["east"])])
     worker = launcher.worker()
     refused = znodes.add_node("ready", az="west")
-    launcher.passes(worker, "the node is known", lambda: refused in worker.ready_nodes)
+    launcher.passes(worker, "the node is known", lambda: refused in worker.free_nodes.ready)
     request = fulfil(launcher, worker, znodes, znodes.submit(["small"]))
     assert request["nodes"] != [refused]
     launcher.settle()
@@ -227,7 +227,7 @@ def test_refused_node(still: Still, znodes: PoolZnodes, cloud_name: str) -> None
     wait = worker.run_once()
     assert wait is not None
     assert wait > 1.0
-    assert refused not in worker.ready_nodes
+    assert refused not in worker.free_nodes.ready
 
 
 def test_stop_frees_what_waits(
@@ -238,7 +238,7 @@ def test_stop_frees_what_waits(
     worker = launcher.worker()
     fulfil(launcher, worker, znodes, znodes.submit(["small"]))
     waiting = znodes.submit(["small"])
-    launcher.passes(worker, "it waits", lambda: worker.paused)
+    launcher.passes(worker, "it waits", lambda: worker.desk.paused)
     with monkeypatch.context() as patch:
         patch.setattr(FakeRequestHandler, "give_back", lambda handler: 1 / 0)
         worker.on_stop()
@@ -256,7 +256,7 @@ def test_entry_that_somebody_removed(still: Still, znodes: PoolZnodes, cloud_nam
     launcher.passes(worker, "it is registered", lambda: bool(znodes.pools()))
     for name in znodes.children(POOLS):
         znodes.kazoo.delete(f"{POOLS}/{name}")
-    wait_for("it is seen", lambda: not worker.registered_pools())
+    wait_for("it is seen", lambda: not worker.context.registered_pools())
     request_id = znodes.submit(["small"])
     launcher.passes(worker, "it serves again", lambda: znodes.request_state(request_id) == "fulfilled")
     assert len(znodes.pools()) == 1

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""nodepool.launcher.pool.spread and free_counts: whose turn a request is, without threads or ZooKeeper."""
+"""nodepool.launcher.pool.turns and free_counts: whose turn a request is, without threads or ZooKeeper."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from nodepool.launcher.free_counts import FreeCounts
-from nodepool.launcher.pool.spread import FORGET_SECONDS, GRACE_SECONDS, MANY, MAX_PASSED, TURN_SECONDS, WINDOW, Spread
+from nodepool.launcher.pool.turns import FORGET_SECONDS, GRACE_SECONDS, MANY, MAX_PASSED, TURN_SECONDS, WINDOW, Turns
 from nodepool.model.node import Node
 from nodepool.model.request import NodeRequest
 from nodepool.plan.assignment import PoolInfo
@@ -68,11 +68,11 @@ def clock() -> ManualClock:
 
 
 @pytest.fixture
-def make(counts: FreeCounts, clock: ManualClock) -> Callable[[PoolInfo], Spread]:
-    def made(me: PoolInfo) -> Spread:
-        spread = Spread(counts, clock)
-        spread.begin_pass(me.id, POOLS)
-        return spread
+def make(counts: FreeCounts, clock: ManualClock) -> Callable[[PoolInfo], Turns]:
+    def made(me: PoolInfo) -> Turns:
+        turns = Turns(counts, clock)
+        turns.begin_pass(me.id, POOLS)
+        return turns
 
     return made
 
@@ -90,87 +90,91 @@ def request_of(owner: PoolInfo) -> NodeRequest:
     return next(requests_of(owner))
 
 
-def leaves(spread: Spread, request: NodeRequest) -> bool:
-    return spread.leaves(RequestKind.of(request), request)
+def leaves(turns: Turns, request: NodeRequest) -> bool:
+    """Does a pool leave a request to others? If so it is passed over."""
+    others = turns.of_others(RequestKind.of(request), request)
+    if others:
+        turns.pass_over(request, others)
+    return bool(others)
 
 
 # -- whose turn
 
 
-def test_one_takes_it_and_the_others_leave_it(make: Callable[[PoolInfo], Spread]) -> None:
+def test_one_takes_it_and_the_others_leave_it(make: Callable[[PoolInfo], Turns]) -> None:
     request = request_of(POOLS[1])
     assert [leaves(make(pool), request) for pool in POOLS] == [True, False, True]
 
 
-def test_only_one_pool_has_the_label(make: Callable[[PoolInfo], Spread]) -> None:
-    spread, request = make(POOLS[0]), request_of(POOLS[1])
-    spread.begin_pass(POOLS[0].id, POOLS[:1])
-    assert not leaves(spread, request)
+def test_only_one_pool_has_the_label(make: Callable[[PoolInfo], Turns]) -> None:
+    turns, request = make(POOLS[0]), request_of(POOLS[1])
+    turns.begin_pass(POOLS[0].id, POOLS[:1])
+    assert not leaves(turns, request)
 
 
-def test_paused_pools_are_not_asked(make: Callable[[PoolInfo], Spread]) -> None:
-    spread, request = make(POOLS[0]), request_of(POOLS[1])
+def test_paused_pools_are_not_asked(make: Callable[[PoolInfo], Turns]) -> None:
+    turns, request = make(POOLS[0]), request_of(POOLS[1])
     paused = [POOLS[0], PoolInfo("pool-1", "cloud-1", frozenset({"small"}), 100, paused=True, name="main")]
-    spread.begin_pass(POOLS[0].id, paused)
-    assert not leaves(spread, request)
+    turns.begin_pass(POOLS[0].id, paused)
+    assert not leaves(turns, request)
 
 
-def test_slow_first_choice(make: Callable[[PoolInfo], Spread], clock: ManualClock) -> None:
+def test_slow_first_choice(make: Callable[[PoolInfo], Turns], clock: ManualClock) -> None:
     """After each turn another one tries, the same for all; in the end everybody may."""
     request = request_of(POOLS[1])
-    spreads = [make(pool) for pool in (POOLS[0], POOLS[2])]
-    assert [leaves(spread, request) for spread in spreads] == [True, True]
+    all_turns = [make(pool) for pool in (POOLS[0], POOLS[2])]
+    assert [leaves(turns, request) for turns in all_turns] == [True, True]
     clock.pass_seconds(GRACE_SECONDS)
-    second = [leaves(spread, request) for spread in spreads]
+    second = [leaves(turns, request) for turns in all_turns]
     assert sorted(second) == [False, True]
     clock.pass_seconds(GRACE_SECONDS)
-    assert not leaves(spreads[second.index(True)], request)
+    assert not leaves(all_turns[second.index(True)], request)
 
 
-def test_pool_with_a_node_helps_out_when_its_own_are_served(nodes: Nodes, make: Callable[[PoolInfo], Spread]) -> None:
+def test_pool_with_a_node_helps_out_when_its_own_are_served(nodes: Nodes, make: Callable[[PoolInfo], Turns]) -> None:
     """Not at once: requests of its own come first."""
     nodes.put("n1", POOLS[0])
-    spread, foreign, own = make(POOLS[0]), request_of(POOLS[1]), request_of(POOLS[0])
-    assert leaves(spread, foreign)
-    assert not leaves(spread, own)
-    assert spread.end_pass() == [foreign.id]
-    spread.begin_pass(POOLS[0].id, POOLS)
-    assert not leaves(spread, foreign)
+    turns, foreign, own = make(POOLS[0]), request_of(POOLS[1]), request_of(POOLS[0])
+    assert leaves(turns, foreign)
+    assert not leaves(turns, own)
+    assert turns.end_pass() == [foreign.id]
+    turns.begin_pass(POOLS[0].id, POOLS)
+    assert not leaves(turns, foreign)
 
 
-def test_nobody_helps_an_owner_that_has_a_node(nodes: Nodes, make: Callable[[PoolInfo], Spread]) -> None:
+def test_nobody_helps_an_owner_that_has_a_node(nodes: Nodes, make: Callable[[PoolInfo], Turns]) -> None:
     nodes.put("n0", POOLS[0])
     nodes.put("n1", POOLS[1])
-    spread, foreign = make(POOLS[0]), request_of(POOLS[1])
-    assert leaves(spread, foreign)
-    assert spread.end_pass() == []
+    turns, foreign = make(POOLS[0]), request_of(POOLS[1])
+    assert leaves(turns, foreign)
+    assert turns.end_pass() == []
 
 
-def test_not_passed_over_for_ever(make: Callable[[PoolInfo], Spread], clock: ManualClock) -> None:
-    spread, foreign = make(POOLS[0]), request_of(POOLS[1])
+def test_not_passed_over_for_ever(make: Callable[[PoolInfo], Turns], clock: ManualClock) -> None:
+    turns, foreign = make(POOLS[0]), request_of(POOLS[1])
     for _ in range(MAX_PASSED):
-        assert leaves(spread, foreign)
+        assert leaves(turns, foreign)
         clock.pass_seconds(2 * TURN_SECONDS)
-    assert not leaves(spread, foreign)
+    assert not leaves(turns, foreign)
 
 
-def test_window(make: Callable[[PoolInfo], Spread]) -> None:
+def test_window(make: Callable[[PoolInfo], Turns]) -> None:
     """When nothing of its own is near, a pool takes what there is."""
-    spread = make(POOLS[0])
-    answers = [leaves(spread, request) for request in islice(requests_of(POOLS[1]), WINDOW + 1)]
+    turns = make(POOLS[0])
+    answers = [leaves(turns, request) for request in islice(requests_of(POOLS[1]), WINDOW + 1)]
     assert answers == [True] * WINDOW + [False]
 
 
-def test_old_memories_go(make: Callable[[PoolInfo], Spread], clock: ManualClock) -> None:
-    spread, requests = make(POOLS[0]), requests_of(POOLS[1])
+def test_old_memories_go(make: Callable[[PoolInfo], Turns], clock: ManualClock) -> None:
+    turns, requests = make(POOLS[0]), requests_of(POOLS[1])
     for request in islice(requests, MANY):
-        spread.begin_pass(POOLS[0].id, POOLS)
-        leaves(spread, request)
+        turns.begin_pass(POOLS[0].id, POOLS)
+        leaves(turns, request)
     clock.pass_seconds(2 * FORGET_SECONDS)
     for request in islice(requests, 2):
-        leaves(spread, request)
-    spread.begin_pass(POOLS[0].id, POOLS)
-    assert len(spread._left) == 2
+        leaves(turns, request)
+    turns.begin_pass(POOLS[0].id, POOLS)
+    assert len(turns._left) == 2
 
 
 # -- counts of free nodes

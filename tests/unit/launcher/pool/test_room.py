@@ -6,6 +6,7 @@ from __future__ import annotations
 import pytest
 
 from nodepool.driver.fake.provider import FakeProvider
+from nodepool.launcher.pool.worker import PoolWorker
 from tests.support.local_launcher import fake_provider
 from tests.support.pool_znodes import PoolZnodes
 from tests.support.still_launcher import StillLauncher
@@ -43,6 +44,11 @@ def in_version(launcher: StillLauncher, request_id: str) -> int | None:
     return request.version
 
 
+def texts(worker: PoolWorker) -> list[str]:
+    """Why requests wait in a pool."""
+    return [waiting.reason.text for _, _, waiting in worker.desk.snapshot().kinds]
+
+
 def test_ready_node_of_a_limited_tenant(still: Still, znodes: PoolZnodes, cloud_name: str) -> None:
     """A-8, Q-15: a ready node is given in two steps, with a look at the tenant's limit between them."""
     launcher = limited(still, cloud_name, 1)
@@ -51,7 +57,7 @@ def test_ready_node_of_a_limited_tenant(still: Still, znodes: PoolZnodes, cloud_
     poor = znodes.submit(["small"], tenant_name="poor")
     launcher.passes(worker, "it is reused", lambda: znodes.request_state(poor) == "fulfilled")
     assert nodes_of(znodes, poor) == [node_id]
-    assert not worker.instant.serves(poor)
+    assert not worker.desk.on_fast_path(poor)
 
 
 def test_limited_tenant_while_the_cloud_rests(
@@ -63,7 +69,7 @@ def test_limited_tenant_while_the_cloud_rests(
     node_id = free_node(launcher, znodes)
     monkeypatch.setattr(FakeProvider, "pausedReason", lambda provider: "it rests")
     pair = znodes.submit(["small", "small"], tenant_name="poor")
-    launcher.passes(worker, "it waits", lambda: "it rests" in worker.intake.explanations.values())
+    launcher.passes(worker, "it waits", lambda: "it rests" in texts(worker))
     single = znodes.submit(["small"], tenant_name="poor")
     launcher.passes(worker, "it is reused", lambda: znodes.request_state(single) == "fulfilled")
     assert nodes_of(znodes, single) == [node_id]
@@ -83,7 +89,7 @@ def test_ready_node_that_is_too_large(
     monkeypatch.setattr(FakeProvider, "pausedReason", lambda provider: resting[0] if resting else None)
     poor = znodes.submit(["small"], tenant_name="poor")
     if rests:
-        launcher.passes(worker, "it waits", lambda: "it rests" in worker.intake.explanations.values())
+        launcher.passes(worker, "it waits", lambda: "it rests" in texts(worker))
         assert (znodes.request(poor) or {})["state"] == "requested"
         assert in_version(launcher, poor) == 0, "never taken"
         resting.clear()
@@ -111,6 +117,8 @@ def test_pair_before_singles(still: Still, znodes: PoolZnodes, cloud_name: str) 
         znodes.change_node(node_id, allocated_to=None, tenant_name=None)
         znodes.delete_request(request_id)
         launcher.settle()
+        # With what it knew before: the queue as it was.
+        worker.view.begin_pass(worker.labels, worker.entry.priority)
         worker.intake.serve()
     launcher.passes(worker, "the pair is served", lambda: znodes.request_state(pair) == "fulfilled")
     assert in_version(launcher, single) == 0, "never taken"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`Spread`: leaves requests to the pool that is their first choice, for a moment.
+"""`Turns`: leaves requests to the pool that is their first choice, for a moment.
 
 Each request has one owner among the pools that may take it (`plan.first_choice`). A pool that has room prefers its own
 requests, and passes over the others. It takes another's when
@@ -39,7 +39,7 @@ MAX_PASSED: Final = 10
 WINDOW: Final = 64
 
 
-class _Left(NamedTuple):
+class _PassedOver(NamedTuple):
     """A request that was passed over.
 
     :param times: how often. ``asked``: pools whose turn it was.
@@ -50,7 +50,7 @@ class _Left(NamedTuple):
     asked: tuple[str, ...]
 
 
-class Spread:
+class Turns:
     """Owned by the pool worker's thread.
 
     :param free: counts of free nodes of all pools.
@@ -62,7 +62,7 @@ class Spread:
         self._me = ""
         self._registered: Sequence[PoolInfo] = ()
         self._able: dict[RequestKind, list[PoolInfo]] = {}
-        self._left: dict[str, _Left] = {}
+        self._left: dict[str, _PassedOver] = {}
         self._many = MANY
         self._passed_over = 0
         #: Requests whose owner has no node for them, while this pool has: passed over in this pass, or to be taken.
@@ -82,29 +82,38 @@ class Spread:
             # Most may be young: not all of them are looked at in each pass.
             self._many = max(MANY, 2 * len(self._left))
 
-    def leaves(self, kind: RequestKind, request: NodeRequest) -> bool:
-        """Is it another pool's turn? To be asked only when this pool could serve the request now.
+    def of_others(self, kind: RequestKind, request: NodeRequest) -> Sequence[PoolInfo]:
+        """The pools whose turn it is before this one; empty = it is this pool's turn.
 
-        True = look again after `GRACE_SECONDS`.
+        To be asked only when this pool could serve the request now. Changes nothing; see `pass_over`.
         """
         able = self._able.get(kind)
         if able is None:
             able = self._able[kind] = able_pools(kind, self._registered)
         request_id, now = request.key, self._clock()
         if len(able) < 2 or request_id in self._ours or self._passed_over >= WINDOW:
-            return False
-        before = self._left.get(request_id, _Left(0, now, ()))
+            return ()
+        before = self._left.get(request_id, _PassedOver(0, now, ()))
         if before.times >= MAX_PASSED:
-            return False
+            return ()
         asked = before.asked if now < before.when + TURN_SECONDS else ()
         turns = self._turns([pool for pool in able if pool.id not in asked], request)
         if not turns or turns[0].id == self._me:
-            return False
+            return ()
+        return turns
+
+    def pass_over(self, request: NodeRequest, turns: Sequence[PoolInfo]) -> None:
+        """Note that a request is left to others; look again after `GRACE_SECONDS`.
+
+        :param turns: the answer of `of_others`.
+        """
+        request_id, now = request.key, self._clock()
+        before = self._left.get(request_id, _PassedOver(0, now, ()))
+        asked = before.asked if now < before.when + TURN_SECONDS else ()
         if turns[-1].id == self._me:
             self._ours_next.append(request_id)
-        self._left[request_id] = _Left(before.times + 1, now, (*asked, *(pool.id for pool in turns)))
+        self._left[request_id] = _PassedOver(before.times + 1, now, (*asked, *(pool.id for pool in turns)))
         self._passed_over += 1
-        return True
 
     def _turns(self, pools: list[PoolInfo], request: NodeRequest) -> list[PoolInfo]:
         """Whose turn it is: the owner; and if only others have ready nodes, one of these."""

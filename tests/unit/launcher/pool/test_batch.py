@@ -56,7 +56,7 @@ def test_only_as_many_as_have_room(
     worker = launcher.worker()
     requests = [znodes.submit(["small"]) for _ in range(5)]
     launcher.knows_requests(5)
-    launcher.passes(worker, "the pool is full", lambda: worker.paused)
+    launcher.passes(worker, "the pool is full", lambda: worker.desk.paused)
     states = [znodes.request_state(request_id) for request_id in requests]
     assert states[3:] == ["requested", "requested"]
     assert len(znodes.nodes()) == 2

@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`Batch`: locks a request and makes it `pending`, and with it those behind it that surely have room, too.
+
+Their locks are taken together, and their new nodes made with them: one after the other, the round trips would be most
+of the time of a burst.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from nodepool.exceptions import ZKConflict, ZKConnectionError
+from nodepool.launcher.pool.turns import GRACE_SECONDS
+from nodepool.model import states
+from nodepool.model.reasons import FIRST_CHOICE, REQUEST_LOCKED
+from nodepool.plan.request_stage import Stage
+from nodepool.zk import paths
+from nodepool.zk.transactions import TransactionFailed
+
+if TYPE_CHECKING:
+    from nodepool.driver.handler import NodeRequestHandler
+    from nodepool.launcher.pool.desk import Desk
+    from nodepool.launcher.pool.handlers import Handlers
+    from nodepool.launcher.pool.view import PoolView
+    from nodepool.model.request import OrderKey
+    from nodepool.plan.queue import Bucket
+
+
+class Batch:
+    """Owned by the pool worker's thread.
+
+    :param request_changed: called with the id of a request that is to be judged again.
+    """
+
+    def __init__(self, view: PoolView, desk: Desk, handlers: Handlers, request_changed: Callable[[str], None]) -> None:
+        self._view = view
+        self._pool = view.pool
+        self._room = view.room
+        self._turns = view.turns
+        self._desk = desk
+        self._handlers = handlers
+        self._request_changed = request_changed
+
+    def launch(self, bucket: Bucket, handler: NodeRequestHandler, until: OrderKey | None, at_most: int) -> int:
+        """Lock requests together and let their handlers gather. Blocks for some round trips.
+
+        :param bucket: whose first request is the handler's.
+        :param until: more are taken as long as their keys are not above this one; None = all.
+        :param at_most: so many in all.
+        :return: how many were taken.
+        :raises ZKConnectionError: what is locked goes on in the next pass.
+        """
+        kind = bucket.kind
+        followers: list[NodeRequestHandler] = []
+        try:
+            followers = self._followers(bucket, handler, until, at_most)
+        except ZKConnectionError:
+            raise
+        except Exception as error:  # noqa: BLE001 - it is met again, and judged, when each is taken for itself
+            handler.log.debug("Taken without those behind it: %s", error)
+        handlers = [handler, *followers]
+        try:
+            locked = self._lock(handlers)
+        finally:
+            self._let_go_unlocked(handlers)
+        for _ in locked:
+            self._room.taken(kind)
+        self._run(locked)
+        return len(locked)
+
+    def _followers(
+        self, bucket: Bucket, handler: NodeRequestHandler, until: OrderKey | None, at_most: int
+    ) -> list[NodeRequestHandler]:
+        """Handlers of the requests behind the head that can be launched for sure."""
+        room = min(at_most, self._room.ahead(bucket.kind, handler))
+        if room <= 1 or self._view.objection(bucket.kind, handler) is not None:
+            return []
+        followers: list[NodeRequestHandler] = []
+        for request_id in bucket.first(int(room))[1:]:
+            cached = self._pool.open_request(request_id)
+            if cached is None or (until is not None and cached.order_key > until):
+                break
+            turns = self._turns.of_others(bucket.kind, cached)
+            if turns:
+                self._turns.pass_over(cached, turns)
+                self._desk.defer(request_id, FIRST_CHOICE, GRACE_SECONDS, others_turn=True)
+                continue
+            followers.append(self._view.make_handler(cached.copy()))
+        return followers
+
+    def _lock(self, handlers: Sequence[NodeRequestHandler]) -> list[NodeRequestHandler]:
+        """Lock requests together; those that are locked. An error is raised when all answers are there."""
+        ends = [self._send_lock(each, with_node=len(handlers) > 1) for each in handlers]
+        locked: list[NodeRequestHandler] = []
+        lost: ZKConnectionError | None = None
+        # The last answer is waited for first: then the others are there, and this thread was woken once.
+        for each, end in zip(reversed(handlers), reversed(ends), strict=True):
+            try:
+                if self._is_locked(each, end):
+                    locked.insert(0, each)
+            except ZKConnectionError as error:
+                lost = error
+        if lost is not None:
+            raise lost
+        return locked
+
+    def _send_lock(self, handler: NodeRequestHandler, *, with_node: bool) -> Callable[[], None]:
+        request = handler.request
+        self._desk.open(handler, Stage.LOCKING)
+        request.state = states.PENDING
+        request.nodes = []
+        node = handler.node_set.begin_ahead() if with_node else None
+        return self._pool.zk.requests.send_lock(request, node)
+
+    def _is_locked(self, handler: NodeRequestHandler, end: Callable[[], None]) -> bool:
+        request_id = handler.request.key
+        try:
+            end()
+        except ZKConflict as conflict:
+            handler.log.debug("Not taken: %s", conflict)
+            if isinstance(conflict, TransactionFailed) and conflict.path.startswith(f"{paths.REQUEST_LOCKS}/"):
+                self._desk.defer(request_id, REQUEST_LOCKED)
+            else:
+                self._desk.move(request_id, Stage.WAITING)
+                self._desk.close(request_id)
+            return False
+        # What is locked is ours from here on, whatever happens.
+        self._desk.move(request_id, Stage.GATHERING)
+        return True
+
+    def _let_go_unlocked(self, handlers: Sequence[NodeRequestHandler]) -> None:
+        """After an error nobody knows whether a request is locked: it is judged again by what the cache says."""
+        for handler in handlers:
+            if handler.progress.stage is Stage.LOCKING:
+                self._desk.move(handler.request.key, Stage.WAITING)
+                self._desk.close(handler.request.key)
+                self._request_changed(handler.request.key)
+
+    def _run(self, handlers: Sequence[NodeRequestHandler]) -> None:
+        """Let handlers gather."""
+        # Backwards: then the first answer that is waited for is the last one to come.
+        for handler in reversed(handlers):
+            handler.node_set.lock_ahead()
+        for handler in handlers:
+            handler.log.info("Assigning node request for %s", ", ".join(handler.request.node_types))
+            self._handlers.run(handler)

@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`Handlers`: runs, polls and ends the handlers of the requests that a pool holds locked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from nodepool.exceptions import ZKConflict, ZKConnectionError
+from nodepool.model import states
+from nodepool.model.reasons import REQUEST_CHANGED
+from nodepool.plan.request_stage import Stage
+
+if TYPE_CHECKING:
+    import logging
+
+    from nodepool.driver.handler import NodeRequestHandler
+    from nodepool.launcher.pool.desk import Desk
+
+#: Seconds after which a request that was given back is taken again (Q-12).
+GIVEN_BACK_SECONDS: Final = 1.0
+
+
+class Handlers:
+    """Owned by the pool worker's thread.
+
+    :param launcher_id: of the pool.
+    :param slowness: from 1 to 1.5: pools that were in each other's way at one moment are not so again at the next.
+    :param request_changed: called with the id of a request that is to be judged again.
+    """
+
+    def __init__(
+        self, desk: Desk, launcher_id: str, slowness: float, request_changed: Callable[[str], None], log: logging.Logger
+    ) -> None:
+        self._desk = desk
+        self._launcher_id = launcher_id
+        self._slowness = slowness
+        self._request_changed = request_changed
+        self.log = log
+
+    def poll(self) -> None:
+        """Ask each whether its request is finished. One error affects no other (A-19)."""
+        for handler in self._desk.handlers():
+            try:
+                if handler.poll():
+                    self._ended(handler)
+            except ZKConnectionError:
+                raise
+            except Exception:
+                # Whatever a driver raises, the other requests go on.
+                self.log.exception("Error while polling %s, trying again", handler.request)
+
+    def run_unfinished(self) -> None:
+        """Requests that wait for room try again, in order; each unpauses alone (Q-10)."""
+        for handler in sorted(self._unfinished(), key=lambda handler: handler.request.order_key):
+            self.run(handler)
+
+    def run(self, handler: NodeRequestHandler) -> None:
+        """Let a handler gather; forget it when it is done with its request."""
+        try:
+            handler.run()
+        except ZKConflict as conflict:
+            self.log.warning("%s: %s", handler.request, conflict)
+            return
+        if handler.done:
+            self._ended(handler)
+
+    def give_back_unfinished(self) -> None:
+        """Give back what waits for room, for a pool that goes (G-6)."""
+        for handler in self._unfinished():
+            handler.give_back_when_launched()
+            if handler.done:
+                self._ended(handler)
+
+    def release_all(self) -> None:
+        """The session was lost, and with it the right to serve (A-19, L-9). Raises ZKConnectionError: call again."""
+        for handler in self._desk.handlers():
+            # Forgotten only when it holds nothing any more; else the next pass goes on here.
+            handler.release_locks()
+            handler.move(Stage.DONE)
+            self._desk.close(handler.request.key)
+
+    def hand_over(self) -> None:
+        """The launcher ends: let others serve what is not finished; nodes in launch are swept later (G-14)."""
+        for handler in self._desk.handlers():
+            try:
+                handler.hand_over()
+            except ZKConnectionError:
+                raise
+            except Exception:
+                # A driver may raise anything; the other requests need not wait for the end of the session.
+                self.log.exception("%s is left as it is", handler.request)
+
+    def _unfinished(self) -> list[NodeRequestHandler]:
+        return [handler for handler in self._desk.handlers() if handler.unfinished]
+
+    def _ended(self, handler: NodeRequestHandler) -> None:
+        """A handler is done with its request, whatever became of that."""
+        request, reason = handler.request, handler.progress.reason
+        if request.state == states.REQUESTED and self._launcher_id not in request.declined_by:
+            delay = GIVEN_BACK_SECONDS * self._slowness
+            self._desk.defer(request.key, reason or REQUEST_CHANGED, delay, handler.yields)
+        else:
+            self._desk.close(request.key)
+            if self._launcher_id in request.declined_by and reason is not None:
+                self._desk.declined(request.key, reason)
+        # What it let go of may serve others.
+        self._request_changed(request.key)

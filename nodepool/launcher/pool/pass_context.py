@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`PassContext`: who a pool is, and the provider and configuration that a pass of it works with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from nodepool.model import states
+from nodepool.plan.assignment import PoolInfo
+
+if TYPE_CHECKING:
+    from nodepool.driver.config import ConfigPool, ProviderConfig
+    from nodepool.driver.interface import Provider
+    from nodepool.launcher.pool.context import PoolContext
+    from nodepool.model.quota import QuotaInformation
+    from nodepool.model.request import NodeRequest
+    from nodepool.zk.nodepool_cache import NodepoolCache
+    from nodepool.zk.zookeeper import ZooKeeper
+
+
+class PassContext:
+    """Owned by the pool worker's thread; all parts of a pool share it.
+
+    :param launcher: the same for all pools of the launcher.
+    :param launcher_id: of this pool among all registered pools.
+    """
+
+    def __init__(self, launcher: PoolContext, provider_name: str, pool_name: str, launcher_id: str) -> None:
+        self.launcher = launcher
+        self.provider_name = provider_name
+        self.pool_name = pool_name
+        self.launcher_id = launcher_id
+        self._provider: Provider | None = None
+        self._config: ProviderConfig | None = None
+
+    # -- constant during a pass --
+
+    def refresh(self) -> bool:
+        """Take the current configuration and provider for a pass; False = this pool is about to stop."""
+        provider = self.launcher.provider(self.provider_name)
+        if provider is None or self.pool_name not in provider.provider.pools:
+            return False
+        self._provider = provider
+        self._config = provider.provider
+        return True
+
+    @property
+    def provider(self) -> Provider:
+        if self._provider is None:
+            raise RuntimeError(f"provider {self.provider_name} is not there")
+        return self._provider
+
+    @property
+    def config(self) -> ProviderConfig:
+        if self._config is None:
+            raise RuntimeError(f"provider {self.provider_name} is not configured")
+        return self._config
+
+    @property
+    def pool_config(self) -> ConfigPool:
+        pool: ConfigPool = self.config.pools[self.pool_name]
+        return pool
+
+    @property
+    def labels(self) -> frozenset[str]:
+        """Labels of the pool."""
+        return frozenset(self.config.getSupportedLabels(self.pool_name))
+
+    @property
+    def max_concurrency(self) -> float:
+        """0 = nothing is ever launched; below 0 = no limit. Before the first pass there is none."""
+        return -1 if self._config is None else self._config.max_concurrency
+
+    # -- as it is now --
+
+    @property
+    def zk(self) -> ZooKeeper:
+        return self.launcher.zk
+
+    @property
+    def cache(self) -> NodepoolCache:
+        return self.launcher.cache
+
+    def provider_replaced(self) -> bool:
+        """Did the provider of this pass end meanwhile?"""
+        return self.launcher.provider(self.provider_name) is not self._provider
+
+    def registered_pools(self) -> list[PoolInfo]:
+        return self.launcher.pools.registered()
+
+    def absent_pools(self) -> list[PoolInfo]:
+        return self.launcher.pools.absent()
+
+    def tenant_limits(self) -> Mapping[str, dict[str, float]]:
+        return self.launcher.tenant_limits()
+
+    def tenant_use(self, tenant_name: str) -> QuotaInformation:
+        """What all nodes of a tenant use, of all providers."""
+        return self.launcher.tenant_use(tenant_name)
+
+    def launches_running(self) -> int:
+        """Launches in progress in the provider, over all its pools (A-10)."""
+        return sum(pool.own_launches() for pool in self.launcher.siblings_of(self.provider_name))
+
+    def sibling_serves(self, request_id: str) -> bool:
+        """Is another pool of this launcher about to fulfil a request with ready nodes?"""
+        mine = self.launcher_id
+        return any(pool.launcher_id != mine and pool.fulfils(request_id) for pool in self.launcher.siblings())
+
+    def is_open(self, request: NodeRequest) -> bool:
+        """May this pool still take or decline a request? (A-2)"""
+        return request.state == states.REQUESTED and self.launcher_id not in request.declined_by
+
+    def open_request(self, request_id: str) -> NodeRequest | None:
+        """A request as the cache has it, if this pool may take or decline it."""
+        request = self.cache.requests.get(request_id)
+        return request if request is not None and self.is_open(request) else None

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`PoolServices`: what the handlers of a pool get as ``pw`` (`nodepool.driver.framework.worker_view`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from nodepool.driver.config import ConfigPool, ProviderConfig
+    from nodepool.driver.interface import Provider
+    from nodepool.launcher.pool.eviction import Eviction
+    from nodepool.launcher.pool.nodes import FreeNodes
+    from nodepool.launcher.pool.pass_context import PassContext
+    from nodepool.launcher.pool.room import Room
+    from nodepool.model.node import Node
+    from nodepool.plan.assignment import PoolInfo
+    from nodepool.zk.zookeeper import ZooKeeper
+
+
+class PoolServices:
+    """For the pool worker's thread; `wake` for any.
+
+    :param wake: asks for a pass.
+    """
+
+    def __init__(
+        self, pool: PassContext, free: FreeNodes, eviction: Eviction, room: Room, wake: Callable[[], None]
+    ) -> None:
+        self.launcher_id = pool.launcher_id
+        self.provider_name = pool.provider_name
+        self.pool_name = pool.pool_name
+        self.ready_nodes = free.ready
+        self._pool = pool
+        self._free = free
+        self._eviction = eviction
+        self._room = room
+        self._wake = wake
+
+    def getZK(self) -> ZooKeeper:
+        return self._pool.zk
+
+    def getProviderManager(self) -> Provider:
+        return self._pool.provider
+
+    def getProviderConfig(self) -> ProviderConfig:
+        return self._pool.config
+
+    def getPoolConfig(self) -> ConfigPool:
+        return self._pool.pool_config
+
+    def wake(self) -> None:
+        self._wake()
+
+    def evict(self, *, shared: bool = False) -> None:
+        self._eviction.evict(shared=shared)
+
+    def absent_pools(self) -> list[PoolInfo]:
+        return self._pool.absent_pools()
+
+    def provider_replaced(self) -> bool:
+        return self._pool.provider_replaced()
+
+    def tenant_has_place(self, node: Node, *, reused: bool = False) -> bool:
+        return self._room.has_place(node, reused=reused)
+
+    def set_aside(self, node: Node) -> None:
+        self._free.set_aside(node)

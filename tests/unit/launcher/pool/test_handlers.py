@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Handlers of locked requests are run, polled and ended, without ZooKeeper."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any, cast
+
+import pytest
+
+from nodepool.exceptions import ZKConflict, ZKConnectionError
+from nodepool.launcher.pool.desk import Desk
+from nodepool.launcher.pool.handlers import Handlers
+from nodepool.model import reasons, states
+from nodepool.model.request import NodeRequest
+from nodepool.plan.queue import RequestQueue
+from nodepool.plan.request_stage import UNFINISHED, Progress, Stage
+
+
+class Scripted:
+    """A handler that does what the test says."""
+
+    def __init__(self, number: int) -> None:
+        self.request = NodeRequest(f"100-{number}")
+        self.request.state = states.PENDING
+        self.progress = Progress(self.request.key, 0.0)
+        self.error: Exception | None = None
+        self.to: Stage | None = None
+        self.reason = reasons.IMAGE_MISSING
+        self.called: list[str] = []
+        self.order: list[str] = []
+
+    @property
+    def done(self) -> bool:
+        return self.progress.stage in (Stage.DEFERRED, Stage.DONE)
+
+    @property
+    def unfinished(self) -> bool:
+        return self.progress.stage in UNFINISHED
+
+    def _do(self, what: str) -> bool:
+        self.called.append(what)
+        self.order.append(self.request.key)
+        if self.error is not None:
+            raise self.error
+        if self.to is not None:
+            self.progress.move(self.to, 1.0, self.reason)
+        return self.done
+
+    def run(self) -> None:
+        self._do("run")
+
+    def poll(self) -> bool:
+        return self._do("poll")
+
+    def hand_over(self) -> None:
+        self._do("hand_over")
+
+    def give_back_when_launched(self) -> None:
+        self._do("give_back")
+
+    def release_locks(self) -> None:
+        self._do("release_locks")
+
+    def move(self, stage: Stage) -> None:
+        self.progress.move(stage, 1.0)
+
+    def yields(self) -> bool:
+        return True
+
+
+class Place:
+    def __init__(self) -> None:
+        self.desk = Desk(RequestQueue())
+        self.told: list[str] = []
+        self.order: list[str] = []
+        self.handlers = Handlers(self.desk, "me", 1.0, self.told.append, logging.getLogger("test.handlers"))
+
+    def add(self, number: int, stage: Stage = Stage.GATHERING) -> Scripted:
+        handler = Scripted(number)
+        self.desk.open(cast(Any, handler), Stage.LOCKING)
+        self.desk.move(handler.request.key, Stage.GATHERING)
+        self.desk.move(handler.request.key, stage)
+        return handler
+
+    def locked(self) -> list[str]:
+        return [handler.request.key for handler in self.desk.handlers()]
+
+
+@pytest.fixture
+def place() -> Place:
+    return Place()
+
+
+def test_one_error_affects_no_other(place: Place, caplog: pytest.LogCaptureFixture) -> None:
+    """A-19"""
+    bad, good = place.add(1, Stage.LAUNCHING), place.add(2, Stage.LAUNCHING)
+    bad.error = RuntimeError("no way")
+    good.to = Stage.DONE
+    place.handlers.poll()
+    assert "Error while polling" in caplog.text
+    assert place.locked() == [bad.request.key]
+    assert place.told == [good.request.key]
+
+
+def test_lost_connection_ends_the_pass(place: Place) -> None:
+    place.add(1).error = ZKConnectionError("away")
+    with pytest.raises(ZKConnectionError):
+        place.handlers.poll()
+    assert len(place.desk.handlers()) == 1
+
+
+def test_order(place: Place) -> None:
+    """Q-10: those that wait for room, in order of service."""
+    for number, stage in ((3, Stage.PAUSED), (1, Stage.PAUSED), (2, Stage.LAUNCHING)):
+        place.add(number, stage).order = place.order
+    place.handlers.run_unfinished()
+    assert place.order == ["100-1", "100-3"]
+
+
+def test_conflict_while_running(place: Place) -> None:
+    handler = place.add(1)
+    handler.error = ZKConflict("changed")
+    place.handlers.run_unfinished()
+    assert place.locked() == [handler.request.key]
+
+
+def test_declined(place: Place) -> None:
+    """A-14: the reason is kept."""
+    handler = place.add(1)
+    handler.to = Stage.DONE
+    handler.request.state, handler.request.declined_by = states.REQUESTED, ["me"]
+    place.handlers.run_unfinished()
+    explanation = place.desk.explain(handler.request.key)
+    assert explanation is not None
+    assert explanation.reason is reasons.IMAGE_MISSING
+
+
+def test_given_back(place: Place) -> None:
+    """Q-12, G-6: it is deferred for a moment."""
+    handler = place.add(1, Stage.PAUSED)
+    handler.to, handler.request.state = Stage.DEFERRED, states.REQUESTED
+    place.handlers.give_back_unfinished()
+    assert handler.called == ["give_back"]
+    assert place.desk.counts() == {Stage.DEFERRED: 1}
+    assert place.desk.keeps(handler.request.key)
+
+
+def test_session_lost(place: Place) -> None:
+    """L-9: forgotten only when it holds nothing any more."""
+    first, second = place.add(1), place.add(2, Stage.LAUNCHING)
+    second.error = ZKConnectionError("away again")
+    with pytest.raises(ZKConnectionError):
+        place.handlers.release_all()
+    assert place.locked() == [second.request.key]
+    second.error = None
+    place.handlers.release_all()
+    assert place.desk.counts() == {}
+    assert [handler.progress.stage for handler in (first, second)] == [Stage.DONE, Stage.DONE]
+
+
+def test_end_of_the_launcher(place: Place, caplog: pytest.LogCaptureFixture) -> None:
+    """G-14: a driver's error keeps no other request."""
+    bad, good = place.add(1), place.add(2)
+    bad.error = RuntimeError("no way")
+    place.handlers.hand_over()
+    assert "is left as it is" in caplog.text
+    assert good.called == ["hand_over"]

@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who a pool is, and what a pass works with, without ZooKeeper."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from nodepool.launcher.pool.pass_context import PassContext
+from nodepool.model import states
+from nodepool.model.request import NodeRequest
+
+
+def pool_of(name: str, launches: int = 0, fast: str = "") -> Any:
+    return SimpleNamespace(
+        launcher_id=name, fulfils=lambda request_id: request_id == fast, own_launches=lambda: launches
+    )
+
+
+class Launcher:
+    """A launcher with a provider ``one`` that can be replaced."""
+
+    def __init__(self) -> None:
+        self.running: Any = self.make("main")
+        self.pools: list[Any] = [pool_of("me", 1, fast="100-1"), pool_of("other", 2, fast="100-2")]
+        self.cache = SimpleNamespace(requests={})
+
+    def make(self, *pools: str) -> Any:
+        config = SimpleNamespace(
+            pools={name: object() for name in pools}, max_concurrency=3, getSupportedLabels=lambda pool: {"small"}
+        )
+        return SimpleNamespace(provider=config)
+
+    def provider(self, name: str) -> Any:
+        return self.running
+
+    def siblings(self) -> list[Any]:
+        return self.pools
+
+    def siblings_of(self, name: str) -> list[Any]:
+        return self.pools
+
+
+@pytest.fixture
+def launcher() -> Launcher:
+    return Launcher()
+
+
+@pytest.fixture
+def context(launcher: Launcher) -> PassContext:
+    return PassContext(cast(Any, launcher), "one", "main", "me")
+
+
+def test_before_the_first_pass(context: PassContext) -> None:
+    for name in ("provider", "config", "pool_config"):
+        with pytest.raises(RuntimeError, match="provider one is not"):
+            getattr(context, name)
+    assert context.max_concurrency == -1
+
+
+def test_constant_during_a_pass(context: PassContext, launcher: Launcher) -> None:
+    """G-5: a reload takes effect with the next pass."""
+    assert context.refresh()
+    before = launcher.running
+    assert (context.provider, context.config) == (before, before.provider)
+    assert context.labels == {"small"}
+    assert context.max_concurrency == 3
+    assert not context.provider_replaced()
+    launcher.running = launcher.make("main")
+    assert context.provider is before
+    assert context.provider_replaced()
+    assert context.refresh()
+    assert context.provider is launcher.running
+
+
+def test_pool_that_goes(context: PassContext, launcher: Launcher) -> None:
+    """G-6"""
+    launcher.running = launcher.make("second")
+    assert not context.refresh()
+    launcher.running = None
+    assert not context.refresh()
+
+
+def test_other_pools(context: PassContext) -> None:
+    """A-10: launches count over all pools of the provider; what this pool serves itself no sibling serves."""
+    assert context.launches_running() == 3
+    assert context.sibling_serves("100-2")
+    assert not context.sibling_serves("100-1")
+
+
+def test_open_requests(context: PassContext, launcher: Launcher) -> None:
+    """A-2"""
+    request = NodeRequest("100-1")
+    request.state = states.REQUESTED
+    launcher.cache.requests["100-1"] = request
+    assert context.open_request("100-1") is request
+    assert context.open_request("100-2") is None
+    request.declined_by = ["me"]
+    assert context.open_request("100-1") is None
+    request.declined_by, request.state = [], states.PENDING
+    assert context.open_request("100-1") is None

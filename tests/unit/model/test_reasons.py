@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reasons that a person and a program understand."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from nodepool.model import reasons
+from nodepool.model.quota import QuotaInformation, Shortage, first_shortage
+from nodepool.model.reasons import Reason, ReasonCode, ReasonText
+
+
+def test_codes_are_names() -> None:
+    assert all(re.fullmatch(r"[a-z]+(-[a-z]+)*\.[a-z]+(-[a-z]+)*", code.value) for code in ReasonCode)
+
+
+def test_each_constant_has_a_text() -> None:
+    found = [value for value in vars(reasons).values() if isinstance(value, Reason)]
+    assert found
+    assert all(reason.text and isinstance(reason.code, ReasonCode) for reason in found)
+
+
+@pytest.mark.parametrize(
+    ("resource", "needed", "code", "text"),
+    [
+        ("cores", 1, ReasonCode.ROOM_CORES, "quota: 20 of 20 cores of provider lab in use"),
+        ("cores", 8, ReasonCode.ROOM_CORES, "quota: 20 of 20 cores of provider lab in use, 8 more needed"),
+        ("instances", 1, ReasonCode.ROOM_INSTANCES, "quota: 20 of 20 instances of provider lab in use"),
+        ("ram", 512, ReasonCode.ROOM_RAM, "quota: 20 of 20 MiB of ram of provider lab in use, 512 more needed"),
+        (
+            "volume-gb",
+            1.5,
+            ReasonCode.ROOM_RESOURCE,
+            "quota: 20 of 20 volume-gb of provider lab in use, 1.5 more needed",
+        ),
+    ],
+)
+def test_quota(resource: str, needed: float, code: ReasonCode, text: str) -> None:
+    reason = reasons.quota_used_up("provider lab", resource, limit=20, used=20.0, needed=needed)
+    assert (reason.code, reason.text) == (code, text)
+    assert json.loads(json.dumps(reason.numbers)) == {"limit": 20, "used": 20, "needed": needed}
+
+
+def test_tenant() -> None:
+    at_limit = reasons.tenant_limit("poor", "instances", limit=10, used=10, needed=1)
+    assert at_limit.text == "tenant poor is at its limit of 10 instances"
+    too_large = reasons.tenant_limit("poor", "cores", limit=10, used=8, needed=4)
+    assert too_large.text == "tenant poor uses 8 of 10 cores, 4 more needed"
+    assert {at_limit.code, too_large.code} == {ReasonCode.ROOM_TENANT}
+
+
+@pytest.mark.parametrize(
+    ("place", "text"),
+    [(1, "1st"), (2, "2nd"), (3, "3rd"), (4, "4th"), (11, "11th"), (12, "12th"), (13, "13th"), (21, "21st")],
+)
+def test_order(place: int, text: str) -> None:
+    reason = reasons.in_order(place, 30, None)
+    assert reason.text == f"{text} of 30 requests that wait for their turn"
+    assert reason.numbers == {"place": place, "total": 30}
+
+
+def test_order_names_what_is_waited_for() -> None:
+    text = reasons.in_order(3, 14, reasons.POOL_PAUSED).text
+    assert text == "3rd of 14 requests in front of the limit: the pool is paused: another request waits for room"
+
+
+def test_texts_that_carry_their_reason() -> None:
+    """reference/driver 3: `getDeclinedReasons` is a list of texts."""
+    text = ReasonText(reasons.POOL_DISABLED)
+    assert text == "pool is disabled by max_servers"
+    assert reasons.reason_of(text) is reasons.POOL_DISABLED
+    assert reasons.reason_of("no such flavor") == Reason(ReasonCode.DRIVER_DECLINED, "no such flavor")
+
+
+def test_joined() -> None:
+    two = reasons.joined([reasons.IMAGE_MISSING, reasons.POOL_DISABLED])
+    assert (two.code, two.text) == (
+        ReasonCode.IMAGE_MISSING,
+        "images are not available; pool is disabled by max_servers",
+    )
+    assert reasons.joined([reasons.IMAGE_MISSING]) is reasons.IMAGE_MISSING
+    assert reasons.joined([]).code is ReasonCode.DRIVER_DECLINED
+
+
+def test_first_shortage() -> None:
+    limits = QuotaInformation(cores=10, instances=4)
+    limits.default = float("inf")
+    limits.quota["compute"]["ram"] = float("inf")
+    used = QuotaInformation(cores=8, instances=4, ram=1000)
+    assert first_shortage(limits, used, QuotaInformation(cores=2, ram=99)) is None
+    assert first_shortage(limits, used, QuotaInformation(cores=3)) == Shortage("cores", 10, 8, 3)
+    assert first_shortage(limits, used, QuotaInformation(instances=1)) == Shortage("instances", 4, 4, 1)
+    assert first_shortage(limits, used, QuotaInformation(gpu=1)) is None
+    limits.quota["compute"]["gpu"] = 0
+    assert first_shortage(limits, used, QuotaInformation(gpu=1)) == Shortage("gpu", 0, 0, 1)
