@@ -12,47 +12,13 @@ from nodepool.config.objects import Config, DiskImage
 from nodepool.config.problems import Problems, Severity, did_you_mean, show
 from nodepool.config.schema import Checker
 from nodepool.config.sections import duplicate, entries
-from nodepool.driver.config import integer, nonempty
+from nodepool.driver.framework.key_schema import fields_of, section_schema
+from nodepool.model.config_keys import keys_of
 
-IMAGES: Final = Checker(
-    [
-        {
-            v.Required("name"): nonempty(),
-            "abstract": bool,
-            "parent": nonempty(),
-            "formats": [str],
-            "keep-formats": [str],
-            "delete-after-upload": bool,
-            "rebuild-age": integer(),
-            "build-timeout": integer(),
-            "release": v.Any(str, int, float),
-            "elements": [str],
-            "env-vars": {str: str},
-            "pause": bool,
-            "username": str,
-            "python-path": str,
-            "shell-type": v.Any(str, None),
-            "dib-cmd": str,
-            "metadata": dict,
-        }
-    ]
-)
+IMAGES: Final = Checker([section_schema(DiskImage)])
 #: Keys of the secure file that count (reference/configuration 1); others in it are ignored.
-SECURE: Final = Checker(
-    v.Schema([v.Schema({v.Required("name"): nonempty(), "env-vars": {str: str}}, extra=v.ALLOW_EXTRA)])
-)
-
-#: Key -> attribute, of those that a child replaces when it has a value that counts.
-_REPLACED: Final = {
-    "abstract": "abstract",
-    "rebuild-age": "rebuild_age",
-    "build-timeout": "build_timeout",
-    "pause": "pause",
-    "username": "username",
-    "python-path": "python_path",
-    "shell-type": "shell_type",
-    "dib-cmd": "dib_cmd",
-}
+_SECURE_KEYS: Final = [item for item in keys_of(DiskImage) if item.name in ("name", "env-vars")]
+SECURE: Final = Checker(v.Schema([v.Schema(fields_of(_SECURE_KEYS), extra=v.ALLOW_EXTRA)]))
 
 
 def read_diskimages(document: Document, config: Config, problems: Problems) -> None:
@@ -105,19 +71,14 @@ def _lineage(
 
 def _apply(image: DiskImage, section: dict[str, Any]) -> None:
     """Overlay what one section says. Only values that count replace: a child cannot undo ``pause: true``."""
-    image.parent = section.get("parent")
-    image.elements = [*image.elements, *section.get("elements", [])]
-    image.env_vars = {**image.env_vars, **section.get("env-vars", {})}
-    image.metadata = {**image.metadata, **section.get("metadata", {})}
-    image.image_types = set(section.get("formats", [])) or image.image_types
-    image.keep_formats = list(section.get("keep-formats") or image.keep_formats)
-    if section.get("release"):
-        image.release = str(section["release"])
-    if "delete-after-upload" in section:
-        image.delete_after_upload = section["delete-after-upload"]
-    for key, attribute in _REPLACED.items():
-        if section.get(key):
-            setattr(image, attribute, section[key])
+    for item in keys_of(DiskImage):
+        value, before = section.get(item.name), getattr(image, item.attribute)
+        if item.name == "elements":
+            image.elements = [*before, *(value or [])]
+        elif isinstance(item.default, dict):
+            setattr(image, item.attribute, {**before, **(value or {})})
+        elif value or (item.name == "delete-after-upload" and value is not None):
+            setattr(image, item.attribute, value if item.convert is None else item.convert(value))
 
 
 def _warn_release(document: Document, index: int, section: dict[str, Any], problems: Problems) -> None:

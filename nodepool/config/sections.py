@@ -6,21 +6,16 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator
 from typing import Any, Final
 
-import voluptuous as v
-
 from nodepool.config.marks import Document
-from nodepool.config.objects import Config, Label
+from nodepool.config.objects import Config, Label, TenantLimits, TopLevel
 from nodepool.config.problems import Problems, Severity, did_you_mean
 from nodepool.config.schema import Checker
-from nodepool.driver.config import integer, nonempty
+from nodepool.driver.framework.key_schema import fields_of
+from nodepool.model.config_keys import keys_of
 
 #: Key of ``tenant-resource-limits`` -> name of the quota. Any other key is its own quota name.
 QUOTA_NAMES: Final = {
-    "max-servers": "instances",
-    "max-cores": "cores",
-    "max-ram": "ram",
-    "max-volumes": "volumes",
-    "max-volume-gb": "volume-gb",
+    item.name: item.attribute.replace("_", "-") for item in keys_of(TenantLimits) if item.name != "tenant-name"
 }
 
 #: Read elsewhere, and checked there.
@@ -28,14 +23,7 @@ _ELSEWHERE: Final = ("zookeeper-servers", "zookeeper-tls", "zookeeper-timeout", 
 
 TOP: Final = Checker(
     {
-        "webapp": {"port": integer(0, 65535), "listen_address": nonempty()},
-        "elements-dir": nonempty(),
-        "images-dir": nonempty(),
-        "build-log-dir": nonempty(),
-        "build-log-retention": integer(),
-        "labels": [{v.Required("name"): nonempty(), "min-ready": integer(), "max-ready-age": integer()}],
-        "max-hold-age": integer(),
-        "tenant-resource-limits": [{v.Required("tenant-name"): nonempty(), v.Extra: integer()}],
+        **fields_of(item for item in keys_of(TopLevel) if item.name not in _ELSEWHERE),
         **dict.fromkeys(_ELSEWHERE, object),
     }
 )
@@ -43,29 +31,19 @@ TOP: Final = Checker(
 
 def read_sections(document: Document, config: Config, problems: Problems) -> None:
     """Check the whole top level, and put what is fine into ``config``."""
-    TOP.check(document.data, document, [], problems)
+    fine = TOP.check(document.data, document, [], problems)
     data: dict[str, Any] = document.data
-    _simple_values(data, config)
+    if fine:
+        config.read_keys(data, TopLevel)
     for index, section in entries(data, "labels", "name"):
         name = section["name"]
         if name in config.labels:
             duplicate(document, ["labels", index, "name"], "label", name, problems)
             continue
-        min_ready, max_age = _int(section.get("min-ready"), 0), _int(section.get("max-ready-age"), 0)
-        config.labels[name] = Label(name, min_ready, max_age)
+        config.labels[name] = Label(name)
+        if fine:
+            config.labels[name].read_keys(section)
     _tenants(document, config, problems)
-
-
-def _simple_values(data: dict[str, Any], config: Config) -> None:
-    webapp = data.get("webapp")
-    if isinstance(webapp, dict):
-        config.webapp_port = _int(webapp.get("port"), config.webapp_port)
-        config.webapp_listen_address = webapp.get("listen_address", config.webapp_listen_address)
-    config.elements_dir = data.get("elements-dir")
-    config.images_dir = data.get("images-dir")
-    config.build_log_dir = data.get("build-log-dir", config.build_log_dir)
-    config.build_log_retention = _int(data.get("build-log-retention"), config.build_log_retention)
-    config.max_hold_age = _int(data.get("max-hold-age"), config.max_hold_age)
 
 
 def _tenants(document: Document, config: Config, problems: Problems) -> None:
@@ -103,7 +81,3 @@ def duplicate(document: Document, path: list[Hashable], kind: str, name: str, pr
     """Report a name that is there for the second time."""
     message = f"there is a {kind} named {name!r} already; names must be unique"
     problems.add(document.path, document.line_of(path), path, message)
-
-
-def _int(value: Any, default: int) -> int:
-    return value if isinstance(value, int) else default

@@ -9,17 +9,19 @@ from typing import Any, Final
 
 from nodepool.config.marks import Document
 from nodepool.config.problems import Problems, Severity, did_you_mean, listing, show
+from nodepool.model.config_keys import FILLED_TEXT, PORT, REQUIRED, TEXT, Number, Sections, key, keys_of
 from nodepool.model.config_value import ConfigValue
 
 DEFAULT_PORT: Final = 2281
-DEFAULT_TIMEOUT_SECONDS: Final = 10.0
 MAX_PORT: Final = 65535
-SERVER_KEYS: Final = ("host", "port", "chroot")
-TLS_KEYS: Final = ("cert", "key", "ca")
 
 
 class ZooKeeperServer(ConfigValue):
     """One entry of ``zookeeper-servers``."""
+
+    host: str = key(FILLED_TEXT, REQUIRED, "Name or address.")
+    port: int = key(PORT, DEFAULT_PORT, "The default is the usual port with TLS.")
+    chroot: str | None = key(TEXT.or_null(), None, "The path that Zuul uses as its root in ZooKeeper.")
 
     def __init__(self, host: str, port: int = DEFAULT_PORT, chroot: str | None = None) -> None:
         self.host = host
@@ -33,14 +35,21 @@ class ZooKeeperServer(ConfigValue):
 class ZooKeeperSettings(ConfigValue):
     """How to connect to ZooKeeper."""
 
+    zookeeper_servers: list[ZooKeeperServer] = key(
+        Sections(ZooKeeperServer), REQUIRED, "The servers. They can be exchanged while the launcher runs."
+    )
+    zookeeper_tls_cert: str | None = key(FILLED_TEXT, REQUIRED, "Path of a PEM file.", name="zookeeper-tls.cert")
+    zookeeper_tls_key: str | None = key(FILLED_TEXT, REQUIRED, "Path of a PEM file.", name="zookeeper-tls.key")
+    zookeeper_tls_ca: str | None = key(FILLED_TEXT, REQUIRED, "Path of a PEM file.", name="zookeeper-tls.ca")
+    zookeeper_timeout: float = key(Number(0, more=True), 10.0, "Session timeout.", unit="seconds")
+
     def __init__(self) -> None:
-        self.zookeeper_servers: list[ZooKeeperServer] = []
-        #: PEM files.
-        self.zookeeper_tls_cert: str | None = None
-        self.zookeeper_tls_key: str | None = None
-        self.zookeeper_tls_ca: str | None = None
-        #: Session timeout, seconds.
-        self.zookeeper_timeout = DEFAULT_TIMEOUT_SECONDS
+        self.read_keys({})
+        self.zookeeper_servers = []
+
+
+SERVER_KEYS: Final = tuple(item.name for item in keys_of(ZooKeeperServer))
+TLS_KEYS: Final = tuple(item.path[1] for item in keys_of(ZooKeeperSettings) if item.path[0] == "zookeeper-tls")
 
 
 class ZooKeeperReader:
@@ -76,12 +85,12 @@ class ZooKeeperReader:
         """
         severity = Severity.WARNING if secure_unknown else Severity.ERROR
         needed = {"zookeeper-servers": "a list of servers", "zookeeper-tls": "a mapping with cert, key and ca"}
-        for key, what in needed.items():
-            if key not in self._seen:
+        for name, what in needed.items():
+            if name not in self._seen:
                 message = f"required, but missing: {what}; Nodepool talks to ZooKeeper over TLS only"
                 if secure_unknown:
                     message = f"missing: {what}; the daemons start only if the secure file has it"
-                self._problems.add(document.path, None, [key], message, severity)
+                self._problems.add(document.path, None, [name], message, severity)
 
     def _problem(self, path: Sequence[Any], message: str, severity: Severity = Severity.ERROR) -> None:
         self._problems.add(self._document.path, self._document.line_of(path), path, message, severity)
@@ -120,12 +129,12 @@ class ZooKeeperReader:
             self._problem(path, f"expected a mapping with cert, key and ca, got {show(value)}")
             return
         self._unknown_keys(path, value, TLS_KEYS)
-        for key in TLS_KEYS:
-            if key not in value:
-                self._problem(path, f"{key} is missing; cert, key and ca are all needed, each the path of a PEM file")
-            elif not isinstance(value[key], str) or not value[key]:
-                self._problem([*path, key], f"expected the path of a PEM file, got {show(value[key])}")
-        texts = [value[key] if isinstance(value.get(key), str) else None for key in TLS_KEYS]
+        for name in TLS_KEYS:
+            if name not in value:
+                self._problem(path, f"{name} is missing; cert, key and ca are all needed, each the path of a PEM file")
+            elif not isinstance(value[name], str) or not value[name]:
+                self._problem([*path, name], f"expected the path of a PEM file, got {show(value[name])}")
+        texts = [value[name] if isinstance(value.get(name), str) else None for name in TLS_KEYS]
         settings = self._settings
         settings.zookeeper_tls_cert, settings.zookeeper_tls_key, settings.zookeeper_tls_ca = texts
 
@@ -137,8 +146,8 @@ class ZooKeeperReader:
         self._settings.zookeeper_timeout = float(value)
 
     def _unknown_keys(self, path: list[Any], value: dict[Any, Any], known: Sequence[str]) -> None:
-        for key in value:
-            if key not in known:
-                hint = did_you_mean(key, known)
+        for name in value:
+            if name not in known:
+                hint = did_you_mean(name, known)
                 message = f"unknown key{hint} (allowed: {listing(known)})"
-                self._problem([*path, key], message, Severity.UNKNOWN_KEY)
+                self._problem([*path, name], message, Severity.UNKNOWN_KEY)

@@ -94,6 +94,11 @@ class ListOf(ValueType):
 
 
 @dataclass(frozen=True)
+class TextOrNumber(ValueType):
+    """A text, or anything that YAML takes for a number or a truth value, such as ``release: 12``."""
+
+
+@dataclass(frozen=True)
 class OneOf(ValueType):
     """A value of any of some types."""
 

@@ -16,11 +16,14 @@ from nodepool.model.config_keys import MAX_INT
 def section_schema(section: type) -> Any:
     """What voluptuous needs for a section: its keys, then the checks that the class attribute ``checks`` lists.
 
-    A check takes the whole section and returns it, or raises ``voluptuous.Invalid``.
+    A check takes the whole section and returns it, or raises ``voluptuous.Invalid``. The class attribute ``other_keys``
+    is the type of keys of any other name, if they are allowed.
     """
     import voluptuous as v
 
     fields = fields_of(keys.keys_of(section))
+    if hasattr(section, "other_keys"):
+        fields[v.Extra] = value_schema(section.other_keys)
     checks = getattr(section, "checks", ())
     return v.All(fields, *checks) if checks else fields
 
@@ -65,6 +68,8 @@ def _without_null(type: keys.ValueType) -> Any:
             return dict if type.values is None else {str: value_schema(type.values)}
         case keys.ListOf():
             return [value_schema(type.item)]
+        case keys.TextOrNumber():
+            return v.Any(str, int, float)
         case keys.OneOf():
             return v.Any(*map(value_schema, type.types))
         case keys.Sections():

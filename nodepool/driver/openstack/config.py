@@ -90,7 +90,7 @@ class CloudImage(ImageSettings):
         "Name or id in the cloud. Of several images with one name the newest counts.",
         default_text="``name``",
     )
-    image_id: str | None = key(FILLED_TEXT, None, "Id in the cloud, used without looking it up")
+    image_id: str | None = key(FILLED_TEXT, None, "Id in the cloud, used without looking it up.")
     config_drive: bool | None = with_default(_CONFIG_DRIVE, None)
 
     def __init__(self, data: dict[str, Any]) -> None:
