@@ -30,13 +30,13 @@ TOTAL_BUDGET = 45 * 60
 #: because each of them uses all cores. The second row fills the time in which they wait.
 ROWS: tuple[tuple[Environment, ...], ...] = (
     (
-        Environment("py3", 20 * 60, tests=True),
+        Environment("py3", 18 * 60, tests=True),
         Environment("interop", 5 * 60, tests=True),
         Environment("chaos-short", 5 * 60, tests=True),
     ),
     (
         Environment("lint", 60),
-        Environment("types", 4 * 60),
+        Environment("types", 6 * 60),
         Environment("imports", 60),
         Environment("docs", 3 * 60),
         Environment("package", 3 * 60),
