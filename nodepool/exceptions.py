@@ -58,7 +58,7 @@ class LaunchKeyscanException(LaunchError):
 class CloudUnavailableException(LaunchError):
     """The cloud's API cannot be reached, or answers with errors of its own (5xx, 429).
 
-    A failed attempt, but when it goes on the provider is given a rest, and its launches are aborted, not failed.
+    A failed attempt, but when it goes on the circuit breaker opens, and launches are aborted, not failed.
     """
 
     #: May the cloud have got the call, and carried it out?

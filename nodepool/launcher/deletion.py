@@ -69,8 +69,8 @@ class DeletedNodeWorker(Worker):
         self._attempts: dict[str, int] = {}
         #: node id -> when to look at it again; until then it is left alone.
         self._due: dict[str, float] = {}
-        #: Providers whose clouds were given a rest.
-        self._resting: set[str] = set()
+        #: Providers that said that their cloud does not answer.
+        self._not_answering: set[str] = set()
         #: Nodes without data that were seen once.
         self._empty: set[str] = set()
         self._next_full = 0.0
@@ -100,7 +100,7 @@ class DeletedNodeWorker(Worker):
             return 1.0
         now = monotonic()
         self._check_deletions(now)
-        self._check_rests(now)
+        self._check_answering(now)
         pending: list[tuple[Node, Node | None, Reply]] = []
         for node_id in self._candidates(now):
             self._consider(node_id, now, pending)
@@ -109,7 +109,7 @@ class DeletedNodeWorker(Worker):
         if self._changed or self._gone_requests:
             return 0.0
         waits = [when - now for when in self._due.values()]
-        if self._deletions or (self._due and self._resting):
+        if self._deletions or (self._due and self._not_answering):
             waits.append(1.0)
         return min(waits, default=None)
 
@@ -266,18 +266,21 @@ class DeletedNodeWorker(Worker):
             else:
                 self._retry_later(node_id, now)
 
-    def _check_rests(self, now: float) -> None:
+    def _check_answering(self, now: float) -> None:
         """A cloud that answers again is told at once what to delete: that takes up quota, and the pauses grew long."""
         providers = self._providers.running
-        before, self._resting = self._resting, {name for name, provider in providers.items() if self._rests(provider)}
-        back = before - self._resting
+        before, self._not_answering = (
+            self._not_answering,
+            {name for name, provider in providers.items() if self._is_paused(provider)},
+        )
+        back = before - self._not_answering
         for node_id in self._due if back else ():
             node = self._cache.nodes.get(node_id)
             if node is not None and node.provider in back:
                 self._due[node_id] = now
                 self._attempts.pop(node_id, None)
 
-    def _rests(self, provider: Provider) -> bool:
+    def _is_paused(self, provider: Provider) -> bool:
         try:
             return provider.pausedReason() is not None
         except Exception:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When is a cloud that keeps failing left alone, and when is it tried again? (a circuit breaker)
+"""The circuit breaker: when is a cloud that keeps failing not called any more, and when is it tried again?
 
-*Serving*: all is well. After `TRIP_FAILURES` calls in a row failed, over at least `TRIP_SECONDS`, it *rests*: nothing
+*Closed*: all is well. After `TRIP_FAILURES` calls in a row failed, over at least `TRIP_SECONDS`, it is *open*: nothing
 new is begun. When the pause is over one call, the probe, finds out whether the cloud is back. Each probe that fails
 doubles the pause.
 """
@@ -16,33 +16,33 @@ from nodepool.plan.backoff import Backoff
 TRIP_FAILURES: Final = 5
 #: ...and seconds from the first to the last of them: a moment's trouble in many calls at once is no outage.
 TRIP_SECONDS: Final = 2.0
-#: From a probe that failed, or the failure that began the rest, to the next probe.
+#: From a probe that failed, or the failure that opened it, to the next probe.
 PROBE: Final = Backoff(2.0, 30.0)
 
 
-class ProviderRest:
+class CircuitBreaker:
     """Pure: each method is told the time, in seconds. The owner serializes the calls."""
 
     def __init__(self) -> None:
-        #: What the last failure was, while resting; else empty.
+        #: What the last failure was, while it is open; else empty.
         self.reason = ""
         self._failures = 0
         self._first_failure = 0.0
-        #: Of this rest; the failure that began it counts as the first.
+        #: Since it opened; the failure that opened it counts as the first.
         self._probes_failed = 0
         self._probe_at = 0.0
 
     @property
-    def resting(self) -> bool:
+    def is_open(self) -> bool:
         return self._probes_failed > 0
 
     def failed(self, now: float, reason: str) -> bool:
         """Note a call that failed because of the cloud.
 
         :param reason: one line.
-        :return: the rest begins with this failure.
+        :return: it opens with this failure.
         """
-        if self.resting:
+        if self.is_open:
             self.reason = reason
             if now >= self._probe_at:
                 self._plan_probe(now)
@@ -61,13 +61,13 @@ class ProviderRest:
         self._probe_at = now + PROBE.pause(self._probes_failed)
 
     def worked(self) -> bool:
-        """Note a call that worked; was this the end of a rest?"""
-        ended = self.resting
+        """Note a call that worked; did it close the circuit breaker?"""
+        ended = self.is_open
         self._failures = 0
         self._probes_failed = 0
         self.reason = ""
         return ended
 
     def probe_due(self, now: float) -> float | None:
-        """Seconds until the probe, 0 = now; None = no rest, no probe."""
-        return max(0.0, self._probe_at - now) if self.resting else None
+        """Seconds until the probe, 0 = now; None = it is closed."""
+        return max(0.0, self._probe_at - now) if self.is_open else None

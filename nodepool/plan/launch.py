@@ -142,16 +142,16 @@ class Fail:
 Decision = Retry | Abort | Fail
 
 
-def after_failure(kind: Failure, attempt: int, retries: int, *, cloud_rests: bool) -> Decision:
+def after_failure(kind: Failure, attempt: int, retries: int, *, circuit_open: bool) -> Decision:
     """What follows a failed attempt.
 
     :param attempt: number of the attempt that failed, from 1.
     :param retries: ``launch-retries``: attempts in total.
-    :param cloud_rests: the provider is given a rest, see `nodepool.plan.circuit_breaker`.
+    :param circuit_open: the provider's cloud does not answer, see `nodepool.plan.circuit_breaker`.
     """
     if kind is Failure.QUOTA:
         return Abort("the cloud says that a quota is used up")
-    if cloud_rests and kind in (Failure.CLOUD, Failure.UNKNOWN):
+    if circuit_open and kind in (Failure.CLOUD, Failure.UNKNOWN):
         return Abort("the cloud does not answer")
     if kind is Failure.CONFIGURATION:
         return Fail("its configuration can never work")

@@ -114,14 +114,14 @@ def test_clouds_yaml_breaks_while_it_is_used(
 
 
 def test_changed_password(place: Place, neighbour: OpenStackSimulator, caplog: pytest.LogCaptureFixture) -> None:
-    """An expired password: the provider rests, requests wait or go to others, and go on with the new clouds.yaml."""
+    """An expired password: requests wait or go to others, and go on with the new clouds.yaml."""
     place.launch()
     first = place.znodes.submit(["small"])
     place.fulfilled(first)
     place.simulator.change(password="changed")
     place.simulator.application.identity.tokens.clear()
     second = place.znodes.submit(["small"])
-    wait_for("the provider rests", lambda: place.provider.pausedReason())
+    wait_for("the circuit breaker opens", lambda: place.provider.pausedReason())
     wait_for("the registry says so", lambda: place.paused() == {"cloud-a": True, "cloud-b": False})
     wait_for("the request is given back", lambda: place.znodes.request_state(second) == "requested")
     place.fulfilled(place.znodes.submit(["other"]))
@@ -150,7 +150,7 @@ def test_wrong_place(
     place.launch()
     request = place.znodes.submit(["small"])
     place.fulfilled(place.znodes.submit(["other"]))
-    wait_for("the provider rests", lambda: place.paused() == {"cloud-a": True, "cloud-b": False})
+    wait_for("the circuit breaker opens", lambda: place.paused() == {"cloud-a": True, "cloud-b": False})
     wanted = "Connection refused" if "auth" in settings else "check region-name, and auth_url, project, region_name and"
     assert wanted in caplog.text
     place.write_clouds()
@@ -178,10 +178,10 @@ def test_nonsense(
     place.simulator.change(errors=[{**rule, "operation": "*"}])
     second = place.znodes.submit(["small"])
     place.give_back(first)
-    wait_for("the provider rests", lambda: place.paused() == {"cloud-a": True, "cloud-b": False})
+    wait_for("the circuit breaker opens", lambda: place.paused() == {"cloud-a": True, "cloud-b": False})
     place.fulfilled(place.znodes.submit(["other"]))
     assert place.znodes.request_state(second) in ("requested", "pending")
-    assert "Provider cloud-a" in place.provider.calls.rest_reason
+    assert "Provider cloud-a" in place.provider.calls.circuit_reason
     place.simulator.change(errors=[])
     place.fulfilled(second)
     place.give_back(second)

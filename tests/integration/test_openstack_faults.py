@@ -119,7 +119,7 @@ def test_cloud_is_away_for_a_while(place: Place) -> None:
     place.simulator.change(errors=[{"operation": "*", "kind": "503"}])
     second = place.znodes.submit(["small"])
     place.give_back(first)
-    wait_for("the provider is given a rest", lambda: place.provider.calls.resting)
+    wait_for("the circuit breaker opens", lambda: place.provider.calls.circuit_open)
     assert place.znodes.request_state(second) in ("requested", "pending")
     place.simulator.change(errors=[])
     place.fulfilled(second)

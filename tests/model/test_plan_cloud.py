@@ -77,12 +77,12 @@ def test_a_ceiling_lets_pass_what_was_taken_before_and_one_probe_in_a_while(
     assert one.allows(now + learned_limit.PROBE.longest_seconds + 1, one.nodes)
 
 
-@given(kind=st.sampled_from(launch.Failure), retries=st.integers(1, 6), rests=st.booleans())
+@given(kind=st.sampled_from(launch.Failure), retries=st.integers(1, 6), away=st.booleans())
 @budget(100)
-def test_attempts_of_a_launch_end(kind: launch.Failure, retries: int, rests: bool) -> None:
+def test_attempts_of_a_launch_end(kind: launch.Failure, retries: int, away: bool) -> None:
     """L-4, L-6: never more attempts than configured; with what is the request's own fault it fails."""
     attempt = 1
-    while isinstance(decision := launch.after_failure(kind, attempt, retries, cloud_rests=rests), launch.Retry):
+    while isinstance(decision := launch.after_failure(kind, attempt, retries, circuit_open=away), launch.Retry):
         assert 0 < decision.delay_seconds <= launch.RETRY.longest_seconds
         attempt += 1
         assert attempt <= retries
@@ -99,7 +99,7 @@ ERRORS = [error for error in LaunchError.__subclasses__() if error.__module__ ==
 @budget(50)
 def test_every_error_has_a_kind_and_a_decision(error: type[Exception]) -> None:
     kind = launch.classify(error("x"))
-    assert launch.after_failure(kind, 1, 1, cloud_rests=False)
+    assert launch.after_failure(kind, 1, 1, circuit_open=False)
     assert not (launch.answer_was_lost(kind) and not launch.may_have_made_an_instance(kind))
 
 
@@ -114,17 +114,17 @@ def test_the_pace_is_never_negative_and_never_slower_than_asked(turns: int, hint
 @given(events=st.lists(st.tuples(st.booleans(), st.floats(0, 20)), max_size=60))
 @budget(100)
 def test_a_cloud_that_answers_never_rests_and_every_rest_has_a_probe(events: list[tuple[bool, float]]) -> None:
-    one, now = circuit_breaker.ProviderRest(), 0.0
+    one, now = circuit_breaker.CircuitBreaker(), 0.0
     for works, pause in events:
         now += pause
         if works:
             one.worked()
-            assert not one.resting
+            assert not one.is_open
             assert one.probe_due(now) is None
         else:
             one.failed(now, "away")
         due = one.probe_due(now)
-        assert (due is not None) == one.resting
+        assert (due is not None) == one.is_open
         assert due is None or 0 <= due <= circuit_breaker.PROBE.longest_seconds
 
 

@@ -115,7 +115,7 @@ def test_cloud_goes_away(cloud: ExampleCloud, launch: Launch, znodes: PoolZnodes
     fulfilled(znodes, znodes.submit(["small"]))
     cloud.machines.set(down=True)
     request_id = znodes.submit(["small"])
-    wait_for("the provider is given a rest", lambda: provider_of(launcher).calls.resting)
+    wait_for("the circuit breaker opens", lambda: provider_of(launcher).calls.circuit_open)
     cloud.machines.set(down=False)
     assert fulfilled(znodes, request_id)["declined_by"] == []
 

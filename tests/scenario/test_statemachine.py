@@ -116,14 +116,14 @@ def test_restart_in_mid_launch(launch: Launch, znodes: PoolZnodes, cloud: FakeCl
 
 
 def test_cloud_goes_away(launch: Launch, znodes: PoolZnodes, cloud: FakeCloud, cloud_name: str) -> None:
-    """F-5: while the API is down nothing is declined; the pool rests, and goes on when it is back."""
+    """F-5: while the API is down nothing is declined; the pool waits, and goes on when it is back."""
     launcher = launch([machines(cloud_name, **{"boot-seconds": 0.05})])
     fulfilled(znodes, znodes.submit(["small"]))
     cloud.set(down=True)
     request_id = znodes.submit(["small"])
     adapter_of(launcher)
     provider: Any = launcher.nodepool.providers.running["one"]
-    wait_for("the provider rests", lambda: provider.calls.resting)
+    wait_for("the circuit breaker opens", lambda: provider.calls.circuit_open)
     wait_for("the pool says so", lambda: [pool["paused"] for pool in znodes.pools()] == [True])
     cloud.set(down=False)
     request = fulfilled(znodes, request_id)
@@ -135,7 +135,7 @@ def test_cloud_goes_away(launch: Launch, znodes: PoolZnodes, cloud: FakeCloud, c
 def test_requests_go_to_others_during_a_rest(
     launch: Launch, znodes: PoolZnodes, cloud: FakeCloud, cloud_name: str
 ) -> None:
-    """A provider that rests gives its requests back; a pool with a worse priority takes them."""
+    """A provider whose cloud does not answer gives its requests back; a pool with a worse priority takes them."""
     other = fake_provider("other", cloud=f"{cloud_name}-other", priority=200)
     launcher = launch([machines(cloud_name), other])
     provider: Any = launcher.nodepool.providers.running["one"]

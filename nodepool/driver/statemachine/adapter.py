@@ -25,7 +25,7 @@ class Adapter:
 
     The framework calls it from several threads, never while holding a lock, and outlives every exception. What is not
     overridden and has no default raises NotImplementedError. A driver that can tell that its cloud does not answer
-    raises `nodepool.exceptions.CloudUnavailableException`: when that goes on, the provider is given a rest.
+    raises `nodepool.exceptions.CloudUnavailableException`: when that goes on, the circuit breaker opens.
 
     :param provider_config: the `ProviderConfig` of the driver.
     """

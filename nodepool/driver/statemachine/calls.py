@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Questions to the cloud; whether they are answered decides when a provider is given a rest."""
+"""Questions to the cloud; whether they are answered decides whether the circuit breaker opens."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 from nodepool.clock import monotonic
 from nodepool.driver.framework.class_checks import without_exit
 from nodepool.exceptions import LaunchError, RuntimeConfigurationException
-from nodepool.plan.circuit_breaker import ProviderRest
+from nodepool.plan.circuit_breaker import CircuitBreaker
 from nodepool.plan.launch import Failure, classify
 
 if TYPE_CHECKING:
@@ -26,10 +26,11 @@ T = TypeVar("T")
 class CloudCalls:
     """The adapter's calls that are not part of a machine; all of them may block, and raise what the adapter raises.
 
-    ``_lock`` guards ``_rest``; it is not held while the cloud is asked.
+    ``_lock`` guards ``_breaker``; it is not held while the cloud is asked.
 
     :param name: of the provider.
-    :param on_change: called when a rest begins or ends, in the thread of the call that showed it; must not block.
+    :param on_change: called when the circuit breaker opens or closes, in the thread of the call that showed it. Must
+        not block.
     """
 
     def __init__(
@@ -46,33 +47,33 @@ class CloudCalls:
         self._on_change = on_change
         self._clock = clock
         self._lock = threading.Lock()
-        self._rest = ProviderRest()
+        self._breaker = CircuitBreaker()
 
     # -- the state of the cloud --
 
     @property
-    def resting(self) -> bool:
-        """Is the provider given a rest?"""
-        return self._rest.resting
+    def circuit_open(self) -> bool:
+        """Is the circuit breaker open?"""
+        return self._breaker.is_open
 
     @property
-    def rest_reason(self) -> str:
-        """What the cloud did last; empty without a rest."""
-        return self._rest.reason
+    def circuit_reason(self) -> str:
+        """What the cloud did last; empty while the circuit breaker is closed."""
+        return self._breaker.reason
 
     def probe_due(self) -> float | None:
-        """Seconds until the cloud is to be asked whether it is back; None = no rest."""
+        """Seconds until the cloud is to be asked whether it is back; None = it answers."""
         with self._lock:
-            return self._rest.probe_due(self._clock())
+            return self._breaker.probe_due(self._clock())
 
     def failed(self, error: BaseException) -> None:
         """The cloud did not do what it was asked, for a reason of its own."""
         reason = f"{type(error).__name__}: {error}".splitlines()[0][:300]
         with self._lock:
-            begins = self._rest.failed(self._clock(), reason)
+            begins = self._breaker.failed(self._clock(), reason)
         if begins:
             self._log.error(
-                "Provider %s keeps failing (%s). It is given a rest: no new launches until it answers again",
+                "Provider %s keeps failing (%s). Its circuit breaker opens: no new launches until it answers again",
                 self._name,
                 reason,
             )
@@ -81,7 +82,7 @@ class CloudCalls:
     def worked(self) -> None:
         """The cloud did what it was asked."""
         with self._lock:
-            ends = self._rest.worked()
+            ends = self._breaker.worked()
         if ends:
             self._log.info("Provider %s answers again, launches go on", self._name)
             self._on_change(False)

@@ -121,7 +121,7 @@ class NodeDeletion(Done):
 
     def _failed(self, error: Exception) -> None:
         self._provider.calls.judge(error)
-        if isinstance(error, (LaunchError, OSError, ZKException)) or self._provider.calls.resting:
+        if isinstance(error, (LaunchError, OSError, ZKException)) or self._provider.calls.circuit_open:
             self.log.error("Deletion failed, it will be tried again: %s: %s", type(error).__name__, error)
         else:
             self.log.error("Deletion failed, it will be tried again", exc_info=error)

@@ -45,14 +45,14 @@ class StateMachineHandler(NodeRequestHandler):
         return self.manager.canEverFit(self.pool, node_types)
 
     def hasRemainingQuota(self, ntype: str) -> bool:
-        return not self.manager.calls.resting and self.manager.roomForOne(self.pool, ntype)
+        return not self.manager.calls.circuit_open and self.manager.roomForOne(self.pool, ntype)
 
     def has_room_now(self, ntype: str) -> bool:
         """The probe of a cloud whose limit nobody knows is left to those that launch."""
-        return not self.manager.calls.resting and self.manager.roomFor(self.pool, ntype) >= 1
+        return not self.manager.calls.circuit_open and self.manager.roomFor(self.pool, ntype) >= 1
 
     def room_ahead(self) -> float:
-        if len(self.request.node_types) != 1 or self.manager.calls.resting:
+        if len(self.request.node_types) != 1 or self.manager.calls.circuit_open:
             return 1
         return self.manager.roomFor(self.pool, self.request.node_types[0])
 

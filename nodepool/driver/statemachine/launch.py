@@ -231,8 +231,8 @@ class Launch:
     def _decide(self, cloud_away: bool) -> float | None:
         assert self._error is not None
         kind, settings = plan.classify(self._error), self._order.settings
-        away = cloud_away or self._provider.calls.resting
-        decision = plan.after_failure(kind, self._attempt, settings.launch_retries, cloud_rests=away)
+        away = cloud_away or self._provider.calls.circuit_open
+        decision = plan.after_failure(kind, self._attempt, settings.launch_retries, circuit_open=away)
         if isinstance(decision, Retry):
             self._attempt += 1
             self._attempt_begun = self._clock() + decision.delay_seconds

@@ -139,7 +139,7 @@ class LeakLook:
         if not self._begun:
             self._begun = True
             return LOOK_AGAIN_SECONDS
-        if self._provider.calls.resting:
+        if self._provider.calls.circuit_open:
             # What is left over stays until the cloud answers again.
             return LOOK_AGAIN_SECONDS
         self._looks -= 1

@@ -79,7 +79,7 @@ class StateMachineProvider(StateMachineQuota, Provider):
         # Threads begin with the first piece of work.
         self._asks = ThreadPoolExecutor(ASK_THREADS, thread_name_prefix=f"{self.name}-ask")
         self.patience = Patience()
-        self.calls = CloudCalls(self.name, adapter, self.log, self._rest_changed)
+        self.calls = CloudCalls(self.name, adapter, self.log, self._circuit_changed)
         self.finder = InstanceFinder(self.name, self.calls.list_instances, self._asks)
         self.scans = Scans(self.name)
         threads = getattr(adapter, "advance_threads", 8)
@@ -90,7 +90,7 @@ class StateMachineProvider(StateMachineQuota, Provider):
         )
         self._leaks = LeakSweep(self, self.log)
         self._leak_look: LeakLook | None = None
-        #: Of the latest rest.
+        #: Of the circuit breaker, since it opened last.
         self.probe: _Probe | None = None
 
     # -- life --
@@ -134,7 +134,7 @@ class StateMachineProvider(StateMachineQuota, Provider):
 
     # -- the cloud has trouble --
 
-    def _rest_changed(self, begins: bool) -> None:
+    def _circuit_changed(self, begins: bool) -> None:
         circuit_breakers.report(self.name, begins)
         if begins:
             self.probe = _Probe(self)
@@ -150,7 +150,7 @@ class StateMachineProvider(StateMachineQuota, Provider):
 
     def pausedReason(self) -> str | None:
         """Why nothing new is begun now; None = all is well."""
-        return f"the cloud does not answer: {self.calls.rest_reason}" if self.calls.resting else None
+        return f"the cloud does not answer: {self.calls.circuit_reason}" if self.calls.circuit_open else None
 
     # -- requests --
 
@@ -328,8 +328,8 @@ class StateMachineProvider(StateMachineQuota, Provider):
         """Look for leaks now; blocks. Is another look worth while, soon: something seems to be left over?"""
         if self.idle_now:
             return False
-        if self.calls.resting:
-            self.log.debug("Not looking for leaks: %s", self.calls.rest_reason)
+        if self.calls.circuit_open:
+            self.log.debug("Not looking for leaks: %s", self.calls.circuit_reason)
             return True
         return self._leaks.sweep()
 
@@ -365,14 +365,14 @@ class StateMachineProvider(StateMachineQuota, Provider):
 
 
 class _Probe:
-    """A task of the scheduler: asks a cloud that rests whether it is back."""
+    """A task of the scheduler: asks a cloud whose circuit breaker is open whether it is back."""
 
     def __init__(self, provider: StateMachineProvider) -> None:
         self._provider = provider
 
     def step(self) -> float | None:
         if self._provider.probe is not self:
-            # That rest is over; this is the next one, which has its own.
+            # The circuit breaker closed and opened again, and has a probe of its own.
             return None
         wait = self._provider.calls.probe_due()
         if wait is None or wait > 0:

@@ -46,13 +46,13 @@ def test_kinds(error: Exception, kind: Failure) -> None:
 
 def test_attempts() -> None:
     """L-4, L-6: ``launch-retries`` is the number of attempts in total; pauses grow, up to a limit."""
-    first = after_failure(Failure.INSTANCE, 1, 3, cloud_rests=False)
-    second = after_failure(Failure.INSTANCE, 2, 3, cloud_rests=False)
+    first = after_failure(Failure.INSTANCE, 1, 3, circuit_open=False)
+    second = after_failure(Failure.INSTANCE, 2, 3, circuit_open=False)
     assert isinstance(first, Retry)
     assert isinstance(second, Retry)
     assert 0 < first.delay_seconds < second.delay_seconds
-    assert isinstance(after_failure(Failure.INSTANCE, 3, 3, cloud_rests=False), Fail)
-    late = after_failure(Failure.UNKNOWN, 50, 100, cloud_rests=False)
+    assert isinstance(after_failure(Failure.INSTANCE, 3, 3, circuit_open=False), Fail)
+    late = after_failure(Failure.UNKNOWN, 50, 100, circuit_open=False)
     assert isinstance(late, Retry)
     assert late.delay_seconds < 10
 
@@ -60,20 +60,20 @@ def test_attempts() -> None:
 @pytest.mark.parametrize("attempt", [1, 3])
 def test_quota_aborts(attempt: int) -> None:
     """L-7: whichever attempt it was."""
-    assert isinstance(after_failure(Failure.QUOTA, attempt, 3, cloud_rests=False), Abort)
+    assert isinstance(after_failure(Failure.QUOTA, attempt, 3, circuit_open=False), Abort)
 
 
 @pytest.mark.parametrize("kind", [Failure.CONFIGURATION, Failure.ZOOKEEPER])
 def test_no_use_in_trying_again(kind: Failure) -> None:
     """L-9, Q-14: another attempt would end like the first."""
-    assert isinstance(after_failure(kind, 1, 3, cloud_rests=False), Fail)
+    assert isinstance(after_failure(kind, 1, 3, circuit_open=False), Fail)
 
 
 @pytest.mark.parametrize("kind", [Failure.CLOUD, Failure.UNKNOWN])
 def test_a_cloud_that_rests_is_not_the_fault_of_the_request(kind: Failure) -> None:
     """F-5: the node is given up without a failure, even after the last attempt."""
-    assert isinstance(after_failure(kind, 3, 3, cloud_rests=True), Abort)
-    assert isinstance(after_failure(Failure.INSTANCE, 3, 3, cloud_rests=True), Fail)
+    assert isinstance(after_failure(kind, 3, 3, circuit_open=True), Abort)
+    assert isinstance(after_failure(Failure.INSTANCE, 3, 3, circuit_open=True), Fail)
 
 
 def test_instances_without_an_answer() -> None:

@@ -18,7 +18,7 @@ class CloudHealth(Protocol):
     """What the phase uses of `nodepool.driver.statemachine.calls.CloudCalls`."""
 
     @property
-    def resting(self) -> bool: ...
+    def circuit_open(self) -> bool: ...
 
 
 class LookPhase:
@@ -53,7 +53,7 @@ class LookPhase:
         try:
             wait = self._search.step()
         except Exception as error:  # noqa: BLE001 - whatever it is, the cloud has not answered
-            if self._health.resting or self._clock() >= self._deadline:
+            if self._health.circuit_open or self._clock() >= self._deadline:
                 self.cloud_away = True
                 return None
             self._log.warning("Instances cannot be listed, asking again: %s", error)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""For how long a request rests that gave way to another one (rules Q-10, Q-12)."""
+"""For how long a request waits that was given back for another one (rules Q-10, Q-12)."""
 
 from __future__ import annotations
 

@@ -104,7 +104,7 @@ def test_floating_ips_can_be_off(settings: dict[str, Any], floating: bool) -> No
 
 
 def test_instance() -> None:
-    """driver-api 7; O-9: private_ipv4 falls back to the public address."""
+    """reference/driver 7; O-9: private_ipv4 falls back to the public address."""
     server = view(addresses={"flat": [entry("10.9.0.5")]})
     made = OpenStackInstance(server, usage(2, 4096), NETWORKS, CloudNetworks(), cloud_name="c", region="r")
     assert (made.ready, made.deleted, made.external_id, made.az, made.host_id) == (True, False, "s1", "nova", "h1")

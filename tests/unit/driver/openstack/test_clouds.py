@@ -46,7 +46,7 @@ def test_cloud_and_region(file: Path) -> None:
 
 
 def test_read_again_after_reset(file: Path) -> None:
-    """driver-api 1: reset() drops what was read; a changed password is a changed provider."""
+    """reference/driver 1: reset() drops what was read; a changed password is a changed provider."""
     write(file, "one")
     driver = OpenStackDriver()
     clouds = driver._clouds

@@ -151,7 +151,7 @@ def test_defaults() -> None:
 
 
 def test_equality() -> None:
-    """driver-api 6: a reload of the same file finds no difference; every change is one."""
+    """reference/driver 6: a reload of the same file finds no difference; every change is one."""
     first, second = load(EVERYTHING)[0], load(EVERYTHING)[0]
     assert first == second
     for change in ("rate", "boot-timeout", "image-name-format"):

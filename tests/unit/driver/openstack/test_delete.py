@@ -47,7 +47,7 @@ def test_one_server(cloud: StubCloud) -> None:
 
 @pytest.mark.parametrize("server_id", [None, "", "s9"])
 def test_nothing_to_delete(cloud: StubCloud, server_id: str | None) -> None:
-    """driver-api 9, X-4: an id that does not exist, or none at all."""
+    """reference/driver 9, X-4: an id that does not exist, or none at all."""
     deletion = machine(cloud, server_id)
     deletion.advance()
     assert deletion.complete

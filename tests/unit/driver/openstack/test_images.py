@@ -155,7 +155,7 @@ def test_delete() -> None:
 
 
 def test_adapter(file: str) -> None:
-    """driver-api 9; U-4: metadata, then the provider's ``meta``, then what says whose it is; U-5: checksums."""
+    """reference/driver 9; U-4: metadata, then the provider's ``meta``, then what says whose it is; U-5: checksums."""
     config, _ = load(section(diskimages=[{"name": "fedora", "meta": {"a": "meta", "nodepool_build_id": "forged"}}]))
     glance = Glance()
     adapter = OpenStackAdapter(config, glance)  # type: ignore[arg-type]

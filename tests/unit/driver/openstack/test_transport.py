@@ -118,7 +118,7 @@ def test_answers_as_the_standard_library_reads_them(body: bytes, kind: str, read
     ],
 )
 def test_errors(response: Response, kind: type[Exception], text: str) -> None:
-    """driver-api 13: each kind of trouble has its class; the text names the provider and says what was done."""
+    """reference/driver 13: each kind of trouble has its class; the text names the provider and says what was done."""
     with pytest.raises(kind) as caught:
         FastTransport(response).get()
     assert type(caught.value) is kind
@@ -128,7 +128,7 @@ def test_errors(response: Response, kind: type[Exception], text: str) -> None:
 
 
 def test_classes_are_understood_by_the_framework() -> None:
-    """driver-api 13: a quota error aborts, a missing thing is as good as deleted, a cloud that is away gets a rest."""
+    """reference/driver 13: a quota error aborts, a missing thing is as good as deleted, a cloud may be away."""
     assert issubclass(CloudQuota, QuotaException)
     assert CloudQuota.statsd_key == "error.quota"
     assert issubclass(CloudNotFound, NotFound)

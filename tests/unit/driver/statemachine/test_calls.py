@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of `nodepool.driver.statemachine.calls`: which answers decide whether a provider is given a rest."""
+"""Tests of `nodepool.driver.statemachine.calls`: which answers open the circuit breaker."""
 
 from __future__ import annotations
 
@@ -70,10 +70,10 @@ def test_every_question_can_begin_a_rest(calls: Calls, question: str, caplog: py
     """A cloud that does not answer from the beginning is never listed; other questions show it, too."""
     for _ in range(TRIP_FAILURES):
         calls.ask(question, CloudUnavailableException("the cloud refuses the login"))
-    assert calls.resting
+    assert calls.circuit_open
     assert calls.changes == [True]
     assert "Provider cloud-a keeps failing" in caplog.text
-    assert "refuses the login" in calls.rest_reason
+    assert "refuses the login" in calls.circuit_reason
 
 
 @pytest.mark.parametrize("question", ["limits", "need", "zones", "ready"])
@@ -94,7 +94,7 @@ def test_a_label_does_not_stop_the_others(calls: Calls, error: Exception) -> Non
     """Bad input: what is wrong with a label is no reason to leave the whole cloud alone."""
     for _ in range(2 * TRIP_FAILURES):
         calls.ask("need", error)
-    assert not calls.resting
+    assert not calls.circuit_open
 
 
 @pytest.mark.parametrize("question", ["list_instances", "list_resources", "get_quota_limits", "get_azs"])

@@ -218,7 +218,7 @@ def test_errors_are_tried_again(cloud: StubInstances) -> None:
 
 
 def test_cloud_is_away(cloud: StubInstances) -> None:
-    """After some attempts it is an error, so that the provider can be given a rest."""
+    """After some attempts it is an error, so that the circuit breaker can open."""
     cloud.answers["delete"] = AWAY
     deletion = deletion_of(cloud)
     for _ in range(deletion_machine.AWAY_ANSWERS - 1):

@@ -67,7 +67,7 @@ def test_cloud_that_rests_aborts(make_site: MakeSite, monkeypatch: pytest.Monkey
     request = site.worker.submit("small")
     handler = site.worker.accept(request)
     wait_for("the launch ended", handler.launchesComplete)
-    assert site.provider.calls.resting
+    assert site.provider.calls.circuit_open
     assert "does not answer" in (site.provider.pausedReason() or "")
     assert [node.state for node in handler.nodeset] == [states.ABORTED]
     handler.poll()
@@ -81,7 +81,7 @@ def test_cloud_that_rests_aborts(make_site: MakeSite, monkeypatch: pytest.Monkey
 
 
 def test_one_probe_at_a_time(make_site: MakeSite, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A cloud that comes and goes: each rest has a probe of its own, and the one before ends."""
+    """A cloud that comes and goes: the circuit breaker has a new probe each time it opens, and the one before ends."""
     monkeypatch.setattr("nodepool.plan.circuit_breaker.TRIP_SECONDS", 0.0)
     site = make_site()
     site.cloud.set(down=True)
@@ -89,11 +89,11 @@ def test_one_probe_at_a_time(make_site: MakeSite, monkeypatch: pytest.MonkeyPatc
         site.provider.calls.worked()
         for _ in range(TRIP_FAILURES):
             site.provider.calls.failed(CloudUnavailableException("down"))
-        assert site.provider.calls.resting
+        assert site.provider.calls.circuit_open
     wait_for("one is left", lambda: len(site.provider.scheduler) == 1)
-    assert site.provider.calls.resting
+    assert site.provider.calls.circuit_open
     site.cloud.set(down=False)
-    wait_for("it ends with the rest", lambda: not site.provider.calls.resting and not len(site.provider.scheduler))
+    wait_for("it ends with the rest", lambda: not site.provider.calls.circuit_open and not len(site.provider.scheduler))
 
 
 def test_driver_that_exits_in_between(make_site: MakeSite, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,7 +117,7 @@ def test_one_error_is_no_outage(make_site: MakeSite) -> None:
 
     site.adapter.hooks.append(refuse)
     site.fail("small")
-    assert not site.provider.calls.resting
+    assert not site.provider.calls.circuit_open
 
 
 def test_cut_off_from_zookeeper(make_site: MakeSite, zk: MemoryZooKeeper, monkeypatch: pytest.MonkeyPatch) -> None:

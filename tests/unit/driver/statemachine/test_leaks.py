@@ -119,11 +119,11 @@ def test_something_new_in_the_last_look(make_site: MakeSite, monkeypatch: pytest
 
 
 def test_cloud_rests(make_site: MakeSite, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The look that a resting cloud did not get comes when it is back, not with the next regular sweep."""
+    """The look that a cloud did not get while it was away comes when it is back, not with the next regular sweep."""
     site = make_site()
     looks = Looks(site, monkeypatch)
-    with monkeypatch.context() as rest:
-        rest.setattr(type(site.provider.calls), "resting", True)
+    with monkeypatch.context() as away:
+        away.setattr(type(site.provider.calls), "circuit_open", True)
         site.provider.cleanupLeakedResources()
         assert not looks.count
         assert len(site.provider.scheduler) == 1

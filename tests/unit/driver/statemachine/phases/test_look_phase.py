@@ -18,7 +18,7 @@ class Run:
     def __init__(self, *answers: list[str] | Exception, late: bool = False) -> None:
         self.node = make_node()
         self.clock = Clock()
-        self.resting = False
+        self.circuit_open = False
         self.answers = list(answers)
         search = Search(self._find, lambda: None, may_be_late=late)
         self.phase = LookPhase(self.node, search, self, self.clock.now + 60, self.clock, LOG)
@@ -64,7 +64,7 @@ def test_cloud_is_away() -> None:
     late.clock.now += 60
     assert late.phase.step() is None
     assert late.phase.cloud_away
-    resting = Run(CloudUnavailableException("503"))
-    resting.resting = True
-    assert resting.phase.step() is None
-    assert resting.phase.cloud_away
+    away = Run(CloudUnavailableException("503"))
+    away.circuit_open = True
+    assert away.phase.step() is None
+    assert away.phase.cloud_away

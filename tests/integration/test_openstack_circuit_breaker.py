@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A provider that keeps failing is given a rest: who sees it, and what becomes of its requests (F-5)."""
+"""The circuit breaker of a provider that keeps failing: who sees it, and what becomes of its requests (F-5)."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_rest(
     waits = place.znodes.submit(["small"])
     wait_for("the registry says so", lambda: place.paused() == {"cloud-a": True, "cloud-b": False})
     assert "Provider cloud-a keeps failing (CloudAway: Provider cloud-a: " in caplog.text
-    assert "It is given a rest: no new launches until it answers again" in caplog.text
+    assert "Its circuit breaker opens: no new launches until it answers again" in caplog.text
     reason = place.provider.pausedReason()
     assert reason is not None
     assert reason.startswith("the cloud does not answer: CloudAway: Provider cloud-a: ")
