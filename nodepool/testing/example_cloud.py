@@ -73,6 +73,7 @@ class ExampleCloud:
         kind, *rest = request.path.strip("/").split("/")
         calls: Mapping[tuple[str, str, int], Callable[..., dict[str, Any]]] = {
             ("GET", "machines", 0): lambda: {"machines": [_shown(found) for found in self.machines.instances()]},
+            ("GET", "machines", 1): lambda machine: _shown(self.machines.instance(machine)),
             ("POST", "machines", 0): lambda: self._create_machine(request.json()),
             ("DELETE", "machines", 1): self._delete_machine,
             ("GET", "machines", 2): self._console,
@@ -100,7 +101,13 @@ class ExampleCloud:
                 raise ApiError(400, f"there is no {key} {order.get(key)!r}")
         resources = SIZES[order["size"]]
         return _shown(
-            self.machines.create(order["name"], metadata=order["tags"], resources=resources, az=order.get("zone"))
+            self.machines.create(
+                order["name"],
+                metadata=order["tags"],
+                resources=resources,
+                az=order.get("zone"),
+                key=order.get("key"),
+            )
         )
 
     def _delete_machine(self, machine_id: str) -> dict[str, Any]:
@@ -108,9 +115,7 @@ class ExampleCloud:
         return {}
 
     def _console(self, machine_id: str, _: str) -> dict[str, Any]:
-        if machine_id not in [found.id for found in self.machines.instances()]:
-            raise NoSuchInstance(machine_id)
-        return {"text": f"{machine_id} login:"}
+        return {"text": f"{self.machines.instance(machine_id).id} login:"}
 
     # -- images --
 

@@ -99,14 +99,41 @@ def test_quota(cloud: ExampleCloud, launch: Launch, znodes: PoolZnodes) -> None:
 
 
 def test_retry_and_lost_answer(cloud: ExampleCloud, launch: Launch, znodes: PoolZnodes) -> None:
-    """L-4: a machine that fails, and one that is made although the answer is an error, are deleted before a retry."""
+    """L-4: a machine that fails is deleted before a retry; one whose creation gave no answer is not made twice."""
     cloud.machines.set(fail_launches=2, lost_answers=1)
     launch([section(cloud)])
     requests = [znodes.submit(["small"]) for _ in range(3)]
     for request_id in requests:
         assert fulfilled(znodes, request_id)["declined_by"] == []
     wait_for("no machine is left over", lambda: len(cloud.machines.instances()) == 3)
-    assert cloud.machines.calls["create"] == 5
+    assert cloud.machines.calls["create"] == 6
+    assert cloud.machines.made == 5
+
+
+def test_bad_cloud(cloud: ExampleCloud, launch: Launch, znodes: PoolZnodes) -> None:
+    """Answers are lost, lists are late, deletions are swallowed: none is doubled, none is left."""
+    cloud.machines.set(boot_seconds=0.2, lost_answers=5, list_lag_seconds=0.7, swallowed_deletes=5)
+    launch([section(cloud)])
+    requests = [znodes.submit(["small"]) for _ in range(15)]
+    for request_id in requests:
+        assert fulfilled(znodes, request_id)["declined_by"] == []
+    assert (cloud.machines.made, cloud.machines.calls["create"]) == (15, 20)
+    for request_id in requests:
+        use_and_return(znodes, request_id)
+    wait_for("nothing is left", lambda: nothing_left(znodes, cloud))
+    assert cloud.machines.peak == 15
+    assert cloud.machines.calls["delete"] >= 20
+
+
+def test_answer_that_never_comes(cloud: ExampleCloud, launch: Launch, znodes: PoolZnodes) -> None:
+    """L-4: however often the creation is repeated, its answers get lost: the machine that it made is adopted."""
+    cloud.machines.set(lost_answers=100)
+    launch([section(cloud)])
+    request_id = znodes.submit(["small"])
+    assert fulfilled(znodes, request_id)["declined_by"] == []
+    assert cloud.machines.made == 1
+    use_and_return(znodes, request_id)
+    wait_for("nothing is left", lambda: nothing_left(znodes, cloud))
 
 
 def test_cloud_goes_away(cloud: ExampleCloud, launch: Launch, znodes: PoolZnodes) -> None:

@@ -5,7 +5,7 @@ Copy this directory, give the copy and ``name`` the name of your cloud, and repl
 files are relative, so that a copy does not use the original.
 
 * ``config.py``: what stands in the configuration;
-* ``client.py``: the API of the cloud;
+* ``client.py``: the API of the cloud; ``types.py``: what it says;
 * ``adapter.py``: what the framework wants to know and to have done.
 
 Comments in brackets are where the guide begins and ends its quotations.

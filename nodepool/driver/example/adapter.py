@@ -4,21 +4,24 @@
 from __future__ import annotations
 
 import math
-import threading
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
-from nodepool.clock import monotonic
-from nodepool.driver.statemachine import Adapter, Instance, Resource, StateMachine
-from nodepool.driver.utils import QuotaInformation
-from nodepool.exceptions import (
-    CloudUnavailableException,
-    LaunchStatusException,
-    NotFound,
-    RuntimeConfigurationException,
+from nodepool.driver.statemachine import (
+    Adapter,
+    Creation,
+    CreationKey,
+    CreationMachine,
+    DeletionMachine,
+    Instance,
+    InstanceCloud,
+    Resource,
 )
+from nodepool.driver.utils import QuotaInformation
+from nodepool.exceptions import LaunchStatusException, NotFound, RuntimeConfigurationException
 
 from .client import Client
+from .types import Machine
 
 if TYPE_CHECKING:
     from nodepool.driver.statemachine.adapter import Log
@@ -26,22 +29,19 @@ if TYPE_CHECKING:
 
     from .config import ExampleProviderConfig
 
-#: Machines that are looked at within this time share one list call.
-LIST_SECONDS: Final = 1.0
-
 
 # [instance]
 class ExampleInstance(Instance):
     """A machine, in the words of the framework."""
 
-    def load(self, machine: dict[str, Any]) -> None:
-        self.external_id = machine["id"]
-        self.ready = machine["status"] == "running"
-        self.deleted = machine["status"] == "deleting"
-        self.metadata = machine["tags"]
-        self.interface_ip = self.public_ipv4 = machine["address"]
-        self.az = machine["zone"]
-        self._used = QuotaInformation(instances=1, cores=machine["cores"], ram=machine["ram"])
+    def load(self, machine: Machine) -> None:
+        self.external_id = machine.id
+        self.ready = machine.status == "running"
+        self.deleted = machine.status == "deleting"
+        self.metadata = dict(machine.metadata)
+        self.interface_ip = self.public_ipv4 = machine.address
+        self.az = machine.zone
+        self._used = QuotaInformation(instances=1, cores=machine.cores, ram=machine.ram)
 
     def getQuotaInformation(self) -> QuotaInformation:
         return self._used
@@ -51,95 +51,60 @@ class ExampleInstance(Instance):
 class ExampleResource(Resource):
     """A machine or an image that might be left over."""
 
-    def __init__(self, kind: str, found: dict[str, Any]) -> None:
-        super().__init__(found["tags"], kind)
-        self.id: str = found["id"]
+    def __init__(self, kind: str, id: str, metadata: Mapping[str, str]) -> None:
+        super().__init__(dict(metadata), kind)
+        self.id = id
 
 
-# [list]
-class MachineList:
-    """All machines. One call answers for all who ask within a second.
+# [cloud]
+class Machines(InstanceCloud[Machine]):
+    """What launches and deletions share: one list for all, and threads for their calls."""
 
-    ``_lock`` is held while the cloud is asked: who waits for it wants the same answer.
-    """
+    # Lists may be so late.
+    lag_seconds = 1.0
 
-    def __init__(self, client: Client) -> None:
-        self._client = client
-        self._lock = threading.Lock()
-        self._begun = -math.inf
-        self._machines: dict[str, dict[str, Any]] = {}
-        self._error: CloudUnavailableException | None = None
+    def __init__(self, provider: str, client: Client) -> None:
+        super().__init__(provider)
+        self.client = client
 
-    def get(self, begun_after: float = -math.inf) -> dict[str, dict[str, Any]]:
-        """Machines by id.
+    def list_instances(self, since: str | None) -> list[Machine]:
+        return self.client.machines()
 
-        :param begun_after: monotonic time; a list that was asked for earlier will not do.
-        """
-        with self._lock:
-            if self._begun <= max(begun_after, monotonic() - LIST_SECONDS):
-                self._begun = monotonic()
-                try:
-                    self._machines = {machine["id"]: machine for machine in self._client.machines()}
-                    self._error = None
-                except CloudUnavailableException as error:
-                    self._error = error
-            if self._error is not None:
-                # A new one: others may be about to raise the same object.
-                raise CloudUnavailableException(str(self._error))
-            return self._machines
+    def get_instance(self, record_id: str) -> Machine:
+        return self.client.machine(record_id)
+
+    def delete_instance(self, record_id: str) -> None:
+        self.client.delete_machine(record_id)
 
 
 # [create]
-class CreateMachine(StateMachine):
-    """Makes a machine and waits until it runs."""
+class MachineCreation(CreationMachine[Machine]):
+    """Makes a machine and waits until it runs. This cloud knows the key of a creation that it has seen before."""
 
-    def __init__(self, client: Client, machines: MachineList, order: dict[str, Any]) -> None:
-        super().__init__()
-        self._client = client
-        self._machines = machines
+    idempotent = True
+
+    def __init__(
+        self, machines: Machines, order: dict[str, Any], label_name: str, metadata: dict[str, str], log: Log
+    ) -> None:
+        super().__init__(machines, label_name, metadata, log)
+        self._client = machines.client
         self._order = order
 
-    def advance(self) -> ExampleInstance | None:
-        if self.state == self.START:
-            self.external_id = self._client.create_machine(self._order)
-            self.state = "booting"
-        try:
-            machine = self._machines.get().get(self.external_id)
-        except CloudUnavailableException:
-            # That says nothing about the machine: one bad answer must not end all that are booting.
-            return None
-        if machine is None:
-            # The list is older than the machine. If it never shows, launch-timeout ends the attempt.
-            return None
-        if machine["status"] in ("error", "deleting"):
-            raise LaunchStatusException(f"machine {self.external_id} is {machine['status']}")
-        if machine["status"] != "running":
-            return None
-        self.complete = True
-        return ExampleInstance(machine)
+    def create(self, key: CreationKey) -> str:
+        return self._client.create_machine({**self._order, "tags": self.metadata, "key": key.text}, self.permit)
+
+    def seen(self, record: Machine) -> Instance | bool:
+        if record.status in ("error", "deleting"):
+            raise LaunchStatusException(f"machine {record.id} is {record.status}")
+        return ExampleInstance(record) if record.status == "running" else False
 
 
 # [delete]
-class DeleteMachine(StateMachine):
+class MachineDeletion(DeletionMachine[Machine]):
     """Deletes a machine and waits until it is gone."""
 
-    def __init__(self, client: Client, machines: MachineList, external_id: Any) -> None:
-        super().__init__()
-        self._client = client
-        self._machines = machines
-        self.external_id = external_id
-        self._deleted_at = math.inf
-
-    def advance(self) -> None:
-        if self.external_id is None:
-            self.complete = True
-            return
-        if self.state == self.START:
-            # NotFound is what we want: the framework takes it for the end.
-            self._client.delete_machine(self.external_id)
-            self._deleted_at = monotonic()
-            self.state = "deleting"
-        self.complete = self.external_id not in self._machines.get(begun_after=self._deleted_at)
+    def begun(self, record: Machine) -> bool:
+        return record.status == "deleting"
 
 
 # [adapter]
@@ -149,7 +114,10 @@ class ExampleAdapter(Adapter):
     def __init__(self, provider_config: ExampleProviderConfig) -> None:
         super().__init__(provider_config)
         self._client = Client(provider_config.name, provider_config.url, provider_config.rate)
-        self._machines = MachineList(self._client)
+        self._machines = Machines(provider_config.name, self._client)
+
+    def stop(self) -> None:
+        self._machines.stop()
 
     # [machines]
     def getCreateStateMachine(
@@ -161,23 +129,26 @@ class ExampleAdapter(Adapter):
         request: NodeRequest,
         az: str | None,
         log: Log,
-    ) -> CreateMachine:
+    ) -> MachineCreation:
         image = image_external_id or label.cloud_image.name
-        order = {"name": hostname, "size": label.size, "image": image, "zone": az, "tags": metadata}
-        return CreateMachine(self._client, self._machines, order)
+        order = {"name": hostname, "size": label.size, "image": image, "zone": az}
+        return MachineCreation(self._machines, order, label.name, metadata, log)
 
-    def getDeleteStateMachine(self, external_id: Any, log: Log) -> DeleteMachine:
-        return DeleteMachine(self._client, self._machines, external_id)
+    def getDeleteStateMachine(self, external_id: Any, log: Log) -> MachineDeletion:
+        return MachineDeletion(self._machines, external_id, log)
 
     # [lists]
     def listInstances(self) -> list[Instance]:
-        return [ExampleInstance(machine) for machine in self._machines.get(begun_after=monotonic()).values()]
+        return [ExampleInstance(machine) for machine in self._machines.inventory.all(max_age=0.0)]
+
+    def unansweredCreations(self) -> Iterable[Creation]:
+        return self._machines.unanswered()
 
     def listResources(self) -> Iterator[Resource]:
-        for machine in self._client.machines():
-            yield ExampleResource("machine", machine)
+        for machine in self._machines.inventory.all(max_age=0.0):
+            yield ExampleResource("machine", machine.id, machine.metadata)
         for image in self._client.images():
-            yield ExampleResource("image", image)
+            yield ExampleResource("image", image["id"], image["tags"])
 
     def deleteResource(self, resource: Resource) -> None:
         assert isinstance(resource, ExampleResource)

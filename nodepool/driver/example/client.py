@@ -4,7 +4,9 @@
 There is no such cloud, but ``python -m nodepool.testing.example_cloud`` plays one::
 
     GET    /machines              {"machines": [{"id", "name", "status", "address", "zone", "cores", "ram", "tags"}]}
-    POST   /machines              {"name", "size", "image", "zone", "tags"} -> a machine, "building"
+    GET    /machines/ID           a machine as it is now; lists may be a second late
+    POST   /machines              {"name", "size", "image", "zone", "tags", "key"} -> a machine, "building"; sent again
+                                  with the same key -> the same machine
     DELETE /machines/ID           it is "deleting" for a while, then gone
     GET    /machines/ID/console   {"text"}
     GET    /images                {"images": [{"id", "name", "tags"}]}
@@ -23,6 +25,7 @@ import json
 import os
 import urllib.error
 import urllib.request
+from collections.abc import Callable
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -35,6 +38,8 @@ from nodepool.exceptions import (
     QuotaException,
 )
 
+from .types import Machine
+
 # A call without a limit would hold up a thread for ever.
 TIMEOUT_SECONDS: Final = 30
 
@@ -44,13 +49,17 @@ MEANING: Final[dict[int, type[Exception]]] = {
     403: QuotaException,
     404: NotFound,
     409: CapacityException,
-    429: CloudUnavailableException,
 }
 
 
-def meaning(status: int) -> type[Exception]:
+def meaning(status: int, text: str) -> Exception:
     """The exception for an answer that is an error."""
-    return MEANING.get(status, CloudUnavailableException if status >= 500 else LaunchNodepoolException)
+    if status == 429 or status >= 500:
+        error = CloudUnavailableException(text)
+        # One call too many is not carried out. Who knows what happened before any other of these?
+        error.maybe_done = status != 429
+        return error
+    return MEANING.get(status, LaunchNodepoolException)(text)
 
 
 # [client]
@@ -65,12 +74,14 @@ class Client:
         self._url = url.rstrip("/")
         self._rate = RateLimiter(name, rate)
 
-    def machines(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = self._call("GET", "/machines")["machines"]
-        return found
+    def machines(self) -> list[Machine]:
+        return [Machine.of(found) for found in self._call("GET", "/machines")["machines"]]
 
-    def create_machine(self, order: dict[str, Any]) -> str:
-        return str(self._call("POST", "/machines", order)["id"])
+    def machine(self, machine_id: str) -> Machine:
+        return Machine.of(self._call("GET", f"/machines/{quote(machine_id)}"))
+
+    def create_machine(self, order: dict[str, Any], permit: Callable[[], None]) -> str:
+        return str(self._call("POST", "/machines", order, permit=permit)["id"])
 
     def delete_machine(self, machine_id: str) -> None:
         self._call("DELETE", f"/machines/{quote(machine_id)}")
@@ -102,22 +113,32 @@ class Client:
     def limits(self) -> dict[str, float]:
         return dict(self._call("GET", "/limits")["limits"])
 
-    def _call(self, method: str, path: str, content: Any = None, size: int | None = None) -> Any:
+    def _call(
+        self,
+        method: str,
+        path: str,
+        content: Any = None,
+        size: int | None = None,
+        permit: Callable[[], None] = lambda: None,
+    ) -> Any:
         """One call; returns what the cloud answers.
 
         :param content: an object, or an open file of ``size`` bytes.
+        :param permit: raises if the call must not be made any more: it may have waited for its turn.
         """
         body = json.dumps(content).encode() if isinstance(content, dict) else content
         request = urllib.request.Request(self._url + path, body, method=method)
         if size is not None:
             request.add_header("Content-Length", str(size))
         try:
-            with self._rate, urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS) as answer:
-                return json.load(answer)
+            with self._rate:
+                permit()
+                with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS) as answer:
+                    return json.load(answer)
         except urllib.error.HTTPError as error:
             with error:
                 text = error.read(1000).decode(errors="replace")
-            raise meaning(error.code)(f"{method} {path}: {error.code} {text}") from None
+            raise meaning(error.code, f"{method} {path}: {error.code} {text}") from None
         except (OSError, http.client.HTTPException, ValueError) as error:
             # No answer, or none that can be read: whether the cloud did it, nobody knows.
             raise CloudUnavailableException(f"{method} {path}: {type(error).__name__}: {error}") from error

@@ -73,6 +73,10 @@ class Knobs:
     quota_errors: int = 0
     #: So many creations make an instance, but the caller gets an error.
     lost_answers: int = 0
+    #: So many delete calls are accepted and have no effect.
+    swallowed_deletes: int = 0
+    #: Lists show what was so long ago; asking for one instance shows what is.
+    list_lag_seconds: float = 0.0
     #: Instances stay `building`.
     hang: bool = False
     #: Every call fails.
@@ -84,9 +88,11 @@ class Knobs:
 @dataclasses.dataclass
 class _Record:
     instance: Instance
+    made_at: float
     ready_at: float
     fails: bool
-    gone_at: float | None = None
+    deleted_at: float = math.inf
+    gone_at: float = math.inf
 
 
 class FakeCloud:
@@ -105,10 +111,16 @@ class FakeCloud:
         self._records: dict[str, _Record] = {}
         #: Those of them that are being deleted.
         self._going: dict[str, _Record] = {}
+        #: Those that are gone, as long as lists may show them.
+        self._past: list[_Record] = []
+        #: The instance that was made for a key.
+        self._keys: dict[str, str] = {}
         self._used: dict[str, float] = {}
         self._ids = itertools.count(1)
         #: Calls by name, as a cloud's bill would show them.
         self.calls: Counter[str] = Counter()
+        #: So many instances were made.
+        self.made = 0
         #: The greatest number of instances that existed at one time.
         self.peak = 0
 
@@ -141,16 +153,26 @@ class FakeCloud:
     # -- the interface of the cloud --
 
     def create(
-        self, name: str, *, metadata: Mapping[str, str], resources: Mapping[str, float], az: str | None = None
+        self,
+        name: str,
+        *,
+        metadata: Mapping[str, str],
+        resources: Mapping[str, float],
+        az: str | None = None,
+        key: str | None = None,
     ) -> Instance:
         """Begin to make an instance. Does not block.
 
         :param resources: amounts that count against the limits; ``instances`` counts 1 by itself.
+        :param key: the second call with the same one makes nothing, but gives the same instance.
+        :raises NoSuchInstance: the instance of this key is gone.
         :raises OverQuota: a limit would be exceeded.
         :raises CloudError: something else went wrong; the instance may have been made all the same.
         """
         with self._changed:
             self._call("create")
+            if key is not None and key in self._keys:
+                return self._answer(self._show(self._record(self._keys[key]), monotonic()))
             needed = {**resources, "instances": 1.0}
             if self._use_up("quota_errors") or not self._fits(needed):
                 raise OverQuota(f"quota of {self.name} exceeded")
@@ -164,29 +186,45 @@ class FakeCloud:
                 metadata=dict(metadata),
                 resources=needed,
             )
-            ready_at = monotonic() + self._knobs.boot_seconds
-            self._records[instance.id] = _Record(instance, ready_at, self._use_up("fail_launches"))
+            now = monotonic()
+            ready_at = now + self._knobs.boot_seconds
+            self._records[instance.id] = _Record(instance, now, ready_at, self._use_up("fail_launches"))
+            if key is not None:
+                self._keys[key] = instance.id
+            self.made += 1
             self._count(instance, 1)
             self.peak = max(self.peak, len(self._records))
-            if self._use_up("lost_answers"):
-                raise CloudError("connection closed before there was an answer")
-            return instance
+            return self._answer(instance)
+
+    def _answer(self, made: Instance) -> Instance:
+        """Of a creation, if it is not lost. Called with the lock."""
+        if self._use_up("lost_answers"):
+            raise CloudError("connection closed before there was an answer")
+        return made
 
     def instances(self) -> list[Instance]:
         """All instances of all users. Raises CloudError."""
         with self._changed:
             self._call("list")
-            return [self._show(record) for record in self._records.values()]
+            then = monotonic() - self._knobs.list_lag_seconds
+            self._past = [record for record in self._past if record.gone_at > then]
+            shown = [record for record in (*self._records.values(), *self._past) if record.made_at <= then]
+            return [self._show(record, then) for record in shown]
+
+    def instance(self, instance_id: str) -> Instance:
+        """One instance, as it is now. Raises NoSuchInstance, CloudError."""
+        with self._changed:
+            self._call("get")
+            return self._show(self._record(instance_id), monotonic())
 
     def delete(self, instance_id: str) -> None:
         """Begin to delete an instance; again is fine. Raises NoSuchInstance, CloudError."""
         with self._changed:
             self._call("delete")
-            record = self._records.get(instance_id)
-            if record is None:
-                raise NoSuchInstance(instance_id)
-            if record.gone_at is None:
-                record.gone_at = monotonic() + self._knobs.delete_seconds
+            record = self._record(instance_id)
+            if record.gone_at == math.inf and not self._use_up("swallowed_deletes"):
+                record.deleted_at = monotonic()
+                record.gone_at = record.deleted_at + self._knobs.delete_seconds
                 self._going[instance_id] = record
                 self._collect()
                 self._changed.notify_all()
@@ -207,9 +245,9 @@ class FakeCloud:
                     raise Cancelled(instance_id)
                 self._call("wait")
                 record = self._records.get(instance_id)
-                if record is None or record.gone_at is not None:
+                if record is None or record.gone_at < math.inf:
                     raise NoSuchInstance(instance_id)
-                instance = self._show(record)
+                instance = self._show(record, monotonic())
                 if instance.status != BUILDING:
                     return instance
                 now = monotonic()
@@ -230,7 +268,7 @@ class FakeCloud:
                 now = monotonic()
                 if now >= deadline:
                     raise TimeoutError(instance_id)
-                until = deadline if record.gone_at is None else min(deadline, record.gone_at)
+                until = min(deadline, record.gone_at)
                 self._changed.wait(max(0.0, until - now))
 
     def wake(self) -> None:
@@ -249,9 +287,19 @@ class FakeCloud:
     def _collect(self) -> None:
         now = monotonic()
         for instance_id, record in list(self._going.items()):
-            if record.gone_at is not None and record.gone_at <= now:
+            if record.gone_at <= now:
                 del self._going[instance_id], self._records[instance_id]
+                self._past.append(record)
                 self._count(record.instance, -1)
+        if len(self._past) > 1000:
+            then = now - self._knobs.list_lag_seconds
+            self._past = [record for record in self._past if record.gone_at > then]
+
+    def _record(self, instance_id: str) -> _Record:
+        record = self._records.get(instance_id)
+        if record is None:
+            raise NoSuchInstance(instance_id)
+        return record
 
     def _use_up(self, counter: str) -> bool:
         left: int = getattr(self._knobs, counter)
@@ -267,10 +315,11 @@ class FakeCloud:
         limits = self._knobs.limits
         return all(self._used.get(name, 0) + amount <= limits.get(name, math.inf) for name, amount in needed.items())
 
-    def _show(self, record: _Record) -> Instance:
+    def _show(self, record: _Record, then: float) -> Instance:
+        """What was seen of an instance at a time."""
         status = BUILDING
-        if record.gone_at is not None:
+        if then >= record.deleted_at:
             status = DELETING
-        elif not self._knobs.hang and monotonic() >= record.ready_at:
+        elif not self._knobs.hang and then >= record.ready_at:
             status = ERROR if record.fails else ACTIVE
         return dataclasses.replace(record.instance, status=status)

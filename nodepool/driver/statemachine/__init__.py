@@ -2,15 +2,24 @@
 """Framework for drivers of clouds that work in steps (reference/driver 7 to 11). A driver imports from here."""
 
 from nodepool.driver.statemachine.adapter import Adapter
+from nodepool.driver.statemachine.creation_machine import CreationMachine
+from nodepool.driver.statemachine.deletion_machine import DeletionMachine
 from nodepool.driver.statemachine.driver import StateMachineDriver
 from nodepool.driver.statemachine.handler import StateMachineHandler
 from nodepool.driver.statemachine.instance import Instance, Resource
+from nodepool.driver.statemachine.instance_cloud import InstanceCloud
+from nodepool.driver.statemachine.lost_creations import Creation, CreationKey
 from nodepool.driver.statemachine.machine import StateMachine
 from nodepool.driver.statemachine.provider import StateMachineProvider
 
 __all__ = [
     "Adapter",
+    "Creation",
+    "CreationKey",
+    "CreationMachine",
+    "DeletionMachine",
     "Instance",
+    "InstanceCloud",
     "Resource",
     "StateMachine",
     "StateMachineDriver",

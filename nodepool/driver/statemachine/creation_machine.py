@@ -33,7 +33,7 @@ R = TypeVar("R", bound=Record)
 #: A machine that was not advanced for so long was given up: nothing may be made for it any more.
 GIVEN_UP_SECONDS: Final = 30.0
 #: So often a creation is sent again with its key; then its instance is looked for, and the framework hears of it.
-REPEATS: Final = 3
+REPEATS: Final = 2
 REPEAT: Final = Backoff(0.5, 4.0)
 #: How long, and in how many complete lists, to look for an instance whose creation was not answered.
 SEARCH_SECONDS: Final = 6.0

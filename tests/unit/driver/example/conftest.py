@@ -63,5 +63,7 @@ def provider_config(section: dict[str, Any], configuration: Config) -> ExamplePr
 
 
 @pytest.fixture
-def adapter(provider_config: ExampleProviderConfig) -> ExampleAdapter:
-    return ExampleDriver().getAdapter(provider_config)
+def adapter(provider_config: ExampleProviderConfig) -> Iterator[ExampleAdapter]:
+    adapter = ExampleDriver().getAdapter(provider_config)
+    yield adapter
+    adapter.stop()

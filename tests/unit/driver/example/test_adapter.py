@@ -3,16 +3,18 @@
 
 from __future__ import annotations
 
-import time
+import logging
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from nodepool.driver.example.adapter import ExampleAdapter, MachineList
+from nodepool.clock import monotonic
+from nodepool.driver.example.adapter import ExampleAdapter, Machines
 from nodepool.driver.example.client import Client, meaning
 from nodepool.driver.example.config import ExampleProviderConfig
-from nodepool.driver.statemachine import StateMachine
+from nodepool.driver.statemachine import Instance, StateMachine, deletion_machine
 from nodepool.exceptions import (
     CapacityException,
     CloudUnavailableException,
@@ -22,16 +24,35 @@ from nodepool.exceptions import (
     QuotaException,
     RuntimeConfigurationException,
 )
+from nodepool.plan.backoff import Backoff
 from nodepool.testing.example_cloud import ExampleCloud
+from tests.support.wait import DEADLINE_SECONDS, wait_for
 
 METADATA = {"nodepool_provider_name": "somewhere", "nodepool_build_id": "1", "nodepool_upload_id": "2"}
+
+
+TAGS = {"nodepool_provider_name": "somewhere", "nodepool_pool_name": "main", "nodepool_node_id": "1"}
+LOG = logging.LoggerAdapter(logging.getLogger("test"), {})
 
 
 def create(adapter: ExampleAdapter, config: ExampleProviderConfig, image: str | None = None) -> StateMachine:
     label = config.pools["main"].labels["built" if image else "small"]
     request: Any = None
-    log: Any = None
-    return adapter.getCreateStateMachine("np1", label, image, {}, request, "north", log)
+    return adapter.getCreateStateMachine("np1", label, image, TAGS, request, "north", LOG)
+
+
+def run(machine: StateMachine) -> Instance | None:
+    """As the framework does: advance when woken, or when the machine wants it, until it is complete."""
+    woken = threading.Event()
+    machine.wake = woken.set
+    end = monotonic() + DEADLINE_SECONDS
+    while monotonic() < end:
+        woken.clear()
+        instance = machine.advance()
+        if machine.complete:
+            return instance
+        woken.wait(machine.next_advance_seconds)
+    raise TimeoutError(machine.state)
 
 
 @pytest.mark.parametrize(
@@ -47,8 +68,11 @@ def create(adapter: ExampleAdapter, config: ExampleProviderConfig, image: str | 
     ],
 )
 def test_meaning_of_errors(status: int, expected: type[Exception]) -> None:
-    """reference/driver 13: the class says what is to be done."""
-    assert meaning(status) is expected
+    """reference/driver 13: the class says what is to be done; of no answer: may it have been done?"""
+    error = meaning(status, "text")
+    assert type(error) is expected
+    if isinstance(error, CloudUnavailableException):
+        assert error.maybe_done is (status != 429)
 
 
 def test_no_answer(adapter: ExampleAdapter, cloud: ExampleCloud) -> None:
@@ -60,57 +84,90 @@ def test_no_answer(adapter: ExampleAdapter, cloud: ExampleCloud) -> None:
         list(adapter.listInstances())
 
 
+def test_life_of_a_machine(
+    adapter: ExampleAdapter, provider_config: ExampleProviderConfig, cloud: ExampleCloud
+) -> None:
+    """L-3, X-3: it is made with its tags and a key, runs, and goes."""
+    instance = run(create(adapter, provider_config))
+    assert instance is not None
+    (made,) = cloud.machines.instances()
+    assert (instance.external_id, instance.interface_ip, instance.az) == (made.id, made.address, "north")
+    assert dict(made.metadata) == TAGS
+    assert instance.getQuotaInformation().get_resources() == {"instances": 1, "cores": 2, "ram": 4096}
+    run(adapter.getDeleteStateMachine(made.id, LOG))
+    assert cloud.machines.instances() == []
+
+
 def test_machine_in_error(adapter: ExampleAdapter, provider_config: ExampleProviderConfig, cloud: ExampleCloud) -> None:
     """The id is known although the attempt fails."""
     cloud.machines.set(fail_launches=1)
     machine = create(adapter, provider_config)
     with pytest.raises(LaunchStatusException, match="is error"):
-        machine.advance()
+        run(machine)
     assert machine.external_id == cloud.machines.instances()[0].id
 
 
-def test_list_fails_during_boot(
+def test_lost_answers(adapter: ExampleAdapter, provider_config: ExampleProviderConfig, cloud: ExampleCloud) -> None:
+    """L-4: the creation is sent again with its key, and makes no second machine."""
+    cloud.machines.set(lost_answers=1)
+    instance = run(create(adapter, provider_config))
+    assert instance is not None
+    assert [machine.id for machine in cloud.machines.instances()] == [instance.external_id]
+    assert (cloud.machines.calls["create"], cloud.machines.made) == (2, 1)
+    assert list(adapter.unansweredCreations()) == []
+
+
+def test_late_lists(adapter: ExampleAdapter, provider_config: ExampleProviderConfig, cloud: ExampleCloud) -> None:
+    """A list that does not show a new machine yet, or still shows one that is gone, changes nothing."""
+    cloud.machines.set(list_lag_seconds=0.5)
+    instance = run(create(adapter, provider_config))
+    assert instance is not None
+    run(adapter.getDeleteStateMachine(instance.external_id, LOG))
+    assert (cloud.machines.made, cloud.machines.calls["create"], cloud.machines.calls["delete"]) == (1, 1, 1)
+    cloud.machines.set(list_lag_seconds=0.0)
+    assert cloud.machines.instances() == []
+
+
+def test_swallowed_deletion(
     adapter: ExampleAdapter,
     provider_config: ExampleProviderConfig,
     cloud: ExampleCloud,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """It is sent again until the machine is gone."""
+    monkeypatch.setattr(deletion_machine, "RESEND", Backoff(0.1, 60.0))
+    monkeypatch.setattr(Machines, "lag_seconds", 0.0)
+    instance = run(create(adapter, provider_config))
+    assert instance is not None
+    cloud.machines.set(swallowed_deletes=2)
+    run(adapter.getDeleteStateMachine(instance.external_id, LOG))
+    assert cloud.machines.calls["delete"] == 3
+    assert cloud.machines.instances() == []
+
+
+def test_list_fails_during_boot(
+    adapter: ExampleAdapter, provider_config: ExampleProviderConfig, cloud: ExampleCloud
+) -> None:
     """L-4: the machine is not given up, let alone made a second time."""
-    monkeypatch.setattr("nodepool.driver.example.adapter.LIST_SECONDS", 0.0)
     cloud.machines.set(hang=True)
     machine = create(adapter, provider_config)
-    assert machine.advance() is None
+    woken = threading.Event()
+    machine.wake = woken.set
+    machine.advance()
+    woken.wait(DEADLINE_SECONDS)
     cloud.machines.set(hang=False, down=True)
     assert machine.advance() is None
-    assert not machine.complete
+    wait_for("a list fails", lambda: adapter._machines.inventory.failures)
     cloud.machines.set(down=False)
-    instance = machine.advance()
+    instance = run(machine)
     assert instance is not None
-    assert instance.external_id == machine.external_id
-    assert cloud.machines.calls["create"] == 1
+    assert (instance.external_id, cloud.machines.calls["create"]) == (machine.external_id, 1)
 
 
 def test_delete_nothing(adapter: ExampleAdapter) -> None:
     """reference/driver 9: None is as good as deleted, and so is an id that is not there."""
-    log: Any = None
-    machine = adapter.getDeleteStateMachine(None, log)
-    machine.advance()
-    assert machine.complete
-    with pytest.raises(NotFound):
-        adapter.getDeleteStateMachine("nothing", log).advance()
-
-
-def test_list_is_shared(cloud: ExampleCloud) -> None:
-    """Who does not ask for a newer one gets the last list, and the last error."""
-    machines = MachineList(Client("somewhere", cloud.url, 0))
-    assert machines.get() is machines.get()
-    assert cloud.machines.calls["list"] == 1
-    cloud.machines.set(down=True)
-    assert machines.get() == {}
-    with pytest.raises(CloudUnavailableException):
-        machines.get(begun_after=time.monotonic())
-    with pytest.raises(CloudUnavailableException):
-        machines.get()
+    for external_id in (None, "nothing"):
+        run(adapter.getDeleteStateMachine(external_id, LOG))
 
 
 def test_quota(adapter: ExampleAdapter, provider_config: ExampleProviderConfig, cloud: ExampleCloud) -> None:
@@ -145,7 +202,7 @@ def test_life_of_an_image(
     assert cloud.images[image_id]["bytes"] == 100_000
     assert cloud.images[image_id]["tags"] == {"colour": "blue", **METADATA}
     machine = create(adapter, provider_config, image_id)
-    instance = machine.advance()
+    instance = run(machine)
     assert instance is not None
     assert instance.interface_ip
     found = {resource.type: resource for resource in adapter.listResources() if resource.metadata.get("colour")}
@@ -167,7 +224,7 @@ def test_failed_upload_leaves_nothing(
 def test_console(adapter: ExampleAdapter, provider_config: ExampleProviderConfig) -> None:
     """L-16: only for labels that want it."""
     machine = create(adapter, provider_config)
-    machine.advance()
+    run(machine)
     labels = provider_config.pools["main"].labels
     assert adapter.getConsoleLog(labels["built"], machine.external_id) == f"{machine.external_id} login:"
     assert adapter.getConsoleLog(labels["small"], machine.external_id) is None
