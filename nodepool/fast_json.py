@@ -7,9 +7,11 @@ from typing import Any, Final
 
 import orjson
 
-#: All digits as zeros, and as many of them as a number has that may not fit into 64 bits: orjson makes a float of it.
-_DIGITS: Final = bytes.maketrans(b"123456789", b"000000000")
-_LONG_NUMBER: Final = b"0" * 19
+#: All digits as zeros, and what a number can stand behind as a colon.
+_SHAPE: Final = bytes.maketrans(b"123456789" + b"[,- \t\r\n", b"0" * 9 + b":" * 7)
+#: Of a whole number that may not fit into 64 bits: orjson makes a float of it.
+_MANY_DIGITS: Final = b"0" * 19
+_LONG_NUMBER: Final = b":" + _MANY_DIGITS
 
 
 def loads(data: bytes) -> Any:
@@ -18,6 +20,7 @@ def loads(data: bytes) -> Any:
     :raises ValueError: it is none, or it has something that only `json` reads: ``NaN``, ``Infinity``, half of a
         surrogate pair, a number of many digits, hundreds of levels. Whoever wants to read those too asks `json` then.
     """
-    if _LONG_NUMBER in data.translate(_DIGITS):
+    shape = data.translate(_SHAPE)
+    if _LONG_NUMBER in shape or shape.startswith(_MANY_DIGITS):
         raise ValueError("a number of many digits")
     return orjson.loads(data)

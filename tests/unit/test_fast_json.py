@@ -29,14 +29,28 @@ def test_as_the_standard_library(text: bytes) -> None:
     assert repr(found) == repr(json.loads(text))
 
 
-@pytest.mark.parametrize("text", [json.dumps(GOOD), '{"flavor": {"id": "' + "123456789-" * 50 + '"}}'])
+@pytest.mark.parametrize(
+    "text", [json.dumps(GOOD), '{"flavor": {"id": "' + "123456789-" * 50 + '", "hostId": "' + "1234567890" * 5 + '"}}']
+)
 def test_usual_texts(text: str) -> None:
     assert fast_json.loads(text.encode()) == json.loads(text)
 
 
 @pytest.mark.parametrize(
     "text",
-    [b"NaN", b"Infinity", b"1e400", b'"\\ud800"', b"1" * 19, b"-" + b"9" * 4000, b"[" * 2000 + b"]" * 2000, b"", b"{"],
+    [
+        b"NaN",
+        b"Infinity",
+        b"1e400",
+        b'"\\ud800"',
+        b"1" * 19,
+        b"-" + b"9" * 4000,
+        b"[" + b"1" * 19 + b"]",
+        b'{"a":-' + b"9" * 20 + b"}",
+        b"[" * 2000 + b"]" * 2000,
+        b"",
+        b"{",
+    ],
     ids=lambda text: text[:20].decode(),
 )
 def test_refused(text: bytes) -> None:

@@ -51,7 +51,8 @@ class TlsHandler(SequentialThreadingHandler):  # type: ignore[misc]
 
         :param timeout: seconds; None = wait for ever.
         """
-        left = [each for each in readers if isinstance(each, ssl.SSLSocket) and each.pending()]
+        # Kazoo asks for itself before it waits for the rest of a packet; each question gives the interpreter away.
+        left = [each for each in readers if isinstance(each, ssl.SSLSocket) and each.pending()] if readers[1:] else []
         if left:
             timeout = 0
         poll = select.poll()

@@ -26,6 +26,15 @@ def pair() -> Iterator[Pair]:
 
 
 @pytest.fixture
+def call() -> Iterator[socket.socket]:
+    """By which Kazoo wakes its connection thread."""
+    ours, other = socket.socketpair()
+    yield ours
+    ours.close()
+    other.close()
+
+
+@pytest.fixture
 def tls_pair(pair: Pair, tmp_path: Path) -> Iterator[tuple[ssl.SSLSocket, ssl.SSLSocket]]:
     files = make_certificates(tmp_path)
     server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -55,12 +64,21 @@ def test_closed_by_the_other_end(pair: Pair) -> None:
     assert TlsHandler().select([ours], [], [], None) == ([ours], [], [])
 
 
-def test_rest_of_a_tls_record(tls_pair: tuple[ssl.SSLSocket, ssl.SSLSocket]) -> None:
+def test_rest_of_a_tls_record(tls_pair: tuple[ssl.SSLSocket, ssl.SSLSocket], call: socket.socket) -> None:
     """Two packets in one record: the second is there, although the system has told of all that it has."""
     ours, theirs = tls_pair
     theirs.sendall(b"onetwo")
     assert ours.recv(3) == b"one"
-    assert TlsHandler().select([ours], [], [], None) == ([ours], [], [])
+    assert TlsHandler().select([ours, call], [], [], None) == ([ours], [], [])
     assert ours.recv(3) == b"two"
     ours.setblocking(False)
-    assert TlsHandler().select([ours], [], [], 0) == ([], [], [])
+    assert TlsHandler().select([ours, call], [], [], 0) == ([], [], [])
+
+
+def test_rest_of_a_tls_record_and_a_call(tls_pair: tuple[ssl.SSLSocket, ssl.SSLSocket], call: socket.socket) -> None:
+    """Neither has to wait for the other."""
+    ours, theirs = tls_pair
+    theirs.sendall(b"onetwo")
+    assert ours.recv(3) == b"one"
+    call.shutdown(socket.SHUT_RD)
+    assert TlsHandler().select([ours, call], [], [], None) == ([ours, call], [], [])
