@@ -131,8 +131,9 @@ class Desk:
         #: Requests with a handler that has not ended.
         self._served: dict[str, Case] = {}
         self._deferred: dict[str, Case] = {}
-        #: (when, request id) of deferred cases; those that are not up to date are passed over.
-        self._due: list[tuple[float, str]] = []
+        #: (when, number of the deferral, request id); entries that are not up to date any more are passed over.
+        self._due: list[tuple[float, int, str]] = []
+        self._deferrals = 0
         self._kinds: dict[RequestKind, WaitingKind] = {}
         self._said: dict[RequestKind, WaitingKind] = {}
         self._declined: dict[str, Explanation] = {}
@@ -207,7 +208,8 @@ class Desk:
         case.pointless = pointless
         case.others_turn = others_turn
         self._deferred[request_id] = case
-        heapq.heappush(self._due, (case.look_again_at, request_id))
+        self._deferrals += 1
+        heapq.heappush(self._due, (case.look_again_at, self._deferrals, request_id))
 
     def keeps(self, request_id: str) -> bool:
         """Must a request stay out of the queue, even if it changes?"""
@@ -229,9 +231,10 @@ class Desk:
 
     def take_due(self) -> Iterator[DueRequest]:
         """Deferred requests whose time has come. Each is let go when it is handed out: an error loses no other one."""
-        now = self._clock()
-        while self._due and self._due[0][0] <= now:
-            when, request_id = heapq.heappop(self._due)
+        now, last = self._clock(), self._deferrals
+        # What is deferred meanwhile comes after all that were due, and waits for the next time.
+        while self._due and self._due[0][0] <= now and self._due[0][1] <= last:
+            when, _, request_id = heapq.heappop(self._due)
             case = self._deferred.get(request_id)
             if case is not None and case.look_again_at == when:
                 due = DueRequest(request_id, case.reason, case.delay_seconds, case.pointless)
@@ -240,7 +243,7 @@ class Desk:
 
     def _drop_outdated(self) -> None:
         while self._due:
-            when, request_id = self._due[0]
+            when, _, request_id = self._due[0]
             case = self._deferred.get(request_id)
             if case is not None and case.look_again_at == when:
                 return

@@ -1,171 +1,181 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests that are taken several at a time, because there is room for them (rules A), by single passes."""
+"""Requests are locked together, without ZooKeeper (rules A-11, A-12)."""
 
 from __future__ import annotations
 
-from typing import Any
+import logging
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
-from kazoo.recipe.lock import Lock
+from kazoo.exceptions import NodeExistsError
 
-from nodepool.driver.fake.cloud import FakeCloud
-from nodepool.driver.fake.handler import FakeRequestHandler
-from nodepool.driver.fake.provider import FakeProvider
-from nodepool.exceptions import ZKConnectionError
-from tests.support.local_launcher import fake_provider
-from tests.support.pool_znodes import PoolZnodes
-from tests.unit.launcher.conftest import Still
+from nodepool.exceptions import ZKConflict, ZKConnectionError
+from nodepool.launcher.pool.batch import Batch
+from nodepool.launcher.pool.desk import Desk
+from nodepool.model import reasons, states
+from nodepool.model.reasons import Reason
+from nodepool.model.request import NodeRequest
+from nodepool.plan.queue import Bucket, RequestQueue
+from nodepool.plan.request_stage import Progress, Stage
+from nodepool.zk.transactions import TransactionFailed
 
-pytestmark = pytest.mark.usefixtures("cloud")
+
+class Place:
+    """A pool with requests ``100-1`` to ``100-5`` in its queue, and what happens with them."""
+
+    def __init__(self) -> None:
+        self.queue = RequestQueue()
+        self.desk = Desk(self.queue)
+        self.requests: dict[str, NodeRequest] = {}
+        self.room = 5.0
+        self.objection: Reason | None = None
+        self.of_others: set[str] = set()
+        self.errors: dict[str, Exception] = {}
+        self.send_error: Exception | None = None
+        self.ran: list[str] = []
+        self.changed: list[str] = []
+        self.with_node: list[str] = []
+        self.taken = 0
+        for number in range(1, 6):
+            request = NodeRequest(f"100-{number}")
+            request.node_types, request.state = ["small"], states.REQUESTED
+            self.requests[request.key] = request
+            self.queue.put(request)
+        turns = SimpleNamespace(
+            of_others=lambda kind, request: ["other"] if request.key in self.of_others else [],
+            pass_over=lambda request, others: None,
+        )
+        pool = SimpleNamespace(
+            open_request=self.requests.get, zk=SimpleNamespace(requests=SimpleNamespace(send_lock=self._send))
+        )
+        room = SimpleNamespace(ahead=lambda kind, handler: self.room, taken=self._count)
+        view = SimpleNamespace(
+            pool=pool,
+            room=room,
+            turns=turns,
+            make_handler=self.make,
+            objection=lambda kind, handler: self.objection,
+        )
+        runner = SimpleNamespace(run=lambda handler: self.ran.append(handler.request.key))
+        self.batch = Batch(cast(Any, view), self.desk, cast(Any, runner), self.changed.append)
+
+    @property
+    def bucket(self) -> Bucket:
+        return self.queue.buckets()[0]
+
+    def make(self, request: NodeRequest) -> Any:
+        key = request.key
+        node_set = SimpleNamespace(begin_ahead=lambda: self.with_node.append(key), lock_ahead=lambda: None)
+        log = logging.getLogger("test.batch")
+        return SimpleNamespace(request=request, progress=Progress(key, 0.0), node_set=node_set, log=log)
+
+    def _send(self, request: NodeRequest, _node: Any) -> Callable[[], None]:
+        if self.send_error is not None and request.key != "100-1":
+            raise self.send_error
+
+        def end() -> None:
+            if request.key in self.errors:
+                raise self.errors[request.key]
+
+        return end
+
+    def _count(self, _kind: Any) -> None:
+        self.taken += 1
+
+    def launch(self, until: Any = None, at_most: int = 20) -> int:
+        head = self.make(self.requests["100-1"].copy())
+        return self.batch.launch(self.bucket, head, until, at_most)
 
 
 @pytest.fixture
-def roomy(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """How many requests a driver says have room for sure; change it."""
-    room = [3.0]
-    monkeypatch.setattr(FakeRequestHandler, "room_ahead", lambda handler: room[0])
-    return room
+def place() -> Place:
+    return Place()
 
 
-def test_requests_that_have_room_are_taken_together(
-    still: Still, znodes: PoolZnodes, cloud_name: str, roomy: list[float]
-) -> None:
-    """A-11, A-12: in order, each with a node of its own, and nothing is left of those that are gone or held."""
-    launcher = still([fake_provider("one", cloud=cloud_name)])
-    worker = launcher.worker()
-    requests = [znodes.submit(["small"]) for _ in range(7)]
-    lock = Lock(znodes.kazoo, f"/nodepool/requests-lock/{requests[1]}")
-    assert lock.acquire(timeout=5)
-    launcher.knows_requests(7)
-    znodes.delete_request(requests[4])
-    others = [request_id for number, request_id in enumerate(requests) if number not in (1, 4)]
-    launcher.passes(worker, "all are served", lambda: {znodes.request_state(i) for i in others} == {"fulfilled"})
-    nodes = [(znodes.request(request_id) or {})["nodes"] for request_id in others]
-    assert sorted(nodes) == sorted([node_id] for node_id in znodes.nodes())
-    lock.release()
-    launcher.passes(worker, "it is served", lambda: znodes.request_state(requests[1]) == "fulfilled")
-    assert znodes.children("/nodepool/requests-lock") == []
+def test_together(place: Place) -> None:
+    """Each is `pending` with a node of its own, in order."""
+    assert place.launch() == 5
+    assert place.ran == place.with_node == [f"100-{number}" for number in range(1, 6)]
+    assert [handler.request.state for handler in place.desk.handlers()] == [states.PENDING] * 5
+    assert place.desk.counts() == {Stage.GATHERING: 5}
+    assert (place.taken, len(place.queue)) == (5, 0)
 
 
-def test_only_as_many_as_have_room(
-    still: Still, znodes: PoolZnodes, cloud_name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A-9, Q-2: one more is taken, finds no room and pauses the pool."""
-    monkeypatch.setattr(FakeRequestHandler, "room_ahead", lambda handler: 2 - len(handler.zk.cache.nodes))
-    launcher = still([fake_provider("one", cloud=cloud_name, pool_max_servers=2)])
-    worker = launcher.worker()
-    requests = [znodes.submit(["small"]) for _ in range(5)]
-    launcher.knows_requests(5)
-    launcher.passes(worker, "the pool is full", lambda: worker.desk.paused)
-    states = [znodes.request_state(request_id) for request_id in requests]
-    assert states[3:] == ["requested", "requested"]
-    assert len(znodes.nodes()) == 2
+@pytest.mark.parametrize(
+    ("change", "taken"),
+    [
+        ({"room": 1.0}, ["100-1"]),
+        ({"room": 3.0}, ["100-1", "100-2", "100-3"]),
+        ({"objection": reasons.IMAGE_MISSING}, ["100-1"]),
+    ],
+)
+def test_only_what_has_room_for_sure(place: Place, change: dict[str, Any], taken: list[str]) -> None:
+    for name, value in change.items():
+        setattr(place, name, value)
+    assert place.launch() == len(taken)
+    assert place.ran == taken
+    assert place.with_node == (taken if len(taken) > 1 else [])
 
 
-def test_turns_of_other_requests(
-    still: Still, znodes: PoolZnodes, cloud_name: str, roomy: list[float], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A-5: those behind the first are not taken before a more urgent one of another kind."""
-    launcher = still([fake_provider("one", cloud=cloud_name, labels=("small", "big"))])
-    worker = launcher.worker()
-    labels = ["small", "big", "small", "small"]
-    requests = [znodes.submit([label], priority=str(100 + number)) for number, label in enumerate(labels)]
-    launcher.knows_requests(4)
-    order: list[str] = []
-    launch = FakeRequestHandler.launch
-
-    def noting(handler: FakeRequestHandler, node: Any) -> Any:
-        order.append(handler.request.key)
-        return launch(handler, node)
-
-    monkeypatch.setattr(FakeRequestHandler, "launch", noting)
-    launcher.passes(worker, "all are served", lambda: {znodes.request_state(i) for i in requests} == {"fulfilled"})
-    assert order == requests
+def test_turn_of_another_bucket(place: Place) -> None:
+    """A-1"""
+    assert place.launch(until=place.requests["100-3"].order_key) == 3
 
 
-def test_limits_of_concurrency_and_tenants(
-    still: Still, znodes: PoolZnodes, cloud_name: str, cloud: FakeCloud, roomy: list[float]
-) -> None:
-    """A-8, A-10: what limits single requests limits those that are taken together."""
-    cloud.set(hang=True)
-    launcher = still(
-        [fake_provider("one", cloud=cloud_name, max_concurrency=2)],
-        tenant_resource_limits=[{"tenant-name": "poor", "max-servers": 1}],
-    )
-    worker = launcher.worker()
-    poor = [znodes.submit(["small"], priority="100", tenant_name="poor") for _ in range(3)]
-    rich = [znodes.submit(["small"]) for _ in range(3)]
-    launcher.knows_requests(6)
-    launcher.passes(worker, "two are launched", lambda: worker.own_launches() == 2)
-    worker.run_once()
-    assert [znodes.request_state(request_id) for request_id in poor + rich] == [
-        *["pending", "requested", "requested"],
-        *["pending", "requested", "requested"],
-    ]
-    cloud.set(hang=False)
+def test_gone_meanwhile(place: Place) -> None:
+    """A-2: the pass goes on with what is behind it."""
+    del place.requests["100-2"]
+    assert place.launch() == 1
 
 
-@pytest.mark.parametrize("hook", ["getRequestHandler", "getDeclinedReasons"])
-def test_error_while_judging_what_is_behind(
-    still: Still, znodes: PoolZnodes, cloud_name: str, roomy: list[float], monkeypatch: pytest.MonkeyPatch, hook: str
-) -> None:
-    """A-16: an exception refuses the request that caused it, and does not stop the one before it."""
-    launcher = still([fake_provider("one", cloud=cloud_name)])
-    worker = launcher.worker()
-    first, bad, last = (znodes.submit(["small"]) for _ in range(3))
-    launcher.knows_requests(3)
-    owner: Any = FakeProvider if hook == "getRequestHandler" else FakeRequestHandler
-    real = getattr(owner, hook)
-
-    def flaky(asked: Any, *arguments: Any) -> Any:
-        request = arguments[-1] if arguments else asked.request
-        if request.id == bad:
-            raise RuntimeError("no way")
-        return real(asked, *arguments)
-
-    monkeypatch.setattr(owner, hook, flaky)
-    launcher.passes(worker, "the others are served", lambda: znodes.request_state(last) == "fulfilled")
-    assert (znodes.request_state(first), znodes.request_state(bad)) == ("fulfilled", "failed")
+def test_turns_of_other_pools(place: Place) -> None:
+    place.of_others = {"100-2", "100-4"}
+    assert place.launch() == 3
+    assert place.desk.counts() == {Stage.GATHERING: 3, Stage.DEFERRED: 2}
+    assert not place.desk.keeps("100-2")
 
 
-def test_node_that_cannot_be_stored(
-    still: Still, znodes: PoolZnodes, cloud_name: str, roomy: list[float], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A-16: what a driver puts into a node refuses its request, and those that are taken with it are served."""
-    launcher = still([fake_provider("one", cloud=cloud_name)])
-    worker = launcher.worker()
-    first, bad, last = (znodes.submit(["small"]) for _ in range(3))
-    launcher.knows_requests(3)
-
-    def describe(handler: FakeRequestHandler, node: Any) -> None:
-        if handler.request.id == bad:
-            node.driver_data = object()
-
-    monkeypatch.setattr(FakeRequestHandler, "setNodeMetadata", describe)
-    launcher.passes(worker, "the others are served", lambda: znodes.request_state(last) == "fulfilled")
-    assert (znodes.request_state(first), znodes.request_state(bad)) == ("fulfilled", "failed")
+def test_locks_of_others(place: Place) -> None:
+    """A-11: who holds the lock is waited for a moment; what was changed comes back as a change."""
+    place.errors = {
+        "100-2": TransactionFailed("/nodepool/requests-lock/100-2", NodeExistsError()),
+        "100-3": ZKConflict("changed"),
+    }
+    assert place.launch() == 3
+    assert place.ran == ["100-1", "100-4", "100-5"]
+    assert place.desk.counts() == {Stage.GATHERING: 3, Stage.DEFERRED: 1}
+    told = place.desk.explain("100-2")
+    assert told is not None
+    assert told.reason is reasons.REQUEST_LOCKED
+    assert place.changed == []
 
 
-def test_node_begun_before_the_connection_was_lost(
-    still: Still, znodes: PoolZnodes, cloud_name: str, roomy: list[float], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Q-2: a request that went on with a ready node in a later pass keeps no new one locked."""
-    launcher = still([fake_provider("one", cloud=cloud_name)])
-    worker = launcher.worker()
-    requests = [znodes.submit(["small"]) for _ in range(3)]
-    launcher.knows_requests(3)
-    run = FakeRequestHandler.run
-
-    def interrupted(handler: FakeRequestHandler) -> None:
-        raise ZKConnectionError("lost for a moment")
-
-    monkeypatch.setattr(FakeRequestHandler, "run", interrupted)
+def test_connection_lost(place: Place) -> None:
+    """A-19: what is locked stays ours; the others are judged again."""
+    place.errors = {"100-2": ZKConnectionError("away")}
     with pytest.raises(ZKConnectionError):
-        worker.run_once()
-    monkeypatch.setattr(FakeRequestHandler, "run", run)
-    ready = znodes.add_node("ready", provider="one", pool="main", type=["small"])
-    launcher.settle()
-    launcher.passes(worker, "all are served", lambda: {znodes.request_state(i) for i in requests} == {"fulfilled"})
-    nodes = sorted(nodes[0] for nodes in ((znodes.request(i) or {})["nodes"] for i in requests))
-    assert ready in nodes
-    assert sorted(znodes.nodes()) == nodes
+        place.launch()
+    assert place.ran == []
+    assert place.desk.counts() == {Stage.GATHERING: 4}
+    assert place.changed == ["100-2"]
+
+
+def test_error_between_two_locks(place: Place) -> None:
+    """No request stays on the desk without anybody who goes on with it."""
+    place.send_error = ZKConnectionError("away")
+    with pytest.raises(ZKConnectionError):
+        place.launch()
+    assert place.desk.counts().keys() <= {Stage.WAITING}
+    assert place.changed == ["100-1", "100-2"]
+
+
+def test_error_about_those_behind(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A-16: it does not stop the first one."""
+
+    def raising(kind: Any, request: NodeRequest) -> list[str]:
+        raise RuntimeError("no way")
+
+    monkeypatch.setattr(place.batch._turns, "of_others", raising)
+    assert place.launch() == 1

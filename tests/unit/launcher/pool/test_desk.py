@@ -124,6 +124,18 @@ def test_error_loses_no_deferred_request(office: Office) -> None:
     assert office.due() == [request.key for request in requests[1:]]
 
 
+def test_deferred_again_without_a_delay(office: Office) -> None:
+    """It is handed out once in a pass."""
+    for number in range(2):
+        office.desk.defer(office.submit(number).key, reasons.REQUEST_LOCKED, 0.0)
+    seen = []
+    for due in office.desk.take_due():
+        seen.append(due.request_id)
+        office.desk.defer(due.request_id, due.reason, 0.0)
+    assert len(seen) == 2
+    assert len(office.due()) == 2
+
+
 def test_turn_of_another_pool(office: Office) -> None:
     """A-5: a change of such a request is looked at all the same."""
     request = office.submit(1)

@@ -1,320 +1,254 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which requests a pool takes, refuses or leaves (rules A), by single passes of its worker."""
+"""What triage says is applied, without ZooKeeper: order, limits of a pass, errors (rules A-1 to A-18)."""
 
 from __future__ import annotations
 
-import json
-from typing import Any
+import logging
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
-from kazoo.recipe.lock import Lock
 
-from nodepool.driver.fake.cloud import FakeCloud
-from nodepool.driver.fake.handler import FakeRequestHandler
-from nodepool.driver.fake.provider import FakeProvider
-from nodepool.launcher.pool import decline, intake
-from nodepool.launcher.pool.worker import PoolWorker
-from nodepool.model.reasons import OTHER_LAUNCHERS, REQUEST_CHANGED
-from nodepool.plan.first_choice import first_choice
-from tests.support.local_launcher import fake_provider
-from tests.support.pool_znodes import PoolZnodes
-from tests.support.still_launcher import StillLauncher
-from tests.support.wait import wait_for
-from tests.unit.launcher.conftest import Still
-
-pytestmark = pytest.mark.usefixtures("cloud")
+from nodepool.exceptions import ZKConnectionError
+from nodepool.launcher.pool import intake as intake_module
+from nodepool.launcher.pool.desk import Desk
+from nodepool.launcher.pool.intake import Intake
+from nodepool.model import reasons, states
+from nodepool.model.reasons import Reason, ReasonCode
+from nodepool.model.request import NodeRequest
+from nodepool.plan.assignment import Consider, Decline, Leave
+from nodepool.plan.nodeset import ReadyNodes
+from nodepool.plan.queue import Bucket, RequestKind, RequestQueue
+from nodepool.plan.request_stage import Stage
+from nodepool.plan.triage import Fulfil, Launch, Wait
 
 
-def reasons(worker: PoolWorker) -> list[str]:
-    return [waiting.reason.text for _, _, waiting in worker.desk.snapshot().kinds]
+class Place:
+    """A pool; ``verdicts`` says what triage says of a request, by default that it is launched."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.queue = RequestQueue()
+        self.desk = Desk(self.queue)
+        self.requests: dict[str, NodeRequest] = {}
+        self.kinds: dict[str, Any] = {}
+        self.verdicts: dict[str, Any] = {}
+        self.errors: dict[str, Exception] = {}
+        self.replaced = False
+        self.paused = False
+        self.done: list[tuple[str, str]] = []
+        self.kept: list[str | None] = []
+        self.passed_over: list[str] = []
+        self.left_over: list[str] = []
+        self.ready = ReadyNodes()
+        self.woken = 0
+        self.evicted = 0
+        self.more_declines = False
+        monkeypatch.setattr(intake_module, "triage_kind", self._triage_kind)
+        monkeypatch.setattr(intake_module, "triage", self._triage)
+        monkeypatch.setattr(intake_module, "RequestView", self._look)
+        pool = SimpleNamespace(open_request=self.requests.get, provider_replaced=lambda: self.replaced)
+        turns = SimpleNamespace(
+            pass_over=lambda request, turns: self.passed_over.append(request.key), end_pass=lambda: self.left_over
+        )
+        view = SimpleNamespace(pool=pool, turns=turns, room=self, ready=self.ready)
+        self.intake = Intake(
+            cast(Any, view),
+            self.queue,
+            self.desk,
+            cast(Any, SimpleNamespace(start=lambda handler, nodes: self._take("fulfil", handler.request.key))),
+            cast(Any, SimpleNamespace(decline_all=self._decline_all, decline=self._decline)),
+            cast(Any, SimpleNamespace(launch=self._launch)),
+            cast(Any, SimpleNamespace(evict=self._evict)),
+            self._wake,
+            logging.getLogger("test.intake"),
+        )
+
+    # what the view is asked
+
+    def keep_for_tenant(self, kind: RequestKind) -> None:
+        self.kept.append(kind.tenant_name)
+
+    def taken(self, _kind: RequestKind) -> None:
+        """Counts for the tenant."""
+
+    # what the parts do
+
+    def _triage_kind(self, kind: RequestKind, _view: Any) -> Any:
+        return self.kinds.get(kind.labels[0], Consider())
+
+    def _triage(self, _kind: RequestKind, request: NodeRequest, _view: Any) -> Any:
+        if request.key in self.errors:
+            raise self.errors[request.key]
+        return self.verdicts.get(request.key, Launch())
+
+    def _look(self, _view: Any, _kind: RequestKind, request: NodeRequest) -> Any:
+        return SimpleNamespace(handler=SimpleNamespace(request=request), turns=["other"])
+
+    def _take(self, how: str, request_id: str) -> None:
+        self.done.append((how, request_id))
+        self.queue.discard(request_id)
+
+    def _launch(self, _bucket: Bucket, handler: Any, _until: Any, _at_most: int) -> int:
+        self._take("launch", handler.request.key)
+        return 1
+
+    def _decline(self, request_ids: list[str], _reason: Reason) -> None:
+        for request_id in request_ids:
+            self._take("decline", request_id)
+
+    def _decline_all(self, bucket: Bucket, reason: Reason) -> bool:
+        self._decline(list(bucket), reason)
+        return self.more_declines
+
+    def _evict(self) -> None:
+        self.evicted += 1
+
+    def _wake(self) -> None:
+        self.woken += 1
+
+    # what the test does
+
+    def add(self, request_id: str, label: str = "small") -> NodeRequest:
+        request = NodeRequest(request_id)
+        request.node_types, request.state = [label], states.REQUESTED
+        self.requests[request_id] = request
+        self.queue.put(request)
+        return request
 
 
-def in_state(launcher: StillLauncher, request_id: str, state: str) -> bool:
-    request = launcher.nodepool.cache.requests.get(request_id)
-    return request is not None and request.state == state
+@pytest.fixture
+def place(monkeypatch: pytest.MonkeyPatch) -> Place:
+    return Place(monkeypatch)
 
 
-def test_many_refusals(still: Still, znodes: PoolZnodes, cloud_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A-6, A-13: more than fit in one pass are refused in the next one, which comes at once."""
-    monkeypatch.setattr(decline, "BATCH", 2)
-    launcher = still([fake_provider("one", cloud=cloud_name)])
-    worker = launcher.worker()
-    requests = [znodes.submit(["unknown"]) for _ in range(5)]
-    launcher.knows_requests(5)
-    waits = [worker.run_once() for _ in range(3)]
-    assert waits == [0.0, 0.0, None]
-    assert {znodes.request_state(request_id) for request_id in requests} == {"failed"}
+def test_order_over_all_kinds(place: Place) -> None:
+    """A-1"""
+    for request_id, label in (("200-1", "small"), ("100-2", "big"), ("100-3", "small"), ("300-1", "big")):
+        place.add(request_id, label)
+    assert not place.intake.serve()
+    assert [request_id for _, request_id in place.done] == ["100-2", "100-3", "200-1", "300-1"]
 
 
-def test_many_impossible_requests(
-    still: Still, znodes: PoolZnodes, cloud_name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A-13, A-21: the same for what a disabled pool refuses."""
-    monkeypatch.setattr(decline, "BATCH", 2)
-    launcher = still([fake_provider("one", cloud=cloud_name, pool_max_servers=0)])
-    worker = launcher.worker()
-    requests = [znodes.submit(["small"]) for _ in range(3)]
-    launcher.knows_requests(3)
-    assert [worker.run_once() for _ in range(2)] == [0.0, None]
-    assert {znodes.request_state(request_id) for request_id in requests} == {"failed"}
+@pytest.mark.parametrize(
+    ("verdict", "limit", "how"), [(Launch(), "MAX_LAUNCHED", "launch"), (Fulfil(()), "MAX_FULFILLED", "fulfil")]
+)
+def test_limits_of_a_pass(place: Place, monkeypatch: pytest.MonkeyPatch, verdict: Any, limit: str, how: str) -> None:
+    """A-18: then handlers are polled and changes are seen."""
+    monkeypatch.setattr(intake_module, limit, 2)
+    for number in range(5):
+        place.verdicts[place.add(f"100-{number}").key] = verdict
+    assert [place.intake.serve(), place.intake.serve(), place.intake.serve()] == [True, True, False]
+    assert place.done == [(how, f"100-{number}") for number in range(5)]
 
 
-def test_error_while_judging(
-    still: Still, znodes: PoolZnodes, cloud_name: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    """A-16: an exception refuses the request that caused it, not all that are like it."""
-    launcher = still([fake_provider("one", cloud=cloud_name)])
-    worker = launcher.worker()
-    bad, good = znodes.submit(["small"]), znodes.submit(["small"])
-    launcher.knows_requests(2)
-    handler = FakeProvider.getRequestHandler
+def test_kinds(place: Place) -> None:
+    """A-4 to A-7: one verdict for all requests of a kind."""
+    place.kinds = {
+        "a": Decline(reasons.POOL_DISABLED),
+        "b": Leave(reasons.FIRST_CHOICE),
+        "c": Wait(reasons.POOL_PAUSED),
+    }
+    for number, label in enumerate("aabbcc"):
+        place.add(f"100-{number}", label)
+    place.more_declines = True
+    assert place.intake.serve()
+    assert place.done == [("decline", "100-0"), ("decline", "100-1")]
+    told = [place.desk.explain(f"100-{number}") for number in (2, 4)]
+    assert [one.reason for one in told if one is not None] == [reasons.FIRST_CHOICE, reasons.POOL_PAUSED]
 
-    def flaky(provider: FakeProvider, pw: Any, request: Any) -> Any:
-        if request.id == bad:
-            raise RuntimeError("no way")
-        return handler(provider, pw, request)
 
-    monkeypatch.setattr(FakeProvider, "getRequestHandler", flaky)
-    launcher.passes(worker, "the good one is served", lambda: znodes.request_state(good) == "fulfilled")
-    assert znodes.request_state(bad) == "failed"
+def test_head_that_waits(place: Place) -> None:
+    """The kind waits with it; the other kinds go on."""
+    first, behind, other = place.add("100-1"), place.add("100-2"), place.add("100-3", "big")
+    place.verdicts[first.key] = Wait(reasons.NO_ROOM, first_of_tenant=True)
+    assert not place.intake.serve()
+    assert place.done == [("launch", other.key)]
+    assert place.kept == [None]
+    told = [place.desk.explain(request.key) for request in (first, behind)]
+    assert [one.reason.code for one in told if one is not None] == [ReasonCode.ROOM_HIDDEN, ReasonCode.WAIT_ORDER]
+
+
+def test_head_that_is_declined(place: Place) -> None:
+    """A-13: and all that are like it."""
+    place.verdicts[place.add("100-1").key] = Decline(reasons.EXCEEDS_QUOTA)
+    place.add("100-2")
+    place.intake.serve()
+    assert place.done == [("decline", "100-1"), ("decline", "100-2")]
+
+
+@pytest.mark.parametrize(("reason", "noted"), [(reasons.FIRST_CHOICE, ["100-1"]), (reasons.SIBLING_SERVES, [])])
+def test_head_for_another_pool(place: Place, reason: Reason, noted: list[str]) -> None:
+    """A-5: it alone is left; a change of it is looked at."""
+    place.verdicts[place.add("100-1").key] = Leave(reason)
+    place.add("100-2")
+    place.intake.serve()
+    assert (place.done, place.passed_over) == ([("launch", "100-2")], noted)
+    assert place.desk.counts() == {Stage.DEFERRED: 1}
+    assert not place.desk.keeps("100-1")
+
+
+def test_taken_when_nodes_are_left_over(place: Place) -> None:
+    """A-5: after this pool's own requests."""
+    request = place.add("100-1")
+    request.node_types = []
+    place.verdicts["100-1"] = Leave(reasons.FIRST_CHOICE)
+    place.left_over = ["100-1", "100-9"]
+    assert place.intake.serve()
+    assert place.queue.ids() == ["100-1"]
+
+
+def test_gone_since_the_pass_began(place: Place) -> None:
+    """A-2"""
+    place.add("100-1")
+    place.add("100-2")
+    del place.requests["100-1"]
+    place.intake.serve()
+    assert place.done == [("launch", "100-2")]
+    assert len(place.queue) == 0
+
+
+def test_paused_by_a_launch(place: Place) -> None:
+    """A-9: nothing more of that kind; the others are judged by triage."""
+    for number in range(2):
+        place.add(f"100-{number}")
+    place.paused = True
+    place.intake.serve()
+    assert place.done == [("launch", "100-0")]
+
+
+def test_error_while_judging(place: Place, caplog: pytest.LogCaptureFixture) -> None:
+    """A-16: it declines one request, and those behind it have their turn."""
+    place.errors[place.add("100-1").key] = RuntimeError("no way")
+    place.add("100-2")
+    place.intake.serve()
+    assert place.done == [("decline", "100-1"), ("launch", "100-2")]
     assert "no way" in caplog.text
 
 
-def test_provider_is_replaced_in_the_middle_of_a_pass(
-    still: Still, znodes: PoolZnodes, cloud_name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """G-5, A-16: what the stopped provider cannot launch any more its successor does; the request does not fail."""
-    launcher = still([fake_provider("one", cloud=cloud_name)])
-    worker = launcher.worker()
-    request_id = znodes.submit(["small"])
-    launcher.knows_requests(1)
-    launch = FakeRequestHandler.launch
-
-    def reload_first(handler: FakeRequestHandler, node: Any) -> None:
-        monkeypatch.setattr(FakeRequestHandler, "launch", launch)
-        section = launcher.local.provider_settings()
-        section["launch-retries"] = 1
-        launcher.local.write(launcher.local.settings)
-        wait_for("the file is new", launcher.nodepool.configuration.source.changed)
-        launcher.nodepool.configuration.follow()
-        launch(handler, node)
-
-    monkeypatch.setattr(FakeRequestHandler, "launch", reload_first)
-    worker.run_once()
-    assert znodes.request_state(request_id) == "pending"
-    launcher.passes(worker, "it is served", lambda: znodes.request_state(request_id) == "fulfilled")
-    assert (znodes.request(request_id) or {})["declined_by"] == []
+def test_error_of_a_provider_that_was_replaced(place: Place) -> None:
+    """G-5: its successor judges in the next pass."""
+    place.errors[place.add("100-1").key] = RuntimeError("was stopped")
+    place.replaced = True
+    place.intake.serve()
+    assert (place.done, place.woken, len(place.queue)) == ([], 1, 1)
 
 
-def test_lock_is_held_by_somebody(still: Still, znodes: PoolZnodes, cloud_name: str) -> None:
-    """A-11: the lock is taken without waiting; the next request is served, and this one when the lock is free."""
-    launcher = still([fake_provider("one", cloud=cloud_name)])
-    worker = launcher.worker()
-    held, other = znodes.submit(["small"]), znodes.submit(["small"])
-    lock = Lock(znodes.kazoo, f"/nodepool/requests-lock/{held}")
-    assert lock.acquire(timeout=5)
-    launcher.passes(worker, "the other is served", lambda: znodes.request_state(other) == "fulfilled")
-    assert znodes.request_state(held) == "requested"
-    wait = worker.run_once()
-    assert wait is not None
-    assert wait <= 0.25
-    lock.release()
-    launcher.passes(worker, "it is served", lambda: znodes.request_state(held) == "fulfilled")
+def test_lost_connection(place: Place) -> None:
+    place.errors[place.add("100-1").key] = ZKConnectionError("away")
+    with pytest.raises(ZKConnectionError):
+        place.intake.serve()
+    assert len(place.queue) == 1
 
 
-def test_request_that_changed_before_it_was_taken(
-    still: Still, znodes: PoolZnodes, cloud_name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A-2, A-11: what the cache does not know yet is seen when the request is taken."""
-    launcher = still([fake_provider("one", cloud=cloud_name)])
-    worker = launcher.worker()
-    request_id = znodes.submit(["small"])
-    launcher.knows_requests(1)
-    handler = FakeProvider.getRequestHandler
-
-    def cancel_first(provider: FakeProvider, pw: Any, request: Any) -> Any:
-        znodes.delete_request(request_id)
-        return handler(provider, pw, request)
-
-    monkeypatch.setattr(FakeProvider, "getRequestHandler", cancel_first)
-    worker.run_once()
-    assert worker.handlers == []
-    assert znodes.nodes() == {}
-    assert znodes.children("/nodepool/requests-lock") == []
-
-
-@pytest.mark.parametrize("state", ["fulfilled", "failed", "pending"])
-@pytest.mark.parametrize("label", ["small", "unknown"])
-def test_request_that_others_finish_during_a_pass(
-    still: Still, znodes: PoolZnodes, cloud_name: str, monkeypatch: pytest.MonkeyPatch, state: str, label: str
-) -> None:
-    """A-2: a long pass neither takes nor refuses what somebody else has served since it began."""
-    launcher = still([fake_provider("one", cloud=cloud_name, pool_max_servers=5)])
-    worker = launcher.worker()
-    first, second = znodes.submit(["small"], priority="100"), znodes.submit([label])
-    launcher.knows_requests(2)
-    registered = worker.context.registered_pools
-    done: list[str] = []
-
-    def finish_meanwhile() -> Any:
-        # Asked for after the queue is up to date, and before anything is taken or refused.
-        if not done and len(worker.queue) == 2:
-            done.append(second)
-            request = {**(znodes.request(second) or {}), "state": state, "nodes": ["theirs"]}
-            znodes.kazoo.set(f"/nodepool/requests/{second}", json.dumps(request).encode())
-            wait_for("the cache knows", lambda: in_state(launcher, second, state))
-        return registered()
-
-    monkeypatch.setattr(worker.context, "registered_pools", finish_meanwhile)
-    launcher.passes(worker, "the first is served", lambda: znodes.request_state(first) == "fulfilled")
-    assert done == [second]
-    request = znodes.request(second) or {}
-    assert (request["state"], request["nodes"], request.get("declined_by", [])) == (state, ["theirs"], [])
-
-
-def test_better_pool_comes_first(still: Still, znodes: PoolZnodes, cloud_name: str) -> None:
-    """A-4: yield to a pool with a lower priority number, unless it is paused."""
-    launcher = still(
-        [
-            fake_provider("one", cloud=cloud_name, priority=20),
-            fake_provider("two", cloud=cloud_name, priority=10, pool_max_servers=1),
-        ]
-    )
-    worker, better = launcher.worker("one"), launcher.worker("two")
-    first = znodes.submit(["small"])
-    launcher.knows_requests(1)
-    worker.run_once()
-    assert znodes.request_state(first) == "requested"
-    assert "better priority" in reasons(worker)[0]
-    launcher.passes(better, "it serves", lambda: znodes.request_state(first) == "fulfilled")
-    second, third = znodes.submit(["small"]), znodes.submit(["small"])
-    launcher.passes(better, "it is paused", lambda: better.desk.paused)
-    launcher.passes(worker, "this one serves", lambda: znodes.request_state(third) == "fulfilled")
-    assert znodes.request_state(second) == "pending"
-
-
-def test_labels_of_another_pool(still: Still, znodes: PoolZnodes, cloud_name: str) -> None:
-    """A-5, A-6: left to the pool that has the labels; refused when that one has refused."""
-    launcher = still(
-        [
-            fake_provider("one", ("a",), cloud=cloud_name),
-            fake_provider("two", ("b",), cloud=cloud_name, max_concurrency=0),
-        ]
-    )
-    worker, able = launcher.worker("one"), launcher.worker("two")
-    request_id = znodes.submit(["b"])
-    launcher.knows_requests(1)
-    worker.run_once()
-    assert "is not here, but pool" in reasons(worker)[0]
-    assert znodes.request_state(request_id) == "requested"
-    launcher.passes(able, "it refuses", lambda: able.launcher_id in (znodes.request(request_id) or {})["declined_by"])
-    assert znodes.request_state(request_id) == "requested"
-    launcher.passes(worker, "so does this one", lambda: znodes.request_state(request_id) == "failed")
-    assert (znodes.request(request_id) or {})["declined_by"] == [able.launcher_id, worker.launcher_id]
-
-
-def test_paused_pool(still: Still, znodes: PoolZnodes, cloud_name: str) -> None:
-    """A-9: while paused nothing new is taken, but what can never be served is refused."""
-    launcher = still([fake_provider("one", cloud=cloud_name, pool_max_servers=1)])
-    worker = launcher.worker()
-    first = znodes.submit(["small"])
-    launcher.passes(worker, "it is served", lambda: znodes.request_state(first) == "fulfilled")
-    waiting = znodes.submit(["small"])
-    launcher.passes(worker, "it waits", lambda: worker.desk.paused)
-    later, impossible = znodes.submit(["small"], priority="100"), znodes.submit(["small", "small"])
-    launcher.passes(worker, "it is refused", lambda: znodes.request_state(impossible) == "failed")
-    assert (znodes.request_state(waiting), znodes.request_state(later)) == ("pending", "requested")
-    assert reasons(worker) == ["the pool is paused: another request waits for room"]
-
-
-def test_gone_from_the_queue(still: Still, znodes: PoolZnodes, cloud_name: str) -> None:
-    """A-2: requests that nobody wants any more, or that others took, leave the queue."""
-    launcher = still([fake_provider("one", cloud=cloud_name, max_concurrency=1)])
-    worker = launcher.worker()
-    FakeCloud.get(cloud_name).set(hang=True)
-    znodes.submit(["small"])
-    launcher.passes(worker, "it launches", lambda: worker.own_launches() == 1)
-    waiting, cancelled = znodes.submit(["small"]), znodes.submit(["small"])
-    launcher.passes(worker, "they wait", lambda: len(worker.queue) == 2)
-    assert reasons(worker) == ["max-concurrency of 1 launches is reached"]
-    znodes.delete_request(cancelled)
-    launcher.passes(worker, "one is gone", lambda: len(worker.queue) == 1)
-    assert waiting in worker.queue
-
-
-def test_requests_from_before_the_start(
-    still: Still, znodes: PoolZnodes, cloud_name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A-15: after an outage of all launchers the first one back does not fail what another one will serve."""
-    old = znodes.submit(["unknown"])
-    launcher = still([fake_provider("one", cloud=cloud_name)])
-    worker = launcher.worker()
-    new = znodes.submit(["unknown"])
-    launcher.knows_requests(2)
-    worker.run_once()
-    assert (znodes.request_state(old), znodes.request_state(new)) == ("requested", "failed")
-    monkeypatch.setattr(decline, "START_SECONDS", 0.0)
-    worker.desk.defer(old, OTHER_LAUNCHERS, 0.0)
-    worker.run_once()
-    assert znodes.request_state(old) == "failed", "nobody else came"
-
-
-def test_error_while_it_is_asked_whether_to_look_again(still: Still, znodes: PoolZnodes, cloud_name: str) -> None:
-    """A-16: a driver may raise anything when it is asked for room; the request is taken up again all the same."""
-    launcher = still([fake_provider("one", cloud=cloud_name)])
-    worker = launcher.worker()
-    given_back = znodes.submit(["small"])
-
-    def pointless() -> bool:
-        raise RuntimeError("no way")
-
-    worker.desk.defer(given_back, REQUEST_CHANGED, 0.0, pointless)
-    launcher.passes(worker, "it is served", lambda: znodes.request_state(given_back) == "fulfilled")
-
-
-def test_nodes_of_launchers_that_are_away(
-    still: Still, znodes: PoolZnodes, cloud_name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A-15: right after its start a launcher does not know what those serve whose nodes it sees."""
-    launcher = still([fake_provider("one", cloud=cloud_name)])
-    worker = launcher.worker()
-    away = znodes.add_node("in-use", provider="other", launcher="host-PoolWorker.other-main-1234")
-    for foreign in ("static driver", worker.launcher_id):
-        znodes.add_node("in-use", provider="other", launcher=foreign)
-    request_id = znodes.submit(["unknown"])
-    launcher.knows_requests(1)
-    launcher.settle()
-    worker.run_once()
-    assert znodes.request_state(request_id) == "requested"
-    znodes.kazoo.delete(f"/nodepool/nodes/{away}", recursive=True)
-    launcher.settle()
-    worker.desk.defer(request_id, OTHER_LAUNCHERS, 0.0)
-    worker.run_once()
-    assert znodes.request_state(request_id) == "failed"
-
-
-def test_first_choice_that_refuses(
-    still: Still, znodes: PoolZnodes, cloud_name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A-14: a request is left to its first choice; when that refuses it, it is taken at once."""
-    monkeypatch.setattr(intake, "GRACE_SECONDS", 3600.0)
-    refusing = fake_provider("two", cloud=cloud_name, pool_max_servers=0)
-    launcher = still([fake_provider("one", cloud=cloud_name), refusing])
-    one, two = launcher.worker("one"), launcher.worker("two")
-    chosen: str | None = None
-    while chosen is None:
-        request_id = znodes.submit(["small"])
-        owner = first_choice(request_id, one.context.registered_pools())
-        if owner is not None and owner.id == two.launcher_id:
-            chosen = request_id
-        else:
-            znodes.delete_request(request_id)
-    launcher.knows_requests(1)
-    one.run_once()
-    assert znodes.request_state(chosen) == "requested"
-    assert one.desk.next_look() is not None
-    two.run_once()
-    wait_for("it is refused", lambda: (znodes.request(chosen) or {})["declined_by"] == [two.launcher_id])
-    launcher.settle()
-    one.run_once()
-    assert znodes.request_state(chosen) != "requested"
+def test_deferred_requests_come_back(place: Place) -> None:
+    """A-11, Q-12: those that exist, and whose look is of use."""
+    for number in range(4):
+        place.add(f"100-{number}")
+    answers: list[Any] = [None, lambda: True, lambda: 1 / 0, None]
+    for number, pointless in enumerate(answers):
+        place.desk.defer(f"100-{number}", reasons.NO_ROOM, 0.0, pointless)
+    del place.requests["100-3"]
+    place.intake.serve()
+    assert place.done == [("launch", "100-0"), ("launch", "100-2")]
+    assert place.evicted == 1
+    assert place.desk.counts() == {Stage.DEFERRED: 1}

@@ -1,124 +1,107 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ready nodes for tenants with limits (rules A-8, Q-15), by single passes of a pool worker."""
+"""Whether there is room for another request, without ZooKeeper (rules A-8 to A-10)."""
 
 from __future__ import annotations
 
+import logging
+import math
+from types import SimpleNamespace
+from typing import Any, cast
+
 import pytest
 
-from nodepool.driver.fake.provider import FakeProvider
-from nodepool.launcher.pool.worker import PoolWorker
-from tests.support.local_launcher import fake_provider
-from tests.support.pool_znodes import PoolZnodes
-from tests.support.still_launcher import StillLauncher
-from tests.unit.launcher.conftest import Still
-
-pytestmark = pytest.mark.usefixtures("cloud")
+from nodepool.launcher.pool.room import Room
+from nodepool.model.node import Node
+from nodepool.model.quota import QuotaInformation
+from nodepool.model.reasons import ReasonCode
+from nodepool.plan.queue import RequestKind
 
 
-def limited(still: Still, cloud_name: str, max_servers: int, **more: int) -> StillLauncher:
-    """A launcher with limits for the tenant ``poor``."""
-    limits = [{"tenant-name": "poor", "max-servers": max_servers, **{k.replace("_", "-"): v for k, v in more.items()}}]
-    return still([fake_provider("one", cloud=cloud_name)], tenant_resource_limits=limits)
+class Place:
+    """A pool whose tenant ``poor`` may have two instances."""
+
+    labels = frozenset({"small"})
+
+    def __init__(self) -> None:
+        self.max_concurrency = -1.0
+        self.running = 0
+        self.used = 0
+        self.reason: str | None = None
+        self.provider = SimpleNamespace(pausedReason=lambda: self.reason)
+        none = SimpleNamespace(values=list)
+        self.cache = SimpleNamespace(requests=none, nodes=none)
+        self.desk = SimpleNamespace(paused=False)
+        self.room = Room(cast(Any, self), cast(Any, self.desk), logging.getLogger("test.room"))
+
+    def launches_running(self) -> int:
+        return self.running
+
+    def tenant_limits(self) -> dict[str, dict[str, float]]:
+        return {"poor": {"instances": 2}}
+
+    def tenant_use(self, name: str) -> QuotaInformation:
+        return QuotaInformation(instances=self.used)
 
 
-def free_node(launcher: StillLauncher, znodes: PoolZnodes) -> str:
-    """Id of a ready node that a tenant without limits had, and that nobody has now."""
-    rich = znodes.submit(["small"], tenant_name="rich")
-    launcher.passes(launcher.worker(), "a node is made", lambda: znodes.request_state(rich) == "fulfilled")
-    (node_id,) = nodes_of(znodes, rich)
-    znodes.change_node(node_id, allocated_to=None)
-    znodes.delete_request(rich)
-    return node_id
+def kind(tenant: str | None = "poor") -> RequestKind:
+    return RequestKind(("small",), None, frozenset(), tenant, True, False)
 
 
-def nodes_of(znodes: PoolZnodes, request_id: str) -> list[str]:
-    nodes: list[str] = (znodes.request(request_id) or {})["nodes"]
-    return nodes
+def handler(room: float) -> Any:
+    return SimpleNamespace(room_ahead=lambda: room)
 
 
-def in_version(launcher: StillLauncher, request_id: str) -> int | None:
-    """How often a request was written since it was submitted."""
-    launcher.settle()
-    request = launcher.nodepool.cache.requests.get(request_id)
-    assert request is not None
-    return request.version
+@pytest.fixture
+def place() -> Place:
+    return Place()
 
 
-def texts(worker: PoolWorker) -> list[str]:
-    """Why requests wait in a pool."""
-    return [waiting.reason.text for _, _, waiting in worker.desk.snapshot().kinds]
+def test_pool_and_provider(place: Place) -> None:
+    before = (place.room.paused, place.room.provider_paused)
+    place.desk.paused, place.reason = True, "HTTP 503"
+    assert [before, (place.room.paused, place.room.provider_paused)] == [(False, None), (True, "HTTP 503")]
 
 
-def test_ready_node_of_a_limited_tenant(still: Still, znodes: PoolZnodes, cloud_name: str) -> None:
-    """A-8, Q-15: a ready node is given in two steps, with a look at the tenant's limit between them."""
-    launcher = limited(still, cloud_name, 1)
-    worker = launcher.worker()
-    node_id = free_node(launcher, znodes)
-    poor = znodes.submit(["small"], tenant_name="poor")
-    launcher.passes(worker, "it is reused", lambda: znodes.request_state(poor) == "fulfilled")
-    assert nodes_of(znodes, poor) == [node_id]
-    assert not worker.desk.on_fast_path(poor)
+@pytest.mark.parametrize(
+    ("says", "limit", "running", "ahead"),
+    [(math.inf, -1, 5, math.inf), (4, -1, 5, 4), (4, 7, 5, 2), (1, 7, 5, 1), (4, 5, 5, 0)],
+)
+def test_requests_that_have_room_for_sure(place: Place, says: float, limit: float, running: int, ahead: float) -> None:
+    """A-10: as many as driver and ``max-concurrency`` allow."""
+    place.max_concurrency, place.running = limit, running
+    assert place.room.ahead(kind("rich"), handler(says)) == ahead
 
 
-def test_limited_tenant_while_the_cloud_rests(
-    still: Still, znodes: PoolZnodes, cloud_name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """F-5, Q-15: ready nodes are given to it, too; what they cannot serve is not taken just to be given back."""
-    launcher = limited(still, cloud_name, 3)
-    worker = launcher.worker()
-    node_id = free_node(launcher, znodes)
-    monkeypatch.setattr(FakeProvider, "pausedReason", lambda provider: "it rests")
-    pair = znodes.submit(["small", "small"], tenant_name="poor")
-    launcher.passes(worker, "it waits", lambda: "it rests" in texts(worker))
-    single = znodes.submit(["small"], tenant_name="poor")
-    launcher.passes(worker, "it is reused", lambda: znodes.request_state(single) == "fulfilled")
-    assert nodes_of(znodes, single) == [node_id]
-    assert in_version(launcher, pair) == 0, "never taken"
+def test_tenants_with_limits_go_one_by_one(place: Place) -> None:
+    """A-8: what one of them takes is known only when it has its nodes."""
+    assert place.room.ahead(kind(), handler(10)) == 1
 
 
-@pytest.mark.parametrize("rests", [False, True])
-def test_ready_node_that_is_too_large(
-    still: Still, znodes: PoolZnodes, cloud_name: str, monkeypatch: pytest.MonkeyPatch, rests: bool
-) -> None:
-    """Q-15: its flavor has changed since it was made. A new one fits; while there can be none the request waits."""
-    launcher = limited(still, cloud_name, 3, max_cores=2)
-    worker = launcher.worker()
-    large = free_node(launcher, znodes)
-    znodes.change_node(large, resources={"cores": 8, "instances": 1})
-    resting = ["it rests"] if rests else []
-    monkeypatch.setattr(FakeProvider, "pausedReason", lambda provider: resting[0] if resting else None)
-    poor = znodes.submit(["small"], tenant_name="poor")
-    if rests:
-        launcher.passes(worker, "it waits", lambda: "it rests" in texts(worker))
-        assert (znodes.request(poor) or {})["state"] == "requested"
-        assert in_version(launcher, poor) == 0, "never taken"
-        resting.clear()
-    launcher.passes(worker, "it has a new one", lambda: znodes.request_state(poor) == "fulfilled")
-    assert large not in nodes_of(znodes, poor)
-    assert in_version(launcher, poor) == 2, "taken once"
-    assert not znodes.node_lockers(large)
-    rich = znodes.submit(["small"], tenant_name="rich")
-    launcher.passes(worker, "it is reused", lambda: znodes.request_state(rich) == "fulfilled")
-    assert nodes_of(znodes, rich) == [large]
+def test_tenant(place: Place) -> None:
+    """Q-15, and the order within a tenant for the rest of the pass."""
+    node = Node("small")
+    node.resources = {"instances": 1}
+    place.used = 1
+    place.room.begin_pass()
+    assert (place.room.tenant_limited(kind()), place.room.tenant_limited(kind("rich"))) == (True, False)
+    assert place.room.tenant_shortage(kind(), [node]) is None
+    shortage = place.room.tenant_shortage(kind(), [node, node])
+    assert shortage is not None
+    assert (shortage.code, shortage.text) == (
+        ReasonCode.ROOM_TENANT,
+        "tenant poor uses 1 of 2 instances, 2 more needed",
+    )
+    assert place.room.tenant_order(kind()) is None
+    place.room.keep_for_tenant(kind())
+    order = place.room.tenant_order(kind())
+    assert order is not None
+    assert order.code is ReasonCode.WAIT_TENANT_ORDER
+    place.room.begin_pass()
+    assert place.room.tenant_order(kind()) is None
 
 
-def test_pair_before_singles(still: Still, znodes: PoolZnodes, cloud_name: str) -> None:
-    """A request for two nodes is not overtaken for ever by later ones for one node, which need less of the limit."""
-    launcher = limited(still, cloud_name, 2)
-    worker = launcher.worker()
-    first = [znodes.submit(["small"], tenant_name="poor") for _ in range(2)]
-    launcher.passes(worker, "the limit is reached", lambda: all(znodes.request_state(i) == "fulfilled" for i in first))
-    pair = znodes.submit(["small", "small"], tenant_name="poor")
-    single = znodes.submit(["small"], tenant_name="poor")
-    rich = znodes.submit(["small"], tenant_name="rich")
-    launcher.passes(worker, "others go on", lambda: znodes.request_state(rich) == "fulfilled")
-    for request_id in first:
-        (node_id,) = nodes_of(znodes, request_id)
-        znodes.change_node(node_id, allocated_to=None, tenant_name=None)
-        znodes.delete_request(request_id)
-        launcher.settle()
-        # With what it knew before: the queue as it was.
-        worker.view.begin_pass(worker.labels, worker.entry.priority)
-        worker.intake.serve()
-    launcher.passes(worker, "the pair is served", lambda: znodes.request_state(pair) == "fulfilled")
-    assert in_version(launcher, single) == 0, "never taken"
+def test_place_of_a_tenant_without_limits(place: Place) -> None:
+    """Q-16"""
+    node = Node("small")
+    node.tenant_name = "rich"
+    assert place.room.has_place(node)
