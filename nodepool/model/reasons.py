@@ -44,7 +44,6 @@ class ReasonCode(enum.Enum):
     WAIT_DEADLOCK = "wait.deadlock-avoidance"
     LAUNCH_ABORTED = "launch.aborted"
     PROVIDER_CIRCUIT_OPEN = "provider.circuit-open"
-    PROVIDER_REPLACED = "provider.replaced"
     REQUEST_LOCKED = "request.locked"
     REQUEST_CHANGED = "request.changed"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 
@@ -15,6 +16,13 @@ from nodepool.model.reasons import Reason, ReasonCode, ReasonText
 
 def test_codes_are_names() -> None:
     assert all(re.fullmatch(r"[a-z]+(-[a-z]+)*\.[a-z]+(-[a-z]+)*", code.value) for code in ReasonCode)
+
+
+def test_reference_has_each_code() -> None:
+    """`doc/source/reference/reasons.rst` explains each code, and no other."""
+    page = (Path(__file__).parents[3] / "doc" / "source" / "reference" / "reasons.rst").read_text(encoding="utf-8")
+    explained = re.findall(r"^``([a-z.-]+)``\n   \S", page, re.MULTILINE)
+    assert sorted(explained) == sorted(code.value for code in ReasonCode)
 
 
 def test_each_constant_has_a_text() -> None:

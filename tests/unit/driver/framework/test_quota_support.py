@@ -15,6 +15,7 @@ from nodepool.driver.framework.quota_support import QuotaSupport
 from nodepool.exceptions import RuntimeConfigurationException
 from nodepool.model.node import Node
 from nodepool.model.quota import QuotaInformation
+from nodepool.model.reasons import ReasonCode
 from nodepool.testing.memory_zk import MemoryZooKeeper
 from tests.support.manual_clock import ManualClock, monotonic_clock
 from tests.support.wait import DEADLINE_SECONDS, wait_for
@@ -262,6 +263,23 @@ def test_room_for_one_counts_the_pool_and_the_provider() -> None:
     manager.invalidateQuotaCache()
     assert not manager.roomForOne(second, "small"), "the cloud counts the nodes of all pools"
     assert manager.poolHasRoom(second, "small")
+
+
+def test_shortage_says_what_is_missing() -> None:
+    """Q-2, Q-8: whose limit it is, and how much of it is in use."""
+    first, second = make_pool("first", max_servers=2), make_pool("second")
+    manager = Manager(first, second, nodes=tuple(make_node(pool="first") for _ in range(2)))
+    full = manager.shortage(first, "small")
+    assert full is not None
+    assert (full.code, full.text) == (ReasonCode.ROOM_INSTANCES, "quota: 2 of 2 instances of pool first in use")
+    assert full.numbers == {"limit": 2, "used": 2, "needed": 1}
+    assert manager.shortage(second, "small") is None
+    manager.limits = QuotaInformation(cores=5, default=math.inf)
+    manager.invalidateQuotaCache()
+    cores = manager.shortage(second, "small")
+    assert cores is not None
+    assert cores.text == "quota: 4 of 5 cores of provider cloud in use, 2 more needed"
+    assert manager.shortage(second, "no such label") is None
 
 
 def test_ignore_provider_quota() -> None:
