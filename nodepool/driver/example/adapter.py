@@ -111,6 +111,8 @@ class MachineDeletion(DeletionMachine[Machine]):
 class ExampleAdapter(Adapter):
     """One cloud. Making it does not ask the cloud."""
 
+    lag_seconds = Machines.lag_seconds
+
     def __init__(self, provider_config: ExampleProviderConfig) -> None:
         super().__init__(provider_config)
         self._client = Client(provider_config.name, provider_config.url, provider_config.rate)

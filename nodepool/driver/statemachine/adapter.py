@@ -32,6 +32,8 @@ class Adapter:
 
     #: How many calls of `StateMachine.advance` may run at once. 1 = all in turn, for code that is not thread-safe.
     advance_threads: ClassVar[int] = 8
+    #: What happened so many seconds before `listInstances` begins may be missing in what it gives.
+    lag_seconds: ClassVar[float] = 0.0
 
     def __init__(self, provider_config: ProviderConfig) -> None:
         pass

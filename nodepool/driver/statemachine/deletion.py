@@ -8,7 +8,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from nodepool.clock import monotonic
-from nodepool.driver.statemachine.removal import Done, Removal, Search
+from nodepool.driver.statemachine.finder import Search
+from nodepool.driver.statemachine.removal import Done, Removal
 from nodepool.exceptions import LaunchError, ServerDeleteTimeoutException, ZKException
 from nodepool.logconfig import get_annotated_logger
 from nodepool.model import states
@@ -82,7 +83,7 @@ class NodeDeletion(Done):
             # Searched for, it would keep its place in the quota for seconds.
             self._phase = self._remove
         else:
-            self._search = Search(lambda: self._provider.finder.find(self._node.key), self._wake, may_be_late=True)
+            self._search = self._provider.finder.search(self._node.key, self._wake, may_be_late=True)
             self._phase = self._look
         return self._phase()
 

@@ -1,17 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds instances by the node that they were made for. One list call answers all who ask meanwhile."""
+"""The search after trouble: is there an instance of this node? One list call answers all who ask meanwhile."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import Executor, Future
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from nodepool.driver.statemachine import metadata
+from nodepool.driver.statemachine.scheduler import WHEN_WOKEN_SECONDS
 
 if TYPE_CHECKING:
     from nodepool.driver.statemachine.instance import Instance
+
+#: Pauses between the looks for an instance whose creation has no answer: it may show late.
+LOOK_SECONDS: Final = (1.0, 3.0)
 
 
 class InstanceFinder:
@@ -22,17 +26,32 @@ class InstanceFinder:
 
     :param list_instances: asks the cloud; may block and raise.
     :param executor: where it is asked.
+    :param lag_seconds: of the lists, see `Adapter`.
     """
 
     def __init__(
-        self, provider_name: str, list_instances: Callable[[], Iterable[Instance]], executor: Executor
+        self,
+        provider_name: str,
+        list_instances: Callable[[], Iterable[Instance]],
+        executor: Executor,
+        lag_seconds: float = 0.0,
     ) -> None:
         self._provider_name = provider_name
         self._list = list_instances
         self._executor = executor
+        self._lag_seconds = lag_seconds
         self._lock = threading.Lock()
         self._waiting: list[tuple[str, Future[list[Any]]]] = []
         self._running = False
+
+    def search(self, node_id: str, wake: Callable[[], None], *, may_be_late: bool) -> Search:
+        """A search for the instances of a node, in steps.
+
+        :param wake: makes the next step due now.
+        :param may_be_late: look more than once if there seems to be none.
+        """
+        pauses = [*LOOK_SECONDS, *([self._lag_seconds] if self._lag_seconds else [])] if may_be_late else []
+        return Search(lambda: self.find(node_id), wake, pauses)
 
     def find(self, node_id: str) -> Future[list[Any]]:
         """Begin to look; does not block. The result is the external ids of the instances of a node."""
@@ -68,3 +87,35 @@ class InstanceFinder:
             if node_id is not None and not instance.deleted and instance.external_id is not None:
                 found.setdefault(node_id, []).append(instance.external_id)
         return found
+
+
+class Search:
+    """Looks for the instances of a node.
+
+    :param find: begins one look.
+    :param pauses: as long as there seems to be none it is looked again after these, in seconds.
+    """
+
+    def __init__(
+        self, find: Callable[[], Future[list[Any]]], wake: Callable[[], None], pauses: Iterable[float] = ()
+    ) -> None:
+        self._find = find
+        self._wake = wake
+        self._pauses = list(pauses)
+        self._future: Future[list[Any]] | None = None
+        #: External ids, when `step` has returned None.
+        self.found: list[Any] = []
+
+    def step(self) -> float | None:
+        """Go on; None = `found` says what is there, else seconds until the next step.
+
+        :raises Exception: the cloud could not be asked; call again to ask once more.
+        """
+        if self._future is None:
+            self._future = self._find()
+            self._future.add_done_callback(lambda _: self._wake())
+        if not self._future.done():
+            return WHEN_WOKEN_SECONDS
+        future, self._future = self._future, None
+        self.found = future.result()
+        return None if self.found or not self._pauses else self._pauses.pop(0)

@@ -27,7 +27,7 @@ from nodepool.driver.statemachine.phases.end_phase import EndPhase
 from nodepool.driver.statemachine.phases.look_phase import LookPhase
 from nodepool.driver.statemachine.phases.phase import LaunchOrder, Phase
 from nodepool.driver.statemachine.phases.scan_phase import ScanPhase
-from nodepool.driver.statemachine.removal import Driven, Search
+from nodepool.driver.statemachine.removal import Driven
 from nodepool.exceptions import LaunchError, ZKConflict, ZKException
 from nodepool.logconfig import get_annotated_logger
 from nodepool.metrics import launches
@@ -213,7 +213,7 @@ class Launch:
         if search is plan.SearchDepth.NONE:
             return self._decide(cloud_away=False)
         late = search is plan.SearchDepth.REPEATED
-        looks = Search(lambda: provider.finder.find(self.node.key), self._wake, may_be_late=late)
+        looks = provider.finder.search(self.node.key, self._wake, may_be_late=late)
         phase = LookPhase(self.node, looks, provider.calls, self._deadline, self._clock, self.log)
         return self._enter(phase, lambda: self._looked(phase))
 

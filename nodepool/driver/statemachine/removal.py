@@ -1,16 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Steps that launches and deletions share: delete one instance, and look for instances of a node."""
+"""Steps that launches and deletions share: drive a machine, and delete one instance."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Final
 
 from nodepool.clock import monotonic
 from nodepool.driver.framework.class_checks import without_exit
-from nodepool.driver.statemachine.scheduler import WHEN_WOKEN_SECONDS
 from nodepool.exceptions import NotFound
 from nodepool.plan import launch as plan
 
@@ -19,8 +17,6 @@ if TYPE_CHECKING:
 
 #: Seconds after which a deletion that has no effect is sent again: the cloud may have swallowed it.
 RESEND_SECONDS: Final = 20.0
-#: Pauses between the looks for an instance whose creation has no answer: it may show late.
-LOOK_SECONDS: Final = (1.0, 3.0)
 
 
 class Driven:
@@ -75,36 +71,6 @@ class Removal:
         if self._driven.machine.complete:
             return None
         return wait if self._driven.machine.resends else min(wait, max(0.0, self._resend_at - now))
-
-
-class Search:
-    """Looks for the instances of a node.
-
-    :param find: begins one look.
-    :param may_be_late: look more than once if there seems to be none.
-    """
-
-    def __init__(self, find: Callable[[], Future[list[Any]]], wake: Callable[[], None], *, may_be_late: bool) -> None:
-        self._find = find
-        self._wake = wake
-        self._pauses = list(LOOK_SECONDS) if may_be_late else []
-        self._future: Future[list[Any]] | None = None
-        #: External ids, when `step` has returned None.
-        self.found: list[Any] = []
-
-    def step(self) -> float | None:
-        """Go on; None = `found` says what is there, else seconds until the next step.
-
-        :raises Exception: the cloud could not be asked; call again to ask once more.
-        """
-        if self._future is None:
-            self._future = self._find()
-            self._future.add_done_callback(lambda _: self._wake())
-        if not self._future.done():
-            return WHEN_WOKEN_SECONDS
-        future, self._future = self._future, None
-        self.found = future.result()
-        return None if self.found or not self._pauses else self._pauses.pop(0)
 
 
 class Done:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
-from nodepool.driver.statemachine.removal import Search
+from nodepool.driver.statemachine.finder import Search
 from nodepool.plan import launch as plan
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from nodepool.driver.fake.cloud import FakeCloud
-from nodepool.driver.statemachine import StateMachineProvider, known, removal
+from nodepool.driver.statemachine import StateMachineProvider, finder, known
 from nodepool.model import states
 from nodepool.model.node import Node
 from nodepool.plan import circuit_breaker
@@ -56,7 +56,7 @@ def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pauses that only matter to a real cloud."""
     monkeypatch.setattr(plan, "RETRY", Backoff(0.01, 8.0))
     monkeypatch.setattr(plan, "PACE", Backoff(0.1, 0.1))
-    monkeypatch.setattr(removal, "LOOK_SECONDS", (0.01, 0.02))
+    monkeypatch.setattr(finder, "LOOK_SECONDS", (0.01, 0.02))
     monkeypatch.setattr(circuit_breaker, "PROBE", Backoff(0.1, 30.0))
     monkeypatch.setattr(known, "ERROR_SECONDS", 0.1)
 

@@ -6,8 +6,8 @@ from __future__ import annotations
 from concurrent.futures import Future
 from typing import Any
 
+from nodepool.driver.statemachine.finder import Search
 from nodepool.driver.statemachine.phases.look_phase import LookPhase
-from nodepool.driver.statemachine.removal import Search
 from nodepool.exceptions import CloudUnavailableException
 from tests.unit.driver.statemachine.phases.parts import LOG, Clock, make_node
 
@@ -20,7 +20,7 @@ class Run:
         self.clock = Clock()
         self.circuit_open = False
         self.answers = list(answers)
-        search = Search(self._find, lambda: None, may_be_late=late)
+        search = Search(self._find, lambda: None, [1.0, 3.0] if late else [])
         self.phase = LookPhase(self.node, search, self, self.clock.now + 60, self.clock, LOG)
 
     def _find(self) -> Future[list[Any]]:
