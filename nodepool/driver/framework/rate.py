@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Any, Generic, ParamSpec, TypeVar, cast, overload
 
 from nodepool.clock import monotonic, sleep
+from nodepool.driver.framework.token_bucket import BucketSize, TokenBucket
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -24,8 +25,7 @@ log = logging.getLogger("nodepool.driver.framework.rate")
 class RateLimiter:
     """Lets at most ``rate`` calls a second begin; ``with limiter:`` blocks until it is our turn.
 
-    Threads get their turns in the order in which they came. ``_lock`` guards the time of the next free turn; nobody
-    sleeps while holding it.
+    Threads get their turns in the order in which they came. ``_lock`` guards the bucket; nobody sleeps with it.
 
     :param name: of the provider, for the log.
     :param rate: calls per second; 0 or less = no limit.
@@ -39,20 +39,17 @@ class RateLimiter:
         sleep: Callable[[float], None] = sleep,
     ) -> None:
         self.name = name
-        self._interval = 1.0 / rate if rate > 0 else 0.0
+        self.rate = rate
         self._clock = clock
         self._sleep = sleep
         self._lock = threading.Lock()
-        self._next = clock()
+        self._bucket = TokenBucket(BucketSize(1, rate), clock())
 
     def wait(self) -> float:
         """Block until it is our turn; returns the seconds that this took by plan."""
-        if not self._interval:
-            return 0.0
         with self._lock:
             now = self._clock()
-            turn = max(now, self._next)
-            self._next = turn + self._interval
+            turn = self._bucket.take(now).at
         if turn > now:
             self._sleep(turn - now)
         return turn - now

@@ -213,8 +213,8 @@ class OpenStackProviderConfig(CloudProviderConfig[OpenStackPool]):
     rate: float = key(
         Number(0),
         1.0,
-        "Pause between the beginnings of two API calls, over all launches; 0 = none. A launch takes 1 to 3 calls, so "
-        "0.05 is a good start on a cloud of one's own.",
+        "Pause between the beginnings of two API calls to the same service, over all launches; 0 = none. A launch "
+        "takes 1 to 3 calls, so 0.05 is a good start on a cloud of one's own.",
         unit="seconds",
     )
     boot_timeout: float = with_default(CloudProviderConfig.boot_timeout, 60.0)

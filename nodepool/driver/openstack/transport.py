@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One call to one service: pace, plain JSON, and errors that can be told apart.
+"""One call to one service: pace (O-14), plain JSON, and errors that can be told apart.
 
 SDK objects are left out on purpose: to make one of each server in each list costs more than all the rest of a launch.
 """
@@ -9,14 +9,14 @@ from __future__ import annotations
 import contextlib
 import email.utils
 import logging
-import random
 import threading
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from nodepool import fast_json
 from nodepool.clock import monotonic, wall_time
-from nodepool.driver.framework.rate import RateLimiter
+from nodepool.driver.framework.rate_classes import Call, RateClasses
+from nodepool.driver.framework.token_bucket import BucketSize
 from nodepool.driver.openstack import errors, session
 from nodepool.driver.openstack.errors import CloudAway, LoginRefused, ServiceAbsent
 
@@ -25,9 +25,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("nodepool.driver.openstack.transport")
 
-#: Attempts of a call that the cloud puts off (429), and the longest pause between two of them.
+#: Attempts of a call that the cloud puts off (429).
 BUSY_ATTEMPTS: Final = 6
-LONGEST_PAUSE_SECONDS: Final = 60.0
 #: After how many seconds a service that was absent is looked for again.
 LOOK_AGAIN_SECONDS: Final = 300.0
 #: Without this one nothing works at all.
@@ -49,12 +48,13 @@ class Answer(NamedTuple):
 class Transport:
     """Calls of one provider. Thread-safe; all calls block.
 
-    ``_lock`` guards the clients and the time of the pause; it is not held during a call.
+    ``_lock`` guards the clients; it is not held during a call.
 
     :param provider: name, for errors.
     :param region: of `nodepool.driver.openstack.clouds.Clouds`.
-    :param interval: seconds between the beginnings of two calls; 0 = no limit.
+    :param interval: seconds between the beginnings of two calls to the same service (O-14); 0 = no limit.
     :param make_client: for tests.
+    :param clock: for tests; monotonic seconds.
     :param renew: told a region, returns the one that clouds.yaml has in its place by now, or None if they are equal.
     """
 
@@ -65,17 +65,19 @@ class Transport:
         interval: float,
         make_client: Callable[[Any, str], session.HttpClient] | None = None,
         renew: Callable[[Any], Any] = lambda region: None,
+        clock: Callable[[], float] = monotonic,
     ) -> None:
         self.provider = provider
         self.region = region
         self._renew = renew
         self.stopped = threading.Event()
         self._make_client = make_client or session.make_client
-        self._limiter = RateLimiter(provider, 1 / interval if interval > 0 else 0, sleep=self._sleep)
+        # Without a burst: ``rate`` is a distance, and a service of OpenStack is seldom more than a few processes.
+        size = BucketSize(burst=1, rate=1 / interval if interval > 0 else 0)
+        self._classes = RateClasses({}, size, clock, self._sleep)
         self._lock = threading.Lock()
         self._clients: dict[str, session.HttpClient] = {}
         self._absent_until: dict[str, float] = {}
-        self._pause_until = 0.0
 
     def close(self) -> None:
         """Calls that wait for their turn end; no new ones begin. Those under way may end."""
@@ -173,17 +175,19 @@ class Transport:
     def _call(
         self, service: str, method: str, path: str, what: str, given: dict[str, Any], permit: Callable[[], None]
     ) -> Answer:
-        for attempt in range(1, BUSY_ATTEMPTS + 1):
-            self._wait_turn(what)
+        for _ in range(BUSY_ATTEMPTS):
+            call = self._wait_turn(service, what)
             permit()
             response = self._guarded(what, service, lambda: self._request(service, method, path, given))
             status: int = response.status_code
-            if status < 400:
-                return Answer(status, self._content(response, what), response.headers)
-            pause = self._told_to_wait(response)
             if status != 429 and not (status == 413 and "Retry-After" in response.headers):
+                call.worked()
                 break
-            self._pause(pause if pause is not None else min(LONGEST_PAUSE_SECONDS, 2.0 ** (attempt - 1)), what)
+            seconds = call.throttled(self._told_to_wait(response))
+            text = "Provider %s: %s is put off by the cloud, no calls to the %s service for %.1f s"
+            log.info(text, self.provider, what, service, seconds)
+        if status < 400:
+            return Answer(status, self._content(response, what), response.headers)
         raise self._error(response, what)
 
     def _request(self, service: str, method: str, path: str, given: dict[str, Any]) -> Any:
@@ -262,23 +266,14 @@ class Transport:
 
     # -- pace --
 
-    def _wait_turn(self, what: str) -> None:
+    def _wait_turn(self, service: str, what: str) -> Call:
         if self.stopped.is_set():
             raise CloudAway(f"Provider {self.provider}: {what} failed: the provider was stopped", maybe_done=False)
-        while (left := self._pause_until - monotonic()) > 0:
-            self._sleep(left)
-        self._limiter.wait()
+        return self._classes.wait(service)
 
     def _sleep(self, seconds: float) -> None:
         if self.stopped.wait(seconds):
             raise CloudAway(f"Provider {self.provider}: the provider was stopped", maybe_done=False)
-
-    def _pause(self, seconds: float, what: str) -> None:
-        """No call of any thread begins for a while; a little longer than told, so that not all come at once."""
-        seconds = min(seconds, LONGEST_PAUSE_SECONDS) + random.uniform(0, 0.1)
-        log.info("Provider %s: %s is put off by the cloud, pausing for %.1f s", self.provider, what, seconds)
-        with self._lock:
-            self._pause_until = max(self._pause_until, monotonic() + seconds)
 
     @staticmethod
     def _told_to_wait(response: Any) -> float | None:

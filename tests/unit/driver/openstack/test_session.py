@@ -97,6 +97,6 @@ def test_calls_as_often_as_clouds_yaml_says(tmp_path: Path, monkeypatch: pytest.
         monkeypatch.setenv("OS_CLIENT_CONFIG_FILE", str(file))
         client: Any = make_client(Clouds().region(CLOUD_NAME, None), "compute")
         assert client.request("/flavors", "GET").status_code == 200
-        assert client._turns._limiter._interval == 1 / 500
+        assert client._turns._limiter.rate == 500
         assert client._turns._places._initial_value == 3
         close(client)

@@ -52,20 +52,23 @@ class Client:
 
 
 class FastTransport(Transport):
-    """Notes its pauses instead of sleeping."""
+    """Notes its pauses instead of sleeping; its time passes in them only."""
 
     def __init__(self, *answers: Any, interval: float = 0) -> None:
         self.client = Client(list(answers))
         self.pauses: list[float] = []
-        super().__init__("cloud-a", object(), interval, make_client=lambda region, service: self.client)
+        self.now = 100.0
+        super().__init__(
+            "cloud-a", object(), interval, make_client=lambda region, service: self.client, clock=lambda: self.now
+        )
 
     def _sleep(self, seconds: float) -> None:
         self.pauses.append(seconds)
-        self._pause_until = 0.0
+        self.now += seconds
         super()._sleep(0)
 
-    def get(self) -> Any:
-        return self.call("compute", "GET", "/servers", "listing servers").data
+    def get(self, service: str = "compute") -> Any:
+        return self.call(service, "GET", "/servers", "listing servers").data
 
 
 def test_answer() -> None:
@@ -227,12 +230,26 @@ def test_not_permitted_any_more() -> None:
 
 
 def test_rate() -> None:
-    """reference/configuration 7: rate is the number of seconds between calls."""
+    """reference/configuration 7, O-14: rate is the number of seconds between calls to one service."""
     transport = FastTransport(Response(200, {}), interval=2.5)
     transport.get()
     transport.get()
+    assert transport.pauses == [2.5]
+    transport.get("network")
+    assert transport.pauses == [2.5]
+
+
+def test_one_service_is_throttled() -> None:
+    """O-14: the others are not; its next calls are slower than before, all together."""
+    transport = FastTransport(Response(429, {}, Retry_After="7"), Response(200, {}), interval=0.1)
+    transport.get("network")
+    assert 7 <= transport.pauses[0] <= 7.2
+    transport.get("compute")
     assert len(transport.pauses) == 1
-    assert 2 < transport.pauses[0] <= 2.5
+    transport.get("network")
+    transport.get("network")
+    assert all(pause > 0.1 for pause in transport.pauses[1:])
+    assert len(transport.pauses) == 3
 
 
 def test_absent_service() -> None:

@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`TokenBucket`: how many calls of one class a cloud takes; pure, each method is told the time.
+
+A class is what the cloud counts together: calls that read, calls that change, or the calls to one service. When the
+cloud throttles one of them (429, RequestLimitExceeded), the class as a whole slows down: if each caller went by its own
+answer, the others would go on asking, and the throttling would never end.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import Final
+
+#: From a rate of zero back to the full one, in seconds.
+RECOVERY_SECONDS: Final = 20.0
+#: No class is made slower than this, in calls per second, or than this part of a full rate that is less.
+LOWEST_RATE: Final = 2.0
+LOWEST_PART: Final = 0.25
+#: For how long calls are remembered, to tell the rate that was too high.
+REMEMBERED_SECONDS: Final = 2.0
+#: Pause after the first throttling that names no time; doubled for each further one in a row.
+FIRST_PAUSE_SECONDS: Final = 1.0
+LONGEST_PAUSE_SECONDS: Final = 60.0
+
+
+@dataclass(frozen=True)
+class BucketSize:
+    """What is allowed of one class.
+
+    :param burst: calls that may begin at once after a pause; at least 1.
+    :param rate: calls per second in the long run; 0 or less = no limit.
+    """
+
+    burst: float
+    rate: float
+
+
+@dataclass(frozen=True)
+class Turn:
+    """When a call may begin, in seconds of the caller's clock.
+
+    :param round: the turn is void when the bucket has another one by then: take a new turn.
+    """
+
+    at: float
+    round: int
+
+
+class TokenBucket:
+    """One class of calls."""
+
+    def __init__(self, size: BucketSize, now: float) -> None:
+        self._size = size
+        self._tokens = max(1.0, size.burst)
+        self._counted_at = now
+        #: Changed with each pause: turns that were given out before are void.
+        self.round = 0
+        #: The round that began when the class was made slower the last time.
+        self._lowered_in = 0
+        self._held_until = float("-inf")
+        #: Throttlings in a row.
+        self._throttled = 0
+        #: The rate after the latest throttling, None = the full one; and the rate that it returns to.
+        self._lowered: float | None = None
+        self._reference = size.rate
+        self._begun: deque[float] = deque()
+
+    def rate(self, now: float) -> float:
+        """Calls per second that are allowed now; infinite = no limit."""
+        full = self._size.rate if self._size.rate > 0 else float("inf")
+        if self._lowered is None:
+            return full
+        grown = self._lowered + self._reference * max(0.0, now - self._held_until) / RECOVERY_SECONDS
+        # Without a limit of its own a class has one until it was twice as fast without a throttling.
+        end = full if self._size.rate > 0 else 2 * self._reference
+        if grown < end:
+            return grown
+        self._lowered = None
+        return full
+
+    def take(self, now: float) -> Turn:
+        """The next turn of the class. Turns are given out in the order in which they are taken."""
+        rate, begin = self.rate(now), max(now, self._held_until)
+        at = begin
+        if rate != float("inf"):
+            self._tokens = min(self._burst(rate), self._tokens + max(0.0, begin - self._counted_at) * rate)
+            self._counted_at = max(self._counted_at, begin)
+            self._tokens -= 1.0
+            at = begin + max(0.0, -self._tokens) / rate
+        self._remember(at)
+        return Turn(at, self.round)
+
+    def throttled(self, now: float, turn: Turn, seconds: float | None) -> float:
+        """A call was put off by the cloud; returns how long no call of the class begins, in seconds.
+
+        Of calls that had begun together only the first one makes the class slower.
+
+        :param turn: of the call.
+        :param seconds: as the cloud told; None = it did not.
+        """
+        first = turn.round >= self._lowered_in
+        if first:
+            self._throttled += 1
+            self._lower(now)
+            self._lowered_in = self.round + 1
+        if seconds is None:
+            seconds = FIRST_PAUSE_SECONDS * 2.0 ** min(self._throttled - 1, 10) if first else 0.0
+        until = now + min(seconds, LONGEST_PAUSE_SECONDS)
+        if first or until > self._held_until:
+            self.round += 1
+            self._held_until = max(self._held_until, until)
+        return max(0.0, self._held_until - now)
+
+    def worked(self, turn: Turn) -> None:
+        """A call was not put off."""
+        if turn.round >= self._lowered_in:
+            self._throttled = 0
+
+    def _lower(self, now: float) -> None:
+        """Half of what was asked; from then on nothing is left to begin at once with."""
+        while self._begun and self._begun[0] < now - REMEMBERED_SECONDS:
+            self._begun.popleft()
+        asked = len(self._begun) / REMEMBERED_SECONDS
+        full = self._size.rate
+        lowest = min(LOWEST_RATE, full * LOWEST_PART) if full > 0 else LOWEST_RATE
+        current = self.rate(now)
+        if full <= 0 and self._lowered is None:
+            self._reference = max(asked, LOWEST_RATE)
+        self._lowered = max(lowest, min(current, asked) / 2)
+        self._tokens = 1.0
+        self._counted_at = now
+        self._begun.clear()
+
+    def _burst(self, rate: float) -> float:
+        full = self._size.rate
+        if self._lowered is None or full <= 0:
+            return max(1.0, self._size.burst if self._lowered is None else 1.0)
+        return max(1.0, self._size.burst * rate / full)
+
+    def _remember(self, at: float) -> None:
+        self._begun.append(at)
+        while self._begun[0] < at - REMEMBERED_SECONDS:
+            self._begun.popleft()

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests of `nodepool.driver.framework.token_bucket`."""
+
+from __future__ import annotations
+
+import pytest
+
+from nodepool.driver.framework.token_bucket import (
+    LONGEST_PAUSE_SECONDS,
+    LOWEST_RATE,
+    RECOVERY_SECONDS,
+    BucketSize,
+    TokenBucket,
+)
+
+
+def turns(bucket: TokenBucket, count: int, now: float) -> list[float]:
+    """Seconds until the next turns, all taken at once."""
+    return [round(bucket.take(now).at - now, 6) for _ in range(count)]
+
+
+@pytest.mark.parametrize(
+    ("size", "expected"),
+    [
+        (BucketSize(1, 2), [0, 0.5, 1, 1.5]),
+        (BucketSize(3, 2), [0, 0, 0, 0.5]),
+        (BucketSize(5, 0), [0, 0, 0, 0]),
+    ],
+)
+def test_burst_and_rate(size: BucketSize, expected: list[float]) -> None:
+    """As many as the burst begin at once, then the rate counts; without a rate there is no limit."""
+    assert turns(TokenBucket(size, 100.0), 4, 100.0) == expected
+
+
+def test_refill() -> None:
+    """A pause gives the burst back, and no more."""
+    bucket = TokenBucket(BucketSize(2, 1), 0.0)
+    assert turns(bucket, 3, 0.0) == [0, 0, 1]
+    assert turns(bucket, 1, 1.5) == [0.5]
+    assert turns(bucket, 3, 1000.0) == [0, 0, 1]
+
+
+def test_throttled() -> None:
+    """Half the rate after the pause, at first without a burst; then slowly back to the full one."""
+    bucket = TokenBucket(BucketSize(10, 10), 0.0)
+    for second in range(10):
+        for tenth in range(10):
+            turn = bucket.take(second + tenth / 10)
+    assert bucket.throttled(10.0, turn, 4.0) == 4.0
+    assert bucket.rate(14.0) == pytest.approx(5, rel=0.05)
+    first, last = turns(bucket, 7, 10.0)[0::6]
+    assert first == 4.0
+    assert last > 4.2
+    later = 14.0 + RECOVERY_SECONDS / 4
+    assert bucket.rate(14.0) < bucket.rate(later) < 10
+    assert bucket.rate(14.0 + RECOVERY_SECONDS) == 10
+    assert turns(bucket, 10, 1000.0) == [0.0] * 10
+
+
+def test_calls_that_were_throttled_together() -> None:
+    """Their answers make the class slower once; the longest time that the cloud tells counts."""
+    bucket = TokenBucket(BucketSize(40, 40), 0.0)
+    together = [bucket.take(0.0) for _ in range(40)]
+    assert bucket.throttled(0.1, together[0], 2.0) == 2.0
+    slow = bucket.rate(0.1)
+    waiting = bucket.take(0.2)
+    assert bucket.throttled(0.5, together[1], 5.0) == 5.0
+    assert bucket.throttled(0.5, together[2], None) == 5.0
+    assert bucket.rate(0.1) == slow
+    # Whoever had a turn in the shorter pause takes another one.
+    assert waiting.round != bucket.round
+    assert bucket.take(0.6).at >= 5.5
+
+
+def test_pauses_of_a_cloud_that_tells_none() -> None:
+    """They grow, up to a limit; a call that worked begins anew."""
+    bucket, now, pauses = TokenBucket(BucketSize(1, 0), 0.0), 0.0, []
+    for _ in range(9):
+        turn = bucket.take(now)
+        pauses.append(bucket.throttled(turn.at, turn, None))
+        now = turn.at + pauses[-1]
+    assert pauses == [1, 2, 4, 8, 16, 32, *[LONGEST_PAUSE_SECONDS] * 3]
+    bucket.worked(bucket.take(now))
+    assert bucket.throttled(now, bucket.take(now), None) == 1
+    # A cloud may say anything.
+    assert bucket.throttled(now, bucket.take(now), 1e9) == LONGEST_PAUSE_SECONDS
+
+
+def test_without_a_limit() -> None:
+    """The rate that was too high is what was asked; twice as much without a throttling, and there is no limit again."""
+    bucket = TokenBucket(BucketSize(1, 0), 0.0)
+    for number in range(200):
+        turn = bucket.take(number / 20)
+    bucket.throttled(10.0, turn, 0.0)
+    assert bucket.rate(10.0) == pytest.approx(10, rel=0.05)
+    assert bucket.rate(10.0 + 2 * RECOVERY_SECONDS) == float("inf")
+
+
+@pytest.mark.parametrize(("rate", "lowest"), [(0.0, LOWEST_RATE), (100.0, LOWEST_RATE), (1.0, 0.25)])
+def test_lowest(rate: float, lowest: float) -> None:
+    """However often it is throttled, a class goes on."""
+    bucket = TokenBucket(BucketSize(1, rate), 0.0)
+    for _ in range(20):
+        bucket.throttled(0.0, bucket.take(0.0), 0.0)
+    assert bucket.rate(0.0) == lowest
