@@ -27,7 +27,7 @@ from nodepool.zk.reply import Reply
 from tests.model.cloud import SteppedDriver
 from tests.model.hosts import ModelStaticDriver
 from tests.model.process import Process
-from tests.model.threads import ModelExecutor, ModelScheduler, ModelThread
+from tests.model.threads import ModelExecutor, ModelScheduler, ModelSharedThreads, ModelThread
 
 if TYPE_CHECKING:
     from tests.model.world import World
@@ -54,8 +54,8 @@ def take_over(world: World, patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Worker, "start", lambda worker: None)
     patch.setattr(Worker, "is_alive", lambda worker: not worker.stopping)
     patch.setattr(statemachine, "Scheduler", ModelScheduler)
-    for module in (statemachine, checks):
-        patch.setattr(module, "ThreadPoolExecutor", ModelExecutor)
+    patch.setattr(statemachine, "SharedThreads", ModelSharedThreads)
+    patch.setattr(checks, "ThreadPoolExecutor", ModelExecutor)
     patch.setattr(checks, "check_host", world.hosts.check)
     patch.setattr(static, "is_alive", world.hosts.is_alive)
     inline = SimpleNamespace(Thread=ModelThread, Lock=threading.Lock, Event=threading.Event)

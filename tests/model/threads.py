@@ -6,7 +6,7 @@ from __future__ import annotations
 import itertools
 import logging
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
+from concurrent.futures import Executor, Future
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class ModelThread:
 class ModelScheduler:
     """`nodepool.driver.statemachine.scheduler.Scheduler`; a step of a task is a job."""
 
-    def __init__(self, name: str, threads: int, on_end: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, name: str, executor: Executor, on_end: Callable[[], None] = lambda: None) -> None:
         self._owner = _owner()
         self._world = self._owner.world
         self._owner.schedulers.append(self)
@@ -121,7 +121,7 @@ class _Entry:
 
 
 class ModelExecutor:
-    """`ThreadPoolExecutor`; each call is a job."""
+    """An executor; each call is a job."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         self._owner = _owner()
@@ -153,3 +153,16 @@ class ModelExecutor:
         if cancel_futures:
             for future in self._pending:
                 future.cancel()
+
+
+class ModelSharedThreads:
+    """`nodepool.driver.framework.shared_threads.SharedThreads`."""
+
+    def __init__(self, *arguments: Any) -> None:
+        return
+
+    def share(self, kind: str, limit: int, reserved: int) -> ModelExecutor:
+        return ModelExecutor()
+
+    def close(self) -> None:
+        return

@@ -56,6 +56,7 @@ class OpenStackAdapter(Adapter):
                 provider_config.name, region, provider_config.rate, renew=provider_config.renewed_region
             )
         self.cloud = OpenStackCloud(provider_config, transport, settings)
+        self.shared_threads = self.cloud.threads
         self._leaks = Leaks(self.cloud)
         self._images = ImageStore(provider_config.name, self.cloud.api, transport.stopped)
         #: Guards the table of labels whose missing image was reported.

@@ -12,6 +12,7 @@ from nodepool.model.quota import QuotaInformation
 
 if TYPE_CHECKING:
     from nodepool.driver.config import LabelSettings, ProviderConfig
+    from nodepool.driver.framework.shared_threads import SharedThreads
     from nodepool.driver.statemachine.instance import Instance, Resource
     from nodepool.driver.statemachine.lost_creations import Creation
     from nodepool.driver.statemachine.machine import StateMachine
@@ -34,6 +35,8 @@ class Adapter:
     advance_threads: ClassVar[int] = 8
     #: What happened so many seconds before `listInstances` begins may be missing in what it gives.
     lag_seconds: ClassVar[float] = 0.0
+    #: Threads in which the adapter makes its calls, for the framework to use as well. None = it has none of its own.
+    shared_threads: SharedThreads | None = None
 
     def __init__(self, provider_config: ProviderConfig) -> None:
         pass

@@ -6,10 +6,11 @@ from __future__ import annotations
 import abc
 import logging
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
-from typing import ClassVar, Generic, TypeVar
+from concurrent.futures import Executor
+from typing import ClassVar, Final, Generic, TypeVar
 
 from nodepool.clock import monotonic
+from nodepool.driver.framework.shared_threads import SharedThreads
 from nodepool.driver.statemachine import metadata
 from nodepool.driver.statemachine.inventory import Inventory, Record, no_changes
 from nodepool.driver.statemachine.lost_creations import Creation, LostCreations
@@ -20,12 +21,17 @@ R = TypeVar("R", bound=Record)
 
 log = logging.getLogger("nodepool.driver.statemachine.InstanceCloud")
 
+#: Of the provider's threads, so many are reserved for creations, and for all other calls.
+RESERVED_CREATE_THREADS: Final = 4
+RESERVED_OTHER_THREADS: Final = 3
+
 
 class InstanceCloud(abc.ABC, Generic[R]):
     """Inventory, lost creations and threads of one provider. Threads begin with the first piece of work.
 
     The abstract methods, and those below them, are called in these threads: they block, and raise what
-    `nodepool.exceptions` has for it. Only creations have threads of their own, so that nothing else waits for them.
+    `nodepool.exceptions` has for it. Creations have a share of the threads, so that nothing else waits for them. The
+    adapter hands ``threads`` to the framework as its ``shared_threads``.
 
     :param provider: its name.
     """
@@ -46,8 +52,9 @@ class InstanceCloud(abc.ABC, Generic[R]):
         self.inventory: Inventory[R] = Inventory(provider, self.list_instances, since, self.lag_seconds, clock)
         self.inventory.on_news = self._delete_strays
         self.creations = LostCreations(provider, clock)
-        self.creators = ThreadPoolExecutor(self.create_threads, thread_name_prefix=f"{provider}-create")
-        self.others = ThreadPoolExecutor(self.other_threads, thread_name_prefix=f"{provider}-call")
+        self.threads = SharedThreads(provider)
+        self.creators: Executor = self.threads.share("create", self.create_threads, RESERVED_CREATE_THREADS)
+        self.others: Executor = self.threads.share("call", self.other_threads, RESERVED_OTHER_THREADS)
 
     # -- what the driver says --
 

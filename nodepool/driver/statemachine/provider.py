@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import logging
 import threading
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final
 
 from nodepool.clock import monotonic
 from nodepool.driver.framework.class_checks import without_exit
+from nodepool.driver.framework.shared_threads import MAX_THREADS, SharedThreads
 from nodepool.driver.interface import Provider
 from nodepool.driver.statemachine import signature
+from nodepool.driver.statemachine.adapter import Adapter
 from nodepool.driver.statemachine.calls import CloudCalls
 from nodepool.driver.statemachine.cloud_quota import StateMachineQuota
 from nodepool.driver.statemachine.deletion import InstanceDeletion, NodeDeletion
@@ -19,7 +20,7 @@ from nodepool.driver.statemachine.finder import InstanceFinder
 from nodepool.driver.statemachine.known import Known, NotKnown, Patience
 from nodepool.driver.statemachine.leaks import LeakLook, LeakSweep
 from nodepool.driver.statemachine.removal import Removal
-from nodepool.driver.statemachine.scans import Scans
+from nodepool.driver.statemachine.scans import EXCHANGE_THREADS, Scans
 from nodepool.driver.statemachine.scheduler import Scheduler
 from nodepool.exceptions import LaunchNodepoolException, ServerDeleteTimeoutException
 from nodepool.logconfig import get_annotated_logger
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
     from nodepool.driver.config import ConfigPool, LabelSettings, ProviderConfig
     from nodepool.driver.framework.worker_view import PoolWorkerView
-    from nodepool.driver.statemachine.adapter import Adapter, Log
+    from nodepool.driver.statemachine.adapter import Log
     from nodepool.driver.statemachine.handler import StateMachineHandler
     from nodepool.driver.statemachine.launch import Launch
     from nodepool.driver.statemachine.machine import StateMachine
@@ -39,8 +40,12 @@ if TYPE_CHECKING:
     from nodepool.model.request import NodeRequest
     from nodepool.zk.zookeeper import ZooKeeper
 
-#: Threads for questions to the cloud that nobody waits for.
+#: Of the provider's threads: for questions to the cloud that nobody waits for; and how many are reserved for them, for
+#: steps of launches and deletions, and for key exchanges.
 ASK_THREADS: Final = 4
+RESERVED_ASK_THREADS: Final = 1
+RESERVED_STEP_THREADS: Final = 4
+RESERVED_EXCHANGE_THREADS: Final = 2
 #: Seconds for which answers of the adapter are not asked for again.
 AZ_AGE_SECONDS: Final = 300.0
 LABEL_READY_AGE_SECONDS: Final = 5.0
@@ -76,15 +81,17 @@ class StateMachineProvider(StateMachineQuota, Provider):
         self._labels_ready: dict[tuple[str, str], Known[bool]] = {}
         self._cleanups: dict[str, InstanceDeletion] = {}
         self._idle = threading.Event()
-        # Threads begin with the first piece of work.
-        self._asks = ThreadPoolExecutor(ASK_THREADS, thread_name_prefix=f"{self.name}-ask")
+        steps = getattr(adapter, "advance_threads", Adapter.advance_threads)
+        extra = max(0, steps - Adapter.advance_threads)
+        self._threads = getattr(adapter, "shared_threads", None) or SharedThreads(self.name, MAX_THREADS + extra)
+        self._asks = self._threads.share("ask", ASK_THREADS, RESERVED_ASK_THREADS)
         self.patience = Patience()
         self.calls = CloudCalls(self.name, adapter, self.log, self._circuit_changed)
         lag = getattr(adapter, "lag_seconds", 0.0)
         self.finder = InstanceFinder(self.name, self.calls.list_instances, self._asks, lag)
-        self.scans = Scans(self.name)
-        threads = getattr(adapter, "advance_threads", 8)
-        self.scheduler = Scheduler(f"StateMachines-{self.name}", threads, on_end=self._ended)
+        self.scans = Scans(self.name, self._threads.share("keyscan", EXCHANGE_THREADS, RESERVED_EXCHANGE_THREADS))
+        share = self._threads.share("step", steps, min(steps, RESERVED_STEP_THREADS))
+        self.scheduler = Scheduler(f"StateMachines-{self.name}", share, on_end=self._ended)
         self.prepare_quota(self._asks)
         self._azs: Known[Sequence[str | None]] = Known(
             self.calls.get_azs, AZ_AGE_SECONDS, self._asks, patience=self.patience
@@ -126,6 +133,7 @@ class StateMachineProvider(StateMachineQuota, Provider):
         self.scheduler.join()
         self.scans.join()
         self._asks.shutdown(wait=True)
+        self._threads.close()
 
     def _ended(self) -> None:
         """Nothing runs any more. In the scheduler's thread."""

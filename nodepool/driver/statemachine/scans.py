@@ -9,7 +9,7 @@ import socket
 import threading
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future
 from typing import Final
 
 from nodepool.clock import monotonic
@@ -45,10 +45,11 @@ class Scans:
     A host's time begins when its check does, not while it queues. ``_lock`` guards ``_queue``, ``_active`` and
     ``_connected``; it is not held across I/O.
 
-    :param name: for the names of the threads.
+    :param name: for the name of the thread that waits for connections.
+    :param executor: runs the key exchanges; it is shut down at the end.
     """
 
-    def __init__(self, name: str, clock: Callable[[], float] = monotonic) -> None:
+    def __init__(self, name: str, executor: Executor, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock
         self._lock = threading.Lock()
         self._queue: deque[_Scan] = deque()
@@ -56,7 +57,7 @@ class Scans:
         #: Connections whose key exchange has not begun.
         self._connected: set[socket.socket] = set()
         self._connects = ConnectWaiter(f"{name}-connect")
-        self._exchanges = ThreadPoolExecutor(EXCHANGE_THREADS, thread_name_prefix=f"{name}-keyscan")
+        self._exchanges = executor
         self._cancelled = threading.Event()
 
     def scan(self, host: str, port: int, timeout: float, connection_type: str | None) -> Future[tuple[str, ...]]:
@@ -82,7 +83,7 @@ class Scans:
             scan.future.set_exception(ScanFailed("the provider stops"))
 
     def join(self) -> None:
-        """Wait for the threads, after `stop`."""
+        """Wait for what runs, after `stop`."""
         self._connects.join()
         self._exchanges.shutdown(wait=True)
         with self._lock:

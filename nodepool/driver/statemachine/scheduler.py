@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs many small tasks, each when it is due, in a few threads."""
+"""Runs many small tasks, each when it is due, in the threads of an executor."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import itertools
 import logging
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor
 from typing import Final, Protocol
 
 from nodepool.clock import monotonic
@@ -43,19 +43,19 @@ class _Entry:
 
 
 class Scheduler:
-    """One thread waits for what is due; a pool of threads does it. A task never runs twice at once.
+    """One thread waits for what is due; the executor does it. A task never runs twice at once.
 
-    Threads are started with the first task. ``_condition`` guards everything; it is not held while a task runs.
+    The thread is started with the first task. ``_condition`` guards everything; it is not held while a task runs.
 
-    :param name: for the names of the threads.
-    :param threads: steps that may run at once.
+    :param name: of the thread.
+    :param executor: runs the steps; it is shut down at the end.
     :param on_end: called once, in the scheduler's thread, when nothing will run any more.
     """
 
     def __init__(
         self,
         name: str,
-        threads: int,
+        executor: Executor,
         on_end: Callable[[], None] = lambda: None,
         clock: Callable[[], float] = monotonic,
     ) -> None:
@@ -71,7 +71,7 @@ class Scheduler:
         self._abandoned = False
         self._ended = False
         self._thread: threading.Thread | None = None
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix=f"{name}-step")
+        self._executor = executor
 
     def __len__(self) -> int:
         """Tasks that are not over."""
@@ -131,9 +131,9 @@ class Scheduler:
         entry.running = True
         entry.woken = False
         try:
-            self._pool.submit(self._step, entry)
+            self._executor.submit(self._step, entry)
         except RuntimeError:
-            # No more threads can be made just now. The step is in the pool's queue all the same.
+            # No more threads can be made just now. The step is in the executor's queue all the same.
             log.exception("%s: %d tasks", self._name, len(self._entries))
 
     def _push(self, entry: _Entry, due: float) -> None:
@@ -153,7 +153,7 @@ class Scheduler:
                 wait = self._waiting_until - self._clock() if self._heap else None
                 self._condition.wait(wait)
                 self._waiting_until = float("-inf")
-        self._pool.shutdown(wait=True, cancel_futures=True)
+        self._executor.shutdown(wait=True, cancel_futures=True)
         try:
             self._on_end()
         except Exception:

@@ -137,7 +137,7 @@ class StubCloud(OpenStackCloud):
         self.stub = StubTransport()
         super().__init__(config, self.stub, settings)  # type: ignore[arg-type]
         self.clock = ManualClock()
-        self.creators = self.others = ManualExecutor()  # type: ignore[assignment]
+        self.creators = self.others = ManualExecutor()
         self.inventory = QuietInventory(config.name, self.list_instances, self.changes_since, clock=self.clock)
         self.inventory.on_news = self._delete_strays
 

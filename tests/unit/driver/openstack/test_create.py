@@ -118,7 +118,7 @@ def test_error_status_that_passes(cloud: StubCloud) -> None:
     """A server that recovers while it is asked why it failed is as good as any."""
     launch = machine(cloud)
     launch.advance()
-    cloud.others = ManualExecutor(eager=False)  # type: ignore[assignment]
+    cloud.others = ManualExecutor(eager=False)
     cloud.show(server(status="ERROR"))
     assert launch.advance() is None
     cloud.show(server(status="ACTIVE"))
@@ -218,7 +218,7 @@ class TestAbsent:
         """The answer that is not needed any more is not taken for a floating IP."""
         launch = machine(cloud)
         launch.advance()
-        cloud.others = ManualExecutor(eager=False)  # type: ignore[assignment]
+        cloud.others = ManualExecutor(eager=False)
         list_and_advance(cloud, launch, 1, creation_machine.ABSENT_SECONDS + 1)
         cloud.show(server(status="ACTIVE"))
         instance = launch.advance()

@@ -7,6 +7,7 @@ import queue
 import socket
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -24,7 +25,7 @@ from tests.unit.driver.statemachine.conftest import MakeSite
 
 @pytest.fixture
 def scans() -> Iterator[Scans]:
-    made = Scans("test")
+    made = Scans("test", ThreadPoolExecutor(EXCHANGE_THREADS))
     yield made
     made.stop()
     made.join()
@@ -87,7 +88,7 @@ def test_hosts_that_hold_the_line(scans: Scans, sshd: SshServer, monkeypatch: py
 def test_queue(monkeypatch: pytest.MonkeyPatch) -> None:
     """K-4: more than so many wait for their turn, and their time begins with it."""
     monkeypatch.setattr(scans_module, "MAX_SCANS", 1)
-    scans = Scans("test")
+    scans = Scans("test", ThreadPoolExecutor(EXCHANGE_THREADS))
     (port,) = free_ports(1)
     first = scans.scan("127.0.0.1", port, 0.3, "winrm")
     with odd_host(closes) as host:
@@ -156,7 +157,7 @@ def test_no_connection_for_nothing(scans: Scans, sshd: SshServer, monkeypatch: p
 
 def test_stop_before_the_key_exchange(sshd: SshServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """A connection whose turn never comes is closed."""
-    scans = Scans("test")
+    scans = Scans("test", ThreadPoolExecutor(EXCHANGE_THREADS))
     held: list[socket.socket] = []
     monkeypatch.setattr(scans, "_submit", lambda scan: held.append(scan.connected))
     scans.scan("127.0.0.1", sshd.port, 60.0, "ssh")

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -45,7 +46,7 @@ def waits_for(event: threading.Event) -> Callable[[], None]:
 
 @pytest.fixture
 def scheduler() -> Iterator[Scheduler]:
-    made = Scheduler("test", 4)
+    made = Scheduler("test", ThreadPoolExecutor(4))
     yield made
     made.abandon()
     made.join()
@@ -126,7 +127,7 @@ def test_a_task_that_fails_ends_alone(scheduler: Scheduler, caplog: pytest.LogCa
 def test_drain_lets_tasks_end() -> None:
     """L-17: what runs goes on; the end is told once, when all is over; then nothing is taken on."""
     ended: list[int] = []
-    scheduler = Scheduler("drain", 2, on_end=lambda: ended.append(1))
+    scheduler = Scheduler("drain", ThreadPoolExecutor(2), on_end=lambda: ended.append(1))
     go = threading.Event()
     work = Work(waits_for(go))
     scheduler.add(work)
@@ -143,14 +144,14 @@ def test_drain_lets_tasks_end() -> None:
 
 def test_drain_without_any_work() -> None:
     ended = threading.Event()
-    scheduler = Scheduler("drain", 2, on_end=ended.set)
+    scheduler = Scheduler("drain", ThreadPoolExecutor(2), on_end=ended.set)
     scheduler.drain()
     scheduler.join()
     assert ended.is_set()
 
 
 def test_abandon_runs_nothing_more() -> None:
-    scheduler = Scheduler("abandon", 2)
+    scheduler = Scheduler("abandon", ThreadPoolExecutor(2))
     work = Work(lambda: 3600.0, lambda: None)
     scheduler.add(work)
     wait_for("the first step", lambda: work.count == 1)
@@ -162,14 +163,14 @@ def test_abandon_runs_nothing_more() -> None:
 
 def test_no_more_threads(scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch) -> None:
     """The machine has no room for another thread; the scheduler survives it, and the step is made."""
-    submit = scheduler._pool.submit
+    submit = scheduler._executor.submit
 
     def no_thread(*arguments: Any) -> None:
         submit(*arguments)
         raise RuntimeError("can't start new thread")
 
     with monkeypatch.context() as full:
-        full.setattr(scheduler._pool, "submit", no_thread)
+        full.setattr(scheduler._executor, "submit", no_thread)
         work = Work(lambda: None)
         scheduler.add(work)
         assert work.done.wait(30)
