@@ -31,12 +31,15 @@ class Backoff:
         """
         if failures < 1 or self.first_seconds <= 0:
             return 0.0
-        return min(self.longest_seconds, self.first_seconds * self.factor ** min(failures - 1, self._steps))
-
-    @property
-    def _steps(self) -> int:
-        """So many growths lead past the longest pause: a float holds no power of some thousands."""
-        if self.factor <= 1 or self.longest_seconds <= self.first_seconds:
-            return 0
         longest = min(self.longest_seconds, NEVER_SECONDS)
+        if failures > self._steps(longest):
+            return longest
+        return min(longest, self.first_seconds * self.factor ** (failures - 1))
+
+    def _steps(self, longest: float) -> float:
+        """So many growths lead to the longest pause or past it: a float holds no power of some thousands."""
+        if longest <= self.first_seconds:
+            return 0
+        if self.factor <= 1:
+            return math.inf
         return math.ceil(math.log(longest / self.first_seconds, self.factor))

@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from nodepool.plan.backoff import Backoff
@@ -43,6 +43,7 @@ def test_no_number_of_failures_is_too_large(failures: int, factor: float) -> Non
     factor=st.floats(1.01, 10),
     failures=st.integers(1, 10**6),
 )
+@example(first=1.0, times=1e6, factor=9.999999999999998, failures=1)
 def test_never_shorter_and_never_longer_than_the_longest(
     first: float, times: float, factor: float, failures: int
 ) -> None:
