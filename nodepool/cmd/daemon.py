@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Final
 
 from nodepool import logconfig
-from nodepool.cmd import app, supervisor
+from nodepool.cmd import app, service_runner
 from nodepool.cmd.pidfile import PidFile, PidFileError
 
 log = logging.getLogger("nodepool.cmd.daemon")
@@ -83,7 +83,7 @@ def run(
     """
     restrict_new_files()
     if options.debug or options.foreground:
-        with supervisor.early_stop():
+        with service_runner.early_stop():
             set_up_logging(options, logfile)
             return serve(options)
     # While logging is not set up, warnings go to the terminal; the daemon logs them again.
@@ -114,7 +114,7 @@ def _in_background(
         # The supervisor of the process sets its own.
         signal_map={},
     )
-    with context, supervisor.early_stop():
+    with context, service_runner.early_stop():
         try:
             set_up_logging(options, logfile)
             return serve(options)

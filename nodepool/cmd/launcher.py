@@ -44,11 +44,11 @@ def check_configuration(options: argparse.Namespace) -> None:
 def serve(options: argparse.Namespace) -> int:
     """Run the launcher until a signal ends it; returns the exit status. Raises ConfigError."""
     from nodepool.cmd.sdnotify import Notifier
-    from nodepool.cmd.supervisor import Supervisor
+    from nodepool.cmd.service_runner import ServiceRunner
     from nodepool.launcher.supervisor import NodePool
 
     nodepool = NodePool(options.config, options.secure)
-    supervisor = Supervisor(nodepool, Notifier())
+    supervisor = ServiceRunner(nodepool, Notifier())
     nodepool.configuration.on_reload = supervisor.on_reload
     console = None
     if options.repl:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from nodepool.exceptions import ZKConnectionError, ZKException
 
 if TYPE_CHECKING:
-    from nodepool.zk.client import Server
+    from nodepool.zk.client import ServerAddress
     from nodepool.zk.zookeeper import ZooKeeper
 
 #: How long a command waits for ZooKeeper, in seconds.
@@ -25,7 +25,7 @@ class Settings(Protocol):
     """The part of the configuration that a connection needs."""
 
     @property
-    def zookeeper_servers(self) -> Sequence[Server]: ...
+    def zookeeper_servers(self) -> Sequence[ServerAddress]: ...
     @property
     def zookeeper_timeout(self) -> float: ...
     @property

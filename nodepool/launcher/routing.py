@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from nodepool.launcher.cleanup_worker import CleanupWorker
-    from nodepool.launcher.deletion import DeletedNodeWorker
+    from nodepool.launcher.deleted_node_worker import DeletedNodeWorker
     from nodepool.launcher.pool.worker import PoolWorker
     from nodepool.launcher.pool_registry import PoolRegistry
     from nodepool.launcher.pool_threads import PoolThreads

@@ -15,7 +15,7 @@ from nodepool.clock import monotonic
 from nodepool.config.loader import ConfigSource
 from nodepool.exceptions import ZKConnectionError
 from nodepool.launcher.cleanup_worker import CleanupWorker
-from nodepool.launcher.deletion import DeletedNodeWorker
+from nodepool.launcher.deleted_node_worker import DeletedNodeWorker
 from nodepool.launcher.free_counts import FreeCounts
 from nodepool.launcher.min_ready_worker import MinReadyWorker
 from nodepool.launcher.pool.context import PoolContext

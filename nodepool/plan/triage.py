@@ -22,7 +22,7 @@ from nodepool.model.reasons import (
 )
 from nodepool.model.request import NodeRequest
 from nodepool.plan.assignment import Consider, Decline, Leave, Verdict
-from nodepool.plan.nodeset import ReadyNodes
+from nodepool.plan.node_choice import ReadyNodes
 from nodepool.plan.queue import RequestKind
 
 

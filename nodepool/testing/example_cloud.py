@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from nodepool.driver.fake.cloud import ACTIVE, CloudError, FakeCloud, Instance, NoSuchInstance, OverQuota
+from nodepool.driver.fake.cloud import ACTIVE, CloudError, FakeCloud, FakeInstance, NoSuchInstance, OverQuota
 from nodepool.testing.openstack.http_server import HttpServer
 from nodepool.testing.openstack.messages import Answer, ApiError, BodySink, Request, json_answer
 
@@ -138,7 +138,7 @@ class ExampleCloud:
         return self.images[image_id]
 
 
-def _shown(machine: Instance) -> dict[str, Any]:
+def _shown(machine: FakeInstance) -> dict[str, Any]:
     """A machine as the API shows it."""
     return {
         "id": machine.id,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`Table`: records of one kind in memory, with what ZooKeeper gives them: versions, locks and listeners."""
+"""`MemoryTable`: records of one kind in memory, with what ZooKeeper gives them: versions, locks and listeners."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Stored:
     identifier: str = ""
 
 
-class Table(Generic[R]):
+class MemoryTable(Generic[R]):
     """Records of one kind. ``changed`` guards them, and is notified of each change.
 
     :param changed: shared by all tables, so that a write over several tables is one.

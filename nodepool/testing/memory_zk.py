@@ -17,7 +17,7 @@ from nodepool.model.component import PoolComponent
 from nodepool.model.image import ImageUpload
 from nodepool.model.node import Node
 from nodepool.model.request import NodeRequest
-from nodepool.testing.memory_table import R, Table, decode_node, decode_request
+from nodepool.testing.memory_table import MemoryTable, R, decode_node, decode_request
 from nodepool.zk import paths
 from nodepool.zk.locked_cache import LockedRecordCache
 from nodepool.zk.locks import ZkLock
@@ -32,7 +32,7 @@ class MemoryNodeStore(NodeStore):
     """`NodeStore` in memory. Methods that hand out a transaction are not there."""
 
     def __init__(self, changed: threading.Condition) -> None:
-        self.table = Table("node", decode_node, changed)
+        self.table = MemoryTable("node", decode_node, changed)
         self._clock = wall_time
 
     def ids(self) -> list[str]:
@@ -153,7 +153,7 @@ class MemoryRequestStore(RequestStore):
     """`RequestStore` in memory. Methods that hand out a transaction are not there."""
 
     def __init__(self, changed: threading.Condition, nodes: MemoryNodeStore) -> None:
-        self.table = Table("request", decode_request, changed)
+        self.table = MemoryTable("request", decode_request, changed)
         self._node_table = nodes.table
 
     def ids(self) -> list[str]:
@@ -233,7 +233,7 @@ class MemoryRequestStore(RequestStore):
 class _TableCache(LockedRecordCache[R]):
     """The cache of a table is the table: never behind. What it hands out is a copy, though."""
 
-    def __init__(self, table: Table[R]) -> None:
+    def __init__(self, table: MemoryTable[R]) -> None:
         self._table = table
         self.ready = threading.Event()
         self.ready.set()
@@ -286,7 +286,7 @@ class _TableCache(LockedRecordCache[R]):
 class MemoryCache(NodepoolCache):
     """Nodes and requests; there is no cache of pools, see `MemoryZooKeeper.pools`."""
 
-    def __init__(self, nodes: Table[Node], requests: Table[NodeRequest]) -> None:
+    def __init__(self, nodes: MemoryTable[Node], requests: MemoryTable[NodeRequest]) -> None:
         self.nodes = _TableCache(nodes)
         self.requests = _TableCache(requests)
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 SessionListener = Callable[[str], None]
 
 
-class Server(Protocol):
+class ServerAddress(Protocol):
     """One entry of ``zookeeper-servers``."""
 
     host: str
@@ -31,7 +31,7 @@ class Server(Protocol):
     chroot: str | None
 
 
-def connection_string(servers: Iterable[Server]) -> str:
+def connection_string(servers: Iterable[ServerAddress]) -> str:
     """Kazoo's host list (reference/configuration 2): ``host:port`` by commas, IPv6 in brackets, then the chroot.
 
     Kazoo takes all that follows the first slash for the chroot, so it is named once, at the end.

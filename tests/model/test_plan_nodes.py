@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from nodepool.model import states
 from nodepool.model.node import Node
 from nodepool.model.request import NodeRequest
-from nodepool.plan import backing, cleanup, nodeset
+from nodepool.plan import backing, cleanup, node_choice
 from nodepool.plan.static_hosts import HostFacts as Facts
 from nodepool.plan.static_hosts import HostId, HostSpec, SlotId, decide, is_free, new_node, slot_of
 from tests.model.budget import budget
@@ -33,7 +33,7 @@ def test_no_node_is_chosen_twice_and_all_fit(
     free: list[tuple[list[str], str | None]], wanted: list[str], zone: str | None
 ) -> None:
     """N-1, N-2, N-5, N-7."""
-    ready = nodeset.ReadyNodes()
+    ready = node_choice.ReadyNodes()
     for number, (labels, az) in enumerate(free):
         ready.put(_node(number, labels, az))
     chosen = ready.choose(wanted, zone)
@@ -42,9 +42,9 @@ def test_no_node_is_chosen_twice_and_all_fit(
     assert len({node.az for node in chosen.values() if node.az is not None} | ({zone} - {None})) <= 1
     if len(chosen) < len(wanted) and all(az is None for _, az in free) and zone is None:
         # The best there is: with all of them wanted at once no more could be matched.
-        assert not nodeset.can_match(wanted, [labels for labels, _ in free])
+        assert not node_choice.can_match(wanted, [labels for labels, _ in free])
     if len(chosen) == len(wanted):
-        assert nodeset.can_match(wanted, [labels for labels, _ in free])
+        assert node_choice.can_match(wanted, [labels for labels, _ in free])
         assert ready.could_serve(wanted)
 
 

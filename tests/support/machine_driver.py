@@ -60,7 +60,7 @@ class MachineProviderConfig(FakeProviderConfig):
 class MachineInstance(Instance):
     """What the fake cloud lists."""
 
-    def load(self, found: fake.Instance) -> None:
+    def load(self, found: fake.FakeInstance) -> None:
         self.ready = found.status == fake.ACTIVE
         self.deleted = found.status == fake.DELETING
         self.external_id = found.id
@@ -119,7 +119,7 @@ class DeleteMachine(StateMachine):
 
 
 class MachineResource(Resource):
-    def __init__(self, found: fake.Instance) -> None:
+    def __init__(self, found: fake.FakeInstance) -> None:
         super().__init__(dict(found.metadata), "instance")
         self.id = found.id
 
@@ -161,7 +161,7 @@ class MachineAdapter(Adapter):
         except fake.CloudError as error:
             raise CloudUnavailableException(str(error)) from None
 
-    def instance(self, external_id: Any) -> fake.Instance | None:
+    def instance(self, external_id: Any) -> fake.FakeInstance | None:
         return next((found for found in self.ask(self.cloud.instances) if found.id == external_id), None)
 
     def delete(self, external_id: Any) -> None:

@@ -6,9 +6,9 @@ from __future__ import annotations
 import threading
 from typing import TypeVar
 
-from nodepool.driver.statemachine.inventory import Inventory, Record
+from nodepool.driver.statemachine.inventory import Inventory, InventoryRecord
 
-R = TypeVar("R", bound=Record)
+R = TypeVar("R", bound=InventoryRecord)
 
 
 class QuietInventory(Inventory[R]):

@@ -44,7 +44,7 @@ class Cancelled(Exception):
 
 
 @dataclasses.dataclass(frozen=True)
-class Instance:
+class FakeInstance:
     """An instance as a list call shows it; a snapshot.
 
     ``resources`` has the amounts that count against the limits of the cloud.
@@ -60,7 +60,7 @@ class Instance:
 
 
 @dataclasses.dataclass
-class Knobs:
+class FakeKnobs:
     """How the cloud behaves. Counters are used up by calls."""
 
     #: From creation to `active` or `error`.
@@ -87,7 +87,7 @@ class Knobs:
 
 @dataclasses.dataclass
 class _Record:
-    instance: Instance
+    instance: FakeInstance
     made_at: float
     ready_at: float
     fails: bool
@@ -106,7 +106,7 @@ class FakeCloud:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self._knobs = Knobs()
+        self._knobs = FakeKnobs()
         self._changed = threading.Condition()
         self._records: dict[str, _Record] = {}
         #: Those of them that are being deleted.
@@ -139,7 +139,7 @@ class FakeCloud:
     # -- knobs --
 
     @property
-    def knobs(self) -> Knobs:
+    def knobs(self) -> FakeKnobs:
         """A copy of the current ones."""
         with self._changed:
             return dataclasses.replace(self._knobs, limits=dict(self._knobs.limits))
@@ -160,7 +160,7 @@ class FakeCloud:
         resources: Mapping[str, float],
         az: str | None = None,
         key: str | None = None,
-    ) -> Instance:
+    ) -> FakeInstance:
         """Begin to make an instance. Does not block.
 
         :param resources: amounts that count against the limits; ``instances`` counts 1 by itself.
@@ -177,7 +177,7 @@ class FakeCloud:
             if self._use_up("quota_errors") or not self._fits(needed):
                 raise OverQuota(f"quota of {self.name} exceeded")
             number = next(self._ids)
-            instance = Instance(
+            instance = FakeInstance(
                 id=f"{self.name}-{number:06d}",
                 name=name,
                 status=BUILDING,
@@ -196,13 +196,13 @@ class FakeCloud:
             self.peak = max(self.peak, len(self._records))
             return self._answer(instance)
 
-    def _answer(self, made: Instance) -> Instance:
+    def _answer(self, made: FakeInstance) -> FakeInstance:
         """Of a creation, if it is not lost. Called with the lock."""
         if self._use_up("lost_answers"):
             raise CloudError("connection closed before there was an answer")
         return made
 
-    def instances(self) -> list[Instance]:
+    def instances(self) -> list[FakeInstance]:
         """All instances of all users. Raises CloudError."""
         with self._changed:
             self._call("list")
@@ -211,7 +211,7 @@ class FakeCloud:
             shown = [record for record in (*self._records.values(), *self._past) if record.made_at <= then]
             return [self._show(record, then) for record in shown]
 
-    def instance(self, instance_id: str) -> Instance:
+    def instance(self, instance_id: str) -> FakeInstance:
         """One instance, as it is now. Raises NoSuchInstance, CloudError."""
         with self._changed:
             self._call("get")
@@ -229,7 +229,9 @@ class FakeCloud:
                 self._collect()
                 self._changed.notify_all()
 
-    def wait_booted(self, instance_id: str, timeout: float, cancelled: Callable[[], bool] = lambda: False) -> Instance:
+    def wait_booted(
+        self, instance_id: str, timeout: float, cancelled: Callable[[], bool] = lambda: False
+    ) -> FakeInstance:
         """Wait until an instance is `active` or `error`.
 
         :param timeout: seconds.
@@ -307,7 +309,7 @@ class FakeCloud:
             setattr(self._knobs, counter, left - 1)
         return left > 0
 
-    def _count(self, instance: Instance, sign: int) -> None:
+    def _count(self, instance: FakeInstance, sign: int) -> None:
         for name, amount in instance.resources.items():
             self._used[name] = self._used.get(name, 0) + sign * amount
 
@@ -315,7 +317,7 @@ class FakeCloud:
         limits = self._knobs.limits
         return all(self._used.get(name, 0) + amount <= limits.get(name, math.inf) for name, amount in needed.items())
 
-    def _show(self, record: _Record, then: float) -> Instance:
+    def _show(self, record: _Record, then: float) -> FakeInstance:
         """What was seen of an instance at a time."""
         status = BUILDING
         if then >= record.deleted_at:

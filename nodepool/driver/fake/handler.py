@@ -7,7 +7,7 @@ import random
 from typing import TYPE_CHECKING
 
 from nodepool.driver import NodeRequestHandler
-from nodepool.driver.fake.cloud import ACTIVE, Cancelled, CloudError, Instance, NoSuchInstance, OverQuota
+from nodepool.driver.fake.cloud import ACTIVE, Cancelled, CloudError, FakeInstance, NoSuchInstance, OverQuota
 from nodepool.driver.fake.provider import NODE_KEY, POOL_KEY, PROVIDER_KEY
 from nodepool.driver.utils import NodeLauncher
 from nodepool.exceptions import (
@@ -125,7 +125,7 @@ class FakeLauncher(NodeLauncher):
             raise LaunchStatusException(f"instance {instance.id} is in state {instance.status}")
         self._connect(instance)
 
-    def _create(self) -> Instance:
+    def _create(self) -> FakeInstance:
         metadata = {
             NODE_KEY: self.node.key,
             PROVIDER_KEY: self.config.name,
@@ -144,7 +144,7 @@ class FakeLauncher(NodeLauncher):
                 return instance
             raise LaunchStatusException(f"no instance was made: {error}") from None
 
-    def _wait(self, instance: Instance) -> Instance:
+    def _wait(self, instance: FakeInstance) -> FakeInstance:
         try:
             return self.manager.cloud.wait_booted(
                 instance.id, self.config.launch_timeout, cancelled=self.manager.abandoned.is_set
@@ -158,14 +158,14 @@ class FakeLauncher(NodeLauncher):
         except Cancelled:
             raise LaunchNodepoolException("the launcher stops") from None
 
-    def _connect(self, instance: Instance) -> None:
+    def _connect(self, instance: FakeInstance) -> None:
         """How the node is reached. A real driver would now scan host keys, see `nodepool.driver.framework.keyscan`."""
         node = self.node
         node.hostname = instance.name
         node.interface_ip = node.public_ipv4 = node.private_ipv4 = instance.address
         node.host_id = instance.id
 
-    def _own_instances(self) -> list[Instance]:
+    def _own_instances(self) -> list[FakeInstance]:
         try:
             found = self.manager.listNodes()
         except CloudError as error:

@@ -8,7 +8,7 @@ import threading
 from typing import TYPE_CHECKING, Any, Final
 
 from nodepool.driver import Provider
-from nodepool.driver.fake.cloud import FakeCloud, Instance, NoSuchInstance
+from nodepool.driver.fake.cloud import FakeCloud, FakeInstance, NoSuchInstance
 from nodepool.driver.fake.config import FakePool, FakeProviderConfig
 from nodepool.driver.utils import QuotaInformation, QuotaSupport
 from nodepool.exceptions import NotFound, RuntimeConfigurationException, ServerDeleteTimeoutException
@@ -104,10 +104,10 @@ class FakeProvider(QuotaSupport, Provider):
         except TimeoutError:
             raise ServerDeleteTimeoutException(f"instance {node_id} is still there") from None
 
-    def listNodes(self) -> list[Instance]:
+    def listNodes(self) -> list[FakeInstance]:
         return self.cloud.instances()
 
-    def is_ours(self, instance: Instance) -> bool:
+    def is_ours(self, instance: FakeInstance) -> bool:
         return instance.metadata.get(PROVIDER_KEY) == self.name and NODE_KEY in instance.metadata
 
     def cleanupLeakedResources(self) -> None:

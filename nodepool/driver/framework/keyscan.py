@@ -64,7 +64,7 @@ class ScanResult:
 
 
 @dataclass(frozen=True)
-class Addresses:
+class ResolvedName:
     """What a host name resolved to, in the order of preference."""
 
     targets: tuple[tuple[int, Any], ...]
@@ -73,7 +73,7 @@ class Addresses:
         return next((str(address[0]) for kind, address in self.targets if kind == family), None)
 
 
-def resolve(host: str, port: int) -> Addresses:
+def resolve(host: str, port: int) -> ResolvedName:
     """Look a host name or address up. Blocks as long as the system's resolver does.
 
     :raises ScanFailed: the name is unknown.
@@ -86,7 +86,7 @@ def resolve(host: str, port: int) -> Addresses:
     targets = tuple((int(family), address) for family, _, _, _, address in found if family in families)
     if not targets:
         raise ScanFailed(f"{host} has no IP address")
-    return Addresses(targets)
+    return ResolvedName(targets)
 
 
 def scan(
@@ -114,7 +114,7 @@ def scan(
     deadline = monotonic() + timeout
     stop = cancelled or threading.Event()
     failures = 0
-    addresses: Addresses | None = None
+    addresses: ResolvedName | None = None
     attempt = _Attempt(host, port, deadline, connected)
     while True:
         try:
@@ -149,7 +149,7 @@ class _Attempt:
         self._deadline = deadline
         self._keys: dict[str, str] = {}
 
-    def run(self, addresses: Addresses, gather_keys: bool) -> tuple[str, ...]:
+    def run(self, addresses: ResolvedName, gather_keys: bool) -> tuple[str, ...]:
         """Connect and, where asked, collect all keys. Raises ScanFailed."""
         if not gather_keys:
             self._connect(addresses).close()
@@ -159,7 +159,7 @@ class _Attempt:
             missing = self._exchange(addresses, missing)
         return tuple(sorted(self._keys.values()))
 
-    def _connect(self, addresses: Addresses) -> socket.socket:
+    def _connect(self, addresses: ResolvedName) -> socket.socket:
         """Connect to the first address that answers, within one attempt's time."""
         attempt_end = min(self._deadline, monotonic() + CONNECT_SECONDS)
         if self._connected is not None:
@@ -182,7 +182,7 @@ class _Attempt:
                 reason = "no answer" if isinstance(error, TimeoutError) else (error.strerror or str(error))
         raise ScanFailed(f"cannot connect to {self._where}: {reason}")
 
-    def _exchange(self, addresses: Addresses, algorithms: Sequence[str] | None) -> Sequence[str]:
+    def _exchange(self, addresses: ResolvedName, algorithms: Sequence[str] | None) -> Sequence[str]:
         """One key exchange; keeps the key.
 
         :param algorithms: what to accept as signature of the host; None = all that paramiko knows.

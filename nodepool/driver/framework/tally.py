@@ -21,7 +21,7 @@ _DIGITS = 6
 _MANY = 10_000
 
 
-class Changes:
+class ChangedNodes:
     """Ids of nodes that changed, '' = any may have. Operations on a set are atomic."""
 
     def __init__(self) -> None:
@@ -58,7 +58,7 @@ class NodeTally:
         self._nodes = nodes
         self._groups = groups
         self._lock = threading.Lock()
-        self._changes = Changes()
+        self._changes = ChangedNodes()
         self._shares: dict[str, tuple[tuple[Hashable, ...], dict[str, float]]] = {}
         self._sums: dict[Hashable, dict[str, float]] = {}
         self._counts: Counter[Hashable] = Counter()

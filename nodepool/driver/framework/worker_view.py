@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from nodepool.driver.interface import Provider
     from nodepool.model.node import Node
     from nodepool.plan.assignment import PoolInfo
-    from nodepool.plan.nodeset import ReadyNodes
+    from nodepool.plan.node_choice import ReadyNodes
     from nodepool.zk.zookeeper import ZooKeeper
 
 

@@ -12,7 +12,7 @@ import json
 from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING
 
-from nodepool.driver.framework.tally import Changes
+from nodepool.driver.framework.tally import ChangedNodes
 from nodepool.driver.metastatic.records import BackingData, owner_of, place_of
 from nodepool.exceptions import ZKConflict
 from nodepool.model import states
@@ -74,7 +74,7 @@ class BackingView:
         self._on_change = on_change
         self.log = log
         self._clock = clock
-        self._changes = Changes()
+        self._changes = ChangedNodes()
         self.entries: dict[str, Entry] = {}
         #: node -> backing nodes on which it may have a slot.
         self._backings_of: dict[str, set[str]] = {}

@@ -11,7 +11,7 @@ from nodepool.driver.statemachine import StateMachineProvider
 
 if TYPE_CHECKING:
     from nodepool.driver.metastatic.config import MetastaticProviderConfig
-    from nodepool.driver.statemachine.launch import Launch
+    from nodepool.driver.statemachine.launch import NodeLaunch
     from nodepool.zk.zookeeper import ZooKeeper
 
 
@@ -48,7 +48,7 @@ class MetastaticProvider(StateMachineProvider):
             self._allocator.drain()
         super().stop()
 
-    def launch_ended(self, launch: Launch) -> None:
+    def launch_ended(self, launch: NodeLaunch) -> None:
         super().launch_ended(launch)
         if self._allocator is not None:
             self._allocator.launch_ended(launch.node.key)

@@ -17,7 +17,7 @@ from nodepool.driver.openstack.delete import ServerDeletion
 from nodepool.driver.openstack.errors import CloudNotFound
 from nodepool.driver.openstack.facts import missing_flavor, missing_image
 from nodepool.driver.openstack.image_tasks import TaskUploads
-from nodepool.driver.openstack.images import ImageStore, checksums
+from nodepool.driver.openstack.images import OpenStackImages, checksums
 from nodepool.driver.openstack.instance import OpenStackInstance, usage
 from nodepool.driver.openstack.leaks import Leaks, OpenStackResource
 from nodepool.driver.openstack.transport import Transport
@@ -58,7 +58,7 @@ class OpenStackAdapter(Adapter):
         self.cloud = OpenStackCloud(provider_config, transport, settings)
         self.shared_threads = self.cloud.threads
         self._leaks = Leaks(self.cloud)
-        self._images = ImageStore(provider_config.name, self.cloud.api, transport.stopped)
+        self._images = OpenStackImages(provider_config.name, self.cloud.api, transport.stopped)
         #: Guards the table of labels whose missing image was reported.
         self._lock = threading.Lock()
         self._missing: set[str] = set()

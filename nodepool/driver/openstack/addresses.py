@@ -52,7 +52,7 @@ class CloudNetworks(NamedTuple):
         )
 
 
-class Addresses(NamedTuple):
+class ServerAddresses(NamedTuple):
     """The addresses of one server; None = it has none of the kind."""
 
     public_v4: str | None
@@ -61,7 +61,7 @@ class Addresses(NamedTuple):
     interface: str | None
 
 
-def classify(server: Server, networks: Iterable[Network], cloud: CloudNetworks) -> Addresses:
+def classify(server: Server, networks: Iterable[Network], cloud: CloudNetworks) -> ServerAddresses:
     """Tell the addresses of a server apart.
 
     :param networks: as the network service shows them; none if there is no such service.
@@ -77,7 +77,7 @@ def classify(server: Server, networks: Iterable[Network], cloud: CloudNetworks) 
     if interface is None and cloud.private:
         interface = private_v4
     interface = interface or public_v4 or public_v6 or private_v4
-    return Addresses(public_v4, public_v6 or None, private_v4, interface)
+    return ServerAddresses(public_v4, public_v6 or None, private_v4, interface)
 
 
 def _public_v4(server: Server, networks: list[Network], cloud: CloudNetworks) -> str | None:

@@ -31,7 +31,7 @@ _DEAD: Final = frozenset({"killed", "deleted", "pending_delete", "error", "deact
 _NUMBERS: Final = frozenset({"min_disk", "min_ram"})
 
 
-class ImageStore:
+class OpenStackImages:
     """Images of one provider. All methods block.
 
     :param stopped: ends all waiting.

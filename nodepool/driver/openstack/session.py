@@ -28,7 +28,7 @@ class HttpClient(Protocol):
     def request(self, url: str, method: str, **arguments: Any) -> Any: ...
 
 
-class Turns:
+class ServiceLimits:
     """``rate_limit`` and ``concurrency`` of a service in clouds.yaml; a call is made within it.
 
     In place of keystoneauth's own, which goes by the wall clock: set back by ten minutes, it makes each call sleep for
@@ -70,7 +70,7 @@ def make_client(region: CloudRegion, service: str) -> HttpClient:
             # The SDK makes texts of numbers in clouds.yaml.
             rate, concurrency = float(kept.pop("rate_limit", None) or 0), int(kept.pop("concurrency", None) or 0)
             super().__init__(session, **kept)
-            self._turns = Turns(service, rate, concurrency)
+            self._turns = ServiceLimits(service, rate, concurrency)
             # `count` does that; the SDK has opened a socket for it in vain.
             unused = given.get("statsd_client")
             if unused is not None:

@@ -37,7 +37,7 @@ _LIBRARIES: Final = ("keystoneauth1", "openstack", "requests", "urllib3")
 _NOT_SENT: Final = ("NewConnectionError", "NameResolutionError", "Connection refused", "Failed to establish")
 
 
-class Answer(NamedTuple):
+class CloudAnswer(NamedTuple):
     """A successful answer; ``data`` is {} when there was no content."""
 
     status: int
@@ -148,7 +148,7 @@ class Transport:
         query: Mapping[str, Any] | None = None,
         arguments: Mapping[str, Any] | None = None,
         permit: Callable[[], None] = lambda: None,
-    ) -> Answer:
+    ) -> CloudAnswer:
         """Make one call. One that the cloud puts off is made again later.
 
         :param service: official type, e.g. ``compute``.
@@ -174,7 +174,7 @@ class Transport:
 
     def _call(
         self, service: str, method: str, path: str, what: str, given: dict[str, Any], permit: Callable[[], None]
-    ) -> Answer:
+    ) -> CloudAnswer:
         for _ in range(BUSY_ATTEMPTS):
             call = self._wait_turn(service, what)
             permit()
@@ -187,7 +187,7 @@ class Transport:
             text = "Provider %s: %s is put off by the cloud, no calls to the %s service for %.1f s"
             log.info(text, self.provider, what, service, seconds)
         if status < 400:
-            return Answer(status, self._content(response, what), response.headers)
+            return CloudAnswer(status, self._content(response, what), response.headers)
         raise self._error(response, what)
 
     def _request(self, service: str, method: str, path: str, given: dict[str, Any]) -> Any:

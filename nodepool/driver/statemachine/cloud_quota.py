@@ -16,7 +16,7 @@ from nodepool.driver.framework.repeats import Repeats
 from nodepool.driver.statemachine import metadata
 from nodepool.driver.statemachine.known import Known, NotKnown, Patience
 from nodepool.driver.statemachine.learned_limits import LearnedLimits
-from nodepool.driver.statemachine.record import resources_of
+from nodepool.driver.statemachine.node_fields import resources_of
 from nodepool.exceptions import RuntimeConfigurationException
 from nodepool.model.quota import QuotaInformation
 

@@ -22,13 +22,13 @@ from nodepool.driver.statemachine import metadata as tags
 from nodepool.driver.statemachine.adapter import Log
 from nodepool.driver.statemachine.instance import Instance
 from nodepool.driver.statemachine.instance_cloud import InstanceCloud
-from nodepool.driver.statemachine.inventory import Record
+from nodepool.driver.statemachine.inventory import InventoryRecord
 from nodepool.driver.statemachine.inventory_machine import InventoryMachine, Step, cloud_is_away
 from nodepool.driver.statemachine.lost_creations import Creation, CreationKey
 from nodepool.exceptions import CloudUnavailableException, LaunchStatusException, NotFound
 from nodepool.plan.backoff import Backoff
 
-R = TypeVar("R", bound=Record)
+R = TypeVar("R", bound=InventoryRecord)
 
 #: A machine that was not advanced for so long was given up: nothing may be made for it any more.
 GIVEN_UP_SECONDS: Final = 30.0

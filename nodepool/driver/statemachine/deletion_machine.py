@@ -16,12 +16,12 @@ from typing import Any, ClassVar, Final, TypeVar
 from nodepool.clock import monotonic
 from nodepool.driver.statemachine.adapter import Log
 from nodepool.driver.statemachine.instance_cloud import InstanceCloud
-from nodepool.driver.statemachine.inventory import Record
+from nodepool.driver.statemachine.inventory import InventoryRecord
 from nodepool.driver.statemachine.inventory_machine import InventoryMachine, Step, cloud_is_away
 from nodepool.exceptions import LaunchError, NotFound
 from nodepool.plan.backoff import Backoff
 
-R = TypeVar("R", bound=Record)
+R = TypeVar("R", bound=InventoryRecord)
 
 #: After how long a deletion that shows no effect is sent again.
 RESEND: Final = Backoff(2.0, 60.0)

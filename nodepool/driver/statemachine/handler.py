@@ -7,10 +7,10 @@ import random
 from typing import TYPE_CHECKING
 
 from nodepool.driver.handler import NodeRequestHandler
-from nodepool.driver.statemachine import record
-from nodepool.driver.statemachine.launch import Launch
+from nodepool.driver.statemachine import node_fields
+from nodepool.driver.statemachine.launch import NodeLaunch
 from nodepool.model import states
-from nodepool.plan.launch import Failure
+from nodepool.plan.launch_attempt import Failure
 
 if TYPE_CHECKING:
     from nodepool.driver.framework.worker_view import PoolWorkerView
@@ -26,7 +26,7 @@ class StateMachineHandler(NodeRequestHandler):
 
     def __init__(self, pw: PoolWorkerView, request: NodeRequest) -> None:
         super().__init__(pw, request)
-        self._launches: dict[str, Launch] = {}
+        self._launches: dict[str, NodeLaunch] = {}
         #: Nodes that somebody else was faster than.
         self._outpaced: set[str] = set()
         self._az: str | None = None
@@ -75,11 +75,11 @@ class StateMachineHandler(NodeRequestHandler):
                 self._az = random.choice(self.manager.zones(self.pool))
                 self._az_chosen = True
             node.az = self._az
-        record.describe(node, self.pool.labels[node.type[0]])
+        node_fields.describe(node, self.pool.labels[node.type[0]])
 
     def launch(self, node: Node) -> None:
         if self.manager.hasPlace(self.pool, node):
-            launch = Launch(self.manager, self, node)
+            launch = NodeLaunch(self.manager, self, node)
             self.manager.ceilings.begun(self.pool.name, node.type[0], node.key)
             self.manager.begin_launch(launch)
             self._launches[node.key] = launch

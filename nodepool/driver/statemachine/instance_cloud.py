@@ -12,12 +12,12 @@ from typing import ClassVar, Final, Generic, TypeVar
 from nodepool.clock import monotonic
 from nodepool.driver.framework.shared_threads import SharedThreads
 from nodepool.driver.statemachine import metadata
-from nodepool.driver.statemachine.inventory import Inventory, Record, no_changes
+from nodepool.driver.statemachine.inventory import Inventory, InventoryRecord, no_changes
 from nodepool.driver.statemachine.lost_creations import Creation, LostCreations
 from nodepool.exceptions import LaunchError, NotFound
 from nodepool.metrics import leaks
 
-R = TypeVar("R", bound=Record)
+R = TypeVar("R", bound=InventoryRecord)
 
 log = logging.getLogger("nodepool.driver.statemachine.InstanceCloud")
 

@@ -28,7 +28,7 @@ COMPLETE_SECONDS: Final = 20.0
 GONE_SECONDS: Final = 900.0
 
 
-class Record(Protocol):
+class InventoryRecord(Protocol):
     """What a list says of an instance. Records are values: two that are equal are no news."""
 
     @property
@@ -52,7 +52,7 @@ class Record(Protocol):
         """When it changed last, as a text that grows with time; "" where the cloud cannot list changes."""
 
 
-R = TypeVar("R", bound=Record)
+R = TypeVar("R", bound=InventoryRecord)
 
 
 class ChangesNotListed(Exception):

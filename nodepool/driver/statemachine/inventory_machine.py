@@ -12,12 +12,12 @@ from nodepool.clock import monotonic
 from nodepool.driver.statemachine.adapter import Log
 from nodepool.driver.statemachine.instance import Instance
 from nodepool.driver.statemachine.instance_cloud import InstanceCloud
-from nodepool.driver.statemachine.inventory import Record
+from nodepool.driver.statemachine.inventory import InventoryRecord
 from nodepool.driver.statemachine.list_pace import Waiter
 from nodepool.driver.statemachine.machine import StateMachine
 from nodepool.exceptions import CloudUnavailableException
 
-R = TypeVar("R", bound=Record)
+R = TypeVar("R", bound=InventoryRecord)
 
 #: What a step of a machine returns: the instance = complete; True = look at the new state at once; False = wait.
 Step = Callable[[], "Instance | bool"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`Launch`: one node on its way from `building` to `ready` (rules L).
+"""`NodeLaunch`: one node on its way from `building` to `ready` (rules L).
 
 A launch goes through phases, each an object of `nodepool.driver.statemachine.phases`; here is what follows which::
 
@@ -32,8 +32,8 @@ from nodepool.exceptions import LaunchError, ZKConflict, ZKException
 from nodepool.logconfig import get_annotated_logger
 from nodepool.metrics import launches
 from nodepool.model import states
-from nodepool.plan import launch as plan
-from nodepool.plan.launch import Abort, Failure, LaunchOutcome, Retry
+from nodepool.plan import launch_attempt as plan
+from nodepool.plan.launch_attempt import Abort, Failure, LaunchOutcome, Retry
 
 if TYPE_CHECKING:
     from nodepool.driver.statemachine.handler import StateMachineHandler
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from nodepool.model.node import Node
 
 
-class Launch:
+class NodeLaunch:
     """A task of the scheduler. Everything belongs to the step that runs; others read ``outcome`` and call `abandon`.
 
     :param node: locked by us, `building`, stored.

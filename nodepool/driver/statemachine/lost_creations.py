@@ -15,9 +15,9 @@ from typing import Final, NamedTuple, TypeVar
 
 from nodepool.clock import monotonic
 from nodepool.driver.statemachine import metadata
-from nodepool.driver.statemachine.inventory import Record
+from nodepool.driver.statemachine.inventory import InventoryRecord
 
-R = TypeVar("R", bound=Record)
+R = TypeVar("R", bound=InventoryRecord)
 
 #: How long an instance may take to show up after its creation was not answered, in seconds.
 LATE_SECONDS: Final = 3600.0

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from nodepool.driver.framework.worker_view import PoolWorkerView
     from nodepool.driver.statemachine.adapter import Log
     from nodepool.driver.statemachine.handler import StateMachineHandler
-    from nodepool.driver.statemachine.launch import Launch
+    from nodepool.driver.statemachine.launch import NodeLaunch
     from nodepool.driver.statemachine.machine import StateMachine
     from nodepool.model.image import ImageUpload
     from nodepool.model.node import Node
@@ -73,7 +73,7 @@ class StateMachineProvider(StateMachineQuota, Provider):
         )
         self._create_machine = signature.create_machine_of(adapter)
         self._lock = threading.Lock()
-        self._launches: dict[str, Launch] = {}
+        self._launches: dict[str, NodeLaunch] = {}
         #: Nodes whose launches failed before anything was made; in the order of their ends.
         self._unmade: dict[str, None] = {}
         self._workers: set[PoolWorkerView] = set()
@@ -248,7 +248,7 @@ class StateMachineProvider(StateMachineQuota, Provider):
         """`Adapter.getCreateStateMachine`, in whichever signature the adapter has."""
         return without_exit(lambda: self._create_machine(*arguments))
 
-    def begin_launch(self, launch: Launch) -> None:
+    def begin_launch(self, launch: NodeLaunch) -> None:
         """Take on a launch. Raises RuntimeError when the provider has ended."""
         with self._lock:
             self._launches[launch.node.key] = launch
@@ -256,12 +256,12 @@ class StateMachineProvider(StateMachineQuota, Provider):
             self.launch_ended(launch)
             raise RuntimeError(f"provider {self.name} has ended")
 
-    def launch_of(self, node_id: str) -> Launch | None:
+    def launch_of(self, node_id: str) -> NodeLaunch | None:
         """The launch of a node, if it runs here."""
         with self._lock:
             return self._launches.get(node_id)
 
-    def launch_ended(self, launch: Launch) -> None:
+    def launch_ended(self, launch: NodeLaunch) -> None:
         with self._lock:
             node_id = launch.node.key
             if self._launches.get(node_id) is launch:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from nodepool.clock import monotonic
 from nodepool.driver.framework.class_checks import without_exit
 from nodepool.exceptions import NotFound
-from nodepool.plan import launch as plan
+from nodepool.plan import launch_attempt as plan
 
 if TYPE_CHECKING:
     from nodepool.driver.statemachine.machine import StateMachine

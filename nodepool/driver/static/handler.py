@@ -7,7 +7,7 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
 from nodepool.driver.handler import NodeRequestHandler
-from nodepool.plan.nodeset import can_match
+from nodepool.plan.node_choice import can_match
 from nodepool.plan.queue import MIN_READY_REQUESTOR
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from nodepool.clock import wall_time
 from nodepool.exceptions import ZKConflict
 from nodepool.model import states
-from nodepool.plan.nodeset import is_free
+from nodepool.plan.node_choice import is_free
 
 if TYPE_CHECKING:
     import logging

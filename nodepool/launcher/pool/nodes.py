@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Protocol
 
 from nodepool.clock import monotonic
-from nodepool.plan.nodeset import ReadyNodes, is_free
+from nodepool.plan.node_choice import ReadyNodes, is_free
 
 if TYPE_CHECKING:
     from nodepool.model.node import Node

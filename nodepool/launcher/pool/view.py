@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from nodepool.model.node import Node
     from nodepool.model.request import NodeRequest
     from nodepool.plan.assignment import Verdict
-    from nodepool.plan.nodeset import ReadyNodes
+    from nodepool.plan.node_choice import ReadyNodes
     from nodepool.plan.queue import RequestKind
 
 #: Seconds for which a driver is not asked again whether it could serve a kind of request.

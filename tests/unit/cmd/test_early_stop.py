@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from nodepool.cmd.app import Stopped
-from nodepool.cmd.supervisor import STOP_SIGNALS, early_stop
+from nodepool.cmd.service_runner import STOP_SIGNALS, early_stop
 from tests.support.launcher import ROOT
 
 #: Python imports it before anything else. It sends the signal when the launcher imports what it needs for its work.

@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from nodepool.driver.statemachine import metadata, record
+from nodepool.driver.statemachine import metadata, node_fields
 from nodepool.driver.statemachine.phases.phase import LaunchOrder, NodeWrites
-from nodepool.plan import launch as plan
+from nodepool.plan import launch_attempt as plan
 
 if TYPE_CHECKING:
     from nodepool.driver.config import LabelSettings
@@ -47,7 +47,7 @@ class BeginPhase:
         image_id, image_name = self._image_of(order.label)
         order.node.image_id = image_name
         self.machine = self._make_machine(
-            record.hostname_of(order.node),
+            node_fields.hostname_of(order.node),
             order.label,
             image_id,
             metadata.for_node(order.node.key, order.pool.name, order.settings.name),

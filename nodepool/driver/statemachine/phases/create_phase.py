@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from nodepool.driver.statemachine import record
+from nodepool.driver.statemachine import node_fields
 from nodepool.driver.statemachine.phases.phase import LaunchOrder, NodeWrites
 from nodepool.driver.statemachine.removal import Driven
 from nodepool.exceptions import LaunchNetworkException, LaunchStatusException, ServerCreateTimeoutException
@@ -74,7 +74,7 @@ class CreatePhase:
 
     def _take(self, instance: Instance) -> None:
         node = self._order.node
-        node.hostname = record.hostname_of(node)
-        record.take_instance(node, instance, self._order.pool)
+        node.hostname = node_fields.hostname_of(node)
+        node_fields.take_instance(node, instance, self._order.pool)
         if node.interface_ip is None:
             raise LaunchNetworkException(f"instance {node.external_id} has no address that could be used")

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from nodepool.driver.statemachine.finder import Search
-from nodepool.plan import launch as plan
+from nodepool.plan import launch_attempt as plan
 
 if TYPE_CHECKING:
     from nodepool.driver.statemachine.adapter import Log

@@ -15,13 +15,13 @@ from nodepool.driver.fake.cloud import (
     Cancelled,
     CloudError,
     FakeCloud,
-    Instance,
+    FakeInstance,
     NoSuchInstance,
     OverQuota,
 )
 
 
-def create(cloud: FakeCloud, **resources: float) -> Instance:
+def create(cloud: FakeCloud, **resources: float) -> FakeInstance:
     return cloud.create("np1", metadata={"nodepool_node_id": "1"}, resources=resources)
 
 

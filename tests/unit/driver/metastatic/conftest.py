@@ -15,7 +15,7 @@ from nodepool.driver.metastatic.allocator import SlotAllocator
 from nodepool.driver.metastatic.provider import MetastaticProvider
 from nodepool.model import states
 from nodepool.model.node import Node
-from nodepool.plan import launch as plan
+from nodepool.plan import launch_attempt as plan
 from nodepool.plan.backoff import Backoff
 from nodepool.testing.memory_zk import MemoryZooKeeper
 from tests.support.backing_pool import BackingPool

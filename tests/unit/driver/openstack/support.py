@@ -15,7 +15,7 @@ from nodepool.driver.openstack.clouds import Clouds, CloudSettings
 from nodepool.driver.openstack.config import OpenStackLabel, OpenStackProviderConfig
 from nodepool.driver.openstack.create import ServerCreation
 from nodepool.driver.openstack.errors import CloudNotFound
-from nodepool.driver.openstack.transport import Answer
+from nodepool.driver.openstack.transport import CloudAnswer
 from nodepool.driver.openstack.views import Server
 from tests.support.manual_clock import ManualClock
 from tests.support.manual_executor import ManualExecutor
@@ -110,7 +110,7 @@ class StubTransport:
         query: Mapping[str, Any] | None = None,
         arguments: Mapping[str, Any] | None = None,
         permit: Callable[[], None] = lambda: None,
-    ) -> Answer:
+    ) -> CloudAnswer:
         permit()
         self.calls.append((method, path))
         self.bodies.append(body)
@@ -121,7 +121,7 @@ class StubTransport:
             answer = answer(body if arguments is None else arguments, dict(query or {}))
         if isinstance(answer, Exception):
             raise answer
-        return Answer(200, answer, {})
+        return CloudAnswer(200, answer, {})
 
     def close(self) -> None:
         self.stopped.set()

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nodepool.driver.openstack.addresses import Addresses, CloudNetworks, classify
+from nodepool.driver.openstack.addresses import CloudNetworks, ServerAddresses, classify
 from nodepool.driver.openstack.instance import OpenStackInstance, usage
 from nodepool.driver.openstack.views import Network
 from tests.unit.driver.openstack.support import view
@@ -23,18 +23,18 @@ def entry(ip: str, kind: str = "fixed") -> dict[str, Any]:
     return {"addr": ip, "version": 6 if ":" in ip else 4, "OS-EXT-IPS:type": kind}
 
 
-def found(cloud: CloudNetworks | None = None, access: str = "", **networks: Any) -> Addresses:
+def found(cloud: CloudNetworks | None = None, access: str = "", **networks: Any) -> ServerAddresses:
     server = view(addresses=networks, accessIPv4=access)
     return classify(server, NETWORKS, cloud or CloudNetworks())
 
 
 def test_private_only() -> None:
-    assert found(internal=[entry("10.0.0.5")]) == Addresses(None, None, "10.0.0.5", "10.0.0.5")
+    assert found(internal=[entry("10.0.0.5")]) == ServerAddresses(None, None, "10.0.0.5", "10.0.0.5")
 
 
 def test_floating_ip() -> None:
     result = found(internal=[entry("10.0.0.5"), entry("8.8.8.8", "floating")])
-    assert result == Addresses("8.8.8.8", None, "10.0.0.5", "8.8.8.8")
+    assert result == ServerAddresses("8.8.8.8", None, "10.0.0.5", "8.8.8.8")
 
 
 @pytest.mark.parametrize("network", ["outside", "flat", "public"])
@@ -51,15 +51,15 @@ def test_global_address() -> None:
 
 def test_both() -> None:
     result = found(internal=[entry("10.0.0.5")], flat=[entry("10.9.0.5"), entry("fd00::1")])
-    assert result == Addresses("10.9.0.5", "fd00::1", "10.0.0.5", "10.9.0.5")
+    assert result == ServerAddresses("10.9.0.5", "fd00::1", "10.0.0.5", "10.9.0.5")
 
 
 def test_only_ipv6() -> None:
-    assert found(internal=[entry("fd00::1")]) == Addresses(None, "fd00::1", None, "fd00::1")
+    assert found(internal=[entry("fd00::1")]) == ServerAddresses(None, "fd00::1", None, "fd00::1")
 
 
 def test_none() -> None:
-    assert found() == Addresses(None, None, None, None)
+    assert found() == ServerAddresses(None, None, None, None)
 
 
 def test_access_address_of_the_server() -> None:
@@ -76,7 +76,7 @@ def test_clouds_yaml_decides() -> None:
         ]
     }
     cloud = CloudNetworks.of(settings)
-    assert found(cloud, flat=[entry("10.9.0.5")], internal=[entry("10.0.0.5")]) == Addresses(
+    assert found(cloud, flat=[entry("10.9.0.5")], internal=[entry("10.0.0.5")]) == ServerAddresses(
         "10.0.0.5", None, "10.9.0.5", "10.0.0.5"
     )
     assert cloud.default == "internal"

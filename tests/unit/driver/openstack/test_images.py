@@ -12,7 +12,7 @@ import pytest
 from nodepool.driver.openstack.adapter import OpenStackAdapter
 from nodepool.driver.openstack.api import Api
 from nodepool.driver.openstack.errors import CloudAway, CloudQuota
-from nodepool.driver.openstack.images import ImageStore
+from nodepool.driver.openstack.images import OpenStackImages
 from nodepool.exceptions import ImageCreateException, QuotaException
 from tests.support.manual_clock import ManualClock
 from tests.unit.driver.openstack.support import StubTransport, load, section
@@ -58,9 +58,9 @@ def file(tmp_path: Path) -> str:
     return str(path)
 
 
-def store(transport: StubTransport) -> ImageStore:
+def store(transport: StubTransport) -> OpenStackImages:
     clock = ManualClock()
-    return ImageStore("cloud-a", Api(transport), Stopped(clock), clock)  # type: ignore[arg-type]
+    return OpenStackImages("cloud-a", Api(transport), Stopped(clock), clock)  # type: ignore[arg-type]
 
 
 def test_upload(file: str) -> None:

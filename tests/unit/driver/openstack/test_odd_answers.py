@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from nodepool.driver.openstack.adapter import OpenStackAdapter
 from nodepool.driver.openstack.api import Api
 from nodepool.driver.openstack.errors import CloudAway
-from nodepool.driver.openstack.transport import Answer
+from nodepool.driver.openstack.transport import CloudAnswer
 from nodepool.driver.openstack.views import Port, Server, limit
 from nodepool.exceptions import LaunchError
 from tests.unit.driver.openstack.support import LOG, StubTransport, load, section
@@ -76,8 +76,8 @@ class OddTransport:
     def has(self, service: str) -> bool:
         return True
 
-    def call(self, *_: object, **__: object) -> Answer:
-        return Answer(200, self.answer, {})
+    def call(self, *_: object, **__: object) -> CloudAnswer:
+        return CloudAnswer(200, self.answer, {})
 
 
 @pytest.mark.parametrize("name", list(CALLS))

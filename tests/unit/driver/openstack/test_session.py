@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from nodepool.driver.openstack.clouds import Clouds
-from nodepool.driver.openstack.session import Turns, close, make_client
+from nodepool.driver.openstack.session import ServiceLimits, close, make_client
 from nodepool.testing.openstack import CLOUD_NAME, OpenStackSimulator
 
 
@@ -74,7 +74,7 @@ def test_wall_clock_that_is_set_back(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_as_many_calls_at_once_as_clouds_yaml_says() -> None:
-    turns = Turns("compute", 0.0, 2)
+    turns = ServiceLimits("compute", 0.0, 2)
     inside: list[int] = []
     seen: list[int] = []
 

@@ -14,7 +14,7 @@ from nodepool.driver.statemachine import StateMachineProvider, finder, known
 from nodepool.model import states
 from nodepool.model.node import Node
 from nodepool.plan import circuit_breaker
-from nodepool.plan import launch as plan
+from nodepool.plan import launch_attempt as plan
 from nodepool.plan.backoff import Backoff
 from nodepool.testing.memory_zk import MemoryZooKeeper
 from tests.support.driver_site import DriverSite

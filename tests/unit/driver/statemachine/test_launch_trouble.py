@@ -122,7 +122,7 @@ def test_one_error_is_no_outage(make_site: MakeSite) -> None:
 
 def test_cut_off_from_zookeeper(make_site: MakeSite, zk: MemoryZooKeeper, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is made as long as it is not certain that the node is still ours."""
-    monkeypatch.setattr("nodepool.plan.launch.PACE", Backoff(0.01, 0.01))
+    monkeypatch.setattr("nodepool.plan.launch_attempt.PACE", Backoff(0.01, 0.01))
     site = make_site()
     asked: list[int] = []
 

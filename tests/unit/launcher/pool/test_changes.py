@@ -13,7 +13,7 @@ from nodepool.launcher.pool.desk import Desk
 from nodepool.model import reasons, states
 from nodepool.model.node import Node
 from nodepool.model.request import NodeRequest
-from nodepool.plan.nodeset import ReadyNodes
+from nodepool.plan.node_choice import ReadyNodes
 from nodepool.plan.queue import RequestQueue
 from nodepool.plan.request_stage import Progress, Stage
 

@@ -13,7 +13,7 @@ from nodepool.launcher.pool.view import OBJECTION_SECONDS, PoolView, RequestView
 from nodepool.model.reasons import POOL_DISABLED, ReasonCode, ReasonText
 from nodepool.model.request import NodeRequest
 from nodepool.plan.assignment import Consider, Decline, Leave, PoolInfo
-from nodepool.plan.nodeset import ReadyNodes
+from nodepool.plan.node_choice import ReadyNodes
 from nodepool.plan.queue import RequestKind
 from tests.support.manual_clock import ManualClock, monotonic_clock
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from nodepool import exceptions as e
-from nodepool.plan.launch import (
+from nodepool.plan.launch_attempt import (
     PACE,
     Abort,
     Fail,

@@ -25,10 +25,10 @@ DUMP_SIGNAL: Final = signal.SIGUSR2
 STOP_SECONDS: Final = 30.0
 _TICK_SECONDS: Final = 1.0
 
-log = logging.getLogger("nodepool.cmd.supervisor")
+log = logging.getLogger("nodepool.cmd.service_runner")
 
 
-class Service(Protocol):
+class DaemonService(Protocol):
     """What a daemon does, e.g. `nodepool.launcher.supervisor.NodePool`."""
 
     @property
@@ -51,7 +51,7 @@ class Service(Protocol):
 
 @contextlib.contextmanager
 def early_stop() -> Iterator[None]:
-    """Inside, a signal that stops a daemon ends it by `Stopped`, until a `Supervisor` takes the signals over.
+    """Inside, a signal that stops a daemon ends it by `Stopped`, until a `ServiceRunner` takes the signals over.
 
     Much is imported before that. For the main thread.
     """
@@ -67,7 +67,7 @@ def early_stop() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-class Supervisor:
+class ServiceRunner:
     """Runs a service in a thread and stays free for signals in the main thread.
 
     :param service: what to run.
@@ -78,7 +78,7 @@ class Supervisor:
 
     def __init__(
         self,
-        service: Service,
+        service: DaemonService,
         notifier: Notifier,
         *,
         stop_seconds: float = STOP_SECONDS,

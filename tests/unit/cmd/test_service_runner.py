@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""nodepool.cmd.supervisor and stack_dump: signals, readiness, watchdog, bounded stop (reference/commands 4)."""
+"""nodepool.cmd.service_runner and stack_dump: signals, readiness, watchdog, bounded stop (reference/commands 4)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from nodepool.cmd import stack_dump
 from nodepool.cmd.sdnotify import Notifier
-from nodepool.cmd.supervisor import STOP_SIGNALS, Supervisor
+from nodepool.cmd.service_runner import STOP_SIGNALS, ServiceRunner
 from tests.support.manual_clock import ManualClock
 
 
@@ -69,7 +69,7 @@ def test_signal_stops_in_order(number: signal.Signals) -> None:
     """SIGTERM, SIGINT and SIGUSR1 stop in order with exit status 0."""
     service, notifier = FakeService(), FakeNotifier()
     helper = when(service.running, lambda: os.kill(os.getpid(), number))
-    supervisor = Supervisor(service, notifier)
+    supervisor = ServiceRunner(service, notifier)
     assert supervisor.run() == 0
     helper.join()
     assert service.stopping.is_set()
@@ -80,7 +80,7 @@ def test_signal_stops_in_order(number: signal.Signals) -> None:
 def test_handlers_are_put_back() -> None:
     before = signal.getsignal(signal.SIGTERM)
     service = FakeService()
-    supervisor = Supervisor(service, FakeNotifier())
+    supervisor = ServiceRunner(service, FakeNotifier())
     supervisor.post(signal.SIGTERM)
     supervisor.run()
     assert signal.getsignal(signal.SIGTERM) is before
@@ -88,7 +88,7 @@ def test_handlers_are_put_back() -> None:
 
 def test_second_signal_hastens() -> None:
     service = StuckService()
-    supervisor = Supervisor(service, FakeNotifier())
+    supervisor = ServiceRunner(service, FakeNotifier())
     helper = when(service.stopping, lambda: supervisor.post(signal.SIGTERM))
     supervisor.post(signal.SIGTERM)
     assert supervisor.run() == 0
@@ -100,7 +100,7 @@ def test_second_signal_hastens() -> None:
 def test_stop_is_bounded(caplog: pytest.LogCaptureFixture) -> None:
     """A service that does not stop is left behind, and the log says what it was doing."""
     service = StuckService()
-    supervisor = Supervisor(service, FakeNotifier(), stop_seconds=0.01)
+    supervisor = ServiceRunner(service, FakeNotifier(), stop_seconds=0.01)
     supervisor.post(signal.SIGTERM)
     with caplog.at_level(logging.DEBUG, "nodepool"):
         assert supervisor.run() == 1
@@ -115,19 +115,19 @@ def test_error_at_start_is_raised() -> None:
             raise ValueError("bad configuration")
 
     with pytest.raises(ValueError, match="bad configuration"):
-        Supervisor(Broken(), FakeNotifier()).run()
+        ServiceRunner(Broken(), FakeNotifier()).run()
 
 
 def test_end_without_signal_is_a_failure() -> None:
     service = FakeService()
     service.stopped.set()
-    assert Supervisor(service, FakeNotifier()).run() == 1
+    assert ServiceRunner(service, FakeNotifier()).run() == 1
 
 
 def test_dump_signal_writes_stacks(caplog: pytest.LogCaptureFixture) -> None:
     """SIGUSR2: every thread's stack at DEBUG to nodepool.stack_dump; the daemon goes on."""
     service = FakeService()
-    supervisor = Supervisor(service, FakeNotifier())
+    supervisor = ServiceRunner(service, FakeNotifier())
 
     def both() -> None:
         # Python calls handlers of pending signals in the order of their numbers.
@@ -153,7 +153,7 @@ def test_dump_appears_whatever_the_level(caplog: pytest.LogCaptureFixture) -> No
 
 def test_ready_is_told_once() -> None:
     service, notifier = FakeService(), FakeNotifier()
-    supervisor = Supervisor(service, notifier)
+    supervisor = ServiceRunner(service, notifier)
     supervisor.notify()
     assert notifier.messages == []
     service.ready.set()
@@ -165,7 +165,7 @@ def test_ready_is_told_once() -> None:
 def test_watchdog_follows_the_main_loop() -> None:
     """The watchdog is only fed while the main loop turns."""
     service, notifier, clock = FakeService(), FakeNotifier(watchdog_seconds=40.0), ManualClock()
-    supervisor = Supervisor(service, notifier, clock=clock)
+    supervisor = ServiceRunner(service, notifier, clock=clock)
     service.ready.set()
     service.last_loop = clock.now
     supervisor.notify()
@@ -187,7 +187,7 @@ def test_watchdog_follows_the_main_loop() -> None:
 def test_reload_is_told_once_ready() -> None:
     """systemd sees RELOADING, then READY again with the outcome; before the first READY nothing."""
     service, notifier = FakeService(), FakeNotifier()
-    supervisor = Supervisor(service, notifier)
+    supervisor = ServiceRunner(service, notifier)
     supervisor.on_reload("reloading")
     assert notifier.messages == []
     service.ready.set()

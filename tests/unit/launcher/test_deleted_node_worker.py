@@ -12,7 +12,7 @@ from kazoo.recipe.lock import Lock
 
 from nodepool.driver.fake.cloud import FakeCloud
 from nodepool.driver.fake.provider import FakeProvider
-from nodepool.launcher import deletion
+from nodepool.launcher import deleted_node_worker
 from nodepool.plan.backoff import Backoff
 from tests.support.local_launcher import fake_provider
 from tests.support.pool_znodes import READY_NODE, PoolZnodes
@@ -47,7 +47,7 @@ def test_lock_is_given_back_when_the_provider_raises(
         launcher.settle()
         wait = worker.run_once()
         assert wait is not None
-        assert 0 < wait <= deletion.RETRY.first_seconds
+        assert 0 < wait <= deleted_node_worker.RETRY.first_seconds
     launcher.passes(worker, "it is gone", lambda: znodes.node(node_id) is None)
 
 
@@ -55,7 +55,7 @@ def test_no_hot_loop_while_a_deletion_is_tried_again(
     launcher: StillLauncher, znodes: PoolZnodes, cloud: FakeCloud, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """X-5: a second attempt that takes long does not make the worker run without a pause."""
-    monkeypatch.setattr(deletion, "RETRY", Backoff(0.05, 60.0))
+    monkeypatch.setattr(deleted_node_worker, "RETRY", Backoff(0.05, 60.0))
     instance = cloud.create("np", metadata={}, resources={})
     cloud.set(down=True, delete_seconds=1000.0)
     node_id = znodes.add_node("used", external_id=instance.id)
@@ -77,7 +77,7 @@ def test_cloud_answers_again(
     launcher: StillLauncher, znodes: PoolZnodes, cloud: FakeCloud, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """X-5: what failed while a cloud was away is deleted as soon as it is back: until then it takes up quota."""
-    monkeypatch.setattr(deletion, "RETRY", Backoff(50.0, 60.0))
+    monkeypatch.setattr(deleted_node_worker, "RETRY", Backoff(50.0, 60.0))
     instance = cloud.create("np", metadata={}, resources={})
     cloud.set(down=True)
     monkeypatch.setattr(FakeProvider, "pausedReason", lambda _provider: "the cloud does not answer")
@@ -104,7 +104,7 @@ def test_no_hot_loop_when_a_retry_finds_nothing_to_do(
     launcher: StillLauncher, znodes: PoolZnodes, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
     """X-2, X-1: a failed node that somebody locked, or put on hold, meanwhile is left alone, without a busy loop."""
-    monkeypatch.setattr(deletion, "RETRY", Backoff(0.05, 60.0))
+    monkeypatch.setattr(deleted_node_worker, "RETRY", Backoff(0.05, 60.0))
     monkeypatch.setattr(FakeProvider, "startNodeCleanup", fail)
     node_id = znodes.add_node("used", external_id="x")
     worker = launcher.nodepool.deletion.current
@@ -144,7 +144,7 @@ def test_deletion_that_takes_too_long(
     launcher: StillLauncher, znodes: PoolZnodes, cloud: FakeCloud, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """X-5: after the timeout the lock is free, and the deletion begins anew."""
-    monkeypatch.setattr(deletion, "DELETE_TIMEOUT_SECONDS", 0.0)
+    monkeypatch.setattr(deleted_node_worker, "DELETE_TIMEOUT_SECONDS", 0.0)
     cloud.set(delete_seconds=0.3)
     instance = cloud.create("np", metadata={}, resources={})
     node_id = znodes.add_node("used", external_id=instance.id)
@@ -210,7 +210,7 @@ def test_empty_nodes_go_soon(
     launcher: StillLauncher, znodes: PoolZnodes, monkeypatch: pytest.MonkeyPatch, before: bytes
 ) -> None:
     """C-8: without waiting for the sweep, but not while somebody holds their lock."""
-    monkeypatch.setattr(deletion, "LOOK_AGAIN_SECONDS", 0.05)
+    monkeypatch.setattr(deleted_node_worker, "LOOK_AGAIN_SECONDS", 0.05)
     worker = launcher.nodepool.deletion.current
     empty, held = znodes.create_node(before), znodes.create_node(before)
     lock = Lock(znodes.kazoo, f"/nodepool/nodes/{held}/lock")
