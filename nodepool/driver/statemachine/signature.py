@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from nodepool.model.request import NodeRequest
 
 #: (hostname, label, image_external_id, metadata, request, az, log) -> machine
-CreateMachine = Callable[
+MakeCreateMachine = Callable[
     [str, "LabelSettings", Any, dict[str, str], "NodeRequest", "str | None", "Log"], "StateMachine"
 ]
 
 
-def create_machine_of(adapter: Adapter) -> CreateMachine:
+def create_machine_of(adapter: Adapter) -> MakeCreateMachine:
     """How to call an adapter, whichever of the two signatures it has."""
     make: Callable[..., StateMachine] = adapter.getCreateStateMachine
     if wants_request(make):

@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,7 +16,17 @@ from nodepool.driver.openstack.adapter import OpenStackAdapter
 from nodepool.driver.openstack.errors import CloudAway
 from nodepool.driver.statemachine.signature import wants_request
 from nodepool.exceptions import RuntimeConfigurationException
-from tests.unit.driver.openstack.support import LOG, StubTransport, label_section, load, only_label, section, server
+from tests.unit.driver.openstack.support import (
+    LOG,
+    METADATA,
+    REQUEST,
+    StubTransport,
+    label_section,
+    load,
+    only_label,
+    section,
+    server,
+)
 
 
 @pytest.fixture
@@ -137,6 +148,21 @@ def test_instances(make: Made, transport: StubTransport) -> None:
         "volume-gb": 20,
     }
     assert [found.metadata.get("nodepool_node_id") for found in (ours, other)] == ["0000000042", None]
+
+
+def test_unanswered_creations(make: Made, transport: StubTransport) -> None:
+    """Q-3: while nobody knows whether there is a server, it counts; it is one of the node's label and pool."""
+    adapter = make()
+    transport.answers["POST", "/servers"] = CloudAway("timed out")
+    woken = threading.Event()
+    launch = adapter.getCreateStateMachine(
+        "np0000000042", only_label(adapter.config), None, METADATA, REQUEST, None, LOG
+    )
+    launch.wake = woken.set
+    launch.advance()
+    assert woken.wait(30)
+    (creation,) = adapter.unansweredCreations()
+    assert (creation.key.node_id, creation.pool, creation.label) == ("0000000042", "main", "small")
 
 
 def test_console(make: Made, transport: StubTransport) -> None:

@@ -34,7 +34,7 @@ def used(site: Site, pool: Any = None) -> dict[str, float]:
 
 
 def test_creations_without_an_answer(site: Site, unanswered: list[Creation]) -> None:
-    """A create whose answer was lost may have made an instance: never more than max-servers."""
+    """Q-3: a creation whose answer was lost may have made an instance: never more than max-servers."""
     pool = site.config.pools["main"]
     assert site.provider.roomFor(pool, "small") == 2
     unanswered.append(creation())

@@ -5,8 +5,7 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from collections.abc import Iterable
 
 import pytest
 
@@ -15,19 +14,7 @@ from nodepool.driver.statemachine.inventory import ChangesNotListed, Inventory
 from nodepool.exceptions import CloudUnavailableException
 from tests.support.manual_clock import ManualClock
 from tests.support.quiet_inventory import QuietInventory
-
-
-class Seen(NamedTuple):
-    """An instance as the lists of this cloud show it; ``updated`` counts seconds."""
-
-    id: str
-    status: str = "running"
-    updated: str = "0"
-    metadata: Mapping[str, str] = {}
-
-    @property
-    def gone(self) -> bool:
-        return self.status == "gone"
+from tests.unit.driver.statemachine.instances import Seen
 
 
 class Cloud:
