@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from nodepool.driver.openstack import bounded, create, delete
-from nodepool.driver.statemachine import known, list_pace
+from nodepool.driver.openstack import bounded
+from nodepool.driver.statemachine import deletion_machine, inventory_machine, known, list_pace
 from nodepool.plan import circuit_breaker
 from nodepool.plan.backoff import Backoff
 from nodepool.runtime import providers
@@ -22,9 +22,8 @@ from tests.support.wait import wait_for
 def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(providers, "RETRY", Backoff(0.2, 0.5))
     monkeypatch.setattr(known, "ERROR_SECONDS", 0.3)
-    monkeypatch.setattr(create, "SAFETY_SECONDS", 1.0)
-    monkeypatch.setattr(delete, "FIRST_ERROR_SECONDS", 0.1)
-    monkeypatch.setattr(delete, "LONGEST_ERROR_SECONDS", 0.4)
+    monkeypatch.setattr(inventory_machine, "SAFETY_SECONDS", 1.0)
+    monkeypatch.setattr(deletion_machine, "RETRY", Backoff(0.1, 0.4))
     monkeypatch.setattr(list_pace, "RETRY", Backoff(0.2, 0.5))
     monkeypatch.setattr(circuit_breaker, "TRIP_SECONDS", 0.5)
     monkeypatch.setattr(circuit_breaker, "PROBE", Backoff(0.3, 0.6))

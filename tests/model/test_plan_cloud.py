@@ -24,6 +24,7 @@ class _Look(StateMachineQuota):
         super().__init__()
         self.provider = SimpleNamespace(name="one", pools={})  # type: ignore[assignment]
         self.zk = SimpleNamespace(cache=None, nodeIterator=lambda: iter(seen))  # type: ignore[assignment]
+        self.calls = SimpleNamespace(unanswered_creations=list)  # type: ignore[assignment]
         self._pool: Any = SimpleNamespace(name="main", max_servers=limit, ignore_provider_quota=True)
 
     def goes_on(self, node: Node) -> bool:
