@@ -7,65 +7,14 @@ import enum
 from dataclasses import dataclass
 from typing import Final
 
-from nodepool.exceptions import (
-    CapacityException,
-    CloudUnavailableException,
-    LaunchError,
-    LaunchNodepoolException,
-    QuotaException,
-    RuntimeConfigurationException,
-    ZKException,
-)
 from nodepool.plan.backoff import Backoff
+from nodepool.plan.failures import Failure, may_be_retried
 
 #: Between two looks at a machine: one that has just begun, or whose state has just changed, and one that has not
 #: changed for a while.
 PACE: Final = Backoff(0.1, 1.0)
 #: From an attempt that failed to the next one.
 RETRY: Final = Backoff(0.5, 8.0)
-
-
-class Failure(enum.Enum):
-    """Kinds of failures, by what the launcher does about them."""
-
-    #: The cloud says that a quota is used up.
-    QUOTA = "quota"
-    #: The cloud has no room for such an instance.
-    CAPACITY = "capacity"
-    #: The cloud's API does not answer, or only with errors of its own.
-    CLOUD = "cloud"
-    #: The configuration of the label can never work.
-    CONFIGURATION = "configuration"
-    #: Something that the launch needs is not there, e.g. the image: it was not even tried.
-    SETUP = "setup"
-    #: ZooKeeper did not do what we wanted.
-    ZOOKEEPER = "zookeeper"
-    #: Something is wrong with this instance.
-    INSTANCE = "instance"
-    #: An error that the driver has not told us the meaning of.
-    UNKNOWN = "unknown"
-
-
-def classify(error: BaseException) -> Failure:
-    """The kind of an error that a driver raised."""
-    if isinstance(error, QuotaException):
-        return Failure.QUOTA
-    if isinstance(error, CapacityException):
-        return Failure.CAPACITY
-    if isinstance(error, RuntimeConfigurationException):
-        return Failure.CONFIGURATION
-    if isinstance(error, LaunchNodepoolException):
-        return Failure.SETUP
-    if isinstance(error, ZKException):
-        return Failure.ZOOKEEPER
-    if isinstance(error, CloudUnavailableException):
-        return Failure.CLOUD
-    if isinstance(error, LaunchError):
-        return Failure.INSTANCE
-    # Connections that fail: the errors of sockets, ssl and requests.
-    if isinstance(error, OSError):
-        return Failure.CLOUD
-    return Failure.UNKNOWN
 
 
 def may_have_made_an_instance(kind: Failure) -> bool:
@@ -153,10 +102,8 @@ def after_failure(kind: Failure, attempt: int, retries: int, *, circuit_open: bo
         return Abort("the cloud says that a quota is used up")
     if circuit_open and kind in (Failure.CLOUD, Failure.UNKNOWN):
         return Abort("the cloud does not answer")
-    if kind is Failure.CONFIGURATION:
-        return Fail("its configuration can never work")
-    if kind is Failure.ZOOKEEPER:
-        return Fail("ZooKeeper was lost")
+    if not may_be_retried(kind):
+        return Fail("ZooKeeper was lost" if kind is Failure.ZOOKEEPER else "its configuration can never work")
     if attempt >= retries:
         return Fail(f"{attempt} attempt(s) failed")
     return Retry(RETRY.pause(attempt))

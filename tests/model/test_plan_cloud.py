@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from nodepool.driver.statemachine.cloud_quota import StateMachineQuota
 from nodepool.exceptions import LaunchError
 from nodepool.model.node import Node
-from nodepool.plan import circuit_breaker, launch_attempt, learned_limit, reconfigure
+from nodepool.plan import circuit_breaker, failures, launch_attempt, learned_limit, reconfigure
 from tests.model.budget import budget
 
 
@@ -78,9 +78,9 @@ def test_a_ceiling_lets_pass_what_was_taken_before_and_one_probe_in_a_while(
     assert one.allows(now + learned_limit.PROBE.longest_seconds + 1, one.nodes)
 
 
-@given(kind=st.sampled_from(launch_attempt.Failure), retries=st.integers(1, 6), away=st.booleans())
+@given(kind=st.sampled_from(failures.Failure), retries=st.integers(1, 6), away=st.booleans())
 @budget(100)
-def test_attempts_of_a_launch_end(kind: launch_attempt.Failure, retries: int, away: bool) -> None:
+def test_attempts_of_a_launch_end(kind: failures.Failure, retries: int, away: bool) -> None:
     """L-4, L-6: never more attempts than configured; with what is the request's own fault it fails."""
     attempt = 1
     while isinstance(
@@ -89,7 +89,7 @@ def test_attempts_of_a_launch_end(kind: launch_attempt.Failure, retries: int, aw
         assert 0 < decision.delay_seconds <= launch_attempt.RETRY.longest_seconds
         attempt += 1
         assert attempt <= retries
-    if kind is launch_attempt.Failure.INSTANCE:
+    if kind is failures.Failure.INSTANCE:
         assert isinstance(decision, launch_attempt.Fail)
         assert attempt == retries
 
@@ -101,7 +101,7 @@ ERRORS = [error for error in LaunchError.__subclasses__() if error.__module__ ==
 @given(error=st.sampled_from([OSError, ValueError, RuntimeError, *ERRORS]))
 @budget(50)
 def test_every_error_has_a_kind_and_a_decision(error: type[Exception]) -> None:
-    kind = launch_attempt.classify(error("x"))
+    kind = failures.classify(error("x"))
     assert launch_attempt.after_failure(kind, 1, 1, circuit_open=False)
     assert not (launch_attempt.answer_was_lost(kind) and not launch_attempt.may_have_made_an_instance(kind))
 

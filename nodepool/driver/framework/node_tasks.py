@@ -9,11 +9,11 @@ import threading
 from typing import TYPE_CHECKING
 
 from nodepool.clock import monotonic
-from nodepool.driver.framework.outcome import launch_outcome
 from nodepool.exceptions import NotFound, TimeoutException, ZKConflict, ZKException
 from nodepool.logconfig import get_annotated_logger
 from nodepool.metrics import launches
 from nodepool.model import states
+from nodepool.plan.failures import launch_outcome
 
 if TYPE_CHECKING:
     from nodepool.driver.config import ProviderConfig

@@ -7,12 +7,12 @@ import copy
 from typing import TYPE_CHECKING
 
 from nodepool.driver.framework.node_ahead import NodeAhead
-from nodepool.driver.framework.outcome import launch_outcome
 from nodepool.driver.framework.quota_support import QuotaSupport, QuotaUnknown
 from nodepool.exceptions import RuntimeConfigurationException, ZKConflict, ZKConnectionError, ZKException
 from nodepool.model import states
 from nodepool.model.node import Node
 from nodepool.model.reasons import NO_ROOM, Reason, ReasonCode
+from nodepool.plan.failures import launch_outcome
 
 if TYPE_CHECKING:
     from nodepool.driver.handler import NodeRequestHandler

@@ -11,7 +11,7 @@ from nodepool.clock import monotonic
 from nodepool.driver.framework.class_checks import without_exit
 from nodepool.exceptions import LaunchError, RuntimeConfigurationException
 from nodepool.plan.circuit_breaker import CircuitBreaker
-from nodepool.plan.launch_attempt import Failure, classify
+from nodepool.plan.failures import Failure, classify
 
 if TYPE_CHECKING:
     from nodepool.driver.config import LabelSettings

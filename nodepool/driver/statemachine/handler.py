@@ -10,7 +10,7 @@ from nodepool.driver.handler import NodeRequestHandler
 from nodepool.driver.statemachine import node_fields
 from nodepool.driver.statemachine.launch import NodeLaunch
 from nodepool.model import states
-from nodepool.plan.launch_attempt import Failure
+from nodepool.plan.failures import Failure
 
 if TYPE_CHECKING:
     from nodepool.driver.framework.worker_view import PoolWorkerView

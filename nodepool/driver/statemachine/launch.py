@@ -18,7 +18,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from nodepool.clock import monotonic
-from nodepool.driver.framework.outcome import launch_outcome
 from nodepool.driver.statemachine import failed_scan
 from nodepool.driver.statemachine.phases.begin_phase import BeginPhase
 from nodepool.driver.statemachine.phases.clean_phase import CleanPhase
@@ -33,7 +32,8 @@ from nodepool.logconfig import get_annotated_logger
 from nodepool.metrics import launches
 from nodepool.model import states
 from nodepool.plan import launch_attempt as plan
-from nodepool.plan.launch_attempt import Abort, Failure, LaunchOutcome, Retry
+from nodepool.plan.failures import Failure, classify, launch_outcome
+from nodepool.plan.launch_attempt import Abort, LaunchOutcome, Retry
 
 if TYPE_CHECKING:
     from nodepool.driver.statemachine.handler import StateMachineHandler
@@ -121,7 +121,7 @@ class NodeLaunch:
             # Whatever it is, the request must not wait for ever.
             self.log.exception("Launch given up")
             self.node.state = states.FAILED
-            self._complete(made=True, why=plan.classify(error))
+            self._complete(made=True, why=classify(error))
             return None
 
     def _guarded_step(self) -> float | None:
@@ -193,7 +193,7 @@ class NodeLaunch:
 
     def _failed(self, error: Exception) -> float | None:
         """An attempt ended badly; whether there is another shows when the cloud was asked what it left behind."""
-        kind = plan.classify(error)
+        kind = classify(error)
         self._log_failure(error)
         self._report(launch_outcome(error)[1])
         provider, label = self._provider, self._order.label
@@ -230,7 +230,7 @@ class NodeLaunch:
 
     def _decide(self, cloud_away: bool) -> float | None:
         assert self._error is not None
-        kind, settings = plan.classify(self._error), self._order.settings
+        kind, settings = classify(self._error), self._order.settings
         away = cloud_away or self._provider.calls.circuit_open
         decision = plan.after_failure(kind, self._attempt, settings.launch_retries, circuit_open=away)
         if isinstance(decision, Retry):
@@ -270,7 +270,7 @@ class NodeLaunch:
             if external_id not in (None, kept):
                 self._provider.delete_orphan(external_id, self.log)
         self._report("error.unknown")
-        self._complete(made=True, why=Failure.ZOOKEEPER if self._error is None else plan.classify(self._error))
+        self._complete(made=True, why=Failure.ZOOKEEPER if self._error is None else classify(self._error))
         return None
 
     def _stored_id(self) -> Any:
@@ -286,11 +286,11 @@ class NodeLaunch:
     def _end(self, state: str) -> float | None:
         """Store the outcome. A failure was reported already."""
         made = self._made or self.node.external_id is not None
-        why = None if state == states.READY or self._error is None else plan.classify(self._error)
+        why = None if state == states.READY or self._error is None else classify(self._error)
         end = EndPhase(self.node, self._zk, state, self.log)
         end.step()
         if end.error is not None:
-            why = why or plan.classify(end.error)
+            why = why or classify(end.error)
         if self.node.state == states.READY:
             self.log.info("Node is ready after %.1f s", self._clock() - self._begun)
         if state == states.READY:

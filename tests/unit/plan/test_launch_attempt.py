@@ -5,43 +5,19 @@ from __future__ import annotations
 
 import pytest
 
-from nodepool import exceptions as e
+from nodepool.plan.failures import Failure
 from nodepool.plan.launch_attempt import (
     PACE,
     Abort,
     Fail,
-    Failure,
     Retry,
     SearchDepth,
     after_failure,
     answer_was_lost,
-    classify,
     may_have_made_an_instance,
     pace,
     search_after,
 )
-
-
-@pytest.mark.parametrize(
-    ("error", "kind"),
-    [
-        (e.QuotaException(), Failure.QUOTA),
-        (e.CapacityException(), Failure.CAPACITY),
-        (e.RuntimeConfigurationException(), Failure.CONFIGURATION),
-        (e.LaunchNodepoolException(), Failure.SETUP),
-        (e.ZKConnectionError(), Failure.ZOOKEEPER),
-        (e.CloudUnavailableException(), Failure.CLOUD),
-        (ConnectionResetError(), Failure.CLOUD),
-        (TimeoutError(), Failure.CLOUD),
-        (e.LaunchStatusException(), Failure.INSTANCE),
-        (e.LaunchKeyscanException(), Failure.INSTANCE),
-        (e.ServerCreateTimeoutException(), Failure.INSTANCE),
-        (KeyError("id"), Failure.UNKNOWN),
-    ],
-)
-def test_kinds(error: Exception, kind: Failure) -> None:
-    """Capacity, configuration and an unreachable cloud are told apart."""
-    assert classify(error) is kind
 
 
 def test_attempts() -> None:

@@ -11,7 +11,7 @@ import pytest
 from nodepool.driver.openstack.errors import CloudQuota, refusal
 from nodepool.driver.openstack.verdicts import error_status, refusal_of
 from nodepool.exceptions import LaunchNodepoolException, LaunchStatusException, QuotaException
-from nodepool.plan.launch_attempt import Failure, classify
+from nodepool.plan.failures import Failure, classify
 from tests.unit.driver.openstack.support import StubCloud, label_section, only_label, view
 
 MakeCloud = Callable[..., StubCloud]
