@@ -45,27 +45,30 @@ def delete_node(options: argparse.Namespace) -> int:
 
 @contextlib.contextmanager
 def _started(zk: ZooKeeper, config: Config, name: str) -> Iterator[Provider]:
+    from nodepool.driver import gateway
     from nodepool.driver.registry import Drivers
 
     provider_config = config.providers[name]
     try:
-        provider = Drivers.get(provider_config.driver.name).getProvider(provider_config)
+        provider: Provider = gateway.get_provider(name, Drivers.get(provider_config.driver.name), provider_config)
         provider.zk = zk
-        provider.start(zk)
+        gateway.start_provider(provider, zk)
     except Exception as error:
         # Whatever a driver raises, the operator gets a line and no traceback.
         raise CommandError(f"provider {name} cannot be started: {error}") from error
     try:
         yield provider
     finally:
-        provider.stop()
-        provider.join()
+        gateway.stop_provider(provider)
+        gateway.join_provider(provider)
 
 
 def _delete(zk: ZooKeeper, provider: Provider, node: Node) -> None:
+    from nodepool.driver import gateway
+
     with nodes.locked(zk, node):
         node.state = states.DELETING
         zk.storeNode(node)
-        task = provider.startNodeCleanup(node)
+        task = gateway.start_node_cleanup(provider, node)
         # The deletion removes the node with its lock, or gives the lock back.
         task.join()

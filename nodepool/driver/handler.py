@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from nodepool.clock import monotonic, wall_time
+from nodepool.driver import gateway
 from nodepool.driver.framework.deadlock_avoidance import DeadlockAvoidance
 from nodepool.driver.framework.handler_hooks import HandlerHooks
 from nodepool.driver.framework.nodeset import NodeSet, NoPlace
@@ -153,7 +154,7 @@ class NodeRequestHandler(HandlerHooks):
         if self.decline_reasons:
             self._end(self.declineRequest)
             return
-        reason = self.manager.pausedReason()
+        reason = gateway.paused_reason(self.manager)
         # Ready nodes are there whether the cloud answers or not.
         if reason is not None and not self.node_set.can_reuse_all():
             self.log.info("Giving the request back: %s", reason)

@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
 from nodepool.clock import monotonic, wall_time
-from nodepool.exceptions import LaunchError, ZKConflict, ZKConnectionError
+from nodepool.driver import gateway
+from nodepool.exceptions import ZKConflict, ZKConnectionError
 from nodepool.launcher.pool.decline import START_SECONDS
 from nodepool.model import states
 from nodepool.plan.assignment import declined_state
@@ -274,7 +275,8 @@ class LeakSweeps:
             if provider in self._running:
                 self.log.warning("Provider %s still looks for leaked resources", provider.name)
                 continue
-            thread = threading.Thread(target=self._clean, args=(provider,), name=f"Leaks-{provider.name}", daemon=True)
+            clean = gateway.cleanup_leaked_resources
+            thread = threading.Thread(target=clean, args=(provider,), name=f"Leaks-{provider.name}", daemon=True)
             self._running[provider] = thread
             thread.start()
 
@@ -283,13 +285,3 @@ class LeakSweeps:
         deadline = monotonic() + timeout
         for thread in self._running.values():
             thread.join(max(0.0, deadline - monotonic()))
-
-    def _clean(self, provider: Provider) -> None:
-        try:
-            provider.cleanupLeakedResources()
-        except (LaunchError, ZKConnectionError) as error:
-            # What a cloud said, or did not say, or ZooKeeper is away: no mistake of ours, and no traceback for it.
-            self.log.warning("Provider %s: leaked resources are looked for again later: %s", provider.name, error)
-        except Exception:
-            # A mistake of a driver: the next sweep comes all the same.
-            self.log.exception("Provider %s: error while looking for leaked resources", provider.name)

@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 from nodepool.clock import monotonic
+from nodepool.driver import gateway
 from nodepool.exceptions import ZKConflict, ZKConnectionError, ZKException, ZKLockException
 from nodepool.logconfig import get_annotated_logger
 from nodepool.model import states
@@ -199,7 +200,7 @@ class DeletedNodeWorker(Worker):
         if node.state == states.DELETED or (not node.external_id and node.state == states.INIT):
             pending.append((node, None, store.send_remove_unlocked(node, store.has_lock_dir(node.key), None)))
             return
-        replacement = provider.replacementFor(node) if node.state in (states.USED, states.IN_USE) else None
+        replacement = gateway.replacement_for(provider, node) if node.state in (states.USED, states.IN_USE) else None
         if replacement is not None:
             reply = store.send_remove_unlocked(node, store.has_lock_dir(node.key), replacement)
             pending.append((node, replacement, reply))
@@ -224,14 +225,7 @@ class DeletedNodeWorker(Worker):
         log.info("Removed node of provider %s", node.provider)
         provider = self._providers.get(node.provider)
         if provider is not None:
-            self._notify(provider, node, log)
-
-    def _notify(self, provider: Provider, node: Node, log: logging.LoggerAdapter[logging.Logger]) -> None:
-        try:
-            provider.nodeDeletedNotification(node)
-        except Exception:
-            # The node is gone, whatever the driver makes of it.
-            log.exception("Error in the provider's nodeDeletedNotification")
+            gateway.node_deleted_notification(provider, node)
 
     def _start(self, node: Node, provider: Provider, reason: str, log: logging.LoggerAdapter[logging.Logger]) -> None:
         """Lock, mark and hand over to the provider (X-2, X-3); the lock is given back if that fails (X-7)."""
@@ -241,7 +235,7 @@ class DeletedNodeWorker(Worker):
         zk.nodes.lock_and_save(node)
         log.info("Deleting node of provider %s: %s", node.provider, reason)
         try:
-            task = provider.startNodeCleanup(node)
+            task = gateway.start_node_cleanup(provider, node)
         except Exception as error:
             zk.unlockNode(node)
             if self._providers.get(node.provider) is not provider:
@@ -269,24 +263,14 @@ class DeletedNodeWorker(Worker):
     def _check_answering(self, now: float) -> None:
         """A cloud that answers again is told at once what to delete: that takes up quota, and the pauses grew long."""
         providers = self._providers.running
-        before, self._not_answering = (
-            self._not_answering,
-            {name for name, provider in providers.items() if self._is_paused(provider)},
-        )
+        before = self._not_answering
+        self._not_answering = {name for name, provider in providers.items() if gateway.paused_reason(provider)}
         back = before - self._not_answering
         for node_id in self._due if back else ():
             node = self._cache.nodes.get(node_id)
             if node is not None and node.provider in back:
                 self._due[node_id] = now
                 self._attempts.pop(node_id, None)
-
-    def _is_paused(self, provider: Provider) -> bool:
-        try:
-            return provider.pausedReason() is not None
-        except Exception:
-            # Whatever a driver raises, nodes are deleted.
-            self.log.exception("Error in pausedReason() of provider %s", provider.name)
-            return False
 
     def _unlock(self, node: Node) -> None:
         """A deletion that ended without success should have done this, one that hangs has not (X-5)."""

@@ -9,6 +9,7 @@ import uuid
 from typing import TYPE_CHECKING, Final
 
 from nodepool.clock import monotonic
+from nodepool.driver import gateway
 from nodepool.exceptions import ZKConflict, ZKConnectionError, ZKException, ZKLockException
 from nodepool.model import states
 from nodepool.model.request import NodeRequest
@@ -108,12 +109,8 @@ class MinReadyWorker(Worker):
             if provider is None or not provider.LAUNCHES or label_name not in pool.labels:
                 continue
             label = pool.labels[label_name] if isinstance(pool.labels, dict) else label_name
-            try:
-                if provider.labelReady(label):
-                    return True
-            except Exception:
-                # Whatever a driver raises: another provider may have the label.
-                self.log.exception("Provider %s: is label %s ready?", pool.provider.name, label_name)
+            if gateway.label_ready(provider, label):
+                return True
         return False
 
     def _missing(self, wanted: dict[str, int]) -> dict[str, int]:

@@ -8,6 +8,7 @@ import os
 import socket
 from typing import TYPE_CHECKING
 
+from nodepool.driver import gateway
 from nodepool.launcher.stats_worker import StatsWorker, zk_internals
 from nodepool.metrics import gauges
 from nodepool.metrics.process import REGISTRY
@@ -37,7 +38,7 @@ def make_stats_worker(
             for name, provider in current.providers.items()
         }
         values = gauges.limit_gauges(limits, current.tenant_resource_limits)
-        is_open = {name: provider.pausedReason() is not None for name, provider in providers.running.items()}
+        is_open = {name: gateway.paused_reason(provider) is not None for name, provider in providers.running.items()}
         values.update(gauges.circuit_gauges(hostname, is_open))
         values.update(zk_internals(hostname, zk))
         return values

@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from typing import TYPE_CHECKING
 
+from nodepool.driver import gateway
 from nodepool.driver.framework.class_checks import check_instance
 from nodepool.driver.interface import Provider
 from nodepool.driver.registry import Drivers
@@ -14,8 +14,6 @@ from nodepool.driver.registry import Drivers
 if TYPE_CHECKING:
     from nodepool.driver.config import ProviderConfig
     from nodepool.zk.zookeeper import ZooKeeper
-
-log = logging.getLogger("nodepool.NodePool")
 
 
 class ProviderStart:
@@ -51,36 +49,26 @@ class ProviderStart:
                 return
         if self._provider is not None:
             # Who forgets is the main thread, and a driver may hang here, too.
-            name = f"Stop-{self._config.name}"
-            threading.Thread(target=self._stop, args=(self._provider,), name=name, daemon=True).start()
+            gateway.stop_provider.begin(self._provider)
 
     def _run(self) -> None:
         config = self._config
         provider: Provider | None = None
         error: Exception | None = None
         try:
-            made = Drivers.get(config.driver.name).getProvider(config)
+            made = gateway.get_provider(config.name, Drivers.get(config.driver.name), config)
             provider = check_instance(made, Provider, f"driver {config.driver.name!r}: getProvider()")
             provider.zk = self._zk
-            provider.start(self._zk)
-        except (Exception, SystemExit) as problem:  # noqa: BLE001 - raised by `result`
-            # SystemExit: a driver's library may call sys.exit().
-            error = (
-                problem if isinstance(problem, Exception) else RuntimeError(f"the driver called sys.exit({problem})")
-            )
+            gateway.start_provider(provider, self._zk)
+        except Exception as problem:  # noqa: BLE001 - raised by `result`
+            error = problem
             if provider is not None:
                 # What it has started already must not stay: there will be another attempt, and another.
-                self._stop(provider)
+                gateway.stop_provider(provider)
                 provider = None
         with self._lock:
             self._provider, self._error = provider, error
             wanted = not self._forgotten
             self._ended.set()
         if provider is not None and not wanted:
-            self._stop(provider)
-
-    def _stop(self, provider: Provider) -> None:
-        try:
-            provider.stop()
-        except Exception as error:  # noqa: BLE001 - it was not complete, so this may well fail
-            log.debug("Provider %s: stop() after a start that came to nothing: %r", self._config.name, error)
+            gateway.stop_provider(provider)

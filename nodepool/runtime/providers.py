@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from nodepool.clock import monotonic
+from nodepool.driver import gateway
 from nodepool.driver.framework.unavailable import UnavailableProviderConfig
 from nodepool.exceptions import ConfigError
 from nodepool.plan.backoff import Backoff
@@ -16,8 +17,6 @@ from nodepool.plan.reconfigure import compare
 from nodepool.runtime.provider_start import ProviderStart
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from nodepool.driver.config import ProviderConfig
     from nodepool.driver.interface import Provider
     from nodepool.zk.zookeeper import ZooKeeper
@@ -95,7 +94,7 @@ class Providers:
             return
         old = self.running.get(name)
         if old is not None:
-            self._guard(name, "idle", old.idle)
+            gateway.idle.within(PATIENCE_SECONDS, old)
         start = self._starting[name] = ProviderStart(config, self._zk)
         if start.wait(max(LEAST_START_SECONDS, deadline - monotonic())):
             self._started(name)
@@ -132,8 +131,8 @@ class Providers:
         self.running = running
         self._failed = {failed: state for failed, state in self._failed.items() if failed in self._configs}
         if old is not None:
-            self._guard(name, "idle", old.idle)
-            self._guard(name, "stop", old.stop)
+            gateway.idle.within(PATIENCE_SECONDS, old)
+            gateway.stop_provider.within(PATIENCE_SECONDS, old)
 
     def stop(self, timeout: float) -> None:
         """Stop all and wait for them, together at most ``timeout`` seconds."""
@@ -141,32 +140,12 @@ class Providers:
         for name in list(self._starting):
             self._forget_start(name)
         running, self.running = self.running, {}
-        for name, provider in running.items():
-            self._guard(name, "stop", provider.stop, max(LEAST_START_SECONDS, deadline - monotonic()))
-        for name, provider in running.items():
+        for provider in running.values():
+            gateway.stop_provider.within(max(LEAST_START_SECONDS, deadline - monotonic()), provider)
+        for provider in running.values():
             # join() has no timeout of its own.
-            self._ending.append(self._call_in_thread(name, "join", provider.join))
+            self._ending.append(gateway.join_provider.begin(provider))
         for thread in self._ending:
             thread.join(max(0.0, deadline - monotonic()))
             if thread.is_alive():
                 self.log.warning("%s: the provider still works, not waiting for it", thread.name)
-
-    def _guard(self, name: str, what: str, call: Callable[[], None], seconds: float | None = None) -> None:
-        """Call something that returns soon, or should."""
-        seconds = PATIENCE_SECONDS if seconds is None else seconds
-        thread = self._call_in_thread(name, what, call)
-        thread.join(seconds)
-        if thread.is_alive():
-            self.log.error("Provider %s: %s() has not returned after %.0f s. Going on without it", name, what, seconds)
-
-    def _call_in_thread(self, name: str, what: str, call: Callable[[], None]) -> threading.Thread:
-        def run() -> None:
-            try:
-                call()
-            except Exception:
-                # Whatever a driver raises: it is on its way out, and nobody waits for a result.
-                self.log.exception("Provider %s: error in %s()", name, what)
-
-        thread = threading.Thread(target=run, name=f"{what.capitalize()}-{name}", daemon=True)
-        thread.start()
-        return thread

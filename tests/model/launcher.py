@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from nodepool.config.objects import Config
+from nodepool.driver import gateway
 from nodepool.exceptions import ZKConnectionError
-from nodepool.launcher.cleanup_worker import LeakSweeps
 from nodepool.launcher.pool.worker import PoolWorker
 from nodepool.launcher.supervisor import NodePool
 from nodepool.zk import paths
@@ -79,7 +79,7 @@ class Launcher(Process):
 
     def _clean_leaks(self) -> None:
         for provider in self.nodepool.providers.running.values():
-            self.world.spawn(f"{self.name}.leaks", self, lambda p=provider: LeakSweeps()._clean(p))  # type: ignore[misc]
+            self.world.spawn(f"{self.name}.leaks", self, lambda p=provider: gateway.cleanup_leaked_resources(p))  # type: ignore[misc]
 
     @property
     def workers(self) -> list[Worker]:

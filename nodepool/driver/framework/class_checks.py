@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a driver must keep to: its classes have all that their bases promise, and its code ends no thread of ours.
+"""What a driver must keep to: its classes have all that their bases promise.
 
 One error lists everything that is missing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -41,11 +40,3 @@ def check_instance(value: T, base: type[Any], origin: str) -> T:
     if not isinstance(value, base):
         raise ContractError(f"{origin} must return a {base.__name__}, not {type(value).__name__}")
     return value
-
-
-def without_exit(call: Callable[[], T]) -> T:
-    """Call code of a driver. A library of its may call sys.exit(): that is an error like others, and ends no thread."""
-    try:
-        return call()
-    except SystemExit as error:
-        raise RuntimeError(f"the driver called sys.exit({error})") from error

@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from nodepool.clock import monotonic
+from nodepool.driver import gateway
 from nodepool.driver.framework.quota_support import QuotaSupport, QuotaUnknown
 from nodepool.model import states
 from nodepool.plan import deadlock
@@ -89,4 +90,4 @@ class DeadlockAvoidance:
         wanted = handler.request.node_types
         if handler.request.reuse and len(handler.pw.ready_nodes.choose(wanted)) == len(wanted):
             return False
-        return not handler.has_room_now(label)
+        return not gateway.has_room_now(handler, label)

@@ -11,6 +11,7 @@ import concurrent.futures
 import logging
 from typing import TYPE_CHECKING, Any
 
+from nodepool.driver import gateway
 from nodepool.logconfig import get_annotated_logger
 from nodepool.model.node import Node
 from nodepool.model.reasons import EXCEEDS_QUOTA, IMAGE_MISSING, POOL_DISABLED, Reason, ReasonCode, ReasonText
@@ -118,7 +119,7 @@ class HandlerHooks(NodeRequestHandlerNotifications, abc.ABC):
         if self.pool.max_servers <= 0:
             return [ReasonText(POOL_DISABLED)]
         supported = self.provider.getSupportedLabels(self.pool.name)
-        broken = set(self.manager.errorLabels())
+        broken = set(gateway.error_labels(self.manager))
         unknown = sorted({name for name in self.request.node_types if name not in supported or name in broken})
         if unknown:
             code = ReasonCode.LABEL_BROKEN if broken.intersection(unknown) else ReasonCode.LABEL_UNKNOWN

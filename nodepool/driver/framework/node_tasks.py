@@ -9,6 +9,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from nodepool.clock import monotonic
+from nodepool.driver import gateway
 from nodepool.exceptions import NotFound, TimeoutException, ZKConflict, ZKException
 from nodepool.logconfig import get_annotated_logger
 from nodepool.metrics import launches
@@ -111,8 +112,8 @@ class NodeDeleter(threading.Thread):
         if not self.node.external_id:
             return
         try:
-            self.manager.cleanupNode(self.node.external_id)
-            self.manager.waitForNodeCleanup(self.node.external_id)
+            gateway.cleanup_node(self.manager, self.node.external_id)
+            gateway.wait_for_node_cleanup(self.manager, self.node.external_id)
         except NotFound:
             self.log.info("Machine %s is gone already", self.node.external_id)
 
@@ -132,14 +133,7 @@ class NodeDeleter(threading.Thread):
             self._unlock()
         else:
             self.log.info("Deleted node of provider %s", self.node.provider)
-            self._notify()
-
-    def _notify(self) -> None:
-        try:
-            self.manager.nodeDeletedNotification(self.node)
-        except Exception:
-            # The node is gone, whatever the driver makes of it.
-            self.log.exception("Error in the provider's nodeDeletedNotification")
+            gateway.node_deleted_notification(self.manager, self.node)
 
     def _unlock(self) -> None:
         if self.node.lock is None:

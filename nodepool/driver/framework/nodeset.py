@@ -6,6 +6,7 @@ from __future__ import annotations
 import copy
 from typing import TYPE_CHECKING
 
+from nodepool.driver import gateway
 from nodepool.driver.framework.node_ahead import NodeAhead
 from nodepool.driver.framework.quota_support import QuotaSupport, QuotaUnknown
 from nodepool.exceptions import RuntimeConfigurationException, ZKConflict, ZKConnectionError, ZKException
@@ -80,7 +81,7 @@ class NodeSet:
         for position in self._missing():
             label = self._handler.request.node_types[position]
             # What is on its way has its room, and counts already.
-            if self._ahead is None and not self._handler.hasRemainingQuota(label):
+            if self._ahead is None and not gateway.has_remaining_quota(self._handler, label):
                 return False
             self._make(position, label)
         # Ready nodes may have come instead of it.
@@ -153,7 +154,7 @@ class NodeSet:
                     if self._is_too_large(found, self._handler.request.node_types[missing[index]]):
                         too_large.append(found)
                     elif self._take(missing[index], found):
-                        self._handler.nodeReusedNotification(found)
+                        gateway.node_reused_notification(self._handler, found)
         finally:
             for node in too_large:
                 # For other tenants.
@@ -168,7 +169,7 @@ class NodeSet:
         handler = self._handler
         if isinstance(handler.manager, QuotaSupport):
             try:
-                needed = handler.manager.quotaNeededByLabel(label, handler.pool)
+                needed = gateway.quota_needed_by_label(handler.manager, label, handler.pool)
             except (QuotaUnknown, RuntimeConfigurationException):
                 return False
             if found.resources == needed.get_resources():
@@ -185,7 +186,7 @@ class NodeSet:
         handler = self._handler
         good = False
         try:
-            good = handler.startReusableNodeCheck(found).result()
+            good = gateway.start_reusable_node_check(handler, found).result()
         finally:
             # Whatever a driver raises: nothing else would bring the node back.
             if not good:
@@ -226,7 +227,7 @@ class NodeSet:
             raise NoPlace(node.tenant_name)
         handler.log.info("Launching node %s for %s", node.id, label)
         try:
-            handler.launch(node)
+            gateway.launch(handler, node)
         except Exception as error:
             # Whatever a driver raises, the node has an outcome, and the request goes on with that.
             if handler.pw.provider_replaced():
@@ -247,9 +248,9 @@ class NodeSet:
         node.az = next((other.az for other in self.nodes if other.az), None)
         if isinstance(handler.manager, QuotaSupport):
             # From the first write on the node counts, for quota and for its tenant.
-            node.resources = handler.manager.quotaNeededByLabel(label, handler.pool).get_resources()
+            node.resources = gateway.quota_needed_by_label(handler.manager, label, handler.pool).get_resources()
         allocate(node, handler)
-        handler.setNodeMetadata(node)
+        gateway.set_node_metadata(handler, node)
         return node
 
     def drop_aborted(self) -> None:

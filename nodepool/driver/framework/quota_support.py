@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from nodepool.clock import monotonic
-from nodepool.driver.framework.class_checks import without_exit
+from nodepool.driver import gateway
 from nodepool.driver.framework.tally import NodeTally
 from nodepool.exceptions import RuntimeConfigurationException
 from nodepool.model.quota import QuotaInformation, first_shortage
@@ -97,8 +97,8 @@ class QuotaSupport(abc.ABC):
         limits: QuotaInformation | None = None
         problem: Exception | None = None
         try:
-            limits = without_exit(self.getProviderLimits)
-            limits.subtract(without_exit(self.unmanagedQuotaUsed))
+            limits = gateway.get_provider_limits(self.provider.name, self)
+            limits.subtract(gateway.unmanaged_quota_used(self.provider.name, self))
         except Exception as error:  # noqa: BLE001 - raised to who asks, unless there is an old value
             problem = error
             self._quota_log.exception("Provider %s: limits unknown", self.provider.name)

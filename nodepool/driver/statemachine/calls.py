@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from nodepool.clock import monotonic
-from nodepool.driver.framework.class_checks import without_exit
+from nodepool.driver import gateway
 from nodepool.exceptions import LaunchError, RuntimeConfigurationException
 from nodepool.plan.circuit_breaker import CircuitBreaker
 from nodepool.plan.failures import Failure, classify
@@ -94,7 +94,7 @@ class CloudCalls:
 
     def _ask(self, call: Callable[[], T]) -> T:
         try:
-            result = without_exit(call)
+            result = call()
         except (NotImplementedError, RuntimeConfigurationException):
             raise
         except Exception as error:
@@ -107,7 +107,7 @@ class CloudCalls:
     def _look_up(self, call: Callable[[], T]) -> T:
         """Ask what may be known without the cloud: only that it does not answer says something about it."""
         try:
-            return without_exit(call)
+            return call()
         except Exception as error:
             self.judge(error)
             raise
@@ -117,29 +117,29 @@ class CloudCalls:
     def list_instances(self) -> list[Instance]:
         """All instances; none if the driver cannot list them."""
         try:
-            return self._ask(lambda: list(self._adapter.listInstances()))
+            return self._ask(lambda: gateway.list_instances(self._name, self._adapter))
         except NotImplementedError:
             return []
 
     def list_resources(self) -> list[Resource]:
         """All that could be left over; nothing if the driver cannot list it."""
         try:
-            return self._ask(lambda: list(self._adapter.listResources()))
+            return self._ask(lambda: gateway.list_resources(self._name, self._adapter))
         except NotImplementedError:
             return []
 
     def unanswered_creations(self) -> Sequence[Creation]:
         """Creations without an answer, as far as the driver knows. Does not block."""
-        return self._look_up(lambda: list(self._adapter.unansweredCreations()))
+        return self._look_up(lambda: gateway.unanswered_creations(self._name, self._adapter))
 
     def get_quota_limits(self) -> QuotaInformation:
-        return self._look_up(self._adapter.getQuotaLimits)
+        return self._look_up(lambda: gateway.get_quota_limits(self._name, self._adapter))
 
     def get_quota_for_label(self, label: LabelSettings) -> QuotaInformation:
-        return self._look_up(lambda: self._adapter.getQuotaForLabel(label))
+        return self._look_up(lambda: gateway.get_quota_for_label(self._name, self._adapter, label))
 
     def get_azs(self) -> Sequence[str | None]:
-        return self._look_up(lambda: list(self._adapter.getAZs())) or [None]
+        return self._look_up(lambda: gateway.get_azs(self._name, self._adapter)) or [None]
 
     def label_ready(self, label: LabelSettings) -> bool:
-        return self._look_up(lambda: self._adapter.labelReady(label))
+        return self._look_up(lambda: gateway.label_ready_in_cloud(self._name, self._adapter, label))

@@ -6,6 +6,7 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING
 
+from nodepool.driver import gateway
 from nodepool.driver.handler import NodeRequestHandler
 from nodepool.driver.statemachine import node_fields
 from nodepool.driver.statemachine.launch import NodeLaunch
@@ -39,7 +40,7 @@ class StateMachineHandler(NodeRequestHandler):
 
     def imagesAvailable(self) -> bool:
         labels = self.pool.labels
-        return all(self.manager.labelReady(labels[name]) for name in set(self.request.node_types))
+        return all(gateway.label_ready(self.manager, labels[name]) for name in set(self.request.node_types))
 
     def hasProviderQuota(self, node_types: list[str]) -> bool:
         return self.manager.canEverFit(self.pool, node_types)

@@ -157,7 +157,7 @@ class NodeLaunch:
         machine.wanted = lambda: self._wants(machine)
         machine.attempt = self._attempt
         self._machine = machine
-        driven = Driven(machine, self._wake)
+        driven = Driven(self._provider.name, machine, self._wake)
         worked = self._provider.calls.worked
         phase = CreatePhase(self._order, self._zk, driven, worked, self._deadline, self._clock, self.log)
         return self._enter(phase, self._created)
@@ -187,7 +187,9 @@ class NodeLaunch:
             return False
 
     def _tell_failed_scan(self) -> None:
-        failed_scan.tell(self._provider.adapter, self._order.label, self.node.external_id, self.log)
+        failed_scan.tell(
+            self._provider.name, self._provider.adapter, self._order.label, self.node.external_id, self.log
+        )
 
     # -- failures --
 

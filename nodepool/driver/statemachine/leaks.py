@@ -7,7 +7,7 @@ import threading
 from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any, Final
 
-from nodepool.driver.framework.class_checks import without_exit
+from nodepool.driver import gateway
 from nodepool.driver.statemachine import metadata
 from nodepool.exceptions import LaunchError, NotFound
 from nodepool.metrics import leaks
@@ -42,7 +42,8 @@ class LeakSweep:
         try:
             before = self._suspects | self._extra
             self._sweep()
-            return not (self._suspects | self._extra) <= before or self._provider.adapter.suspectsLeaks()
+            new = not (self._suspects | self._extra) <= before
+            return new or gateway.suspects_leaks(self._provider.name, self._provider.adapter)
         finally:
             self._busy.release()
 
@@ -85,7 +86,7 @@ class LeakSweep:
         """Delete one; returns how many went."""
         self.log.warning("Deleting leaked %s, its metadata is %s", resource.type, resource.metadata)
         try:
-            without_exit(lambda: self._provider.adapter.deleteResource(resource))
+            gateway.delete_resource(self._provider.name, self._provider.adapter, resource)
         except NotFound:
             return 0
         except LaunchError as error:

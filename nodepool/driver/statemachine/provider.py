@@ -8,7 +8,7 @@ import threading
 from typing import TYPE_CHECKING, Any, Final
 
 from nodepool.clock import monotonic
-from nodepool.driver.framework.class_checks import without_exit
+from nodepool.driver import gateway
 from nodepool.driver.framework.shared_threads import MAX_THREADS, SharedThreads
 from nodepool.driver.interface import Provider
 from nodepool.driver.statemachine import signature
@@ -71,7 +71,7 @@ class StateMachineProvider(StateMachineQuota, Provider):
         self.log = get_annotated_logger(
             logging.getLogger(f"nodepool.driver.statemachine.StateMachineProvider.{self.name}")
         )
-        self._create_machine = signature.create_machine_of(adapter)
+        self._create_machine = signature.create_machine_of(self.name, adapter)
         self._lock = threading.Lock()
         self._launches: dict[str, NodeLaunch] = {}
         #: Nodes whose launches failed before anything was made; in the order of their ends.
@@ -139,7 +139,7 @@ class StateMachineProvider(StateMachineQuota, Provider):
         """Nothing runs any more. In the scheduler's thread."""
         self.scans.stop()
         self._asks.shutdown(wait=False, cancel_futures=True)
-        self.adapter.stop()
+        gateway.stop_adapter(self.name, self.adapter)
 
     # -- the cloud has trouble --
 
@@ -246,7 +246,7 @@ class StateMachineProvider(StateMachineQuota, Provider):
 
     def make_create_machine(self, *arguments: Any) -> StateMachine:
         """`Adapter.getCreateStateMachine`, in whichever signature the adapter has."""
-        return without_exit(lambda: self._create_machine(*arguments))
+        return self._create_machine(*arguments)
 
     def begin_launch(self, launch: NodeLaunch) -> None:
         """Take on a launch. Raises RuntimeError when the provider has ended."""
@@ -281,7 +281,11 @@ class StateMachineProvider(StateMachineQuota, Provider):
 
     def removal_of(self, external_id: Any, log: Log, wake: Callable[[], None]) -> Removal:
         """The deletion of one instance, in steps."""
-        return Removal(lambda: self.adapter.getDeleteStateMachine(external_id, log), wake)
+        return Removal(
+            self.name,
+            lambda: gateway.get_delete_state_machine(self.name, self.adapter, external_id, log),
+            wake,
+        )
 
     def startNodeCleanup(self, node: Node) -> NodeDeletion:
         task = NodeDeletion(self, node)
@@ -293,10 +297,7 @@ class StateMachineProvider(StateMachineQuota, Provider):
         """The znode of a node is gone."""
         with self._lock:
             self._unmade.pop(node.key, None)
-        try:
-            self.nodeDeletedNotification(node)
-        except Exception:
-            self.log.exception("Error in the provider's nodeDeletedNotification")
+        gateway.node_deleted_notification(self, node)
 
     def delete_orphan(self, external_id: Any, log: Log) -> None:
         """Delete an instance that nobody uses, in the background."""

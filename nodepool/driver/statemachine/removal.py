@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from nodepool.clock import monotonic
-from nodepool.driver.framework.class_checks import without_exit
+from nodepool.driver import gateway
 from nodepool.exceptions import NotFound
 from nodepool.plan import launch_attempt as plan
 
@@ -25,15 +25,16 @@ class Driven:
     :param wake: makes the task's next step due now.
     """
 
-    def __init__(self, machine: StateMachine, wake: Callable[[], None]) -> None:
+    def __init__(self, provider_name: str, machine: StateMachine, wake: Callable[[], None]) -> None:
         machine.wake = wake
+        self._provider_name = provider_name
         self.machine = machine
         self._quiet = 0
 
     def advance(self) -> tuple[Any, float]:
         """Advance once; what it returned, and seconds until the next time. Raises what the machine raises."""
         before = self.machine.state
-        result = without_exit(self.machine.advance)
+        result = gateway.advance(self._provider_name, self.machine)
         if self.machine.state != before:
             self._quiet = 0
         wait = plan.pace(self._quiet, getattr(self.machine, "next_advance_seconds", None))
@@ -48,8 +49,13 @@ class Removal:
     """
 
     def __init__(
-        self, make: Callable[[], StateMachine], wake: Callable[[], None], clock: Callable[[], float] = monotonic
+        self,
+        provider_name: str,
+        make: Callable[[], StateMachine],
+        wake: Callable[[], None],
+        clock: Callable[[], float] = monotonic,
     ) -> None:
+        self._provider_name = provider_name
         self._make = make
         self._wake = wake
         self._clock = clock
@@ -62,7 +68,7 @@ class Removal:
         now = self._clock()
         try:
             if self._driven is None or (now >= self._resend_at and not self._driven.machine.resends):
-                self._driven = Driven(without_exit(self._make), self._wake)
+                self._driven = Driven(self._provider_name, self._make(), self._wake)
                 self._resend_at = now + self._resend_seconds
                 self._resend_seconds *= 2
             _, wait = self._driven.advance()

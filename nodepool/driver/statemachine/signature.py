@@ -7,6 +7,8 @@ import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from nodepool.driver import gateway
+
 if TYPE_CHECKING:
     from nodepool.driver.config import LabelSettings
     from nodepool.driver.statemachine.adapter import Adapter, Log
@@ -19,10 +21,14 @@ MakeCreateMachine = Callable[
 ]
 
 
-def create_machine_of(adapter: Adapter) -> MakeCreateMachine:
+def create_machine_of(provider_name: str, adapter: Adapter) -> MakeCreateMachine:
     """How to call an adapter, whichever of the two signatures it has."""
-    make: Callable[..., StateMachine] = adapter.getCreateStateMachine
-    if wants_request(make):
+
+    def make(*arguments: Any) -> StateMachine:
+        machine: StateMachine = gateway.get_create_state_machine(provider_name, adapter, *arguments)
+        return machine
+
+    if wants_request(adapter.getCreateStateMachine):
         return make
 
     def call(

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 from nodepool.clock import monotonic
+from nodepool.driver import gateway
 from nodepool.model import component
 from nodepool.zk.components import Registration
 
@@ -59,7 +60,7 @@ class PoolEntry:
             self.labels = supported
         labels = sorted(supported)
         # Others take over what this pool gives back or does not take.
-        paused = paused or self._context.provider.pausedReason() is not None
+        paused = paused or gateway.paused_reason(self._context.provider) is not None
         entry = self._pool
         if entry.state == component.RUNNING and (entry.supported_labels, entry.priority, entry.paused) == (
             labels,

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from nodepool.clock import monotonic
+from nodepool.driver import gateway
 from nodepool.driver.framework.nodeset import allocate
 from nodepool.exceptions import ZKConflict, ZKConnectionError, ZKException
 from nodepool.model import states
@@ -92,13 +93,7 @@ class FastPath:
         for node in service.nodes:
             self._free.reserve(node.key)
         for node in service.nodes:
-            try:
-                check = handler.startReusableNodeCheck(node)
-            except Exception:
-                # Whatever a driver raises: a node that it cannot check is one that it refuses.
-                self.log.exception("Node %s could not be checked", node.id)
-                check = concurrent.futures.Future()
-                check.set_result(False)
+            check = gateway.start_reusable_node_check(handler, node)
             service.checks.append(check)
             if not check.done():
                 check.add_done_callback(lambda _: self._wake())
@@ -143,11 +138,7 @@ class FastPath:
         handler = service.handler
         self._conflicts.pop(request_id, None)
         for node in service.nodes:
-            try:
-                handler.nodeReusedNotification(node)
-            except Exception:
-                # The request is served, whatever the driver makes of it.
-                handler.log.exception("Error in the handler's nodeReusedNotification")
+            gateway.node_reused_notification(handler, node)
         handler.log.info("Fulfilled node request with ready nodes %s", ", ".join(n.key for n in service.nodes))
 
     def _failed(self, request_id: str, service: _Service, problem: ZKException) -> None:

@@ -10,6 +10,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from nodepool.driver import gateway
 from nodepool.launcher.pool import tenants
 from nodepool.model.reasons import Reason, ReasonCode
 
@@ -45,7 +46,7 @@ class Room:
     @property
     def provider_paused(self) -> str | None:
         """Why the provider launches nothing now; None = it does."""
-        return self._pool.provider.pausedReason()
+        return gateway.paused_reason(self._pool.provider)
 
     @property
     def max_concurrency(self) -> float:
@@ -61,7 +62,7 @@ class Room:
         """How many requests of a kind, the handler's included, have room for sure; 1 = nobody knows."""
         if self.tenant_limited(kind):
             return 1
-        room = handler.room_ahead()
+        room = gateway.room_ahead(handler)
         limit = self.max_concurrency
         return min(room, limit - self.launches_running if limit > 0 else math.inf)
 

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
+from nodepool.driver import gateway
 from nodepool.driver.framework.quota_support import QuotaSupport, QuotaUnknown
 from nodepool.exceptions import RuntimeConfigurationException, ZKConnectionError
 from nodepool.model import states
@@ -134,7 +135,7 @@ class TenantCheck:
             pool, supported = self._pool.pool_config, self._pool.labels
             for label in labels:
                 if label in supported:
-                    need.add(provider.quotaNeededByLabel(label, pool))
+                    need.add(gateway.quota_needed_by_label(provider, label, pool))
         return need
 
 

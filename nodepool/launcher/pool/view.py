@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from nodepool.clock import monotonic
+from nodepool.driver import gateway
 from nodepool.model.reasons import Reason, joined, reason_of
 from nodepool.plan.assignment import PoolInfo, screen
 
@@ -91,7 +92,7 @@ class PoolView:
             return known[2]
         if len(self._objections) > MAX_KINDS:
             self._objections.clear()
-        found = _reason(handler.getDeclinedReasons())
+        found = _reason(gateway.get_declined_reasons(handler))
         self._objections[kind] = (monotonic() + OBJECTION_SECONDS, handler.provider, found)
         return found
 
@@ -146,7 +147,7 @@ class RequestView:
 
     @property
     def basic_objection(self) -> Reason | None:
-        return _reason(self.handler.basic_decline_reasons())
+        return _reason(gateway.basic_decline_reasons(self.handler))
 
     @property
     def objection(self) -> Reason | None:

@@ -15,6 +15,7 @@ import uuid
 import zlib
 from typing import TYPE_CHECKING, Final
 
+from nodepool.driver import gateway
 from nodepool.launcher.pool.batch import Batch
 from nodepool.launcher.pool.changes import Changes
 from nodepool.launcher.pool.decline import Declines
@@ -75,7 +76,7 @@ class PoolWorker(Worker):
         turns = Turns(launcher.free_counts)
         self.view = PoolView(
             *(pool, self.free_nodes.ready, room, turns),
-            make_handler=lambda request: pool.provider.getRequestHandler(services, request),
+            make_handler=lambda request: gateway.get_request_handler(pool.provider, services, request),
         )
         slowness = 1.0 + zlib.crc32(self.launcher_id.encode()) % 256 / 512
         self._handlers = Handlers(desk, self.launcher_id, slowness, self.request_changed, log)
@@ -99,7 +100,7 @@ class PoolWorker(Worker):
 
     def own_launches(self) -> int:
         """Launches in progress in this pool."""
-        return sum(handler.alive_thread_count for handler in self.handlers)
+        return sum(gateway.alive_thread_count(handler) for handler in self.handlers)
 
     def fulfils(self, request_id: str) -> bool:
         """Is this pool about to fulfil a request with ready nodes?"""

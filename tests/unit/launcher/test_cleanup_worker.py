@@ -367,7 +367,7 @@ def test_error_of_a_provider(
     launcher.nodepool.cleanup.current.clean_leaks()
     launcher.nodepool.cleanup.current.on_stop()
     assert sorted(called) == sorted(errors)
-    assert "Provider one: error while looking for leaked resources" in caplog.text
-    assert "Provider two: leaked resources are looked for again later: it is away" in caplog.text
-    assert "Provider three: leaked resources are looked for again later: ZooKeeper: " in caplog.text
+    assert "Provider one: error in cleanupLeakedResources()" in caplog.text
+    assert "Provider two: cleanupLeakedResources(): CloudUnavailableException: it is away" in caplog.text
+    assert "Provider three: cleanupLeakedResources(): ZKConnectionError: ZooKeeper: " in caplog.text
     assert sum(record.exc_info is not None for record in caplog.records) == 1

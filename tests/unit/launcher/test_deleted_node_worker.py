@@ -96,7 +96,7 @@ def test_error_of_a_driver_that_is_asked_whether_it_rests(
     monkeypatch.setattr(FakeProvider, "pausedReason", lambda _provider: 1 / 0)
     node_id = znodes.add_node("used", external_id="x")
     launcher.passes(launcher.nodepool.deletion.current, "it is gone", lambda: znodes.node(node_id) is None)
-    assert "Error in pausedReason() of provider one" in caplog.text
+    assert "Provider one: error in pausedReason()" in caplog.text
 
 
 @pytest.mark.parametrize("what", ["locked", "hold"])

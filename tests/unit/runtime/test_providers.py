@@ -36,6 +36,7 @@ class Driver:
             return object()
         provider = create_autospec(Provider, instance=True)
         provider.provider = config
+        provider.name = config.name
         for name in ("start", "idle", "stop", "join"):
             getattr(provider, name).side_effect = self._note(config, name)
         return provider

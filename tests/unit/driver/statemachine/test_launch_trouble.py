@@ -103,7 +103,7 @@ def test_driver_that_exits_in_between(make_site: MakeSite, monkeypatch: pytest.M
     def leave(*_: Any) -> None:
         raise SystemExit(3)
 
-    monkeypatch.setattr(site.provider, "_create_machine", leave)
+    monkeypatch.setattr(site.adapter, "getCreateStateMachine", leave)
     site.fail("small")
 
 

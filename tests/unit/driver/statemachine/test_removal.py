@@ -44,7 +44,7 @@ def run(kind: type[Deletion], clock: ManualClock) -> tuple[list[Deletion], Remov
         made.append(kind(clock.now))
         return made[-1]
 
-    removal = Removal(make, lambda: None, clock)
+    removal = Removal("cloud", make, lambda: None, clock)
     end = clock.now + 600
     while clock.now < end:
         wait = removal.step()
@@ -77,4 +77,4 @@ def test_gone(clock: ManualClock) -> None:
         def advance(self) -> None:
             raise NotFound("it")
 
-    assert Removal(Gone, lambda: None, clock).step() is None
+    assert Removal("cloud", Gone, lambda: None, clock).step() is None

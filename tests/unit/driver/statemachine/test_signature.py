@@ -57,7 +57,7 @@ FIVE: tuple[Any, ...] = ("np1", "label", "image", {"a": "b"}, "log")
     [(Guide, FIVE), (GuideWithDefault, FIVE), (Legacy, ALL), (OtherNames, ALL), (Whatever, ALL)],
 )
 def test_arguments(adapter: Any, expected: tuple[Any, ...]) -> None:
-    machine: Any = create_machine_of(adapter(None))(*ALL)
+    machine: Any = create_machine_of("cloud", adapter(None))(*ALL)
     assert machine.arguments == expected
 
 

@@ -22,7 +22,7 @@ class Place:
         self.labels = frozenset({"small", "big"})
         self.pool_config = SimpleNamespace(priority=None)
         self.reason: str | None = None
-        self.provider = SimpleNamespace(pausedReason=lambda: self.reason)
+        self.provider = SimpleNamespace(name="one", pausedReason=lambda: self.reason)
         self.registered: list[str] = []
         self.written: list[dict[str, Any]] = []
         self.calls: list[str] = []

@@ -87,6 +87,7 @@ class Place:
             progress=Progress(request.key, 0.0),
             startReusableNodeCheck=check,
             nodeReusedNotification=notify,
+            provider=SimpleNamespace(name="one"),
             log=logging.getLogger("test.fulfil"),
         )
         self.path.start(cast(Any, handler), [self.node])

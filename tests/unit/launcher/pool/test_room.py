@@ -27,7 +27,7 @@ class Place:
         self.running = 0
         self.used = 0
         self.reason: str | None = None
-        self.provider = SimpleNamespace(pausedReason=lambda: self.reason)
+        self.provider = SimpleNamespace(name="one", pausedReason=lambda: self.reason)
         none = SimpleNamespace(values=list)
         self.cache = SimpleNamespace(requests=none, nodes=none)
         self.desk = SimpleNamespace(paused=False)
@@ -48,7 +48,7 @@ def kind(tenant: str | None = "poor") -> RequestKind:
 
 
 def handler(room: float) -> Any:
-    return SimpleNamespace(room_ahead=lambda: room)
+    return SimpleNamespace(provider=SimpleNamespace(name="one"), room_ahead=lambda: room)
 
 
 @pytest.fixture

@@ -25,6 +25,8 @@ def allows(check: TenantCheck, kind: RequestKind, ready: Iterable[Node] | None =
 
 
 class Cloud(QuotaSupport):
+    name = "one"
+
     def quotaNeededByLabel(self, label: str, pool: Any) -> QuotaInformation:
         if label == "broken":
             raise RuntimeConfigurationException("no flavor")

@@ -25,7 +25,7 @@ class Place:
 
     def __init__(self) -> None:
         self.others: list[PoolInfo] = []
-        self.config: object = object()
+        self.config: object = SimpleNamespace(name="one")
         self.provider = SimpleNamespace(LAUNCHES=True)
         self.said: list[str] = []
         self.asked: list[str] = []
@@ -113,7 +113,7 @@ def test_driver_is_asked_once_in_a_while(place: Place, clock: ManualClock) -> No
     clock.pass_seconds(OBJECTION_SECONDS)
     assert not place.view.driver_agreed(KIND)
     assert place.look().objection is None
-    place.config = object()
+    place.config = SimpleNamespace(name="one")
     assert not place.view.driver_agreed(KIND)
     assert place.asked == ["all", "all"]
 

@@ -29,7 +29,7 @@ class Run:
 
     def _removal(self, external_id: Any) -> Removal:
         self.deleted.append(external_id)
-        return Removal(lambda: self.machines.pop(0), lambda: None, self.clock)
+        return Removal("cloud", lambda: self.machines.pop(0), lambda: None, self.clock)
 
 
 def test_everything_goes() -> None:

@@ -35,7 +35,7 @@ class Run:
         self.writes = writes or Writes()
         self.clock = Clock()
         self.answers = 0
-        driven = Driven(machine, lambda: None)
+        driven = Driven("cloud", machine, lambda: None)
         self.phase = CreatePhase(
             make_order(self.node), self.writes, driven, self._worked, self.clock.now + 60, self.clock, LOG
         )

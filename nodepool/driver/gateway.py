@@ -1,0 +1,357 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The only caller of providers, handlers, adapters and machines: each call is timed and counted, and has a policy.
+
+``gateway.paused_reason(provider)`` calls ``provider.pausedReason()``. The table at the end of this file has all hooks
+of the contract, and what follows if one raises. Lint forbids direct calls elsewhere (tests/unit/test_gateway_only.py).
+
+Arguments are passed on as they are. A ``sys.exit()`` of a driver, or of a library of its, is an error like others. What
+an exception means says `nodepool.plan.failures`.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, NamedTuple, ParamSpec, Protocol, TypeVar
+
+from nodepool.clock import monotonic
+from nodepool.driver.framework.repeats import Repeats
+from nodepool.exceptions import NotFound, ZKConflict
+from nodepool.model.node import Node
+from nodepool.plan.failures import meaning
+
+if TYPE_CHECKING:
+    from nodepool.model.quota import QuotaInformation
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+log = logging.getLogger("nodepool.driver.gateway")
+
+#: A hook that must not block is late after so many seconds.
+SOON_SECONDS: Final = 1.0
+#: Exceptions with which a driver answers: they are no errors of the call.
+ANSWERS: Final = (NotFound, NotImplementedError, ZKConflict)
+
+Contract = Literal["driver", "provider", "handler", "adapter", "machine"]
+
+_late = Repeats()
+
+
+class CallCount(NamedTuple):
+    """The calls of one hook of one provider."""
+
+    hook: str
+    provider: str
+    calls: int
+    errors: int
+    seconds: float
+
+
+class _Count:
+    """``lock`` guards all."""
+
+    __slots__ = ("calls", "errors", "lock", "seconds")
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.calls = self.errors = 0
+        self.seconds = 0.0
+
+
+class Otherwise(Generic[R]):
+    """A policy: what a hook raises is logged, and there is an answer all the same.
+
+    :param text: for the documentation: what follows.
+    :param make: the answer.
+    """
+
+    def __init__(self, text: str, make: Callable[[], R]) -> None:
+        self.text = text
+        self.make = make
+
+
+class Raises:
+    """A policy: who calls gets the error.
+
+    :param text: for the documentation: what the caller does then.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+
+class Hook(Generic[P, R]):
+    """One method of the contract. The subclasses say how it is called.
+
+    :param name: of the method.
+    :param policy: what follows if it raises.
+    :param soon: it must not block: a call that takes longer than `SOON_SECONDS` is logged, once in a while.
+    """
+
+    contract: Contract
+
+    def __init__(self, name: str, policy: Raises | Otherwise[R], *, soon: bool = False) -> None:
+        self.name = name
+        self.policy = policy
+        self.soon = soon
+        self._limit = SOON_SECONDS if soon else float("inf")
+        self._counts: dict[str, _Count] = {}
+        HOOKS.append(self)
+
+    def counts(self) -> list[CallCount]:
+        """What was counted so far."""
+        return [
+            CallCount(self.name, provider, count.calls, count.errors, count.seconds)
+            for provider, count in list(self._counts.items())
+        ]
+
+    def call(self, provider: str, owner: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> R:
+        """Call the method of an object.
+
+        :param provider: name of the provider whose object it is.
+        """
+        begun = monotonic()
+        try:
+            result: R = self._ask(owner, args, kwargs)
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - goes to the caller or into the log, by the policy
+            return self._failed(provider, monotonic() - begun, error, args)
+        seconds = monotonic() - begun
+        count = self._counts.get(provider) or self._counts.setdefault(provider, _Count())
+        with count.lock:
+            count.calls += 1
+            count.seconds += seconds
+        if seconds > self._limit:
+            self._was_late(provider, seconds)
+        return result
+
+    def _ask(self, owner: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return getattr(owner, self.name)(*args, **kwargs)
+
+    def _failed(self, provider: str, seconds: float, error: BaseException, args: tuple[Any, ...]) -> R:
+        count = self._counts.setdefault(provider, _Count())
+        with count.lock:
+            count.calls += 1
+            count.seconds += seconds
+            if not isinstance(error, ANSWERS):
+                count.errors += 1
+        if isinstance(error, SystemExit):
+            told: Exception = RuntimeError(f"the driver called sys.exit({error})")
+            told.__cause__ = error
+        else:
+            assert isinstance(error, Exception)
+            told = error
+        if isinstance(self.policy, Raises):
+            raise told
+        about = ", ".join(str(arg) for arg in args if isinstance(arg, str | Node))
+        if isinstance(told, NotImplementedError):
+            log.debug("Provider %s: the driver has no %s()", provider, self.name)
+        elif meaning(told).expected:
+            log.warning("Provider %s: %s(%s): %s: %s", provider, self.name, about, type(told).__name__, told)
+        else:
+            log.error("Provider %s: error in %s(%s)", provider, self.name, about, exc_info=told)
+        return self.policy.make()
+
+    def _was_late(self, provider: str, seconds: float) -> None:
+        if _late.worth_saying((self.name, provider)):
+            log.warning(
+                "Provider %s: %s() took %.1f s and held up others; it must not block", provider, self.name, seconds
+            )
+
+
+class Named(Protocol):
+    """A provider, or the configuration of one."""
+
+    name: str
+
+
+class Serving(Protocol):
+    """The handler of a request."""
+
+    provider: Any
+
+
+class ProviderHook(Hook[P, R]):
+    """Called with the provider."""
+
+    contract: Contract = "provider"
+
+    def __call__(self, provider: Named, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self.call(provider.name, provider, args, kwargs)
+
+    def begin(self, provider: Named, *args: P.args, **kwargs: P.kwargs) -> threading.Thread:
+        """Call it in a thread of its own, because a driver may hang there. Does not block."""
+        thread = threading.Thread(
+            target=self.call,
+            args=(provider.name, provider, args, kwargs),
+            name=f"{self.name.capitalize()}-{provider.name}",
+            daemon=True,
+        )
+        thread.start()
+        return thread
+
+    def within(self, seconds: float, provider: Named, *args: P.args, **kwargs: P.kwargs) -> bool:
+        """Call it, and wait for its end at most so many seconds. False = it hangs (logged)."""
+        thread = self.begin(provider, *args, **kwargs)
+        thread.join(seconds)
+        if thread.is_alive():
+            log.error(
+                "Provider %s: %s() has not returned after %.0f s. Going on without it",
+                *(provider.name, self.name, seconds),
+            )
+        return not thread.is_alive()
+
+
+class HandlerHook(Hook[P, R]):
+    """Called with the handler."""
+
+    contract: Contract = "handler"
+
+    def __call__(self, handler: Serving, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self.call(handler.provider.name, handler, args, kwargs)
+
+
+class HandlerProperty(Hook[[], R]):
+    """A property of the handler."""
+
+    contract: Contract = "handler"
+
+    def __call__(self, handler: Serving) -> R:
+        return self.call(handler.provider.name, handler, (), {})
+
+    def _ask(self, owner: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return getattr(owner, self.name)
+
+
+class NamedHook(Hook[P, R]):
+    """Called with the name of the provider, for objects that do not know it, and the object."""
+
+    contract: Contract = "adapter"
+
+    def __init__(
+        self, name: str, policy: Raises | Otherwise[R], *, soon: bool = False, contract: Contract = "adapter"
+    ) -> None:
+        super().__init__(name, policy, soon=soon)
+        self.contract = contract
+
+    def __call__(self, provider_name: str, owner: Any, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self.call(provider_name, owner, args, kwargs)
+
+
+class ListHook(NamedHook[[], list[Any]]):
+    """Its answer may be a generator, which asks the cloud while it is read."""
+
+    def _ask(self, owner: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return list(getattr(owner, self.name)(*args, **kwargs))
+
+
+def call_counts() -> list[CallCount]:
+    """The counts of all hooks. Any thread; does not block."""
+    return [count for hook in HOOKS for count in hook.counts()]
+
+
+def _refused() -> concurrent.futures.Future[bool]:
+    future: concurrent.futures.Future[bool] = concurrent.futures.Future()
+    future.set_result(False)
+    return future
+
+
+_NOTHING: Final = Otherwise[None]("logged", lambda: None)
+_DECLINED: Final = Raises("the request is declined (A-16)")
+_LAUNCH_FAILED: Final = Raises("the attempt of the launch has failed; the kind of the error says what follows (L-4)")
+_DELETED_LATER: Final = Raises("the node is unlocked, and its deletion tried again later (X-7)")
+_CLOUD_JUDGED: Final = Raises("the last answer is used; an error of the cloud counts for the circuit breaker")
+
+#: All hooks, in the order of the table.
+HOOKS: list[Hook[Any, Any]] = []
+
+# Driver
+get_provider: NamedHook[[Any], Any] = NamedHook(
+    "getProvider", Raises("the start of the provider has failed: it is tried again after a back-off"), contract="driver"
+)
+
+# Provider
+start_provider: ProviderHook[[Any], None] = ProviderHook(
+    "start", Raises("the provider is stopped, and started again after a back-off (G-9)")
+)
+idle: ProviderHook[[], None] = ProviderHook("idle", _NOTHING)
+stop_provider: ProviderHook[[], None] = ProviderHook("stop", _NOTHING)
+join_provider: ProviderHook[[], None] = ProviderHook("join", _NOTHING)
+label_ready: ProviderHook[[Any], bool] = ProviderHook(
+    "labelReady", Otherwise("logged; the label is not ready here", lambda: False)
+)
+replacement_for: ProviderHook[[Any], Any] = ProviderHook("replacementFor", _DELETED_LATER, soon=True)
+start_node_cleanup: ProviderHook[[Any], Any] = ProviderHook("startNodeCleanup", _DELETED_LATER, soon=True)
+cleanup_node: ProviderHook[[Any], None] = ProviderHook("cleanupNode", _DELETED_LATER)
+wait_for_node_cleanup: ProviderHook[[Any], None] = ProviderHook("waitForNodeCleanup", _DELETED_LATER)
+cleanup_leaked_resources: ProviderHook[[], None] = ProviderHook(
+    "cleanupLeakedResources", Otherwise("logged; the next sweep looks again", lambda: None)
+)
+get_request_handler: ProviderHook[[Any, Any], Any] = ProviderHook("getRequestHandler", _DECLINED)
+list_nodes: ProviderHook[[], list[Any]] = ProviderHook("listNodes", Raises("the command says so and fails"))
+paused_reason: ProviderHook[[], str | None] = ProviderHook(
+    "pausedReason", Otherwise("logged; nothing keeps the provider from working", lambda: None), soon=True
+)
+error_labels: ProviderHook[[], Sequence[str]] = ProviderHook("errorLabels", _DECLINED, soon=True)
+node_deleted_notification: ProviderHook[[Any], None] = ProviderHook("nodeDeletedNotification", _NOTHING, soon=True)
+
+quota_needed_by_label: ProviderHook[[str, Any], QuotaInformation] = ProviderHook(
+    "quotaNeededByLabel", Raises("the request waits while that is not known, else it is declined")
+)
+unmanaged_quota_used: NamedHook[[], QuotaInformation] = NamedHook(
+    "unmanagedQuotaUsed", Raises("the last limits are used"), contract="provider"
+)
+get_provider_limits: NamedHook[[], QuotaInformation] = NamedHook(
+    "getProviderLimits", Raises("the last limits are used"), contract="provider"
+)
+
+# NodeRequestHandler
+alive_thread_count: HandlerProperty[int] = HandlerProperty(
+    "alive_thread_count", Raises("the pass is repeated"), soon=True
+)
+images_available: HandlerHook[[], bool] = HandlerHook("imagesAvailable", _DECLINED)
+has_provider_quota: HandlerHook[[list[str]], bool] = HandlerHook("hasProviderQuota", _DECLINED)
+has_remaining_quota: HandlerHook[[str], bool] = HandlerHook("hasRemainingQuota", _DECLINED)
+has_room_now: HandlerHook[[str], bool] = HandlerHook("has_room_now", Raises("the request is looked at again"))
+room_ahead: HandlerHook[[], float] = HandlerHook("room_ahead", Raises("the request is taken alone"))
+get_declined_reasons: HandlerHook[[], list[str]] = HandlerHook("getDeclinedReasons", _DECLINED)
+basic_decline_reasons: HandlerHook[[], list[str]] = HandlerHook("basic_decline_reasons", _DECLINED)
+start_reusable_node_check: HandlerHook[[Any], concurrent.futures.Future[bool]] = HandlerHook(
+    "startReusableNodeCheck", Otherwise("logged; the node is refused, and set aside for a while", _refused)
+)
+check_reusable_node: HandlerHook[[Any], bool] = HandlerHook("checkReusableNode", Raises("as startReusableNodeCheck"))
+node_reused_notification: HandlerHook[[Any], None] = HandlerHook("nodeReusedNotification", _NOTHING)
+set_node_metadata: HandlerHook[[Any], None] = HandlerHook("setNodeMetadata", _DECLINED)
+launch: HandlerHook[[Any], Any] = HandlerHook(
+    "launch", Raises("the node gets the final state of the table of errors (L-6, L-7)")
+)
+launches_complete: HandlerHook[[], bool] = HandlerHook("launchesComplete", Raises("asked again in the next pass"))
+
+# Adapter
+get_create_state_machine: NamedHook[..., Any] = NamedHook("getCreateStateMachine", _LAUNCH_FAILED, soon=True)
+get_delete_state_machine: NamedHook[[Any, Any], Any] = NamedHook("getDeleteStateMachine", _DELETED_LATER, soon=True)
+list_instances = ListHook("listInstances", _CLOUD_JUDGED)
+unanswered_creations = ListHook("unansweredCreations", _CLOUD_JUDGED)
+list_resources = ListHook("listResources", _CLOUD_JUDGED)
+suspects_leaks: NamedHook[[], bool] = NamedHook(
+    "suspectsLeaks", Otherwise("logged; the next sweep looks again", lambda: False), soon=True
+)
+delete_resource: NamedHook[[Any], None] = NamedHook("deleteResource", Raises("logged; the next sweep tries again"))
+get_quota_limits: NamedHook[[], QuotaInformation] = NamedHook("getQuotaLimits", _CLOUD_JUDGED)
+get_quota_for_label: NamedHook[[Any], QuotaInformation] = NamedHook("getQuotaForLabel", _CLOUD_JUDGED)
+get_azs = ListHook("getAZs", _CLOUD_JUDGED)
+label_ready_in_cloud: NamedHook[[Any], bool] = NamedHook("labelReady", _CLOUD_JUDGED)
+upload_image: NamedHook[..., str] = NamedHook("uploadImage", Raises("the upload has failed"))
+delete_image: NamedHook[[str], None] = NamedHook("deleteImage", Raises("tried again later"))
+get_console_log: NamedHook[[Any, Any], str | None] = NamedHook(
+    "getConsoleLog", Otherwise("logged; there is none", lambda: None)
+)
+notify_nodescan_failure: NamedHook[[Any, Any], None] = NamedHook("notifyNodescanFailure", _NOTHING)
+stop_adapter: NamedHook[[], None] = NamedHook("stop", _NOTHING)
+
+# StateMachine
+advance: NamedHook[[], Any] = NamedHook(
+    "advance", Raises("the attempt of the launch or deletion has failed (L-4, X-7)"), contract="machine"
+)
