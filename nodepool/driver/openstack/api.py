@@ -10,6 +10,9 @@ from typing import Any, Final, TypeVar
 from nodepool.driver.openstack.errors import CloudAway, CloudNotFound, CloudRefused, ServiceAbsent
 from nodepool.driver.openstack.transport import Transport
 from nodepool.driver.openstack.views import (
+    FLOATING_IP_FIELDS,
+    NETWORK_FIELDS,
+    PORT_FIELDS,
     Flavor,
     FloatingIp,
     Image,
@@ -124,13 +127,13 @@ class Api:
         """All visible networks; None when there is no network service."""
         if not self.transport.has(NETWORK):
             return None
-        return self._all(NETWORK, "/networks", "networks", Network.of)
+        return self._all(NETWORK, "/networks", "networks", Network.of, {"fields": NETWORK_FIELDS})
 
     def ports(self, device: str | None = None, status: str | None = None) -> list[Port]:
         """Ports of the project, or those of one server; [] without a network service."""
         if not self.transport.has(NETWORK):
             return []
-        query: dict[str, str] = {}
+        query: dict[str, Any] = {"fields": PORT_FIELDS}
         if device:
             query["device_id"] = device
         if status:
@@ -146,7 +149,7 @@ class Api:
         try:
             if not self.transport.has(NETWORK):
                 return []
-            return self._all(NETWORK, "/floatingips", "floatingips", FloatingIp.of)
+            return self._all(NETWORK, "/floatingips", "floatingips", FloatingIp.of, {"fields": FLOATING_IP_FIELDS})
         except CloudNotFound:
             return []
 

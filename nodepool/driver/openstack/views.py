@@ -10,6 +10,11 @@ from typing import Any, Final, NamedTuple
 
 _ADDRESS: Final = re.compile(r"[0-9A-Fa-f:.]{2,45}")
 
+#: What is read of the things that Neutron lists: it can be asked for these fields alone. Nova cannot.
+NETWORK_FIELDS: Final = ("id", "name", "router:external", "provider:physical_network")
+PORT_FIELDS: Final = ("id", "network_id", "status", "device_owner", "device_id", "fixed_ips")
+FLOATING_IP_FIELDS: Final = ("id", "floating_ip_address", "port_id", "fixed_ip_address")
+
 ACTIVE: Final = "ACTIVE"
 ERROR: Final = "ERROR"
 #: The second is kept for a while by clouds with deferred deletion; for its user it is gone.

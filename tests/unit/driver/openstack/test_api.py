@@ -9,7 +9,15 @@ import pytest
 
 from nodepool.driver.openstack.api import Api
 from nodepool.driver.openstack.errors import CloudAway, CloudRefused
-from nodepool.driver.openstack.views import Server
+from nodepool.driver.openstack.views import (
+    FLOATING_IP_FIELDS,
+    NETWORK_FIELDS,
+    PORT_FIELDS,
+    FloatingIp,
+    Network,
+    Port,
+    Server,
+)
 from tests.unit.driver.openstack.support import StubTransport, server
 
 
@@ -59,6 +67,52 @@ def test_changes_that_were_listed_before(api: Api, transport: StubTransport) -> 
     assert api.servers(since) == []
     transport.answers["GET", "/servers/detail"] = lambda body, query: {"servers": [server("b", status="BUILD")]}
     assert api.servers(since) == [b]
+
+
+class Read(dict[str, Any]):
+    """Notes which keys are read."""
+
+    def __init__(self, **data: Any) -> None:
+        super().__init__(data)
+        self.keys_read: set[str] = set()
+
+    def __getitem__(self, key: str) -> Any:
+        self.keys_read.add(key)
+        return super().__getitem__(key)
+
+    def get(self, key: str, default: Any = None) -> Any:
+        self.keys_read.add(key)
+        return super().get(key, default)
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields"),
+    [(Network, NETWORK_FIELDS), (Port, PORT_FIELDS), (FloatingIp, FLOATING_IP_FIELDS)],
+)
+def test_fields_that_are_asked_for_are_those_that_are_read(kind: Any, fields: tuple[str, ...]) -> None:
+    data = Read(id="1")
+    kind.of(data)
+    assert data.keys_read == set(fields)
+
+
+def test_no_more_is_asked_for_than_is_read(api: Api, transport: StubTransport) -> None:
+    asked: dict[str, dict[str, Any]] = {}
+
+    def noted(key: str) -> Any:
+        def answer(body: Any, query: dict[str, Any]) -> Any:
+            asked[key] = query
+            return {key: []}
+
+        return answer
+
+    for key in ("networks", "ports", "floatingips"):
+        transport.answers["GET", f"/{key}"] = noted(key)
+    assert (api.networks(), api.ports("s1", "DOWN"), api.floating_ips()) == ([], [], [])
+    assert asked == {
+        "networks": {"fields": NETWORK_FIELDS},
+        "ports": {"fields": PORT_FIELDS, "device_id": "s1", "status": "DOWN"},
+        "floatingips": {"fields": FLOATING_IP_FIELDS},
+    }
 
 
 def test_pages_of_images(api: Api, transport: StubTransport) -> None:
