@@ -282,7 +282,7 @@ class NodeRequestHandler(HandlerHooks):
         self.log.info("Fulfilled node request with nodes %s", ", ".join(self.request.nodes))
 
     def declineRequest(self) -> None:
-        """Refuse the request and free what was gathered, in one write (A-14, A-15)."""
+        """Decline the request and free what was gathered, in one write (A-14, A-15)."""
         self.log.info("Declining node request: %s", "; ".join(self.decline_reasons))
         registered = [pool.id for pool in self.zk.getRegisteredPools()]
         assignment.decline(self.request, self.launcher_id, registered, self.pw.absent_pools())

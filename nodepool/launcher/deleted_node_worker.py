@@ -68,7 +68,7 @@ class DeletedNodeWorker(Worker):
         self._deletions: dict[str, _Deletion] = {}
         #: node id -> failed attempts
         self._attempts: dict[str, int] = {}
-        #: node id -> when to look at it again; until then it is left alone.
+        #: node id -> when to look at it again; until then nothing is done about it.
         self._due: dict[str, float] = {}
         #: Providers that said that their cloud does not answer.
         self._not_answering: set[str] = set()
@@ -156,7 +156,7 @@ class DeletedNodeWorker(Worker):
             raise
         except ZKConflict as conflict:
             # Somebody locked or changed it meanwhile; that comes as an event.
-            log.debug("Left alone: %s", conflict)
+            log.debug("Not deleted now: %s", conflict)
         except Exception:
             # Whatever a driver raises, the other nodes are deleted, and this one is tried again.
             log.exception("Deletion could not be started")
@@ -214,7 +214,7 @@ class DeletedNodeWorker(Worker):
         except ZKConnectionError:
             raise
         except ZKException as problem:
-            log.debug("Left alone: %s", problem)
+            log.debug("Not deleted now: %s", problem)
             # Changed or locked by somebody: that comes as an event. The lock directory alone is no event.
             if isinstance(problem, TransactionFailed) and problem.lock_dir_mismatch:
                 self._due[node.key] = monotonic() + LOOK_AGAIN_SECONDS

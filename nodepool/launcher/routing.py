@@ -139,7 +139,7 @@ class Router:
         self._counted(request_id)
 
     def _concerned(self, request: NodeRequest) -> set[PoolWorker]:
-        """Pools that may serve a request; all, if it is up to others to refuse it."""
+        """Pools that may serve a request; all, if it is up to others to decline it."""
         workers = self._threads.current()
         able = {
             worker

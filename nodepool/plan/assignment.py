@@ -41,7 +41,7 @@ class Leave:
 
 @dataclass(frozen=True)
 class Decline:
-    """The pool must refuse such a request, so that it can fail when everybody has."""
+    """The pool must decline such a request, so that it can fail when everybody has."""
 
     reason: Reason
 

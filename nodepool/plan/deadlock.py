@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two requests that wait for room may each hold nodes that the other one needs. Which of them gives way?
+"""Two requests that wait for room may each hold nodes that the other one needs. Which of them is given back?
 
 Launchers fill the same limit at the same time, each for its own request: without an answer both would wait for ever.
 All find the same one by themselves: the request that is served first keeps what it has.
@@ -62,7 +62,7 @@ def missing_labels(request: NodeRequest, its_nodes: Iterable[Node]) -> Counter[s
 
 
 def in_the_way(first: NodeRequest, its_nodes: Iterable[Node], mine: Iterable[Node]) -> list[Node]:
-    """Of the nodes of a request that gives way, those whose room the first one needs, because it cannot use them.
+    """Of the nodes of a request that is given back, those whose room the first one needs, because it cannot use them.
 
     Freed, they would stay, and both would go on waiting. At most as many as it lacks.
 

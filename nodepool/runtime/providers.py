@@ -32,7 +32,7 @@ LEAST_START_SECONDS: Final = 0.5
 class Providers:
     """Started providers, by name. Changed by the main thread only; others read `running`.
 
-    A driver that hangs in a call is left alone with it: its provider is absent until the call returns, the others
+    A driver that hangs in a call is not waited for: its provider is absent until the call returns, the others
     are served.
     """
 

@@ -250,7 +250,7 @@ class Invariants:
         pools = [pool.max_servers for pool in world.layout.pools if "small" in pool.labels]
         room = min(sum(pools), world.layout.limit)
         wanted = min(world.layout.min_ready, room)
-        # A request that gave way to one of another pool leaves what that one cannot use; a request for a backing
+        # A request that was given back for one of another pool leaves what that one cannot use; a request for a backing
         # node that is taken back at the last moment leaves that node.
         may_spare = world.may_spare or world.setup.pools > 1 or world.setup.slices > 0
         others = ready["large"] + ready["slice"]

@@ -153,7 +153,7 @@ def test_unknown_size(cloud: ExampleCloud, launch: Launch, znodes: PoolZnodes) -
     settings["pools"][0]["labels"][1]["size"] = "enormous"
     launch([settings])
     broken, good = znodes.submit(["large"]), znodes.submit(["small"])
-    wait_for("it is refused", lambda: znodes.request_state(broken) == "failed")
+    wait_for("it is declined", lambda: znodes.request_state(broken) == "failed")
     fulfilled(znodes, good)
 
 

@@ -18,7 +18,7 @@ from tests.support.wait import wait_for
 
 
 def test_labels_here_and_there(launch: Launch, znodes: PoolZnodes, cloud_name: str, cloud: FakeCloud) -> None:
-    """A-5, A-6: each serves its labels and leaves the others; what nobody has both refuse, and it fails."""
+    """A-5, A-6: each serves its labels and leaves the others; what nobody has both decline, and it fails."""
     for name, label in (("one", "a"), ("two", "b")):
         launch([fake_provider(name, (label,), cloud=cloud_name)], labels={"a": {}, "b": {}})
     wait_for("both are there", lambda: len(znodes.pools()) == 2)
@@ -116,7 +116,7 @@ def test_the_one_that_can_is_restarted(launch: Launch, znodes: PoolZnodes, cloud
     second.stop()
     wait_for("it is away", lambda: len(znodes.pools()) == 1)
     request = znodes.submit(["small"])
-    wait_for("the other one refuses", lambda: (znodes.request(request) or {}).get("declined_by"))
+    wait_for("the other one declines", lambda: (znodes.request(request) or {}).get("declined_by"))
     assert znodes.request_state(request) == "requested"
     launch(able, labels={"small": {}})
     (node,) = fulfilled(znodes, request)["nodes"]

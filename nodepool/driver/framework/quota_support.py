@@ -196,7 +196,7 @@ class QuotaSupport(abc.ABC):
         if needed is None or not self._within(self.poolQuota(pool), needed):
             return False
         limits = self._provider_limits(pool)
-        # A cloud that does not answer is no reason to refuse a request for ever.
+        # A cloud that does not answer is no reason to decline a request.
         return limits is None or self._within(limits, needed)
 
     def roomForOne(self, pool: ConfigPool, label: str) -> bool:

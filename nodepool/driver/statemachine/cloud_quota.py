@@ -43,7 +43,7 @@ class StateMachineQuota(QuotaSupport):
         self._executor = executor
         self._known_limits = Known(self._ask_limits, LIMITS_AGE_SECONDS, executor, patience=self.patience)
         self._known_needs: dict[tuple[str, str], Known[QuotaInformation]] = {}
-        self.ceilings = LearnedLimits(self.nodeCount, self._node_exists)
+        self.learned_limits = LearnedLimits(self.nodeCount, self._node_exists)
         #: Labels that a launch failed with for good, and until when they are not tried again.
         self._broken_until: dict[str, float] = {}
 
@@ -155,12 +155,12 @@ class StateMachineQuota(QuotaSupport):
                 self._quota_log.info("Provider %s: waiting, because quota is not known: %s", self.provider.name, reason)
             return False
         self._repeats.over(label)
-        return room and self.ceilings.allows(pool.name, label)
+        return room and self.learned_limits.allows(pool.name, label)
 
     def roomFor(self, pool: ConfigPool, label: str) -> float:
         """How many more nodes of a label have room now; 0 = none, or nobody knows. Does not wait for the cloud."""
         try:
-            return min(self._available(pool, label), self.ceilings.room(pool.name, label))
+            return min(self._available(pool, label), self.learned_limits.room(pool.name, label))
         except NotKnown:
             return 0
 

@@ -81,7 +81,7 @@ class StateMachineHandler(NodeRequestHandler):
     def launch(self, node: Node) -> None:
         if self.manager.hasPlace(self.pool, node):
             launch = NodeLaunch(self.manager, self, node)
-            self.manager.ceilings.begun(self.pool.name, node.type[0], node.key)
+            self.manager.learned_limits.begun(self.pool.name, node.type[0], node.key)
             self.manager.begin_launch(launch)
             self._launches[node.key] = launch
             return

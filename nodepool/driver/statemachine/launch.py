@@ -201,7 +201,7 @@ class NodeLaunch:
         provider, label = self._provider, self._order.label
         provider.calls.judge(error)
         if kind is Failure.QUOTA:
-            provider.ceilings.refused(self._order.pool.name, label.name, self.node.key)
+            provider.learned_limits.refused(self._order.pool.name, label.name, self.node.key)
             provider.invalidateQuotaCache()
         elif kind is Failure.CONFIGURATION:
             provider.label_is_broken(label.name, error)
@@ -281,7 +281,7 @@ class NodeLaunch:
             stored = self._zk.getNode(self.node.key)
         except ZKException as error:
             # If it is the node's it must stay; if not, it is found when leaks are looked for.
-            self.log.warning("Instance %s is left alone: %s", self.node.external_id, error)
+            self.log.warning("Instance %s is not deleted: %s", self.node.external_id, error)
             return self.node.external_id
         return None if stored is None else stored.external_id
 
@@ -304,7 +304,7 @@ class NodeLaunch:
         node = self.node
         self.outcome = LaunchOutcome(node.state, made, why)
         ready = node.state == states.READY
-        self._provider.ceilings.ended(self._order.pool.name, self._order.label.name, node.key, ready=ready)
+        self._provider.learned_limits.ended(self._order.pool.name, self._order.label.name, node.key, ready=ready)
         self._provider.launch_ended(self)
         self._wake_worker()
 

@@ -30,7 +30,7 @@ class LearnedLimits:
         self._exists = exists
         self._clock = clock
         self._lock = threading.Lock()
-        self._ceilings: dict[tuple[str, str], LearnedLimit] = {}
+        self._limits: dict[tuple[str, str], LearnedLimit] = {}
         #: Refused nodes that are not removed yet: the cloud does not have them.
         self._refused: set[str] = set()
         #: Nodes that are launched although the cloud was full with those that were there: it may have room again.
@@ -39,20 +39,20 @@ class LearnedLimits:
     def allows(self, pool: str, label: str) -> bool:
         """May another node be launched, as far as the cloud's refusals go?"""
         with self._lock:
-            ceiling = self._ceilings.get((pool, label))
-            return ceiling is None or ceiling.allows(self._clock(), self._count())
+            limit = self._limits.get((pool, label))
+            return limit is None or limit.allows(self._clock(), self._count())
 
     def room(self, pool: str, label: str) -> float:
         """How many more the cloud takes, as far as its refusals go."""
         with self._lock:
-            ceiling = self._ceilings.get((pool, label))
-            return math.inf if ceiling is None else max(0, ceiling.nodes - self._count())
+            limit = self._limits.get((pool, label))
+            return math.inf if limit is None else max(0, limit.nodes - self._count())
 
     def begun(self, pool: str, label: str, node_id: str) -> None:
         """A node that is stored already is launched."""
         with self._lock:
-            ceiling = self._ceilings.get((pool, label))
-            if ceiling is not None and self._taken() > ceiling.nodes:
+            limit = self._limits.get((pool, label))
+            if limit is not None and self._taken() > limit.nodes:
                 self._beyond.add(node_id)
 
     def refused(self, pool: str, label: str, node_id: str) -> None:
@@ -60,16 +60,16 @@ class LearnedLimits:
         with self._lock:
             self._beyond.discard(node_id)
             self._refused.add(node_id)
-            ceiling = self._ceilings.setdefault((pool, label), LearnedLimit())
-            ceiling.refused(self._clock(), self._taken())
+            limit = self._limits.setdefault((pool, label), LearnedLimit())
+            limit.refused(self._clock(), self._taken())
 
     def ended(self, pool: str, label: str, node_id: str, *, ready: bool) -> None:
-        """A launch is over. One beyond the ceiling that is ready shows that there is more room."""
+        """A launch is over. One beyond the limit that is ready shows that there is more room."""
         with self._lock:
             if node_id in self._beyond:
                 self._beyond.discard(node_id)
                 if ready:
-                    self._ceilings.pop((pool, label), None)
+                    self._limits.pop((pool, label), None)
 
     def _taken(self) -> int:
         self._refused = {node_id for node_id in self._refused if self._exists(node_id)}

@@ -119,7 +119,7 @@ class StateMachineProvider(StateMachineQuota, Provider):
 
     @property
     def idle_now(self) -> bool:
-        """Must resources be left alone, because there is, or will be, a successor?"""
+        """Must no resources be deleted, because there is, or will be, a successor?"""
         return self._idle.is_set()
 
     def stop(self) -> None:
@@ -193,7 +193,7 @@ class StateMachineProvider(StateMachineQuota, Provider):
         try:
             return known.get()
         except NotKnown as reason:
-            # Nobody knows that it is not there, and a request must not be refused for that.
+            # Nobody knows that it is not there, and a request must not be declined for that.
             self.log.debug("Label %s: %s", label.name, reason)
             return True
 

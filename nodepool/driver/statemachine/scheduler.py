@@ -90,7 +90,7 @@ class Scheduler:
             return True
 
     def wake(self, task: Task) -> None:
-        """A task is due now. Any thread; does not block. One that is over is left alone."""
+        """A task is due now. Any thread; does not block. Nothing happens to one that is over."""
         with self._condition:
             entry = self._entries.get(task)
             if entry is None:

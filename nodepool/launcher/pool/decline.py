@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 #: Requests of one kind declined in one pass.
 BATCH: Final = 200
-#: How long after its start a launcher refuses nothing that others may serve who are not back yet, after an outage of
+#: How long after its start a launcher declines nothing that others may serve who are not back yet, after an outage of
 #: several launchers: no request that is older than it is, and none while nodes tell of launchers that are away.
 START_SECONDS: Final = 30.0
 #: Part of the id of each pool: nodes of static hosts name no pool.

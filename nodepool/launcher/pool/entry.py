@@ -84,7 +84,7 @@ class PoolEntry:
     def sees_all(self, siblings: Iterable[str]) -> bool:
         """Does the registry show us (A-17), and the other pools of this launcher?
 
-        While a sibling is missing a request that only it can serve would be refused by all that are there, and fail.
+        While a sibling is missing a request that only it can serve would be declined by all that are there, and fail.
 
         Does not block, but for an entry of ours that is not seen for long.
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from nodepool.model.node import Node
     from nodepool.zk.zookeeper import ZooKeeper
 
-#: Seconds after a node of the pool went to `deleting` in which no other is sacrificed.
+#: Seconds after a node of the pool went to `deleting` in which no other is evicted.
 EVICTION_SECONDS: Final = 300.0
 #: So often it is looked whether another pool of the provider has one, at most: all nodes are looked at.
 ELSEWHERE_SECONDS: Final = 10.0

@@ -148,7 +148,7 @@ def has_place(
     Blocks until what ZooKeeper announced has been read.
 
     :param reused: it was there before it was the tenant's. Its id says nothing, so all others count: one that was
-        stored later may have been found in order already. Two that are reused may both be refused.
+        stored later may have been found in order already. Two that are reused may both be given back.
     """
     name = node.tenant_name
     if not name or name not in limits:

@@ -78,7 +78,7 @@ def test_provider_was_replaced(stage: Stage) -> None:
 
 
 def test_no_room(stage: Stage) -> None:
-    """Q-8, Q-10, N-9: paused, with relief; what is gathered stays, and the rest follows."""
+    """Q-8, Q-10, N-9: paused, with an eviction; what is gathered stays, and the rest follows."""
     stage.provider.room = 1
     handler = stage.begin("small", "small")
     assert handler.is_paused()
@@ -130,7 +130,7 @@ def test_the_look_for_requests_in_the_way(stage: Stage, clock: ManualClock, monk
 
 
 def test_no_room_for_min_ready(stage: Stage) -> None:
-    """Q-7, M-7: declined, without a pause and without relief."""
+    """Q-7, M-7: declined, without a pause and without an eviction."""
     stage.provider.room = 0
     handler = stage.begin("small", requestor=MIN_READY_REQUESTOR)
     assert handler.done

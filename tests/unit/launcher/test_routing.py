@@ -200,7 +200,7 @@ def test_new_request(launcher: Launcher) -> None:
 
 
 def test_request_that_all_must_judge(launcher: Launcher) -> None:
-    """A-6: when those with the labels have refused, or nobody has them, all are woken to refuse."""
+    """A-6: when those with the labels have declined, or nobody has them, all are woken to decline."""
     launcher.requests.put("200-1", request("requested", "small", declined_by=("one-main", "three-main")))
     launcher.requests.put("200-2", request("requested", "unknown"))
     for pool in launcher.all:

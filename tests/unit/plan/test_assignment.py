@@ -194,7 +194,7 @@ def test_some_pool_acts(
 
 
 def test_label_of_a_pool_that_went_a_moment_ago() -> None:
-    """A-15: its launcher is being restarted: nobody refuses for it, unless it had refused itself."""
+    """A-15: its launcher is being restarted: nobody declines for it, unless it had declined itself."""
     absent = [pool("restarted", "gpu")]
     assert isinstance(screen(kind("gpu"), ME, [ME], absent), Leave)
     assert isinstance(screen(kind("gpu", declined_by=("restarted",)), ME, [ME], absent), Decline)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a request that gives way does with its nodes (rules Q-10, Q-12)."""
+"""What a request that is given back does with its nodes (rules Q-10, Q-12)."""
 
 from __future__ import annotations
 

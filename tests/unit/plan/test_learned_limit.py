@@ -9,21 +9,21 @@ from nodepool.plan.learned_limit import PROBE, LearnedLimit
 
 
 def test_a_node_that_goes_makes_room_at_once() -> None:
-    ceiling = LearnedLimit()
-    ceiling.refused(0.0, 20)
-    assert not ceiling.allows(0.1, 20)
-    assert ceiling.allows(0.2, 19)
-    assert not ceiling.allows(0.3, 20)
+    limit = LearnedLimit()
+    limit.refused(0.0, 20)
+    assert not limit.allows(0.1, 20)
+    assert limit.allows(0.2, 19)
+    assert not limit.allows(0.3, 20)
 
 
 def test_probes_come_seldom_while_they_are_refused() -> None:
-    ceiling, now, probes = LearnedLimit(), 0.0, []
-    ceiling.refused(now, 20)
+    limit, now, probes = LearnedLimit(), 0.0, []
+    limit.refused(now, 20)
     while now < 200:
         now += 0.5
-        if ceiling.allows(now, 20):
+        if limit.allows(now, 20):
             probes.append(now)
-            ceiling.refused(now + 0.1, 20)
+            limit.refused(now + 0.1, 20)
     pauses = [later - earlier for earlier, later in itertools.pairwise(probes)]
     assert probes[0] == PROBE.first_seconds
     assert pauses == sorted(pauses)
@@ -31,16 +31,16 @@ def test_probes_come_seldom_while_they_are_refused() -> None:
 
 
 def test_one_probe_at_a_time() -> None:
-    ceiling = LearnedLimit()
-    ceiling.refused(0.0, 20)
-    assert ceiling.allows(1.0, 20)
-    assert not ceiling.allows(1.1, 21)
+    limit = LearnedLimit()
+    limit.refused(0.0, 20)
+    assert limit.allows(1.0, 20)
+    assert not limit.allows(1.1, 21)
 
 
 def test_many_refusals_at_once_are_one_trouble() -> None:
     """The launches that were under way when the cloud became full."""
-    ceiling = LearnedLimit()
+    limit = LearnedLimit()
     for others in (23, 22, 21, 20):
-        ceiling.refused(0.0, others)
-    assert ceiling.nodes == 20
-    assert ceiling.allows(PROBE.first_seconds, 20)
+        limit.refused(0.0, others)
+    assert limit.nodes == 20
+    assert limit.allows(PROBE.first_seconds, 20)

@@ -14,7 +14,7 @@ from tests.support.scripted_driver import ScriptedHandler, Stage
 
 
 class Standoff:
-    """A request of the stage that gave way to ``first``, which holds a ready node, too, and waits."""
+    """A request of the stage that was given back for ``first``, which holds a ready node, too, and waits."""
 
     def __init__(self, stage: Stage) -> None:
         self.stage = stage

@@ -45,9 +45,9 @@ def test_a_look_for_room_is_no_probe(make_site: MakeSite) -> None:
     (node,) = site.serve("small")
     handler = site.provider.getRequestHandler(site.worker, site.worker.submit("small"))
     assert handler.has_room_now("small")
-    site.provider.ceilings.refused("main", "small", "refused-node")
+    site.provider.learned_limits.refused("main", "small", "refused-node")
     assert not handler.has_room_now("small")
-    site.provider.ceilings._ceilings["main", "small"]._probe_at = float("-inf")
+    site.provider.learned_limits._limits["main", "small"]._probe_at = float("-inf")
     assert not handler.has_room_now("small")
     assert handler.hasRemainingQuota("small"), "the probe"
     assert not handler.hasRemainingQuota("small")

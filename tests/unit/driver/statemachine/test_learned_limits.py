@@ -22,14 +22,14 @@ class Provider:
     def __init__(self) -> None:
         self.nodes: set[str] = set()
         self.now = 0.0
-        self.ceilings = LearnedLimits(lambda: len(self.nodes), self.nodes.__contains__, lambda: self.now)
+        self.learned_limits = LearnedLimits(lambda: len(self.nodes), self.nodes.__contains__, lambda: self.now)
 
     def launch(self, node_id: str) -> None:
         self.nodes.add(node_id)
-        self.ceilings.begun("main", "small", node_id)
+        self.learned_limits.begun("main", "small", node_id)
 
     def allows(self, label: str = "small") -> bool:
-        return self.ceilings.allows("main", label)
+        return self.learned_limits.allows("main", label)
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def full() -> Provider:
     provider = Provider()
     for node_id in "abc":
         provider.launch(node_id)
-    provider.ceilings.refused("main", "small", "c")
+    provider.learned_limits.refused("main", "small", "c")
     provider.nodes.discard("c")
     return provider
 
@@ -60,7 +60,7 @@ def test_refused_nodes_do_not_count(full: Provider) -> None:
     for node_id in "abcde":
         provider.launch(node_id)
     for node_id in "cde":
-        provider.ceilings.refused("main", "small", node_id)
+        provider.learned_limits.refused("main", "small", node_id)
     provider.nodes -= set("cde")
     assert not provider.allows()
     provider.nodes.discard("a")
@@ -71,7 +71,7 @@ def test_probe_that_works_ends_it(full: Provider) -> None:
     full.now = learned_limit.PROBE.first_seconds
     assert full.allows()
     full.launch("d")
-    full.ceilings.ended("main", "small", "d", ready=True)
+    full.learned_limits.ended("main", "small", "d", ready=True)
     assert full.allows()
 
 
@@ -79,7 +79,7 @@ def test_probe_that_fails_does_not(full: Provider) -> None:
     full.now = learned_limit.PROBE.first_seconds
     assert full.allows()
     full.launch("d")
-    full.ceilings.ended("main", "small", "d", ready=False)
+    full.learned_limits.ended("main", "small", "d", ready=False)
     full.nodes.discard("d")
     assert not full.allows()
 
@@ -87,7 +87,7 @@ def test_probe_that_fails_does_not(full: Provider) -> None:
 def test_replacement_proves_nothing(full: Provider) -> None:
     full.nodes.discard("a")
     full.launch("d")
-    full.ceilings.ended("main", "small", "d", ready=True)
+    full.learned_limits.ended("main", "small", "d", ready=True)
     assert not full.allows()
 
 

@@ -73,7 +73,7 @@ def test_the_later_request_rests(pools: Pools, monkeypatch: pytest.MonkeyPatch) 
         first = znodes.submit(["a", "a"])
         pools.passes("the first waits", lambda: pools.is_in(first, "pending"))
         later = znodes.submit(["b", "b"])
-        pools.passes("the later one gives way", lambda: pools.workers[1].desk.keeps(later))
+        pools.passes("the later one is given back", lambda: pools.workers[1].desk.keeps(later))
         before = pools.versions(later)
         assert before[0] == 2, "taken and given back"
         for _ in range(20):
@@ -97,13 +97,13 @@ def test_nothing_to_rest_for(pools: Pools, monkeypatch: pytest.MonkeyPatch) -> N
     first = znodes.submit(["a", "a"])
     pools.passes("the first waits", lambda: pools.is_in(first, "pending"))
     later = znodes.submit(["b", "b"])
-    pools.passes("the later one gives way", lambda: pools.workers[1].desk.keeps(later))
+    pools.passes("the later one is given back", lambda: pools.workers[1].desk.keeps(later))
     znodes.delete_request(first)
     pools.passes("the later one is taken again", lambda: pools.is_in(later, "pending"))
 
 
 def test_the_later_request_makes_room(pools: Pools, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its node is nothing that the first one can use, so that goes, although relief is due only in five minutes."""
+    """The first one cannot use its node, so that is deleted, although an eviction is due only in five minutes."""
     znodes = pools.znodes
     monkeypatch.setattr(Eviction, "evict", lambda eviction, **_: None)
     first = znodes.submit(["a", "a"])

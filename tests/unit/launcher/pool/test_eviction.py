@@ -111,7 +111,7 @@ def test_nodes_that_say_nothing(pool: Pool, state: str, since: float | None) -> 
 
 
 def test_time_in_the_future(pool: Pool) -> None:
-    """A clock that is wrong elsewhere does not stop relief for ever."""
+    """A clock that is wrong elsewhere does not stop evictions for ever."""
     pool.add(100.0)
     seen = Node("small")
     seen.provider, seen.pool = "cloud", "main"

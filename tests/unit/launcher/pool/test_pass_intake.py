@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which requests a pool takes, refuses or leaves (rules A), by single passes of its worker."""
+"""Which requests a pool takes, declines or leaves (rules A), by single passes of its worker."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def in_state(launcher: StillLauncher, request_id: str, state: str) -> bool:
 
 
 def test_many_refusals(still: Still, znodes: PoolZnodes, cloud_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A-6, A-13: more than fit in one pass are refused in the next one, which comes at once."""
+    """A-6, A-13: more than fit in one pass are declined in the next one, which comes at once."""
     monkeypatch.setattr(decline, "BATCH", 2)
     launcher = still([fake_provider("one", cloud=cloud_name)])
     worker = launcher.worker()
@@ -49,7 +49,7 @@ def test_many_refusals(still: Still, znodes: PoolZnodes, cloud_name: str, monkey
 def test_many_impossible_requests(
     still: Still, znodes: PoolZnodes, cloud_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A-13, A-21: the same for what a disabled pool refuses."""
+    """A-13, A-21: the same for what a disabled pool declines."""
     monkeypatch.setattr(decline, "BATCH", 2)
     launcher = still([fake_provider("one", cloud=cloud_name, pool_max_servers=0)])
     worker = launcher.worker()
@@ -62,7 +62,7 @@ def test_many_impossible_requests(
 def test_error_while_judging(
     still: Still, znodes: PoolZnodes, cloud_name: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A-16: an exception refuses the request that caused it, not all that are like it."""
+    """A-16: an exception declines the request that caused it, not all that are like it."""
     launcher = still([fake_provider("one", cloud=cloud_name)])
     worker = launcher.worker()
     bad, good = znodes.submit(["small"]), znodes.submit(["small"])
@@ -148,7 +148,7 @@ def test_request_that_changed_before_it_was_taken(
 def test_request_that_others_finish_during_a_pass(
     still: Still, znodes: PoolZnodes, cloud_name: str, monkeypatch: pytest.MonkeyPatch, state: str, label: str
 ) -> None:
-    """A-2: a long pass neither takes nor refuses what somebody else has served since it began."""
+    """A-2: a long pass neither takes nor declines what somebody else has served since it began."""
     launcher = still([fake_provider("one", cloud=cloud_name, pool_max_servers=5)])
     worker = launcher.worker()
     first, second = znodes.submit(["small"], priority="100"), znodes.submit([label])
@@ -157,7 +157,7 @@ def test_request_that_others_finish_during_a_pass(
     done: list[str] = []
 
     def finish_meanwhile() -> Any:
-        # Asked for after the queue is up to date, and before anything is taken or refused.
+        # Asked for after the queue is up to date, and before anything is taken or declined.
         if not done and len(worker.queue) == 2:
             done.append(second)
             request = {**(znodes.request(second) or {}), "state": state, "nodes": ["theirs"]}
@@ -194,7 +194,7 @@ def test_better_pool_comes_first(still: Still, znodes: PoolZnodes, cloud_name: s
 
 
 def test_labels_of_another_pool(still: Still, znodes: PoolZnodes, cloud_name: str) -> None:
-    """A-5, A-6: left to the pool that has the labels; refused when that one has refused."""
+    """A-5, A-6: left to the pool that has the labels; declined when that one has declined."""
     launcher = still(
         [
             fake_provider("one", ("a",), cloud=cloud_name),
@@ -207,14 +207,14 @@ def test_labels_of_another_pool(still: Still, znodes: PoolZnodes, cloud_name: st
     worker.run_once()
     assert "is not here, but pool" in reasons(worker)[0]
     assert znodes.request_state(request_id) == "requested"
-    launcher.passes(able, "it refuses", lambda: able.launcher_id in (znodes.request(request_id) or {})["declined_by"])
+    launcher.passes(able, "it declines", lambda: able.launcher_id in (znodes.request(request_id) or {})["declined_by"])
     assert znodes.request_state(request_id) == "requested"
     launcher.passes(worker, "so does this one", lambda: znodes.request_state(request_id) == "failed")
     assert (znodes.request(request_id) or {})["declined_by"] == [able.launcher_id, worker.launcher_id]
 
 
 def test_paused_pool(still: Still, znodes: PoolZnodes, cloud_name: str) -> None:
-    """A-9: while paused nothing new is taken, but what can never be served is refused."""
+    """A-9: while paused nothing new is taken, but what can never be served is declined."""
     launcher = still([fake_provider("one", cloud=cloud_name, pool_max_servers=1)])
     worker = launcher.worker()
     first = znodes.submit(["small"])
@@ -222,7 +222,7 @@ def test_paused_pool(still: Still, znodes: PoolZnodes, cloud_name: str) -> None:
     waiting = znodes.submit(["small"])
     launcher.passes(worker, "it waits", lambda: worker.desk.paused)
     later, impossible = znodes.submit(["small"], priority="100"), znodes.submit(["small", "small"])
-    launcher.passes(worker, "it is refused", lambda: znodes.request_state(impossible) == "failed")
+    launcher.passes(worker, "it is declined", lambda: znodes.request_state(impossible) == "failed")
     assert (znodes.request_state(waiting), znodes.request_state(later)) == ("pending", "requested")
     assert reasons(worker) == ["the pool is paused: another request waits for room"]
 
@@ -296,10 +296,10 @@ def test_nodes_of_launchers_that_are_away(
 def test_first_choice_that_refuses(
     still: Still, znodes: PoolZnodes, cloud_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A-14: a request is left to its first choice; when that refuses it, it is taken at once."""
+    """A-14: a request is left to its first choice; when that declines it, it is taken at once."""
     monkeypatch.setattr(intake, "GRACE_SECONDS", 3600.0)
-    refusing = fake_provider("two", cloud=cloud_name, pool_max_servers=0)
-    launcher = still([fake_provider("one", cloud=cloud_name), refusing])
+    declining = fake_provider("two", cloud=cloud_name, pool_max_servers=0)
+    launcher = still([fake_provider("one", cloud=cloud_name), declining])
     one, two = launcher.worker("one"), launcher.worker("two")
     chosen: str | None = None
     while chosen is None:
@@ -314,7 +314,7 @@ def test_first_choice_that_refuses(
     assert znodes.request_state(chosen) == "requested"
     assert one.desk.next_look() is not None
     two.run_once()
-    wait_for("it is refused", lambda: (znodes.request(chosen) or {})["declined_by"] == [two.launcher_id])
+    wait_for("it is declined", lambda: (znodes.request(chosen) or {})["declined_by"] == [two.launcher_id])
     launcher.settle()
     one.run_once()
     assert znodes.request_state(chosen) != "requested"

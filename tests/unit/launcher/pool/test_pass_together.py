@@ -109,7 +109,7 @@ def test_limits_of_concurrency_and_tenants(
 def test_error_while_judging_what_is_behind(
     still: Still, znodes: PoolZnodes, cloud_name: str, roomy: list[float], monkeypatch: pytest.MonkeyPatch, hook: str
 ) -> None:
-    """A-16: an exception refuses the request that caused it, and does not stop the one before it."""
+    """A-16: an exception declines the request that caused it, and does not stop the one before it."""
     launcher = still([fake_provider("one", cloud=cloud_name)])
     worker = launcher.worker()
     first, bad, last = (znodes.submit(["small"]) for _ in range(3))
@@ -131,7 +131,7 @@ def test_error_while_judging_what_is_behind(
 def test_node_that_cannot_be_stored(
     still: Still, znodes: PoolZnodes, cloud_name: str, roomy: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A-16: what a driver puts into a node refuses its request, and those that are taken with it are served."""
+    """A-16: what a driver puts into a node declines its request, and those that are taken with it are served."""
     launcher = still([fake_provider("one", cloud=cloud_name)])
     worker = launcher.worker()
     first, bad, last = (znodes.submit(["small"]) for _ in range(3))

@@ -198,7 +198,7 @@ def test_nobody_waits_for_what_does_not_fit(pool: Pool, check: TenantCheck, held
 
 
 def test_limits_that_were_taken_away_meanwhile(pool: Pool, check: TenantCheck) -> None:
-    """A-16: a reload between two looks refuses no request."""
+    """A-16: a reload between two looks declines no request."""
     pool.use = QuotaInformation(instances=3)
     assert not allows(check, kind("small"))
     pool.limits = {}

@@ -34,7 +34,7 @@ def fulfil(launcher: StillLauncher, worker: PoolWorker, znodes: PoolZnodes, requ
 
 
 def test_other_pools_of_the_launcher_come_first(still: Still, znodes: PoolZnodes, cloud_name: str) -> None:
-    """A-15, A-17: a pool that is there first does not refuse, and fail, what its sibling will serve in a moment."""
+    """A-15, A-17: a pool that is there first does not decline, and fail, what its sibling will serve in a moment."""
     launcher = still([fake_provider("one", ("a",), cloud=cloud_name), fake_provider("two", ("b",), cloud=cloud_name)])
     first, second = launcher.nodepool.pool_threads.current()
     request_id = znodes.submit(["b" if first.provider_name == "one" else "a"])
