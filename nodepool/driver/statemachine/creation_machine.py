@@ -149,7 +149,7 @@ class CreationMachine(InventoryMachine[R]):
         return self.go(self.SUBMITTING)
 
     def _create(self, creation: Creation, repeated: bool) -> str:
-        """In a thread of the cloud: what becomes of a call is noted even if nobody waits for it any more."""
+        """In a thread of the cloud. What is still open counts against the limits, also if nobody waits any more."""
         creations = self.cloud.creations
         creations.sent(creation)
         try:
@@ -158,14 +158,13 @@ class CreationMachine(InventoryMachine[R]):
             if repeated or not surely_not_made(error):
                 creations.not_answered(creation)
             else:
-                creations.refused(creation)
+                creations.ended(creation)
             raise
         except Exception:
             # A repeated one that is refused says nothing of the first.
-            if not repeated:
-                creations.refused(creation)
+            (creations.not_answered if repeated else creations.ended)(creation)
             raise
-        creations.answered(creation, record_id)
+        creations.ended(creation)
         if self.clock() - self.advanced_at > GIVEN_UP_SECONDS + self.cloud.call_seconds:
             self.log.warning("Instance %s was made for a launch that was given up, deleting it", record_id)
             self.cloud.delete_instance(record_id)
@@ -174,25 +173,32 @@ class CreationMachine(InventoryMachine[R]):
     def _submitting(self) -> bool:
         if not self.answered:
             return False
+        assert self._creation is not None
         try:
             record_id = self.answer()
-        except Exception as error:
-            if not cloud_is_away(error):
-                if self._lost is not None:
-                    self.log.warning("The repeated creation was refused, looking for the instance: %s", error)
-                    return self._search()
-                raise self.refused(error) from error
-            if self._lost is None and isinstance(error, CloudUnavailableException) and not error.maybe_done:
+        except (CloudUnavailableException, OSError) as error:
+            if self._lost is None and surely_not_made(error):
+                self.cloud.creations.refused(self._creation)
                 raise
             self._lost = self._lost or error
-            if self.idempotent and self._repeats < REPEATS:
-                self._repeats += 1
-                self._repeat_at = self.clock() + REPEAT.pause(self._repeats)
-                self.log.warning("The creation was not answered, it is sent again with its key: %s", error)
-                return self.go(self.REPEATING)
-            self.log.warning("The creation was not answered, looking for the instance: %s", error)
+            return self._not_answered(error)
+        except Exception as error:
+            if self._lost is None:
+                self.cloud.creations.refused(self._creation)
+                raise self.refused(error) from error
+            self.log.warning("The repeated creation was refused, looking for the instance: %s", error)
             return self._search()
+        self.cloud.creations.answered(self._creation, record_id)
         return self._created(record_id)
+
+    def _not_answered(self, error: Exception) -> bool:
+        if self.idempotent and self._repeats < REPEATS:
+            self._repeats += 1
+            self._repeat_at = self.clock() + REPEAT.pause(self._repeats)
+            self.log.warning("The creation was not answered, it is sent again with its key: %s", error)
+            return self.go(self.REPEATING)
+        self.log.warning("The creation was not answered, looking for the instance: %s", error)
+        return self._search()
 
     def _repeating(self) -> bool:
         return self.reached(self._repeat_at) and self._submit()

@@ -116,8 +116,16 @@ class LostCreations:
             creation.lost_at = None
             self._open[creation] = None
 
+    def ended(self, creation: Creation) -> None:
+        """The call was answered, whatever the answer is: it leaves nothing open."""
+        with self._lock:
+            self._close(creation)
+
     def answered(self, creation: Creation, record_id: str) -> None:
-        """A creation was answered with this instance. One that was given up before does not own it."""
+        """A creation was answered with this instance, and its machine goes on with it.
+
+        The instance of a machine that was given up before is nobody's: this is not called for it.
+        """
         with self._lock:
             node = self._close(creation)
             if node is not None and node.latest is creation:
@@ -133,7 +141,9 @@ class LostCreations:
                 self._drop_if_over(creation.key.node_id, node)
 
     def not_answered(self, creation: Creation) -> None:
-        """The call has ended without an answer. The creation may be repeated, or its instance looked for."""
+        """The call has ended without an answer, or what it says does not count. It may be repeated, or its instance
+        looked for.
+        """
         with self._lock:
             creation.lost_at = self._clock()
 

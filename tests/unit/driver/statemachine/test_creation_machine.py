@@ -186,9 +186,11 @@ class TestRepeated:
         advance(launch)
         advance(launch, 1)
         assert launch.state == "searching"
+        assert len(cloud.creations.unanswered(lambda _: False)) == 1
         cloud.show(seen("found", "booting"))
         advance(launch)
         assert (launch.state, launch.external_id) == ("building", "found")
+        assert cloud.creations.unanswered(lambda _: False) == []
 
     def test_not_wanted_any_more(self, cloud: StubInstances) -> None:
         """While the node is deleted the creation is not repeated: that could make an instance."""
@@ -316,7 +318,7 @@ def test_given_up_before_its_turn(cloud: StubInstances) -> None:
     cloud.clock.now += creation_machine.GIVEN_UP_SECONDS + 1
     executor.run()
     assert cloud.count("create") == 0
-    assert cloud.creations._nodes == {}
+    assert cloud.creations.unanswered(lambda _: False) == []
 
 
 def test_given_up_before_the_answer(cloud: StubInstances) -> None:
@@ -331,6 +333,22 @@ def test_given_up_before_the_answer(cloud: StubInstances) -> None:
     cloud.answers["create"] = late
     executor.run()
     assert cloud.count("delete") == 1
+
+
+def test_answered_after_it_was_given_up(cloud: StubInstances) -> None:
+    """L-4: launch-timeout ended the attempt before the answer came: its instance goes when the next one is there."""
+    executor = cloud.creators = ManualExecutor(eager=False)  # type: ignore[assignment]
+    advance(Launch(cloud))
+    executor.run()
+    cloud.answers["create"] = "b"
+    again = Launch(cloud)
+    advance(again)
+    executor.run()
+    assert cloud.count("delete") == 0
+    cloud.show(seen("b", "booting"))
+    advance(again)
+    cloud.show(seen("a"), seen("b", "booting"))
+    assert (again.external_id, cloud.count("delete")) == ("b", 1)
 
 
 def test_not_wanted_any_more(cloud: StubInstances) -> None:

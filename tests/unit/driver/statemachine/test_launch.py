@@ -181,6 +181,21 @@ def test_lost_answer_shows_late(make_site: MakeSite) -> None:
     assert site.cloud.peak == 1
 
 
+def test_attempts_are_numbered(make_site: MakeSite) -> None:
+    """L-4: the creation of each attempt has a key of its own, made from its number."""
+    site = make_site()
+    site.cloud.set(fail_launches=2)
+    attempts: list[int] = []
+
+    def note(machine: StateMachine) -> None:
+        if isinstance(machine, CreateMachine) and machine.attempt not in attempts:
+            attempts.append(machine.attempt)
+
+    site.adapter.hooks.append(note)
+    site.serve("small")
+    assert attempts == [1, 2, 3]
+
+
 @pytest.mark.parametrize(("searched", "looks"), [(False, 3), (True, 1)])
 def test_driver_has_looked(make_site: MakeSite, monkeypatch: pytest.MonkeyPatch, searched: bool, looks: int) -> None:
     """What a driver has looked for itself, for some seconds, is looked for once more, and not for seconds again."""

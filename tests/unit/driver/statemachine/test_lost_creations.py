@@ -108,7 +108,7 @@ def test_given_up_before_the_answer(creations: LostCreations) -> None:
     """L-4: the attempt ended while its creation was under way; what that makes is found while the second one serves."""
     first, second = creations.begin(key()), creations.begin(key(2))
     assert strays(creations, seen("a")) == [], "it may be the second one's"
-    creations.answered(first, "a")
+    creations.ended(first)
     assert strays(creations, seen("a")) == [], "it may be the second one's, still"
     creations.answered(second, "b")
     assert strays(creations, seen("a"), seen("b")) == ["a"]
@@ -142,7 +142,7 @@ class TestUnanswered:
         creations.sent(creation)
         (found,) = creations.unanswered(lambda _: True)
         assert (found.key.node_id, found.pool, found.label) == (NODE, "main", "small")
-        creations.answered(creation, "a")
+        creations.ended(creation)
         assert creations.unanswered(never) == []
 
     def test_lost(self, creations: LostCreations, clock: ManualClock) -> None:
