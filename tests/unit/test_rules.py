@@ -111,6 +111,13 @@ def test_cited_sections_are_there() -> None:
     assert not unknown
 
 
+def test_glossary_is_short() -> None:
+    """Nobody learns more than 25 words; each stands there once."""
+    words = re.findall(r"^   (\S.*)$", (ROOT / "doc" / "source" / "glossary.rst").read_text(), re.MULTILINE)
+    assert len(words) == len(set(words))
+    assert 20 <= len(words) <= 25
+
+
 def test_cited_documents_are_in_the_repository() -> None:
     """Who reads the code cannot open a file that is somewhere else."""
     cited = {f"{path}: {name}" for path, text in texts().items() for name in rule_book.markdown_files(text)}
