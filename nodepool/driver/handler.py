@@ -63,7 +63,7 @@ class NodeRequestHandler(HandlerHooks):
         self._ending: Callable[[], None] | None = None
         self._aborts = 0
         self._not_before = 0.0
-        self._deadlock = DeadlockAvoidance(self)
+        self._deadlock = DeadlockAvoidance(self, self.node_set)
 
     @property
     def nodeset(self) -> list[Node]:
@@ -215,10 +215,6 @@ class NodeRequestHandler(HandlerHooks):
 
     def _drop(self) -> None:
         self.cancel("the request is gone")
-
-    def let_go_of_aborted(self, node: Node) -> None:
-        """Release a node whose launch was aborted; unlocked, it is deleted with what may be in the cloud."""
-        self.zk.unlockNode(node)
 
     def is_gone(self) -> bool:
         """Was the request cancelled, as far as the cache knows?"""

@@ -104,6 +104,10 @@ class HandlerHooks(NodeRequestHandlerNotifications, abc.ABC):
         """Fill driver data of a new node before it is stored."""
         return
 
+    def let_go_of_aborted(self, node: Node) -> None:
+        """Release a node whose launch was aborted; unlocked, it is deleted with what may be in the cloud."""
+        self.zk.unlockNode(node)
+
     def getDeclinedReasons(self) -> list[str]:
         """Why this pool can never serve the request; empty = it can (A-13, first match)."""
         reasons = self.basic_decline_reasons()

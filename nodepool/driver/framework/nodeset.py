@@ -16,7 +16,8 @@ from nodepool.model.reasons import NO_ROOM, Reason, ReasonCode
 from nodepool.plan.failures import launch_outcome
 
 if TYPE_CHECKING:
-    from nodepool.driver.handler import NodeRequestHandler
+    from nodepool.driver.framework.handler_hooks import HandlerHooks
+    from nodepool.model.request import NodeRequest
 
 
 class NoPlace(Exception):
@@ -31,11 +32,14 @@ class NoPlace(Exception):
 
 
 class NodeSet:
-    """The positions of ``request.node_types`` and the locked node of each, if there is one yet."""
+    """The positions of ``request.node_types`` and the locked node of each, if there is one yet.
 
-    def __init__(self, handler: NodeRequestHandler) -> None:
-        self._handler = handler
-        self._nodes: list[Node | None] = [None] * len(handler.request.node_types)
+    :param hooks: what the driver says of the request.
+    """
+
+    def __init__(self, hooks: HandlerHooks) -> None:
+        self._hooks = hooks
+        self._nodes: list[Node | None] = [None] * len(hooks.request.node_types)
         #: The node of a set of one, on its way already.
         self._ahead: NodeAhead | None = None
 
@@ -49,25 +53,25 @@ class NodeSet:
     def next_label(self) -> str | None:
         """What is made next if no ready node is there; None = nothing is missing."""
         missing = self._missing()
-        return self._handler.request.node_types[missing[0]] if missing else None
+        return self._hooks.request.node_types[missing[0]] if missing else None
 
     def full_pool(self) -> str | None:
         """Name of the pool if `gather` stopped at its own limits; None = at what pools share, as far as known."""
-        handler, label = self._handler, self.next_label()
-        if label is None or not isinstance(handler.manager, QuotaSupport):
+        hooks, label = self._hooks, self.next_label()
+        if label is None or not isinstance(hooks.manager, QuotaSupport):
             return None
         try:
-            return None if handler.manager.poolHasRoom(handler.pool, label) else handler.pool.name
+            return None if hooks.manager.poolHasRoom(hooks.pool, label) else hooks.pool.name
         except QuotaUnknown:
             return None
 
     def why_no_room(self) -> Reason:
         """What `gather` stopped at, as far as known."""
-        handler, label = self._handler, self.next_label()
-        if label is None or not isinstance(handler.manager, QuotaSupport):
+        hooks, label = self._hooks, self.next_label()
+        if label is None or not isinstance(hooks.manager, QuotaSupport):
             return NO_ROOM
         try:
-            return handler.manager.shortage(handler.pool, label) or NO_ROOM
+            return hooks.manager.shortage(hooks.pool, label) or NO_ROOM
         except QuotaUnknown as unknown:
             return Reason(ReasonCode.ROOM_HIDDEN, f"{NO_ROOM.text}: {unknown}")
 
@@ -76,12 +80,12 @@ class NodeSet:
 
         :raises NoPlace: the request is to be given back.
         """
-        if self._handler.request.reuse:
+        if self._hooks.request.reuse:
             self._reuse()
         for position in self._missing():
-            label = self._handler.request.node_types[position]
+            label = self._hooks.request.node_types[position]
             # What is on its way has its room, and counts already.
-            if self._ahead is None and not gateway.has_remaining_quota(self._handler, label):
+            if self._ahead is None and not gateway.has_remaining_quota(self._hooks, label):
                 return False
             self._make(position, label)
         # Ready nodes may have come instead of it.
@@ -95,15 +99,15 @@ class NodeSet:
 
         None = there is none. A set whose request was not locked is not used any more.
         """
-        handler = self._handler
+        hooks = self._hooks
         try:
-            node = self._new_node(handler.request.node_types[0])
+            node = self._new_node(hooks.request.node_types[0])
             # What cannot be stored must not get into the way of the lock.
-            handler.zk.nodes.encode(node)
+            hooks.zk.nodes.encode(node)
         except Exception as error:  # noqa: BLE001 - it is met again, and judged, when the set is gathered
-            handler.log.debug("No node is begun: %s", error)
+            hooks.log.debug("No node is begun: %s", error)
             return None
-        self._ahead = NodeAhead(handler.zk.nodes, node)
+        self._ahead = NodeAhead(hooks.zk.nodes, node)
         return node
 
     def lock_ahead(self) -> None:
@@ -117,31 +121,31 @@ class NodeSet:
         if ahead is None:
             return
         try:
-            self._handler.zk.deleteNode(ahead.take())
+            self._hooks.zk.deleteNode(ahead.take())
         except ZKException as problem:
-            self._handler.log.warning("A node that is not needed was not removed: %s", problem)
+            self._hooks.log.warning("A node that is not needed was not removed: %s", problem)
 
     # -- ready nodes --
 
     def can_reuse_all(self) -> bool:
         """Are there ready nodes for all that is missing?"""
         missing = self._missing()
-        if not self._handler.request.reuse:
+        if not self._hooks.request.reuse:
             return False
         chosen = self._choose(missing)
-        wanted = self._handler.request.node_types
+        wanted = self._hooks.request.node_types
         return len(chosen) == len(missing) and not any(
             self._is_too_large(found, wanted[missing[index]]) for index, found in chosen.items()
         )
 
     def _choose(self, missing: list[int]) -> dict[int, Node]:
         """Ready nodes for some positions: index in ``missing`` -> node."""
-        wanted = [self._handler.request.node_types[position] for position in missing]
+        wanted = [self._hooks.request.node_types[position] for position in missing]
         zone = next((node.az for node in self.nodes if node.az), None)
-        return self._handler.pw.ready_nodes.choose(wanted, zone)
+        return self._hooks.pw.ready_nodes.choose(wanted, zone)
 
     def _reuse(self) -> None:
-        ready_nodes = self._handler.pw.ready_nodes
+        ready_nodes = self._hooks.pw.ready_nodes
         too_large: list[Node] = []
         try:
             while missing := self._missing():
@@ -151,10 +155,10 @@ class NodeSet:
                 for index, found in chosen.items():
                     # Taken or not: this record is out of date now. An event brings it back if it is still free.
                     ready_nodes.discard(found.key)
-                    if self._is_too_large(found, self._handler.request.node_types[missing[index]]):
+                    if self._is_too_large(found, self._hooks.request.node_types[missing[index]]):
                         too_large.append(found)
                     elif self._take(missing[index], found):
-                        gateway.node_reused_notification(self._handler, found)
+                        gateway.node_reused_notification(self._hooks, found)
         finally:
             for node in too_large:
                 # For other tenants.
@@ -166,109 +170,108 @@ class NodeSet:
         Flavors change, and clouds count what nobody announced. That room is there for new nodes was made sure of
         before the request was taken.
         """
-        handler = self._handler
-        if isinstance(handler.manager, QuotaSupport):
+        hooks = self._hooks
+        if isinstance(hooks.manager, QuotaSupport):
             try:
-                needed = gateway.quota_needed_by_label(handler.manager, label, handler.pool)
+                needed = gateway.quota_needed_by_label(hooks.manager, label, hooks.pool)
             except (QuotaUnknown, RuntimeConfigurationException):
                 return False
             if found.resources == needed.get_resources():
                 return False
         node = found.copy()
-        allocate(node, handler)
-        return not handler.pw.tenant_has_place(node, reused=True)
+        allocate(node, hooks.request)
+        return not hooks.pw.tenant_has_place(node, reused=True)
 
     def _take(self, position: int, found: Node) -> bool:
         """Lock and mark one ready node (N-3).
 
         :raises NoPlace: with it the tenant would have too much.
         """
-        handler = self._handler
+        hooks = self._hooks
         good = False
         try:
-            good = gateway.start_reusable_node_check(handler, found).result()
+            good = gateway.start_reusable_node_check(hooks, found).result()
         finally:
             # Whatever a driver raises: nothing else would bring the node back.
             if not good:
-                handler.pw.set_aside(found)
+                hooks.pw.set_aside(found)
         if not good:
             return False
         node = found.copy()
-        allocate(node, handler)
+        allocate(node, hooks.request)
         try:
-            handler.zk.nodes.lock_and_save(node)
+            hooks.zk.nodes.lock_and_save(node)
         except ZKConnectionError:
             raise
         except ZKConflict as conflict:
-            handler.log.debug("Node %s was taken by somebody else: %s", node.id, conflict)
+            hooks.log.debug("Node %s was taken by somebody else: %s", node.id, conflict)
             return False
         self._nodes[position] = node
-        if not handler.pw.tenant_has_place(node, reused=True):
+        if not hooks.pw.tenant_has_place(node, reused=True):
             raise NoPlace(node.tenant_name)
-        handler.log.debug("Took ready node %s", node.id)
+        hooks.log.debug("Took ready node %s", node.id)
         return True
 
     # -- new nodes --
 
     def _make(self, position: int, label: str) -> None:
         """Create, lock and start to launch one node (N-6)."""
-        handler = self._handler
+        hooks = self._hooks
         ahead, self._ahead = self._ahead, None
         node = self._new_node(label) if ahead is None else ahead.take()
         if ahead is None:
-            handler.zk.storeNode(node)
+            hooks.zk.storeNode(node)
             node.state = states.BUILDING
-            handler.zk.nodes.lock_and_save(node)
+            hooks.zk.nodes.lock_and_save(node)
         # Whatever happens now, the set knows what it holds locked.
         self._nodes[position] = node
-        if not handler.pw.tenant_has_place(node):
+        if not hooks.pw.tenant_has_place(node):
             self._nodes[position] = None
-            handler.zk.deleteNode(node)
+            hooks.zk.deleteNode(node)
             raise NoPlace(node.tenant_name)
-        handler.log.info("Launching node %s for %s", node.id, label)
+        hooks.log.info("Launching node %s for %s", node.id, label)
         try:
-            gateway.launch(handler, node)
+            gateway.launch(hooks, node)
         except Exception as error:
             # Whatever a driver raises, the node has an outcome, and the request goes on with that.
-            if handler.pw.provider_replaced():
-                handler.log.info("Node %s is launched later, by another provider object: %s", node.id, error)
+            if hooks.pw.provider_replaced():
+                hooks.log.info("Node %s is launched later, by another provider object: %s", node.id, error)
                 node.state = states.ABORTED
             else:
-                handler.log.exception("Node %s could not be launched", node.id)
+                hooks.log.exception("Node %s could not be launched", node.id)
                 node.state, _ = launch_outcome(error)
-            handler.zk.storeNode(node)
+            hooks.zk.storeNode(node)
 
     def _new_node(self, label: str) -> Node:
-        handler = self._handler
+        hooks = self._hooks
         node = Node(label)
-        node.provider = handler.provider.name
-        node.pool = handler.pool.name
-        node.launcher = handler.launcher_id
-        node.attributes = copy.deepcopy(handler.pool.node_attributes)
+        node.provider = hooks.provider.name
+        node.pool = hooks.pool.name
+        node.launcher = hooks.launcher_id
+        node.attributes = copy.deepcopy(hooks.pool.node_attributes)
         node.az = next((other.az for other in self.nodes if other.az), None)
-        if isinstance(handler.manager, QuotaSupport):
+        if isinstance(hooks.manager, QuotaSupport):
             # From the first write on the node counts, for quota and for its tenant (Q-3, Q-15).
-            node.resources = gateway.quota_needed_by_label(handler.manager, label, handler.pool).get_resources()
-        allocate(node, handler)
-        gateway.set_node_metadata(handler, node)
+            node.resources = gateway.quota_needed_by_label(hooks.manager, label, hooks.pool).get_resources()
+        allocate(node, hooks.request)
+        gateway.set_node_metadata(hooks, node)
         return node
 
     def drop_aborted(self) -> None:
         """Let go of nodes that the cloud had no room for; unlocked, they are removed (L-7)."""
-        handler = self._handler
+        hooks = self._hooks
         for position, node in enumerate(self._nodes):
             if node is not None and node.state == states.ABORTED:
                 self._nodes[position] = None
                 try:
-                    handler.let_go_of_aborted(node)
+                    hooks.let_go_of_aborted(node)
                 except ZKConflict as conflict:
                     # The session was lost a moment ago.
-                    handler.log.debug("Node %s is somebody else's now: %s", node.id, conflict)
+                    hooks.log.debug("Node %s is somebody else's now: %s", node.id, conflict)
 
 
-def allocate(node: Node, handler: NodeRequestHandler) -> None:
+def allocate(node: Node, request: NodeRequest) -> None:
     """Say for whom a node is (N-3)."""
-    request = handler.request
     node.allocated_to = request.id
     node.tenant_name = request.tenant_name
     node.requestor = request.requestor

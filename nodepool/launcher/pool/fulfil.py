@@ -111,7 +111,7 @@ class FastPath:
         request = handler.request.copy()
         nodes = [node.copy() for node in service.nodes]
         for node in nodes:
-            allocate(node, handler)
+            allocate(node, handler.request)
         request.nodes = [node.key for node in nodes]
         request.state = states.FULFILLED
         zk = self._pool.zk
