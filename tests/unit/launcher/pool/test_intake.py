@@ -168,6 +168,25 @@ def test_head_that_waits(place: Place) -> None:
     assert [one.reason.code for one in told if one is not None] == [ReasonCode.ROOM_HIDDEN, ReasonCode.WAIT_ORDER]
 
 
+def test_work_follows_the_kinds_not_the_queue(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With thousands of requests of a kind only the first is looked at, and none gets a case of its own."""
+    asked: list[str] = []
+
+    def full(_kind: RequestKind, request: NodeRequest, _view: Any) -> Wait:
+        asked.append(request.key)
+        return Wait(reasons.POOL_PAUSED)
+
+    monkeypatch.setattr(intake_module, "triage", full)
+    for number in range(5000):
+        place.add(f"100-{number:010d}", "small" if number % 2 else "big")
+    assert not place.intake.serve()
+    assert sorted(asked) == ["100-0000000000", "100-0000000001"]
+    assert place.desk.snapshot().requests == []
+    told = place.desk.explain("100-0000004999")
+    assert told is not None
+    assert told.reason.text.startswith("2500th of 2500 requests in front of the limit: the pool is paused")
+
+
 def test_head_that_is_declined(place: Place) -> None:
     """A-13: and all that are like it."""
     place.verdicts[place.add("100-1").key] = Decline(reasons.EXCEEDS_QUOTA)
