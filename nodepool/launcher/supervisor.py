@@ -25,9 +25,11 @@ from nodepool.launcher.pool_threads import PoolThreads
 from nodepool.launcher.routing import Router
 from nodepool.launcher.stats import make_stats_worker
 from nodepool.launcher.tenant_use import TenantUse
+from nodepool.metrics.process import REGISTRY
 from nodepool.metrics.statsd import shared_client
 from nodepool.model.component import LauncherComponent
 from nodepool.runtime import connection
+from nodepool.runtime.call_metrics import CallMetrics
 from nodepool.runtime.main_loop import LOOP_SECONDS, MainLoop
 from nodepool.runtime.parts import Part, Parts, stop_all
 from nodepool.runtime.providers import Providers
@@ -71,6 +73,7 @@ class NodePool:
         #: None = no statsd server is configured.
         self.stats: Part[StatsWorker] | None = None
         self.loop = MainLoop(self.run_once, lambda: self.client.connected, self.configuration.changed, self.log)
+        self._call_metrics = CallMetrics(REGISTRY)
         self._stopped = threading.Event()
         self._running = False
 
@@ -209,6 +212,7 @@ class NodePool:
         self.pool_threads.update(self.providers.running)
         self.parts.revive()
         self.cache.nodes.refresh_stale()
+        self._call_metrics.publish()
 
     def _reconfigure(self, old: Config, new: Config) -> None:
         connection.follow(self.client, old, new)

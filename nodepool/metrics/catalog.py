@@ -105,6 +105,24 @@ ZK_QUEUE: Final = Metric(
     "What waits inside the launcher: calls to ZooKeeper, changes that are being read.",
     _as("nodepool.launcher.{}.zk.{}", str, str),
 )
+DRIVER_CALLS: Final = Metric(
+    "nodepool_driver_calls",
+    MetricKind.COUNTER,
+    ("hook", "provider"),
+    "Calls of a method of a driver.",
+)
+DRIVER_CALL_ERRORS: Final = Metric(
+    "nodepool_driver_call_errors",
+    MetricKind.COUNTER,
+    ("hook", "provider"),
+    "Such calls that ended with an error.",
+)
+DRIVER_CALL_SECONDS: Final = Metric(
+    "nodepool_driver_call_seconds",
+    MetricKind.COUNTER,
+    ("hook", "provider"),
+    "How long such calls took, all together.",
+)
 
 #: All of the above, in the order of the documentation.
 ALL: Final = (
@@ -119,4 +137,7 @@ ALL: Final = (
     CIRCUIT_OPEN,
     CIRCUIT_OPENED,
     ZK_QUEUE,
+    DRIVER_CALLS,
+    DRIVER_CALL_ERRORS,
+    DRIVER_CALL_SECONDS,
 )

@@ -132,12 +132,18 @@ def test_many_threads(metrics: Registry) -> None:
 
 @pytest.mark.parametrize("metric", catalog.ALL, ids=lambda metric: metric.name)
 def test_catalog(metric: Metric) -> None:
-    """Each declaration is whole: a statsd name for each combination of labels, and a sentence for people."""
+    """Each declaration is whole: a sentence for people, and a statsd name for each combination of labels.
+
+    Calls of drivers are too many for statsd.
+    """
+    assert metric.help.endswith(".")
+    if metric.name.startswith("nodepool_driver_call"):
+        assert metric.statsd is None
+        return
     names = statsd_names(metric.series(*(f"value{number}" for number in range(len(metric.labels)))))
     assert names
     assert all(name.startswith("nodepool.") for name in names)
     assert all(f"value{number}" in " ".join(names) for number in range(len(metric.labels)))
-    assert metric.help.endswith(".")
 
 
 def test_catalog_names_are_unique() -> None:

@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Passes what the gateway counted of calls of drivers on to the metrics of this process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from nodepool.driver import gateway
+from nodepool.driver.gateway import CallCount
+from nodepool.metrics.catalog import DRIVER_CALL_ERRORS, DRIVER_CALL_SECONDS, DRIVER_CALLS
+from nodepool.metrics.registry import Registry
+
+_METRICS = (DRIVER_CALLS, DRIVER_CALL_ERRORS, DRIVER_CALL_SECONDS)
+
+
+class CallMetrics:
+    """For the main thread: a call itself is to cost next to nothing, so what was counted is passed on once a turn.
+
+    :param counts: all counts so far.
+    """
+
+    def __init__(self, registry: Registry, counts: Callable[[], Iterable[CallCount]] = gateway.call_counts) -> None:
+        self._registry = registry
+        self._counts = counts
+        #: Hook and provider -> what was passed on.
+        self._told: dict[tuple[str, str], tuple[float, ...]] = {}
+
+    def publish(self) -> None:
+        """Pass on what was counted since the last time. Does not block."""
+        for count in self._counts():
+            place = (count.hook, count.provider)
+            values: tuple[float, ...] = (count.calls, count.errors, count.seconds)
+            before = self._told.get(place, (0, 0, 0.0))
+            self._told[place] = values
+            for metric, value, told in zip(_METRICS, values, before, strict=True):
+                if value > told:
+                    self._registry.count(metric.series(*place), value - told)
