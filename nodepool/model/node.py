@@ -24,6 +24,7 @@ class Node(Record):
     """
 
     STATES: ClassVar[tuple[str, ...]] = (states.INIT, *(s for s in states.NODE_STATES if s != states.INIT))
+    MOVES = states.NODE_MOVES
 
     #: Fields that are a string or null on the wire.
     TEXT_FIELDS: ClassVar[tuple[str, ...]] = (

@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Mapping
 from typing import Any, ClassVar, Protocol, Self
+
+from nodepool.model.states import ImpossibleMove
 
 
 class HeldLock(Protocol):
@@ -74,11 +77,16 @@ class Record:
     it, else None), ``version`` (of the znode's data as read or written last, None before), ``mzxid`` (ZooKeeper's
     number of the last change that was read, 0 before) and ``extra`` (unknown keys of the JSON object, kept).
 
+    A stored record gets only a ``state`` that may follow the one that was read or written last (``MOVES``); another is
+    refused with `ImpossibleMove`. A new record may begin in any state, and what others have stored is read as it is.
+
     Whoever sets ``state`` gives it a new ``state_time``: the time of the next write (`to_dict`), because the model has
     no clock.
     """
 
     STATES: ClassVar[tuple[str, ...]] = ()
+    #: Moves of a stored record: (from, to) -> reason; None = any.
+    MOVES: ClassVar[Mapping[tuple[str, str], str] | None] = None
 
     def __init__(self, id: str | None = None) -> None:
         self.id = id
@@ -87,6 +95,8 @@ class Record:
         self.mzxid = 0
         self._state = self.STATES[0]
         self._state_changed = True
+        #: What was read or written last.
+        self._stored_state = self._state
         self.state_time: float | None = None
         self.extra: dict[str, Any] = {}
 
@@ -105,6 +115,9 @@ class Record:
     def state(self, value: str) -> None:
         if value not in self.STATES:
             raise TypeError(f"{value!r} is not a valid state")
+        before, moves = self._stored_state, self.MOVES
+        if self.version is not None and moves is not None and value != before and (before, value) not in moves:
+            raise ImpossibleMove(f"{type(self).__name__} {self.id}: {before} cannot become {value}")
         self._state = value
         self._state_changed = True
 
@@ -116,6 +129,7 @@ class Record:
         if self._state_changed:
             self.state_time = now
             self._state_changed = False
+        self._stored_state = self._state
         return {**self.extra, "state": self._state, "state_time": self.state_time}
 
     def _load_state(self, data: dict[str, Any]) -> None:
@@ -123,7 +137,7 @@ class Record:
         if not isinstance(state, str) or state not in self.STATES:
             # Not a value of any length: this text goes into the log.
             raise InvalidRecord(f"state is {state[:40]!r}" if isinstance(state, str) else "state is not a string")
-        self._state = state
+        self._state = self._stored_state = state
         self._state_changed = False
         self.state_time = optional_number("state_time", data.get("state_time"))
 

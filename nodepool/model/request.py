@@ -25,6 +25,7 @@ class NodeRequest(Record):
     """
 
     STATES: ClassVar[tuple[str, ...]] = states.REQUEST_STATES
+    MOVES = states.REQUEST_MOVES
 
     #: Always written. Zuul reads requests of others too and needs these keys (reference/zookeeper 4.2).
     TEXT_FIELDS: ClassVar[tuple[str, ...]] = ("requestor", "provider", "event_id")

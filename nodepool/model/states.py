@@ -46,3 +46,38 @@ UPLOAD_STATES: Final = (UPLOADING, READY, FAILED, DELETING)
 
 #: An unlocked node in one of these states is removed (rule X-1).
 DELETABLE_STATES: Final = frozenset({USED, IN_USE, BUILDING, FAILED, ABORTED, DELETING, DELETED})
+
+#: States of a node that is launched, and those in which a launch that lost it may find it.
+_LAUNCH_STATES: Final = (INIT, BUILDING, TESTING, READY, FAILED, ABORTED, DELETING)
+#: Every move of a node from what is stored to another state, with its reason. Zuul's are among them.
+NODE_MOVES: Final[dict[tuple[str, str], str]] = {
+    (INIT, BUILDING): "its launch begins",
+    (INIT, READY): "it is there already",
+    (BUILDING, READY): "the launch succeeded",
+    (TESTING, READY): "it was tested",
+    (READY, IN_USE): "Zuul, or a metastatic provider, takes it",
+    (IN_USE, USED): "Zuul, or a metastatic provider, returns it",
+    (READY, USED): "it is returned without having been used",
+    (HOLD, USED): "Zuul gives up a node that was held",
+    **{(state, FAILED): "the launch failed, or its end could not be stored" for state in _LAUNCH_STATES},
+    **{(state, ABORTED): "the launch had no room, or lost the node" for state in _LAUNCH_STATES},
+    **{(state, HOLD): "Zuul or an operator wants to look at it" for state in NODE_STATES},
+    **{(state, DELETING): "it is to go" for state in NODE_STATES},
+    **{(state, DELETED): "it is gone" for state in NODE_STATES},
+}
+#: The same for requests.
+REQUEST_MOVES: Final[dict[tuple[str, str], str]] = {
+    (REQUESTED, PENDING): "a pool serves it",
+    (REQUESTED, FULFILLED): "ready nodes serve it at once",
+    (REQUESTED, FAILED): "every pool has declined it",
+    (PENDING, FULFILLED): "all its nodes are ready",
+    (PENDING, FAILED): "every pool has declined it",
+    (PENDING, REQUESTED): "the pool gave it back, declined it, or is gone",
+    (FULFILLED, REQUESTED): "its end could not be stored",
+    (FULFILLED, FAILED): "its end could not be stored",
+    (FAILED, REQUESTED): "its end could not be stored",
+}
+
+
+class ImpossibleMove(ValueError):
+    """A record cannot get this state after the one that it has. Nothing was changed; the code is wrong."""

@@ -234,8 +234,7 @@ class DriverContract(ConfigurationRules):
     def test_reuses_a_ready_node(self, provider: Provider, worker: PoolWorkerStandIn) -> None:
         """N-2: a free ready node is taken, not launched again."""
         zk = worker.getZK()
-        first = self.get_node(worker, provider)
-        first.state = states.READY
+        first = self.get_ready_node(worker, provider)
         first.allocated_to = None
         zk.storeNode(first)
         _, nodes = worker.serve(self.label, timeout=self.node_seconds)

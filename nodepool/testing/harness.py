@@ -100,15 +100,19 @@ class DriverHarness:
 
     def get_node(self, worker: PoolWorkerStandIn, provider: Provider) -> Node:
         """Have one request served, and check that it went well; returns its node, `in-use` and unlocked."""
+        node = self.get_ready_node(worker, provider)
+        node.state = states.IN_USE
+        worker.getZK().storeNode(node)
+        return node
+
+    def get_ready_node(self, worker: PoolWorkerStandIn, provider: Provider) -> Node:
+        """The same, but the node is still `ready`."""
         if not provider.LAUNCHES:
             self.wait_for_ready_node(worker)
         request, nodes = worker.serve(self.label, timeout=self.node_seconds)
         assert request.state == states.FULFILLED, f"the request is {request.state}, not fulfilled"
         assert len(nodes) == 1, f"the request has {len(nodes)} nodes, not 1"
-        node = nodes[0]
-        node.state = states.IN_USE
-        worker.getZK().storeNode(node)
-        return node
+        return nodes[0]
 
     def wait_for_ready_node(self, worker: PoolWorkerStandIn) -> Node:
         zk = worker.getZK()

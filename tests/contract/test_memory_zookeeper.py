@@ -213,6 +213,8 @@ def test_lock_for_good(zk: ZooKeeper) -> None:
     """The lock of a backing node: taken with a write, by name, and released by whoever has the provider (T-3, T-8)."""
     node = make_node(zk)
     assert zk.nodes.lock_holder(node.key) is None
+    node.state = states.READY
+    zk.storeNode(node)
     node.state = states.IN_USE
     contender = zk.nodes.lock_for_good(node, "a name")
     assert zk.nodes.lock_holder(node.key) == (contender, "a name")
@@ -228,7 +230,7 @@ def test_lock_for_good(zk: ZooKeeper) -> None:
     zk.nodes.save_and_release(found, contender)
     assert zk.nodes.lock_holder(node.key) is None
     wait_for("the release is seen", lambda: not zk.isNodeLocked(found))
-    node.state = states.FAILED
+    node.state = states.USED
     with pytest.raises(ZKConflict):
         zk.nodes.lock_for_good(node, "somebody who is late")
 

@@ -245,8 +245,8 @@ def test_lock_left_behind(
     site = make_site({"grace-time": NEVER})
     (user,) = site.serve()
     node = backing_node(site)
-    node.state, node.allocated_to = state, allocated_to
-    node.user_data = node.user_data if user_data == "as it was" else user_data
+    changed = {"state": state, "allocated_to": allocated_to}
+    node.load({**node.to_dict(0), **changed, "user_data": node.user_data if user_data == "as it was" else user_data})
     zk.storeNode(node)
     for _ in range(2):
         site.allocator.sweep_soon()
