@@ -31,8 +31,8 @@ TOTAL_BUDGET = 45 * 60
 ROWS: tuple[tuple[Environment, ...], ...] = (
     (
         Environment("py3", 18 * 60, tests=True),
-        Environment("interop", 5 * 60, tests=True),
-        Environment("chaos-short", 5 * 60, tests=True),
+        Environment("interop", 6 * 60, tests=True),
+        Environment("chaos-short", 6 * 60, tests=True),
     ),
     (
         Environment("lint", 60),
