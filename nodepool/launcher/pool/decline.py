@@ -107,7 +107,7 @@ class Declines:
             # Held by somebody for a moment: looked at again like one whose lock was taken.
             self._desk.defer(request.key, REQUEST_LOCKED)
             return
-        self._desk.declined(request.key, reason)
+        self._desk.explanations.declined(request.key, reason)
         log.info("Declining node request: %s", reason.text)
         if request.state == states.FAILED:
             log.info("Failing node request: every pool declined it")

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from nodepool.clock import monotonic, wall_time
+from nodepool.launcher.pool.explanations import Explanation, Explanations, WaitingKind
 from nodepool.model import reasons
 from nodepool.model.reasons import Reason, ReasonCode
-from nodepool.plan.request_stage import LOCKED, Progress, Stage
+from nodepool.plan.request_stage import Progress, Stage
 
 if TYPE_CHECKING:
     from nodepool.driver.handler import NodeRequestHandler
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
 
 #: Seconds after which a request is looked at again whose lock somebody else held.
 LOCKED_RETRY_SECONDS: Final = 0.25
-#: Requests that the pool declined and whose reason it remembers.
-MAX_DECLINED: Final = 1000
 
 #: What is said of a request in a stage without a reason of its own.
 STAGE_REASONS: Final = {
@@ -78,28 +77,6 @@ class DueRequest(NamedTuple):
     pointless: Callable[[], bool] | None
 
 
-class Explanation(NamedTuple):
-    """Why a request is where it is.
-
-    :param since: seconds since the epoch.
-    """
-
-    request_id: str
-    stage: Stage
-    reason: Reason
-    since: float
-
-
-class WaitingKind(NamedTuple):
-    """Why the requests of a kind wait.
-
-    :param since: when it was said for the first time, seconds since the epoch.
-    """
-
-    reason: Reason
-    since: float
-
-
 class Snapshot(NamedTuple):
     """All that a pool can say at one moment.
 
@@ -128,15 +105,16 @@ class Desk:
     def __init__(self, queue: RequestQueue, clock: Callable[[], float] = monotonic) -> None:
         self._queue = queue
         self._clock = clock
-        #: Requests with a handler that has not ended.
-        self._served: dict[str, Case] = {}
+        #: On the fast path, or being locked.
+        self._begun: dict[str, Case] = {}
+        #: Requests whose lock this pool holds. Apart from the others: each pass goes through these.
+        self._locked: dict[str, Case] = {}
         self._deferred: dict[str, Case] = {}
         #: (when, number of the deferral, request id); entries that are not up to date any more are passed over.
         self._due: list[tuple[float, int, str]] = []
         self._deferrals = 0
-        self._kinds: dict[RequestKind, WaitingKind] = {}
-        self._said: dict[RequestKind, WaitingKind] = {}
-        self._declined: dict[str, Explanation] = {}
+        #: Why requests wait in the queue, or were declined.
+        self.explanations = Explanations()
 
     # -- requests that are served --
 
@@ -148,34 +126,40 @@ class Desk:
         request_id = handler.request.key
         self._queue.discard(request_id)
         self._deferred.pop(request_id, None)
-        case = self._served[request_id] = Case(handler.progress, handler)
+        case = self._begun[request_id] = Case(handler.progress, handler)
         case.progress.move(stage, wall_time())
         return case
 
     def move(self, request_id: str, stage: Stage) -> None:
-        """Move a request that is served to another stage in which it is. Raises ImpossibleMove."""
-        progress = self._served[request_id].progress
-        if progress.stage is not stage:
-            progress.move(stage, wall_time())
+        """Move a request of the fast path, or one that was being locked, to another stage. Raises ImpossibleMove."""
+        case = self._begun[request_id]
+        if case.progress.stage is stage:
+            return
+        case.progress.move(stage, wall_time())
+        if stage is Stage.GATHERING:
+            self._locked[request_id] = case
+            del self._begun[request_id]
 
     def close(self, request_id: str) -> None:
         """The handler of a request has ended, or its locks went with the session."""
-        self._served.pop(request_id, None)
+        self._pop(request_id)
+
+    def _pop(self, request_id: str) -> Case | None:
+        return self._begun.pop(request_id, None) or self._locked.pop(request_id, None)
 
     def handlers(self) -> list[NodeRequestHandler]:
         """Handlers of requests whose lock this pool holds, in the order in which they were taken. Any thread."""
-        cases = list(self._served.values())
-        return [case.handler for case in cases if case.progress.stage in LOCKED and case.handler is not None]
+        return [case.handler for case in list(self._locked.values()) if case.handler is not None]
 
     @property
     def paused(self) -> bool:
         """Does a request wait for room? Then no new one is accepted (A-9)."""
-        return any(case.progress.stage is Stage.PAUSED for case in list(self._served.values()))
+        return any(case.progress.stage is Stage.PAUSED for case in list(self._locked.values()))
 
     def on_fast_path(self, request_id: str) -> bool:
         """Is the pool about to fulfil a request with ready nodes? Any thread."""
-        case = self._served.get(request_id)
-        return case is not None and case.progress.stage in (Stage.CHECKING, Stage.FULFILLING)
+        case = self._begun.get(request_id)
+        return case is not None and case.progress.stage is not Stage.LOCKING
 
     # -- requests that are deferred --
 
@@ -194,7 +178,7 @@ class Desk:
         :param others_turn: another pool is to serve it; a change of the request is looked at all the same.
         """
         self._queue.discard(request_id)
-        served = self._served.pop(request_id, None)
+        served = self._pop(request_id)
         progress = None if served is None else served.progress
         if progress is None or progress.stage is Stage.DONE:
             # New to the desk, or ended by a driver in a way of its own.
@@ -213,7 +197,7 @@ class Desk:
 
     def keeps(self, request_id: str) -> bool:
         """Must a request stay out of the queue, even if it changes?"""
-        if request_id in self._served:
+        if request_id in self._begun or request_id in self._locked:
             return True
         case = self._deferred.get(request_id)
         return case is not None and not case.others_turn
@@ -251,70 +235,42 @@ class Desk:
 
     # -- why --
 
-    def begin_pass(self) -> None:
-        """Forget why the kinds wait; all are judged again."""
-        self._said, self._kinds = self._kinds, {}
-
-    def waits(self, kind: RequestKind, reason: Reason) -> None:
-        """The requests of a kind wait."""
-        before = self._said.get(kind)
-        if before is not None and before.reason == reason:
-            self._kinds[kind] = before
-        else:
-            same = before is not None and before.reason.code is reason.code
-            self._kinds[kind] = WaitingKind(reason, before.since if before is not None and same else wall_time())
-
-    def news(self) -> Iterator[tuple[RequestKind, Reason]]:
-        """Kinds that wait for another reason than in the pass before."""
-        for kind, waiting in self._kinds.items():
-            if self._said.get(kind) is not waiting:
-                yield kind, waiting.reason
-
-    def declined(self, request_id: str, reason: Reason) -> None:
-        """The pool declined a request."""
-        self._declined.pop(request_id, None)
-        while len(self._declined) >= MAX_DECLINED:
-            del self._declined[next(iter(self._declined))]
-        self._declined[request_id] = Explanation(request_id, Stage.DONE, reason, wall_time())
-
     def gone(self, request_id: str) -> None:
         """A request does not exist any more. What its handler holds it lets go of by itself."""
         case = self._deferred.pop(request_id, None)
         if case is not None:
             case.progress.move(Stage.DONE, wall_time())
-        self._declined.pop(request_id, None)
+        self.explanations.forget(request_id)
 
     def explain(self, request_id: str) -> Explanation | None:
         """Why a request is where it is; None = the pool knows nothing of it. Any thread."""
-        case = self._served.get(request_id) or self._deferred.get(request_id)
+        case = self._begun.get(request_id) or self._locked.get(request_id) or self._deferred.get(request_id)
         if case is not None:
             return _explained(case)
         bucket = self._queue.bucket_of(request_id)
         if bucket is None:
-            return self._declined.get(request_id)
-        kind = self._kinds.get(bucket.kind) or self._said.get(bucket.kind)
+            return self.explanations.of_declined(request_id)
+        waiting = self.explanations.of_kind(bucket.kind)
         ahead = self._queue.place_of(request_id)
-        if not ahead:
-            reason = reasons.NEXT_PASS if kind is None else kind.reason
-        else:
-            reason = reasons.in_order(ahead + 1, len(bucket), None if kind is None else kind.reason)
-        return Explanation(request_id, Stage.WAITING, reason, wall_time() if kind is None else kind.since)
+        reason = waiting.reason if not ahead else reasons.in_order(ahead + 1, len(bucket), waiting.reason)
+        return Explanation(request_id, Stage.WAITING, reason, waiting.since)
 
     def counts(self) -> dict[Stage, int]:
         """How many requests are in each stage that has any. Any thread."""
-        found = Counter(case.progress.stage for case in [*self._served.values(), *self._deferred.values()])
+        found = Counter(case.progress.stage for case in self._cases())
         if len(self._queue):
             found[Stage.WAITING] += len(self._queue)
         return dict(found)
 
     def snapshot(self) -> Snapshot:
         """All that can be said now. Any thread."""
-        kinds = []
-        for bucket in self._queue.buckets():
-            waiting = self._kinds.get(bucket.kind) or WaitingKind(reasons.NEXT_PASS, wall_time())
-            kinds.append((bucket.kind, len(bucket), waiting))
-        cases: Sequence[Case] = [*self._served.values(), *self._deferred.values()]
-        return Snapshot(self.counts(), kinds, [_explained(case) for case in cases], list(self._declined.values()))
+        buckets = self._queue.buckets()
+        kinds = [(bucket.kind, len(bucket), self.explanations.of_kind(bucket.kind)) for bucket in buckets]
+        requests = [_explained(case) for case in self._cases()]
+        return Snapshot(self.counts(), kinds, requests, self.explanations.last_declined())
+
+    def _cases(self) -> list[Case]:
+        return [*self._begun.values(), *self._locked.values(), *self._deferred.values()]
 
 
 def _explained(case: Case) -> Explanation:

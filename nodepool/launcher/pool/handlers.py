@@ -103,6 +103,6 @@ class Handlers:
         else:
             self._desk.close(request.key)
             if self._launcher_id in request.declined_by and reason is not None:
-                self._desk.declined(request.key, reason)
+                self._desk.explanations.declined(request.key, reason)
         # What it let go of may serve others.
         self._request_changed(request.key)

@@ -72,7 +72,7 @@ class Intake:
         self._fulfilled = self._launched = 0
         self._more = False
         self._put_back()
-        self._desk.begin_pass()
+        self._desk.explanations.begin_pass()
         candidates: list[Bucket] = []
         for bucket in self._queue.buckets():
             verdict = triage_kind(bucket.kind, self._view)
@@ -81,10 +81,10 @@ class Intake:
             elif isinstance(verdict, Decline):
                 self._decline(bucket, verdict)
             else:
-                self._desk.waits(bucket.kind, verdict.reason)
+                self._desk.explanations.waits(bucket.kind, verdict.reason)
         self._take(candidates)
         self._take_passed_over()
-        for kind, reason in self._desk.news():
+        for kind, reason in self._desk.explanations.news():
             self.log.debug("Requests for %s wait: %s", ", ".join(kind.labels), reason.text)
         return self._more
 
@@ -137,7 +137,7 @@ class Intake:
         # Ready nodes may have gone since the pass began.
         again = triage_kind(kind, self._view)
         if isinstance(again, Wait):
-            self._desk.waits(kind, again.reason)
+            self._desk.explanations.waits(kind, again.reason)
             return False
         request = self._pool.open_request(request_id)
         if request is None:
@@ -171,7 +171,7 @@ class Intake:
         elif isinstance(verdict, Wait):
             if verdict.first_of_tenant:
                 self._view.room.keep_for_tenant(kind)
-            self._desk.waits(kind, verdict.reason)
+            self._desk.explanations.waits(kind, verdict.reason)
         return False
 
     def _serve(self, bucket: Bucket, handler: NodeRequestHandler, verdict: HeadVerdict, until: OrderKey | None) -> bool:

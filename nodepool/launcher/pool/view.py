@@ -133,7 +133,7 @@ class RequestView:
     def max_concurrency(self) -> float:
         return self._room.max_concurrency
 
-    @cached_property
+    @property
     def paused(self) -> bool:
         return self._room.paused
 

@@ -8,8 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from nodepool.launcher.pool import desk as desk_module
-from nodepool.launcher.pool.desk import MAX_DECLINED, Desk
+from nodepool.launcher.pool.desk import Desk
 from nodepool.model import reasons
 from nodepool.model.reasons import ReasonCode
 from nodepool.model.request import NodeRequest
@@ -178,7 +177,7 @@ def test_gone(office: Office) -> None:
     deferred, declined = office.submit(1), office.submit(2)
     office.desk.defer(deferred.key, reasons.REQUEST_LOCKED)
     office.queue.discard(declined.key)
-    office.desk.declined(declined.key, reasons.IMAGE_MISSING)
+    office.desk.explanations.declined(declined.key, reasons.IMAGE_MISSING)
     assert office.code(declined) is ReasonCode.IMAGE_MISSING
     for request in (deferred, declined):
         office.desk.gone(request.key)
@@ -191,40 +190,13 @@ def test_explanations_of_a_kind(office: Office) -> None:
     """One for all requests of the kind; each tells its place."""
     first, second = office.submit(1), office.submit(2)
     assert office.code(first) is ReasonCode.WAIT_ORDER
-    office.desk.begin_pass()
-    office.desk.waits(RequestKind.of(first), reasons.NO_READY_NODE)
+    office.desk.explanations.begin_pass()
+    office.desk.explanations.waits(RequestKind.of(first), reasons.NO_READY_NODE)
     assert office.code(first) is ReasonCode.WAIT_READY_NODE
     told = office.desk.explain(second.key)
     assert told is not None
     assert (told.stage, told.reason.code) == (Stage.WAITING, ReasonCode.WAIT_ORDER)
     assert told.reason.text == "2nd of 2 requests in front of the limit: no ready node and the pool launches none"
-
-
-def test_news(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A reason is news once; its time is that of the first pass in which its code was given."""
-    now = [100.0]
-    monkeypatch.setattr(desk_module, "wall_time", lambda: now[0])
-    kind = RequestKind.of(office.submit(1))
-    full = [reasons.quota_used_up("pool main", "cores", limit=20, used=used, needed=4) for used in (20, 19)]
-    seen: list[list[str]] = []
-    for reason in (full[0], full[0], full[1], reasons.POOL_PAUSED):
-        now[0] += 10.0
-        office.desk.begin_pass()
-        office.desk.waits(kind, reason)
-        seen.append([told.text for _, told in office.desk.news()])
-        [(_, count, waiting)] = office.desk.snapshot().kinds
-        assert count == 1
-        assert waiting.since == (140.0 if reason is reasons.POOL_PAUSED else 110.0)
-    assert seen == [[full[0].text], [], [full[1].text], [reasons.POOL_PAUSED.text]]
-
-
-def test_declined_are_bounded(office: Office) -> None:
-    for number in range(MAX_DECLINED + 5):
-        office.desk.declined(str(number), reasons.IMAGE_MISSING)
-    found = office.desk.snapshot().declined
-    assert len(found) == MAX_DECLINED
-    assert found[-1].request_id == str(MAX_DECLINED + 4)
-    assert office.desk.explain("0") is None
 
 
 def test_snapshot(office: Office) -> None:

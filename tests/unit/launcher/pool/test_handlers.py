@@ -80,7 +80,8 @@ class Place:
         handler = Scripted(number)
         self.desk.open(cast(Any, handler), Stage.LOCKING)
         self.desk.move(handler.request.key, Stage.GATHERING)
-        self.desk.move(handler.request.key, stage)
+        if stage is not Stage.GATHERING:
+            handler.move(stage)
         return handler
 
     def locked(self) -> list[str]:
