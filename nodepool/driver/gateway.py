@@ -161,16 +161,16 @@ class Hook(Generic[P, R]):
             )
 
 
-class Named(Protocol):
-    """A provider, or the configuration of one."""
-
-    name: str
-
-
 class Serving(Protocol):
     """The handler of a request."""
 
     provider: Any
+
+
+def _name(provider: Any) -> str:
+    """A driver may have forgotten it: its provider is called all the same."""
+    name: str = getattr(provider, "name", "") or type(provider).__name__
+    return name
 
 
 class ProviderHook(Hook[P, R]):
@@ -178,28 +178,28 @@ class ProviderHook(Hook[P, R]):
 
     contract: Contract = "provider"
 
-    def __call__(self, provider: Named, *args: P.args, **kwargs: P.kwargs) -> R:
-        return self.call(provider.name, provider, args, kwargs)
+    def __call__(self, provider: Any, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self.call(_name(provider), provider, args, kwargs)
 
-    def begin(self, provider: Named, *args: P.args, **kwargs: P.kwargs) -> threading.Thread:
+    def begin(self, provider: Any, *args: P.args, **kwargs: P.kwargs) -> threading.Thread:
         """Call it in a thread of its own, because a driver may hang there. Does not block."""
         thread = threading.Thread(
             target=self.call,
-            args=(provider.name, provider, args, kwargs),
-            name=f"{self.name.capitalize()}-{provider.name}",
+            args=(_name(provider), provider, args, kwargs),
+            name=f"{self.name.capitalize()}-{_name(provider)}",
             daemon=True,
         )
         thread.start()
         return thread
 
-    def within(self, seconds: float, provider: Named, *args: P.args, **kwargs: P.kwargs) -> bool:
+    def within(self, seconds: float, provider: Any, *args: P.args, **kwargs: P.kwargs) -> bool:
         """Call it, and wait for its end at most so many seconds. False = it hangs (logged)."""
         thread = self.begin(provider, *args, **kwargs)
         thread.join(seconds)
         if thread.is_alive():
             log.error(
                 "Provider %s: %s() has not returned after %.0f s. Going on without it",
-                *(provider.name, self.name, seconds),
+                *(_name(provider), self.name, seconds),
             )
         return not thread.is_alive()
 
@@ -327,6 +327,7 @@ set_node_metadata: HandlerHook[[Any], None] = HandlerHook("setNodeMetadata", _DE
 launch: HandlerHook[[Any], Any] = HandlerHook(
     "launch", Raises("the node gets the final state of the table of errors (L-6, L-7)")
 )
+let_go_of_aborted: HandlerHook[[Any], None] = HandlerHook("let_go_of_aborted", _DECLINED)
 launches_complete: HandlerHook[[], bool] = HandlerHook("launchesComplete", Raises("asked again in the next pass"))
 
 # Adapter

@@ -16,6 +16,7 @@ from nodepool.launcher.pool.decline import START_SECONDS
 from nodepool.model import states
 from nodepool.plan.assignment import declined_state
 from nodepool.plan.cleanup import Delete, is_orphan, judge_age, reset_lost_request
+from nodepool.plan.seen_twice import SeenTwice
 from nodepool.runtime.worker import Worker
 from nodepool.zk import paths
 from nodepool.zk.transactions import TransactionFailed
@@ -71,8 +72,8 @@ class CleanupWorker(Worker):
         self._lost_due = math.inf
         self._begun = monotonic()
         self._leaks = LeakSweeps()
-        #: Nodes that seemed to be lost at the last look, as they were then, and since when (monotonic seconds).
-        self._orphans: dict[str, tuple[int | None, float]] = {}
+        #: Nodes that seem to be lost, as they are: id and version.
+        self._orphans: SeenTwice[tuple[str, int | None]] = SeenTwice(SOON_SECONDS)
         #: When to look at these again. Of a burst of new nodes some always seem to be lost, and a sweep costs more.
         self._orphans_due = math.inf
 
@@ -156,19 +157,17 @@ class CleanupWorker(Worker):
 
     def free_orphans(self) -> None:
         """Nodes that a lost launcher had gathered for a request that somebody serves anew: nobody else knows them."""
-        cache, now = self._cache, monotonic()
-        before, self._orphans, self._orphans_due = self._orphans, {}, math.inf
-        for node in cache.nodes.values():
-            if not is_orphan(node, cache.requests.get) or cache.nodes.is_locked(node.key):
-                continue
-            version, since = before.get(node.key, (node.version, now))
-            if version == node.version and now >= since + SOON_SECONDS:
-                self._free_orphan(node.copy())
-            else:
-                # A new node is about to be locked; and launchers of old releases unlock nodes a moment too early.
-                self._orphans[node.key] = (node.version, since if version == node.version else now)
-        if self._orphans:
-            self._orphans_due = now + SOON_SECONDS
+        nodes, requests, now = self._cache.nodes, self._cache.requests, monotonic()
+        # A new node is about to be locked; and launchers of old releases unlock nodes a moment too early.
+        seem = {
+            (node.key, node.version): node
+            for node in nodes.values()
+            if is_orphan(node, requests.get) and not nodes.is_locked(node.key)
+        }
+        certain = self._orphans.look(seem, now)
+        self._orphans_due = now + SOON_SECONDS if len(seem) > len(certain) else math.inf
+        for key in certain:
+            self._free_orphan(seem[key].copy())
 
     def _free_orphan(self, node: Node) -> None:
         zk, request_id = self._zk, node.allocated_to or ""

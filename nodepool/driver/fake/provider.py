@@ -13,6 +13,7 @@ from nodepool.driver.fake.config import FakePool, FakeProviderConfig
 from nodepool.driver.utils import QuotaInformation, QuotaSupport
 from nodepool.exceptions import NotFound, RuntimeConfigurationException, ServerDeleteTimeoutException
 from nodepool.metrics import leaks
+from nodepool.plan.seen_twice import SeenTwice
 
 if TYPE_CHECKING:
     from nodepool.driver import ConfigPool
@@ -46,7 +47,7 @@ class FakeProvider(QuotaSupport, Provider):
         self._stopped = threading.Event()
         self._lock = threading.Lock()
         self._launchers: set[FakeLauncher] = set()
-        self._suspects: set[str] = set()
+        self._leaked: SeenTwice[str] = SeenTwice()
 
     # -- life --
 
@@ -116,7 +117,7 @@ class FakeProvider(QuotaSupport, Provider):
         ours = [instance for instance in self.cloud.instances() if self.is_ours(instance)]
         known = self._known_nodes()
         leaked = {instance.id for instance in ours if instance.metadata[NODE_KEY] not in known}
-        for instance_id in sorted(leaked & self._suspects):
+        for instance_id in sorted(self._leaked.look(leaked)):
             self.log.warning("Deleting leaked instance %s", instance_id)
             try:
                 self.cloud.delete(instance_id)
@@ -127,7 +128,6 @@ class FakeProvider(QuotaSupport, Provider):
                 self.log.exception("Leaked instance %s could not be deleted, trying again", instance_id)
                 continue
             leaks.report(self.name, "instances")
-        self._suspects = leaked
 
     def _known_nodes(self) -> set[str]:
         if self.zk is None:

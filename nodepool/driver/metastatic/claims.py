@@ -10,6 +10,7 @@ from nodepool.clock import monotonic
 from nodepool.driver.metastatic.records import BackingData
 from nodepool.exceptions import LaunchStatusException, ZKConflict
 from nodepool.model import states
+from nodepool.plan.seen_twice import SeenTwice
 
 if TYPE_CHECKING:
     from nodepool.driver.metastatic.backing_requests import BackingRequests, OpenRequest
@@ -53,7 +54,7 @@ class Claims:
         self._clock = clock
         self.log = log
         #: Nodes that looked as if they were left behind, at the last sweep.
-        self._suspects: set[str] = set()
+        self._left_behind: SeenTwice[str] = SeenTwice()
 
     def follow(self) -> float:
         """See what has become of the open requests; seconds until a claim is to be tried again."""
@@ -130,14 +131,13 @@ class Claims:
         between; and somebody may have changed a backing node by hand. What looks so in two sweeps is so.
         """
         found = {node.key: node for node in self._zk.nodeIterator() if self._is_left_behind(node)}
-        for node_id in sorted(self._suspects & found.keys()):
+        for node_id in sorted(self._left_behind.look(found)):
             node = found[node_id].copy()
             self.log.warning("Unlocking node %s (%s): it is locked, but it is no backing node", node_id, node.state)
             try:
                 self._zk.forceUnlockNode(node)
             except ZKConflict as conflict:
                 self.log.info("Node %s: %s", node_id, conflict)
-        self._suspects = set(found)
 
     def _is_left_behind(self, node: Node) -> bool:
         node_id = node.key

@@ -18,6 +18,7 @@ from nodepool.driver.statemachine import Resource
 from nodepool.driver.statemachine.leaks import LOOK_AGAIN_SECONDS
 from nodepool.exceptions import LaunchError
 from nodepool.metrics import leaks
+from nodepool.plan.seen_twice import SeenTwice
 
 if TYPE_CHECKING:
     from nodepool.driver.openstack.cloud import OpenStackCloud
@@ -47,11 +48,9 @@ class Leaks:
         self._cloud = cloud
         self._config = cloud.config
         self._clock = clock
-        self._down_ports: set[str] = set()
+        self._down_ports: SeenTwice[str] = SeenTwice()
         self._ports_checked_at = float("-inf")
-        self._free_ips: set[str] = set()
-        #: Is there anything among these that was not before?
-        self._new_ports = self._new_ips = False
+        self._free_ips: SeenTwice[str] = SeenTwice()
         self._old_volumes_at = float("-inf")
 
     def resources(self) -> Iterator[OpenStackResource]:
@@ -72,9 +71,9 @@ class Leaks:
         """Is there something that another look, soon, may delete?"""
         # A look that comes before the interval is over does not count for ports.
         return (
-            self._new_ips
+            self._free_ips.new
             or self._cloud.volumes.open
-            or (self._new_ports and self._config.port_cleanup_interval <= LOOK_AGAIN_SECONDS)
+            or (self._down_ports.new and self._config.port_cleanup_interval <= LOOK_AGAIN_SECONDS)
         )
 
     def delete(self, resource: OpenStackResource) -> None:
@@ -156,16 +155,14 @@ class Leaks:
             and (not port.owner or port.owner.startswith("compute:"))
             and port.device not in in_use
         }
-        self._delete_each("port", down & self._down_ports, self._cloud.api.delete_port)
-        self._down_ports, self._new_ports = down, not down <= self._down_ports
+        self._delete_each("port", self._down_ports.look(down), self._cloud.api.delete_port)
 
     def _clean_floating_ips(self) -> None:
         """D-7: attached to nothing in two checks: one that is just being attached by somebody is spared."""
         if not self._config.clean_floating_ips:
             return
         free = {floating.id for floating in self._cloud.floating.unattached()}
-        self._delete_each("floatingip", free & self._free_ips, self._cloud.api.delete_floating_ip)
-        self._free_ips, self._new_ips = free, not free <= self._free_ips
+        self._delete_each("floatingip", self._free_ips.look(free), self._cloud.api.delete_floating_ip)
 
     def _delete_each(self, kind: str, ids: Collection[str], delete: Callable[[str], None]) -> None:
         """D-5."""

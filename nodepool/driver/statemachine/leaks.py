@@ -11,6 +11,7 @@ from nodepool.driver import gateway
 from nodepool.driver.statemachine import metadata
 from nodepool.exceptions import LaunchError, NotFound
 from nodepool.metrics import leaks
+from nodepool.plan.seen_twice import SeenTwice
 
 if TYPE_CHECKING:
     from nodepool.driver.statemachine.adapter import Log
@@ -28,8 +29,8 @@ class LeakSweep:
     def __init__(self, provider: StateMachineProvider, log: Log) -> None:
         self._provider = provider
         self.log = log
-        self._suspects: set[Hashable] = set()
-        self._extra: set[Hashable] = set()
+        self._left_over: SeenTwice[Hashable] = SeenTwice()
+        self._extra: SeenTwice[Hashable] = SeenTwice()
         self._busy = threading.Lock()
 
     def sweep(self) -> bool:
@@ -40,10 +41,12 @@ class LeakSweep:
         if not self._busy.acquire(blocking=False):
             return False
         try:
-            before = self._suspects | self._extra
             self._sweep()
-            new = not (self._suspects | self._extra) <= before
-            return new or gateway.suspects_leaks(self._provider.name, self._provider.adapter)
+            return (
+                self._left_over.new
+                or self._extra.new
+                or gateway.suspects_leaks(self._provider.name, self._provider.adapter)
+            )
         finally:
             self._busy.release()
 
@@ -51,11 +54,11 @@ class LeakSweep:
         # First the cloud, then ZooKeeper: a node or upload is stored before anything is made for it.
         resources = self._provider.calls.list_resources()
         leaked = self._unknown(resources)
+        certain = self._left_over.look(key for _, key in leaked)
         deleted = 0
         for resource, key in leaked:
-            if key in self._suspects and not self._provider.idle_now:
+            if key in certain and not self._provider.idle_now:
                 deleted += self._delete(resource)
-        self._suspects = {key for _, key in leaked}
         self._sweep_extra_instances()
         if deleted:
             # They counted as used by others.
@@ -112,12 +115,12 @@ class LeakSweep:
                 ids = [instance.external_id for instance in instances]
                 if used is not None and used in ids:
                     extra.update({(node_id, str(found)): found for found in ids if found != used})
-        for key, external_id in extra.items():
-            if key in self._extra and not self._provider.idle_now:
+        for key in self._extra.look(extra):
+            if not self._provider.idle_now:
+                external_id = extra[key]
                 self.log.warning("Deleting instance %s: it is a second one of its node", external_id)
                 self._provider.delete_orphan(external_id, self._provider.log)
                 leaks.report(self._provider.name, "instances")
-        self._extra = set(extra)
 
 
 class LeakLook:

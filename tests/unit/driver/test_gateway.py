@@ -150,6 +150,12 @@ def test_bounded(hooks: list[Hook[Any, Any]], caplog: pytest.LogCaptureFixture) 
     assert "error in method()" in caplog.text
 
 
+def test_provider_without_a_name(hooks: list[Hook[Any, Any]]) -> None:
+    hook: gateway.ProviderHook[[], int] = gateway.ProviderHook("method", Raises(""))
+    assert hook(SimpleNamespace(method=lambda: 7)) == 7
+    assert hook.counts()[0].provider == "SimpleNamespace"
+
+
 def test_handler(hooks: list[Hook[Any, Any]]) -> None:
     """Counted for the provider of its request; properties are asked in the same way."""
     handler = SimpleNamespace(provider=SimpleNamespace(name="cloud"), size=3, method=lambda node: f"did {node}")
