@@ -67,7 +67,8 @@ class Adapter:
     def listInstances(self) -> Iterable[Instance]:
         """All visible instances, also those of others (for quota). May block.
 
-        What it shows must not be older than the call: it is asked for instances whose creation gave no answer.
+        What it shows must not be older than the call, but for ``lag_seconds``: it is asked for instances whose creation
+        gave no answer.
         """
         raise NotImplementedError
 
