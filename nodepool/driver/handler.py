@@ -116,7 +116,7 @@ class NodeRequestHandler(HandlerHooks):
 
     def _launches_run(self) -> bool:
         """Does a launch run? Also of a request that waits for room for its other nodes."""
-        return bool(self.nodeset) and not self.launchesComplete()
+        return bool(self.nodeset) and not gateway.launches_complete(self)
 
     def run(self) -> None:
         """Accept, gather, launch; again while `unfinished`. Any exception declines the request (A-16)."""
@@ -150,7 +150,7 @@ class NodeRequestHandler(HandlerHooks):
             if self._decline_failed():
                 return
             self.node_set.drop_aborted()
-        self.decline_reasons = self.getDeclinedReasons()
+        self.decline_reasons = gateway.get_declined_reasons(self)
         if self.decline_reasons:
             self._end(self.declineRequest)
             return
@@ -225,7 +225,7 @@ class NodeRequestHandler(HandlerHooks):
         """Is the request finished? Fulfils, fails or waits further. Does not block on launches."""
         if self.done:
             return True
-        if self.unfinished or not self.launchesComplete():
+        if self.unfinished or not gateway.launches_complete(self):
             return False
         if self._ending is not None:
             self._ending()

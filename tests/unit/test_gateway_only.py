@@ -24,7 +24,7 @@ FREE = (
 )
 #: Names that other objects have, too: a call of one counts if it is made on something that is named so.
 COMMON = {name for name in dir(threading.Thread) if not name.startswith("_")} | {"stop", "launch", "idle", "advance"}
-DRIVEN = {"provider", "manager", "adapter", "handler", "machine", "old"}
+DRIVEN = {"provider", "manager", "adapter", "handler", "hooks", "machine", "old"}
 #: path -> (calls, reason). To be empty, but for what has a reason to stay.
 ALLOWED: dict[str, tuple[int, str]] = {
     "driver/statemachine/signature.py": (1, "looks at the signature of getCreateStateMachine, without a call"),

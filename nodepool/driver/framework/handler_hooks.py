@@ -84,7 +84,7 @@ class HandlerHooks(NodeRequestHandlerNotifications, abc.ABC):
 
     def has_room_now(self, ntype: str) -> bool:
         """As `hasRemainingQuota`, for a request that will perhaps not be launched: must leave no trace."""
-        return self.hasRemainingQuota(ntype)
+        return gateway.has_remaining_quota(self, ntype)
 
     def room_ahead(self) -> float:
         """How many requests like this one, itself included, have room for sure right now; 1 = nobody knows."""
@@ -97,7 +97,7 @@ class HandlerHooks(NodeRequestHandlerNotifications, abc.ABC):
     def startReusableNodeCheck(self, node: Node) -> concurrent.futures.Future[bool]:
         """`checkReusableNode` for drivers whose check takes time: must not block."""
         future: concurrent.futures.Future[bool] = concurrent.futures.Future()
-        future.set_result(self.checkReusableNode(node))
+        future.set_result(gateway.check_reusable_node(self, node))
         return future
 
     def setNodeMetadata(self, node: Node) -> None:
@@ -111,9 +111,9 @@ class HandlerHooks(NodeRequestHandlerNotifications, abc.ABC):
     def getDeclinedReasons(self) -> list[str]:
         """Why this pool can never serve the request; empty = it can (A-13, first match)."""
         reasons = self.basic_decline_reasons()
-        if not reasons and not self.imagesAvailable():
+        if not reasons and not gateway.images_available(self):
             reasons = [ReasonText(IMAGE_MISSING)]
-        if not reasons and not self.hasProviderQuota(self.request.node_types):
+        if not reasons and not gateway.has_provider_quota(self, self.request.node_types):
             # The question may have shown that a label can never work.
             reasons = self.basic_decline_reasons() or [ReasonText(EXCEEDS_QUOTA)]
         return reasons

@@ -264,7 +264,7 @@ class NodeSet:
             if node is not None and node.state == states.ABORTED:
                 self._nodes[position] = None
                 try:
-                    hooks.let_go_of_aborted(node)
+                    gateway.let_go_of_aborted(hooks, node)
                 except ZKConflict as conflict:
                     # The session was lost a moment ago.
                     hooks.log.debug("Node %s is somebody else's now: %s", node.id, conflict)
