@@ -12,7 +12,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, ClassVar, Protocol, Self
 
-from nodepool.model.states import ImpossibleMove
+from nodepool.model.states import ImpossibleState
 
 
 class HeldLock(Protocol):
@@ -78,7 +78,7 @@ class Record:
     number of the last change that was read, 0 before) and ``extra`` (unknown keys of the JSON object, kept).
 
     A stored record gets only a ``state`` that may follow the one that was read or written last (``MOVES``); another is
-    refused with `ImpossibleMove`. A new record may begin in any state, and what others have stored is read as it is.
+    refused with `ImpossibleState`. A new record may begin in any state, and what others have stored is read as it is.
 
     Whoever sets ``state`` gives it a new ``state_time``: the time of the next write (`to_dict`), because the model has
     no clock.
@@ -117,7 +117,7 @@ class Record:
             raise TypeError(f"{value!r} is not a valid state")
         before, moves = self._stored_state, self.MOVES
         if self.version is not None and moves is not None and value != before and (before, value) not in moves:
-            raise ImpossibleMove(f"{type(self).__name__} {self.id}: {before} cannot become {value}")
+            raise ImpossibleState(f"{type(self).__name__} {self.id}: {before} cannot become {value}")
         self._state = value
         self._state_changed = True
 

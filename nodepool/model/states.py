@@ -79,5 +79,5 @@ REQUEST_MOVES: Final[dict[tuple[str, str], str]] = {
 }
 
 
-class ImpossibleMove(ValueError):
+class ImpossibleState(ValueError):
     """A record cannot get this state after the one that it has. Nothing was changed; the code is wrong."""

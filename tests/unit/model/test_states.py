@@ -10,7 +10,7 @@ import pytest
 from nodepool.model import states
 from nodepool.model.node import Node
 from nodepool.model.request import NodeRequest
-from nodepool.model.states import ImpossibleMove
+from nodepool.model.states import ImpossibleState
 
 RecordT = TypeVar("RecordT", bound=Node | NodeRequest)
 
@@ -44,7 +44,7 @@ def test_only_moves_of_the_table(
                 record.state = after
                 assert record.state == after
                 continue
-            with pytest.raises(ImpossibleMove, match=f"{kind.__name__} 0000000007: {before} cannot become {after}"):
+            with pytest.raises(ImpossibleState, match=f"{kind.__name__} 0000000007: {before} cannot become {after}"):
                 record.state = after
             assert record.state == before
 
@@ -90,7 +90,7 @@ def test_from_what_is_stored() -> None:
     node.state = states.ABORTED
     node.state = states.READY
     node.to_dict(1.0)
-    with pytest.raises(ImpossibleMove):
+    with pytest.raises(ImpossibleState):
         node.state = states.BUILDING
 
 
