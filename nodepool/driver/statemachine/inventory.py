@@ -145,7 +145,8 @@ class Inventory(Generic[R]):
         """The waiter still waits."""
         with self._changed:
             waiter.touched = self._clock()
-            if not self._pace.has(waiter):
+            if waiter.told or not self._pace.has(waiter):
+                waiter.told = False
                 self._add(waiter)
 
     def done(self, waiter: Waiter, happened: bool = True) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import weakref
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
 from nodepool.plan.backoff import Backoff
@@ -15,6 +15,14 @@ SHORTEST_PAUSE_SECONDS: Final = 0.25
 LONGEST_PAUSE_SECONDS: Final = 3.0
 #: The pause is this part of the time that the youngest waiter has waited.
 PAUSE_SHARE: Final = 1 / 10
+#: Each wait that ends with news pays for this part of a list that comes sooner, and each list uses up one; so many can
+#: be paid for in advance, or be owed.
+LISTS_PER_WAIT: Final = 0.24
+PAID_LISTS: Final = 10.0
+#: What the waiters of a list that is paid for must be expected to have lost together, in seconds, to be worth it.
+PRICE_SECONDS: Final = 0.1
+#: From the beginning of one list to that of the next one that is paid for.
+PAID_PAUSE_SECONDS: Final = 0.03
 #: More waiters than these share the cost of a list: pauses are shorter then, down to this part of their length.
 MANY_WAITERS: Final = 40
 SHORTEST_PART: Final = 0.4
@@ -47,6 +55,8 @@ class Waiter:
         self.touched = since
         self.record_id = record_id
         self.complete = complete
+        #: Was it woken, and has not said yet that it still waits?
+        self.told = False
 
 
 class ListPace:
@@ -61,6 +71,8 @@ class ListPace:
         self._durations: dict[str, deque[float]] = {}
         #: The number of waiters, now or a moment ago.
         self._many = 0.0
+        #: Lists that are paid for; less than zero: that are owed.
+        self._paid = 0.0
         #: No list before.
         self._not_before = float("-inf")
         #: Lists that failed, in a row.
@@ -83,6 +95,7 @@ class ListPace:
         if happened:
             durations = self._durations.setdefault(waiter.kind, deque(maxlen=REMEMBERED_WAITS))
             durations.append(now - waiter.since)
+            self._paid = min(PAID_LISTS, self._paid + LISTS_PER_WAIT)
 
     def complete_wanted(self) -> bool:
         """Does a waiter need complete lists?"""
@@ -90,13 +103,17 @@ class ListPace:
 
     def to_wake(self, changed: Collection[str]) -> list[Waiter]:
         """Whom a list concerns that changed what is known of these instances."""
-        return [w for w in self._waiters if w.record_id is None or w.complete or w.record_id in changed]
+        found = [w for w in self._waiters if w.record_id is None or w.complete or w.record_id in changed]
+        for waiter in found:
+            waiter.told = True
+        return found
 
     # -- lists --
 
     def listed(self) -> None:
         """A list was stored."""
         self._many = max(len(self._waiters), self._many * FALL)
+        self._paid = max(-PAID_LISTS, self._paid - 1)
 
     def worked(self, now: float, took: float) -> None:
         """A list was answered, ``took`` seconds after it was asked for.
@@ -105,12 +122,13 @@ class ListPace:
         """
         self._failures = 0
         self._not_before = now + max(SHORTEST_PAUSE_SECONDS * self._part(), took)
+        self._paid_not_before = now - took + max(PAID_PAUSE_SECONDS, 2 * took)
 
     def failed(self, now: float) -> float:
         """A list failed. Returns the seconds until the next one."""
         self._failures += 1
         pause = RETRY.pause(self._failures)
-        self._not_before = now + pause
+        self._not_before = self._paid_not_before = now + pause
         return pause
 
     def next_list(self, now: float, listed_at: float) -> float:
@@ -121,11 +139,26 @@ class ListPace:
         for waiter in [w for w in self._waiters if now - w.touched > FORGOTTEN_SECONDS]:
             self._waiters.discard(waiter)
         due = min((self._due(waiter, now, listed_at) for waiter in self._waiters), default=float("inf"))
-        return max(due, self._not_before)
+        return min(max(due, self._not_before), self._next_paid(listed_at))
 
     def next_for(self, waiter: Waiter, now: float, listed_at: float) -> float:
-        """When to list again if there was only this waiter."""
-        return max(self._due(waiter, now, listed_at), self._not_before)
+        """When to list again because of a waiter that is new, or waits again."""
+        return min(max(self._due(waiter, now, listed_at), self._not_before), self._next_paid(listed_at))
+
+    def _next_paid(self, listed_at: float) -> float:
+        """When the next list is worth its price, if it is paid for; else infinite.
+
+        Where few instances follow each other quickly, each one that is noticed late keeps its place from the next.
+        """
+        # Lists of many are long, and shared already.
+        if self._paid < 1 or self._many > MANY_WAITERS:
+            return float("inf")
+        ends = [
+            max(listed_at, waiter.since + min(self._durations[waiter.kind]))
+            for waiter in self._waiters
+            if not waiter.told and waiter.kind in self._durations
+        ]
+        return max(worth_a_list(ends), self._paid_not_before)
 
     def _due(self, waiter: Waiter, now: float, listed_at: float) -> float:
         """When to list for one waiter: seldom before about the shortest time that such a wait took lately.
@@ -143,3 +176,17 @@ class ListPace:
     def _part(self) -> float:
         """Pauses are this part of their length."""
         return min(1.0, max(SHORTEST_PART, MANY_WAITERS / max(1.0, self._many)))
+
+
+def worth_a_list(ends: Iterable[float]) -> float:
+    """When all together have lost `PRICE_SECONDS`; infinite if there are none.
+
+    :param ends: from when on news of each can be expected: from then on time is lost.
+    """
+    lost, count, last = 0.0, 0, float("inf")
+    for end in sorted(ends):
+        if count and lost + count * (end - last) >= PRICE_SECONDS:
+            break
+        lost += count * (end - last) if count else 0.0
+        count, last = count + 1, end
+    return last + (PRICE_SECONDS - lost) / count if count else last

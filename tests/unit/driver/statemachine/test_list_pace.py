@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from nodepool.driver.statemachine import list_pace
-from nodepool.driver.statemachine.list_pace import ListPace, Waiter
+from nodepool.driver.statemachine.list_pace import ListPace, Waiter, worth_a_list
 
 NOW = 1000.0
 
@@ -64,6 +64,80 @@ def test_many_waiters() -> None:
     pauses = [pause(pace, NOW) for _ in range(60)]
     assert pauses == sorted(pauses)
     assert pauses[-1] == pytest.approx(list_pace.SHORTEST_PAUSE_SECONDS)
+
+
+@pytest.mark.parametrize(
+    ("ends", "expected"),
+    [
+        ([], float("inf")),
+        ([NOW], NOW + 0.1),
+        ([NOW] * 5, NOW + 0.02),
+        ([NOW, NOW + 50], NOW + 0.1),
+        ([NOW + 0.04, NOW], NOW + 0.07),
+        ([NOW, NOW, NOW + 0.03, NOW + 1], NOW + 0.03 + 0.04 / 3),
+    ],
+)
+def test_worth_a_list(ends: list[float], expected: float) -> None:
+    """What all lose together counts, from when on there can be news of each."""
+    assert worth_a_list(ends) == pytest.approx(expected)
+
+
+def paid_pace(waits: int = 1000, seconds: float = 0.1) -> ListPace:
+    """After so many waits that ended with news."""
+    pace = ListPace()
+    for _ in range(waits):
+        pace.done(waiter(since=NOW - seconds), NOW, happened=True)
+    return pace
+
+
+def test_waits_that_ended_pay_for_lists() -> None:
+    """The sooner, the more can be expected to have ended; as soon as nothing is paid for, as before."""
+    pace = paid_pace()
+    kept = [waiter(since=NOW - 0.1) for _ in range(2)]
+    for each in kept:
+        pace.add(each)
+    assert pause(pace, NOW) == pytest.approx(list_pace.PRICE_SECONDS / 2)
+    new = waiter(since=NOW)
+    pace.add(new)
+    assert pace.next_for(new, NOW, NOW) == pytest.approx(NOW + list_pace.PRICE_SECONDS / 2)
+    pauses = [pause(pace, NOW) for _ in range(20)]
+    assert sum(each < list_pace.SHORTEST_PAUSE_SECONDS for each in pauses) < list_pace.PAID_LISTS
+    assert pauses[-1] == pytest.approx(list_pace.SHORTEST_PAUSE_SECONDS)
+    for _ in range(40):
+        pace.done(waiter(since=NOW - 0.1), NOW, happened=True)
+    assert pause(pace, NOW) == pytest.approx(list_pace.SHORTEST_PAUSE_SECONDS), "what is owed comes first"
+
+
+def test_a_list_that_is_paid_for_is_no_burden() -> None:
+    """At most half of the time is spent in lists, and an error counts for them, too."""
+    pace = paid_pace()
+    kept = [waiter(since=NOW - 5) for _ in range(30)]
+    for each in kept:
+        pace.add(each)
+    assert pause(pace, NOW) == pytest.approx(list_pace.PAID_PAUSE_SECONDS)
+    assert pause(pace, NOW, took=0.04) == pytest.approx(0.04)
+    seconds = pace.failed(NOW)
+    assert pace.next_list(NOW, NOW) == pytest.approx(NOW + seconds)
+
+
+def test_who_was_told_waits_for_nothing() -> None:
+    """What was woken is no reason for another list, until it says that it still waits."""
+    pace, kept = paid_pace(), waiter(since=NOW - 1, record_id="a")
+    pace.add(kept)
+    assert pace.to_wake({"a"}) == [kept]
+    assert pause(pace, NOW) == pytest.approx(list_pace.SHORTEST_PAUSE_SECONDS)
+    kept.told = False
+    assert pause(pace, NOW) == pytest.approx(list_pace.PRICE_SECONDS)
+
+
+def test_lists_of_many_are_not_paid_for() -> None:
+    """They are long, and there are many who share them."""
+    pace = paid_pace()
+    waiters = [waiter(since=NOW - 1) for _ in range(300)]
+    for one in waiters:
+        pace.add(one)
+    shortest = list_pace.SHORTEST_PAUSE_SECONDS * list_pace.SHORTEST_PART
+    assert pause(pace, NOW) == pytest.approx(shortest)
 
 
 def test_learns_how_long_it_takes() -> None:
