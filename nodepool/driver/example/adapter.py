@@ -115,8 +115,10 @@ class ExampleAdapter(Adapter):
 
     def __init__(self, provider_config: ExampleProviderConfig) -> None:
         super().__init__(provider_config)
-        self._client = Client(provider_config.name, provider_config.url, provider_config.rate)
+        self._client = Client(provider_config.url, provider_config.rate)
         self._machines = Machines(provider_config.name, self._client)
+        # The framework uses them, too.
+        self.shared_threads = self._machines.threads
 
     def stop(self) -> None:
         self._machines.stop()

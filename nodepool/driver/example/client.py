@@ -29,7 +29,7 @@ from collections.abc import Callable
 from typing import Any, Final
 from urllib.parse import quote
 
-from nodepool.driver.utils import RateLimiter
+from nodepool.driver.utils import BucketSize, RateClasses
 from nodepool.exceptions import (
     CapacityException,
     CloudUnavailableException,
@@ -42,6 +42,9 @@ from .types import Machine
 
 # A call without a limit would hold up a thread for ever.
 TIMEOUT_SECONDS: Final = 30
+#: Calls that the cloud takes at once after a pause.
+READ_BURST: Final = 10
+CHANGE_BURST: Final = 5
 
 # [errors]
 #: What an HTTP status means. The class of an exception decides what the framework does next.
@@ -66,13 +69,13 @@ def meaning(status: int, text: str) -> Exception:
 class Client:
     """One cloud. All methods block; any thread may call them.
 
-    :param name: of the provider, for the log.
-    :param rate: calls per second.
+    :param rate: calls per second that read, and as many that change something; 0 = no limit.
     """
 
-    def __init__(self, name: str, url: str, rate: float) -> None:
+    def __init__(self, url: str, rate: float) -> None:
         self._url = url.rstrip("/")
-        self._rate = RateLimiter(name, rate)
+        # The cloud counts them apart, so that lists do not keep machines from being made.
+        self._classes = RateClasses({"change": BucketSize(CHANGE_BURST, rate)}, BucketSize(READ_BURST, rate))
 
     def machines(self) -> list[Machine]:
         return [Machine.of(found) for found in self._call("GET", "/machines")["machines"]]
@@ -130,14 +133,19 @@ class Client:
         request = urllib.request.Request(self._url + path, body, method=method)
         if size is not None:
             request.add_header("Content-Length", str(size))
+        call = self._classes.wait("read" if method == "GET" else "change")
+        permit()
         try:
-            with self._rate:
-                permit()
-                with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS) as answer:
-                    return json.load(answer)
+            with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS) as answer:
+                call.worked()
+                return json.load(answer)
         except urllib.error.HTTPError as error:
             with error:
                 text = error.read(1000).decode(errors="replace")
+            if error.code == 429:
+                # All calls of its class wait now, and come less often then.
+                told = error.headers.get("Retry-After", "")
+                call.throttled(float(told) if told.isdecimal() else None)
             raise meaning(error.code, f"{method} {path}: {error.code} {text}") from None
         except (OSError, http.client.HTTPException, ValueError) as error:
             # No answer, or none that can be read: whether the cloud did it, nobody knows.

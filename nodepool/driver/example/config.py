@@ -7,7 +7,7 @@
       - name: somewhere
         driver: example
         url: http://127.0.0.1:8910
-        rate: 10                  # calls per second
+        rate: 10                  # calls per second of each class: those that read, those that change
         diskimages:
           - name: fedora          # built here and uploaded
         cloud-images:
@@ -68,7 +68,7 @@ class ExampleProviderConfig(CloudProviderConfig[ExamplePool]):
     image_type = "qcow2"
 
     url: str = key(FILLED_TEXT, REQUIRED, "Address of the cloud.")
-    rate: float = key(Number(0), 10.0, "Calls per second; 0 = no limit.")
+    rate: float = key(Number(0), 10.0, "Calls per second that read, and as many that change something; 0 = no limit.")
     launch_timeout: float = with_default(CloudProviderConfig.launch_timeout, 600.0)
     diskimages: dict[str, DiskImageSettings] = key(Sections(DiskImageSettings), None, "Images that are uploaded.")
     cloud_images: dict[str, ImageSettings] = key(Sections(ImageSettings), None, "Images that are in the cloud.")

@@ -3,8 +3,12 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import threading
+import urllib.error
+import urllib.request
+from email.message import Message
 from pathlib import Path
 from typing import Any
 
@@ -78,10 +82,31 @@ def test_meaning_of_errors(status: int, expected: type[Exception]) -> None:
 def test_no_answer(adapter: ExampleAdapter, cloud: ExampleCloud) -> None:
     """A cloud that nobody can reach, or that answers what nobody can read, is away."""
     with pytest.raises(CloudUnavailableException, match="Connection refused"):
-        Client("somewhere", "http://127.0.0.1:9", 0).limits()
+        Client("http://127.0.0.1:9", 0).limits()
     cloud.machines.set(down=True)
     with pytest.raises(CloudUnavailableException, match="503"):
         list(adapter.listInstances())
+
+
+def test_throttled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Calls that change wait as long as the cloud says, all together; calls that read do not."""
+
+    def busy(request: Any, **_: Any) -> Any:
+        headers = Message()
+        headers["Retry-After"] = "7"
+        raise urllib.error.HTTPError(request.full_url, 429, "busy", headers, io.BytesIO(b"later"))
+
+    monkeypatch.setattr(urllib.request, "urlopen", busy)
+    client = Client("http://127.0.0.1:9", 0)
+    pauses: list[float] = []
+    monkeypatch.setattr(client._classes, "_clock", lambda: 100.0 + sum(pauses))
+    monkeypatch.setattr(client._classes, "_sleep", pauses.append)
+    with pytest.raises(CloudUnavailableException, match="429 later"):
+        client.delete_machine("m-1")
+    client._classes.wait("read")
+    assert pauses == []
+    client._classes.wait("change")
+    assert pauses == [pytest.approx(7, abs=0.2)]
 
 
 def test_life_of_a_machine(
