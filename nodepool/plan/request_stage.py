@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import enum
-from collections import deque
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple
@@ -123,7 +122,8 @@ class Progress:
         self.since = now
         #: Of the last move; None = the stage says it all.
         self.reason: Reason | None = None
-        self.moves: deque[Move] = deque(maxlen=STORY_MOVES)
+        #: The last ones, oldest first.
+        self.moves: list[Move] = []
 
     def move(self, target: Stage, now: float, reason: Reason | None = None) -> None:
         """Go to another stage.
@@ -136,6 +136,8 @@ class Progress:
             raise ImpossibleMove(
                 f"request {self.request_id} cannot go from {self.stage.value} to {target.value}: {self.story(now)}"
             )
+        if len(self.moves) >= STORY_MOVES:
+            del self.moves[0]
         self.moves.append(Move(now, self.stage, target))
         self.stage = target
         self.since = now

@@ -73,7 +73,7 @@ class KindView(Protocol):
 
 
 class HeadView(Protocol):
-    """What `triage` reads for one request; each answer is worked out when it is asked for, and once.
+    """What `triage` reads for one request; each answer is worked out when it is asked for.
 
     What the driver says may raise anything.
     """
@@ -204,7 +204,8 @@ def _could_begin(head: NodeRequest, view: HeadView) -> bool:
 
 
 def _is_full(view: HeadView) -> bool:
-    return view.max_concurrency > 0 and view.launches_running >= view.max_concurrency
+    limit = view.max_concurrency
+    return limit > 0 and view.launches_running >= limit
 
 
 def _never(view: HeadView) -> Reason | None:

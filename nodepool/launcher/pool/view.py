@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from nodepool.clock import monotonic
@@ -103,23 +102,37 @@ class PoolView:
 class RequestView:
     """`plan.triage.HeadView` of one request."""
 
+    # Not `cached_property`: in Python 3.11 each of them takes a lock, and there is a view for each request.
+    __slots__ = (
+        *("_handler", "_kind", "_launches_running", "_provider_paused", "_request", "_room", "_turns", "_view"),
+        *("launches", "ready"),
+    )
+
     def __init__(self, view: PoolView, kind: RequestKind, request: NodeRequest) -> None:
         self._view = view
         self._room = view.room
         self._kind = kind
         self._request = request
+        self._handler: NodeRequestHandler | None = None
+        self._turns: Sequence[PoolInfo] | None = None
+        self._launches_running: int | None = None
+        self._provider_paused: tuple[str | None] | None = None
         self.launches = view.launches
         self.ready = view.ready
 
-    @cached_property
+    @property
     def handler(self) -> NodeRequestHandler:
         """Of a copy of the request, which it may change. The driver may raise anything."""
-        return self._view.make_handler(self._request.copy())
+        if self._handler is None:
+            self._handler = self._view.make_handler(self._request.copy())
+        return self._handler
 
-    @cached_property
+    @property
     def turns(self) -> Sequence[PoolInfo]:
         """Pools whose turn it is before this one."""
-        return self._view.turns.of_others(self._kind, self._request)
+        if self._turns is None:
+            self._turns = self._view.turns.of_others(self._kind, self._request)
+        return self._turns
 
     @property
     def turn_of_another(self) -> bool:
@@ -137,13 +150,17 @@ class RequestView:
     def paused(self) -> bool:
         return self._room.paused
 
-    @cached_property
+    @property
     def launches_running(self) -> int:
-        return self._room.launches_running
+        if self._launches_running is None:
+            self._launches_running = self._room.launches_running
+        return self._launches_running
 
-    @cached_property
+    @property
     def provider_paused(self) -> str | None:
-        return self._room.provider_paused
+        if self._provider_paused is None:
+            self._provider_paused = (self._room.provider_paused,)
+        return self._provider_paused[0]
 
     @property
     def basic_objection(self) -> Reason | None:
