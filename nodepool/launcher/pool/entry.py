@@ -33,6 +33,7 @@ class PoolEntry:
         self._context = pool
         #: Labels of the pool, for other threads; replaced as a whole.
         self.labels: frozenset[str] = frozenset()
+        self._sorted_labels: list[str] = []
         #: Looks for the other pools of this launcher that are left; None = all are there, or were waited for.
         self._looks: float | None = 0.0
         self._next_look = 0.0
@@ -56,9 +57,10 @@ class PoolEntry:
         :param paused: does a request of the pool wait for room?
         """
         supported = self._context.labels
-        if supported != self.labels:
+        if supported is not self.labels:
             self.labels = supported
-        labels = sorted(supported)
+            self._sorted_labels = sorted(supported)
+        labels = self._sorted_labels
         # Others take over what this pool gives back or does not take (A-4).
         paused = paused or gateway.paused_reason(self._context.provider) is not None
         entry = self._pool

@@ -33,6 +33,7 @@ class PassContext:
         self.launcher_id = launcher_id
         self._provider: Provider | None = None
         self._config: ProviderConfig | None = None
+        self._labels: frozenset[str] = frozenset()
 
     # -- constant during a pass --
 
@@ -42,7 +43,9 @@ class PassContext:
         if provider is None or self.pool_name not in provider.provider.pools:
             return False
         self._provider = provider
-        self._config = provider.provider
+        if self._config is not provider.provider:
+            self._config = provider.provider
+            self._labels = frozenset(self._config.getSupportedLabels(self.pool_name))
         return True
 
     @property
@@ -64,8 +67,8 @@ class PassContext:
 
     @property
     def labels(self) -> frozenset[str]:
-        """Labels of the pool."""
-        return frozenset(self.config.getSupportedLabels(self.pool_name))
+        """Labels of the pool: the same object as long as the configuration is the same."""
+        return self._labels
 
     @property
     def max_concurrency(self) -> float:
