@@ -130,7 +130,7 @@ class CloudCalls:
 
     def unanswered_creations(self) -> Sequence[Creation]:
         """Creations without an answer, as far as the driver knows. Does not block."""
-        return self._look_up(lambda: gateway.unanswered_creations(self._name, self._adapter))
+        return gateway.unanswered_creations(self._name, self._adapter)
 
     def get_quota_limits(self) -> QuotaInformation:
         return self._look_up(lambda: gateway.get_quota_limits(self._name, self._adapter))

@@ -6,7 +6,7 @@ Nothing here waits for the cloud but for its very first answers.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from concurrent.futures import Executor
 from typing import TYPE_CHECKING, Final
 
@@ -23,10 +23,13 @@ from nodepool.model.quota import QuotaInformation
 if TYPE_CHECKING:
     from nodepool.driver.config import ConfigPool
     from nodepool.driver.statemachine.calls import CloudCalls
+    from nodepool.driver.statemachine.lost_creations import Creation
     from nodepool.model.node import Node
 
 #: Seconds for which the need of a label is not asked for again.
 NEED_AGE_SECONDS: Final = 300.0
+#: The same of creations without an answer.
+UNANSWERED_AGE_SECONDS: Final = 0.1
 #: Longest wait for the cache to have read what it was told of.
 SETTLE_SECONDS: Final = 5.0
 
@@ -46,6 +49,8 @@ class StateMachineQuota(QuotaSupport):
         self.learned_limits = LearnedLimits(self.nodeCount, self._node_exists)
         #: Labels that a launch failed with for good, and until when they are not tried again.
         self._broken_until: dict[str, float] = {}
+        #: Until when these are not asked for again, and creations without an answer.
+        self._unanswered: tuple[float, Sequence[Creation]] = (0.0, ())
 
     # -- limits --
 
@@ -183,7 +188,7 @@ class StateMachineQuota(QuotaSupport):
     def estimatedNodepoolQuotaUsed(self, pool: ConfigPool | None = None) -> QuotaInformation:
         """What nodes use, in every state (Q-3), and what creations without an answer use whose nodes are gone."""
         used = super().estimatedNodepoolQuotaUsed(pool)
-        for creation in self.calls.unanswered_creations():
+        for creation in self._unanswered_creations():
             owner = self.provider.pools.get(creation.pool)
             if owner is None or creation.label not in owner.labels or (pool is not None and pool.name != owner.name):
                 continue
@@ -193,6 +198,15 @@ class StateMachineQuota(QuotaSupport):
             if needed is not None:
                 used.add(needed)
         return used
+
+    def _unanswered_creations(self) -> Sequence[Creation]:
+        """As the driver knew them a moment ago: this is asked for several times for each node."""
+        until, creations = self._unanswered
+        now = monotonic()
+        if now >= until:
+            creations = self.calls.unanswered_creations()
+            self._unanswered = (now + UNANSWERED_AGE_SECONDS, creations)
+        return creations
 
     def _has_node(self, node_id: str) -> bool:
         """Is there a node, which counts by itself?"""

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
+from nodepool.driver.statemachine import cloud_quota
 from nodepool.driver.statemachine.lost_creations import Creation, CreationKey
+from tests.support.manual_clock import monotonic_clock
 from tests.unit.driver.statemachine.conftest import MakeSite, Site
 
 
@@ -19,6 +21,7 @@ def site(make_site: MakeSite) -> Site:
 @pytest.fixture
 def unanswered(site: Site, monkeypatch: pytest.MonkeyPatch) -> list[Creation]:
     """Creations that the driver tells of; filled by the test."""
+    monkeypatch.setattr(cloud_quota, "UNANSWERED_AGE_SECONDS", 0.0)
     creations: list[Creation] = []
     monkeypatch.setattr(site.adapter, "unansweredCreations", lambda: creations)
     return creations
@@ -58,3 +61,30 @@ def test_what_is_not_in_the_configuration(site: Site, unanswered: list[Creation]
     """Bad input: a pool or label that is not there (any more)."""
     unanswered.extend([creation(pool="gone"), creation(label="gone")])
     assert used(site) == {}
+
+
+def test_not_asked_for_each_time(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Room is looked for several times for each node of a burst."""
+    asked: list[int] = []
+
+    def note() -> list[Creation]:
+        asked.append(1)
+        return []
+
+    monkeypatch.setattr(site.adapter, "unansweredCreations", note)
+    clock = monotonic_clock(monkeypatch, cloud_quota)
+    for seconds, expected in ((0.0, 1), (0.05, 1), (0.06, 2)):
+        clock.pass_seconds(seconds)
+        used(site)
+        assert len(asked) == expected
+
+
+def test_error_of_the_driver(site: Site, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """It says nothing about the room."""
+
+    def fail() -> list[Creation]:
+        raise LookupError("a mistake")
+
+    monkeypatch.setattr(site.adapter, "unansweredCreations", fail)
+    assert used(site) == {}
+    assert "a mistake" in caplog.text
