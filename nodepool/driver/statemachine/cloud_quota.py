@@ -39,6 +39,8 @@ class StateMachineQuota(QuotaSupport):
 
     calls: CloudCalls
     patience: Patience
+    #: Until when these are not asked for again, and creations without an answer.
+    _unanswered: tuple[float, Sequence[Creation]] = (0.0, ())
 
     def prepare_quota(self, executor: Executor) -> None:
         """Before anything else is called."""
@@ -49,8 +51,6 @@ class StateMachineQuota(QuotaSupport):
         self.learned_limits = LearnedLimits(self.nodeCount, self._node_exists)
         #: Labels that a launch failed with for good, and until when they are not tried again.
         self._broken_until: dict[str, float] = {}
-        #: Until when these are not asked for again, and creations without an answer.
-        self._unanswered: tuple[float, Sequence[Creation]] = (0.0, ())
 
     # -- limits --
 
@@ -188,6 +188,12 @@ class StateMachineQuota(QuotaSupport):
     def estimatedNodepoolQuotaUsed(self, pool: ConfigPool | None = None) -> QuotaInformation:
         """What nodes use, in every state (Q-3), and what creations without an answer use whose nodes are gone."""
         used = super().estimatedNodepoolQuotaUsed(pool)
+        used.add(self._unanswered_use(pool))
+        return used
+
+    def _unanswered_use(self, pool: ConfigPool | None) -> QuotaInformation:
+        """What creations without an answer may use whose nodes are gone: in a pool, or (None) in the provider."""
+        used = QuotaInformation()
         for creation in self._unanswered_creations():
             owner = self.provider.pools.get(creation.pool)
             if owner is None or creation.label not in owner.labels or (pool is not None and pool.name != owner.name):
@@ -229,8 +235,8 @@ class StateMachineQuota(QuotaSupport):
         return not limits.non_negative()
 
     def _used_up_to(self, pool: ConfigPool, last: Node) -> tuple[QuotaInformation, QuotaInformation]:
-        """What this node and all that are older use: in the pool, and in the provider."""
-        in_pool, in_provider = QuotaInformation(), QuotaInformation()
+        """What this node, all that are older, and creations without an answer use: in the pool, and in the provider."""
+        in_pool, in_provider = self._unanswered_use(pool), self._unanswered_use(None)
         for node in self.zk.nodeIterator() if self.zk is not None else ():
             if node.provider != self.provider.name or (node.key) > (last.key):
                 continue

@@ -49,6 +49,16 @@ def test_creations_without_an_answer(site: Site, unanswered: list[Creation]) -> 
     assert used(site) == {}
 
 
+def test_the_second_look(site: Site, unanswered: list[Creation]) -> None:
+    """Several launchers fill the same gap: a node has no place if a creation without an answer may have taken it."""
+    pool = site.config.pools["main"]
+    (first, second) = (*site.serve("small"), *site.serve("small"))
+    assert site.provider.hasPlace(pool, second)
+    unanswered.append(creation())
+    assert site.provider.hasPlace(pool, first)
+    assert not site.provider.hasPlace(pool, second)
+
+
 def test_its_node_counts_by_itself(site: Site, unanswered: list[Creation]) -> None:
     """While there is a node, that is what counts."""
     (node,) = site.serve("small")
