@@ -12,6 +12,8 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Final
 
+from nodepool.plan.backoff import Backoff
+
 #: From a rate of zero back to the full one, in seconds.
 RECOVERY_SECONDS: Final = 20.0
 #: No class is made slower than this, in calls per second, or than this part of a full rate that is less.
@@ -19,9 +21,8 @@ LOWEST_RATE: Final = 2.0
 LOWEST_PART: Final = 0.25
 #: For how long calls are remembered, to tell the rate that was too high.
 REMEMBERED_SECONDS: Final = 2.0
-#: Pause after the first throttling that names no time; doubled for each further one in a row.
-FIRST_PAUSE_SECONDS: Final = 1.0
-LONGEST_PAUSE_SECONDS: Final = 60.0
+#: After a throttling that names no time; each further one in a row counts as a failure.
+THROTTLED: Final = Backoff(1.0, 60.0)
 
 
 @dataclass(frozen=True)
@@ -105,8 +106,8 @@ class TokenBucket:
             self._lower(now)
             self._lowered_in = self.round + 1
         if seconds is None:
-            seconds = FIRST_PAUSE_SECONDS * 2.0 ** min(self._throttled - 1, 10) if first else 0.0
-        until = now + min(seconds, LONGEST_PAUSE_SECONDS)
+            seconds = THROTTLED.pause(self._throttled) if first else 0.0
+        until = now + min(seconds, THROTTLED.longest_seconds)
         if first or until > self._held_until:
             self.round += 1
             self._held_until = max(self._held_until, until)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import os
 import threading
@@ -13,6 +14,7 @@ from nodepool.clock import monotonic
 from nodepool.driver.openstack.errors import CloudNotFound
 from nodepool.driver.openstack.views import Image
 from nodepool.exceptions import ImageCreateException, LaunchError
+from nodepool.plan.backoff import Backoff
 
 if TYPE_CHECKING:
     from nodepool.driver.openstack.api import Api
@@ -21,8 +23,7 @@ log = logging.getLogger("nodepool.driver.openstack.images")
 
 CHUNK_BYTES: Final = 1024 * 1024
 #: Between two looks at an image that the cloud works on.
-FIRST_LOOK_SECONDS: Final = 0.5
-LONGEST_LOOK_SECONDS: Final = 10.0
+LOOK: Final = Backoff(0.5, 10.0, factor=1.5)
 #: How long to wait for an image to be gone.
 DELETE_SECONDS: Final = 600.0
 #: States of an image that cannot become usable any more.
@@ -108,12 +109,11 @@ class OpenStackImages:
 
     def _looks(self, deadline: float) -> Iterator[None]:
         """Times to look, until time is up."""
-        pause = FIRST_LOOK_SECONDS
-        while True:
+        for looks in itertools.count(1):
             yield
+            pause = LOOK.pause(looks)
             if self._clock() + pause >= deadline or self._stopped.wait(pause):
                 return
-            pause = min(LONGEST_LOOK_SECONDS, pause * 1.5)
 
     def _discard(self, image_id: str) -> None:
         try:

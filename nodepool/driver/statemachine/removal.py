@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
@@ -11,12 +12,13 @@ from nodepool.clock import monotonic
 from nodepool.driver import gateway
 from nodepool.exceptions import NotFound
 from nodepool.plan import launch_attempt as plan
+from nodepool.plan.backoff import Backoff
 
 if TYPE_CHECKING:
     from nodepool.driver.statemachine.machine import StateMachine
 
 #: Seconds after which a deletion that has no effect is sent again: the cloud may have swallowed it.
-RESEND_SECONDS: Final = 20.0
+RESEND: Final = Backoff(20.0, math.inf)
 
 
 class Driven:
@@ -60,7 +62,7 @@ class Removal:
         self._wake = wake
         self._clock = clock
         self._driven: Driven | None = None
-        self._resend_seconds = RESEND_SECONDS
+        self._sent = 0
         self._resend_at = 0.0
 
     def step(self) -> float | None:
@@ -69,8 +71,8 @@ class Removal:
         try:
             if self._driven is None or (now >= self._resend_at and not self._driven.machine.resends):
                 self._driven = Driven(self._provider_name, self._make(), self._wake)
-                self._resend_at = now + self._resend_seconds
-                self._resend_seconds *= 2
+                self._sent += 1
+                self._resend_at = now + RESEND.pause(self._sent)
             _, wait = self._driven.advance()
         except NotFound:
             return None

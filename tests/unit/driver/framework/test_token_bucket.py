@@ -6,9 +6,9 @@ from __future__ import annotations
 import pytest
 
 from nodepool.driver.framework.token_bucket import (
-    LONGEST_PAUSE_SECONDS,
     LOWEST_RATE,
     RECOVERY_SECONDS,
+    THROTTLED,
     BucketSize,
     TokenBucket,
 )
@@ -79,11 +79,11 @@ def test_pauses_of_a_cloud_that_tells_none() -> None:
         turn = bucket.take(now)
         pauses.append(bucket.throttled(turn.at, turn, None))
         now = turn.at + pauses[-1]
-    assert pauses == [1, 2, 4, 8, 16, 32, *[LONGEST_PAUSE_SECONDS] * 3]
+    assert pauses == [1, 2, 4, 8, 16, 32, *[THROTTLED.longest_seconds] * 3]
     bucket.worked(bucket.take(now))
     assert bucket.throttled(now, bucket.take(now), None) == 1
     # A cloud may say anything.
-    assert bucket.throttled(now, bucket.take(now), 1e9) == LONGEST_PAUSE_SECONDS
+    assert bucket.throttled(now, bucket.take(now), 1e9) == THROTTLED.longest_seconds
 
 
 def test_without_a_limit() -> None:
