@@ -16,6 +16,7 @@ from nodepool.driver.framework.tally import NodeTally
 from nodepool.exceptions import RuntimeConfigurationException
 from nodepool.model.quota import QuotaInformation, first_shortage
 from nodepool.model.reasons import quota_used_up
+from nodepool.plan.aged_answer import AgedAnswer
 
 if TYPE_CHECKING:
     from nodepool.driver.config import ConfigPool, ProviderConfig
@@ -47,10 +48,7 @@ class QuotaSupport(abc.ABC):
     def __init__(self) -> None:
         self._quota_log = logging.getLogger("nodepool.driver.QuotaSupport")
         self._quota_lock = threading.Lock()
-        self._limits: QuotaInformation | None = None
-        self._limits_until = 0.0
-        self._limits_error: Exception | None = None
-        self._limits_asked = False
+        self._limits: AgedAnswer[QuotaInformation] = AgedAnswer(LIMITS_AGE_SECONDS, ERROR_AGE_SECONDS)
         self._tally: NodeTally | None = None
         self._error_labels: set[str] = set()
 
@@ -73,7 +71,7 @@ class QuotaSupport(abc.ABC):
     def invalidateQuotaCache(self) -> None:
         """Ask the cloud again next time, because it said that a quota is used up."""
         with self._quota_lock:
-            self._limits_until = 0.0
+            self._limits.expire()
 
     def estimatedNodepoolQuota(self) -> QuotaInformation:
         """Limits minus unmanaged use, cached for 300 s. Blocks for a few seconds at most.
@@ -82,9 +80,7 @@ class QuotaSupport(abc.ABC):
         """
         answered = None
         with self._quota_lock:
-            if monotonic() >= self._limits_until and not self._limits_asked:
-                self._limits_asked = True
-                self._limits_until = math.inf
+            if self._limits.begin(monotonic()):
                 answered = threading.Event()
         if answered is not None:
             name = f"Quota-{self.provider.name}"
@@ -94,31 +90,24 @@ class QuotaSupport(abc.ABC):
             return self._last_limits()
 
     def _fetch_limits(self, answered: threading.Event) -> None:
-        limits: QuotaInformation | None = None
-        problem: Exception | None = None
         try:
             limits = gateway.get_provider_limits(self.provider.name, self)
             limits.subtract(gateway.unmanaged_quota_used(self.provider.name, self))
         except Exception as error:  # noqa: BLE001 - raised to who asks, unless there is an old value
-            problem = error
             self._quota_log.exception("Provider %s: limits unknown", self.provider.name)
-        with self._quota_lock:
-            self._limits_asked = False
-            self._limits_error = problem
-            if problem is None:
-                self._limits = limits
-            # Else they were invalidated meanwhile.
-            if self._limits_until == math.inf:
-                age = LIMITS_AGE_SECONDS if problem is None else ERROR_AGE_SECONDS
-                self._limits_until = monotonic() + age
+            with self._quota_lock:
+                self._limits.failed(error, monotonic())
+        else:
+            with self._quota_lock:
+                self._limits.answered(limits, monotonic())
         answered.set()
 
     def _last_limits(self) -> QuotaInformation:
         """Call with ``_quota_lock`` held. Raises what the cloud said when it never gave limits."""
-        if self._limits is None:
-            error = self._limits_error or RuntimeError("the cloud has not told its limits yet")
+        if not self._limits.known:
+            error = self._limits.error or RuntimeError("the cloud has not told its limits yet")
             raise error.with_traceback(None)
-        return self._limits.copy()
+        return self._limits.value.copy()
 
     def estimatedNodepoolQuotaUsed(self, pool: ConfigPool | None = None) -> QuotaInformation:
         """What nodes in ZooKeeper use, in every state (Q-3).

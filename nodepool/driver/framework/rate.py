@@ -9,12 +9,12 @@ import logging
 import threading
 from collections.abc import Callable, Hashable, Iterator
 from concurrent.futures import Executor
-from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Generic, ParamSpec, TypeVar, cast, overload
 
 from nodepool.clock import monotonic, sleep
 from nodepool.driver.framework.token_bucket import BucketSize, TokenBucket
+from nodepool.plan.aged_answer import AgedAnswer
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -80,15 +80,13 @@ class RateLimiter:
             log_method("%s: %s %s %.3f s, waited %.3f s", self.name, text, outcome, self._clock() - started, waited)
 
 
-@dataclass
 class _Slot:
     """What is known for one combination of arguments. ``lock`` is held during the first call only."""
 
-    lock: threading.Lock = field(default_factory=threading.Lock)
-    known: bool = False
-    value: Any = None
-    expires: float = 0.0
-    refreshing: bool = False
+    def __init__(self, ttl: float) -> None:
+        self.lock = threading.Lock()
+        # After an error too: a cloud that is down is not asked again at once.
+        self.answer: AgedAnswer[Any] = AgedAnswer(ttl, ttl)
 
 
 class _CachedCall(Generic[P, R]):
@@ -131,25 +129,21 @@ class _CachedCall(Generic[P, R]):
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         with self._lock:
-            slot = self._slots.setdefault((args, tuple(sorted(kwargs.items()))), _Slot())
-        if not slot.known:
+            slot = self._slots.setdefault((args, tuple(sorted(kwargs.items()))), _Slot(self._ttl))
+        if not slot.answer.known:
             with slot.lock:
-                if not slot.known:
+                if not slot.answer.known:
                     self._store(slot, self._function(*args, **kwargs))
         with self._lock:
-            value: R = slot.value
-            due = not slot.refreshing and self._clock() >= slot.expires
-            if due:
-                slot.refreshing = True
+            value: R = slot.answer.value
+            due = slot.answer.begin(self._clock())
         if due:
             self._start_refresh(slot, functools.partial(self._function, *args, **kwargs))
         return value
 
     def _store(self, slot: _Slot, value: R) -> None:
         with self._lock:
-            slot.value = value
-            slot.known = True
-            slot.expires = self._clock() + self._ttl
+            slot.answer.answered(value, self._clock())
 
     def _start_refresh(self, slot: _Slot, call: Callable[[], R]) -> None:
         try:
@@ -157,22 +151,17 @@ class _CachedCall(Generic[P, R]):
         except RuntimeError as error:
             # The executor was shut down: whoever still asks gets what was known last.
             log.warning("%s is not refreshed any more: %s", self._function, error)
-            self._refreshed(slot)
+            with self._lock:
+                slot.answer.failed(error, self._clock())
 
     def _refresh(self, slot: _Slot, call: Callable[[], R]) -> None:
         try:
             self._store(slot, call())
-        except Exception:
+        except Exception as error:
             # In a thread of the executor, for nobody in particular: any function, any error.
             log.exception("%s could not be refreshed, the old value is used", self._function)
-        finally:
-            self._refreshed(slot)
-
-    def _refreshed(self, slot: _Slot) -> None:
-        with self._lock:
-            slot.refreshing = False
-            # After an error too: a cloud that is down is not asked again at once.
-            slot.expires = self._clock() + self._ttl
+            with self._lock:
+                slot.answer.failed(error, self._clock())
 
 
 class LazyExecutorTTLCache:

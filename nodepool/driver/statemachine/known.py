@@ -6,10 +6,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from concurrent.futures import Executor
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, TypeVar, cast
 
 from nodepool.clock import monotonic
 from nodepool.driver.framework.quota_support import QuotaUnknown
+from nodepool.plan.aged_answer import AgedAnswer
 
 T = TypeVar("T")
 
@@ -74,21 +75,16 @@ class Known(Generic[T]):
         patience: Patience | None = None,
     ) -> None:
         self._ask = ask
-        self._seconds = seconds
+        #: An error that is permanent is an answer, too.
+        self._answer: AgedAnswer[T | Exception] = AgedAnswer(seconds, ERROR_SECONDS)
         self._executor = executor
         self._permanent = permanent
         self._clock = clock
         self._patience = patience or Patience()
         self._condition = threading.Condition()
-        self._value: T | None = None
-        self._error: Exception | None = None
-        self._known = False
-        self._asking = False
         self._tried = False
         #: Somebody has waited for the first answer.
         self._waited = False
-        self._stale = False
-        self._due = float("-inf")
 
     def get(self) -> T:
         """The answer; blocks at most a few seconds, and only for the first one.
@@ -101,49 +97,46 @@ class Known(Generic[T]):
             if not self._tried and not self._waited:
                 self._patience.wait(self._condition, lambda: self._tried)
                 self._waited = True
-            if self._known:
-                if self._error is not None:
-                    raise self._error.with_traceback(None)
-                return self._value  # type: ignore[return-value]
-            raise NotKnown(str(self._error) if self._error is not None else "the cloud has not answered yet")
+            answer = self._answer
+            if answer.known:
+                value = answer.value
+                if isinstance(value, self._permanent):
+                    raise value.with_traceback(None)
+                return cast("T", value)
+            raise NotKnown("the cloud has not answered yet" if answer.error is None else str(answer.error))
 
     def refresh(self) -> None:
         """Ask if what is known is too old. Does not block."""
         with self._condition:
-            if self._asking or self._clock() < self._due:
+            if not self._answer.begin(self._clock()):
                 return
-            self._asking = True
-            self._stale = False
         try:
             self._executor.submit(self._run)
         except RuntimeError:  # the provider was stopped: what is known must do
             with self._condition:
-                self._asking = False
+                self._answer.gave_up()
                 self._tried = True
 
     def expire(self) -> None:
         """What is known is out of date: `get` asks again. Does not block."""
         with self._condition:
-            self._due = float("-inf")
-            self._stale = True
+            self._answer.expire()
 
     def _run(self) -> None:
-        value: T | None = None
         error: Exception | None = None
+        value: T | Exception
         try:
             value = self._ask()
-        except Exception as problem:  # noqa: BLE001 - raised or told by `get`
-            error = problem
-        answered = error is None or isinstance(error, self._permanent)
-        if answered:
+        except self._permanent as refusal:
+            value = refusal
+        except Exception as problem:  # noqa: BLE001 - told by `get`
+            value = error = problem
+        if error is None:
             self._patience.restore()
         with self._condition:
-            self._asking = False
             self._tried = True
-            if answered:
-                self._known, self._value, self._error = True, value, error
-            elif not self._known:
-                self._error = error
-            if not self._stale:
-                self._due = self._clock() + (self._seconds if answered else ERROR_SECONDS)
+            if error is None:
+                self._answer.answered(value, self._clock())
+            else:
+                self._answer.failed(error, self._clock())
             self._condition.notify_all()
