@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from nodepool.driver import gateway
 from nodepool.driver.statemachine import metadata
-from nodepool.exceptions import LaunchError, NotFound
+from nodepool.exceptions import NotFound
 from nodepool.metrics import leaks
+from nodepool.plan.failures import meaning
 from nodepool.plan.seen_twice import SeenTwice
 
 if TYPE_CHECKING:
@@ -92,11 +93,13 @@ class LeakSweep:
             gateway.delete_resource(self._provider.name, self._provider.adapter, resource)
         except NotFound:
             return 0
-        except LaunchError as error:
-            self.log.warning("Leaked %s could not be deleted, trying again at the next sweep: %s", resource.type, error)
-            return 0
-        except Exception:
-            self.log.exception("Leaked %s could not be deleted, trying again at the next sweep", resource.type)
+        except Exception as error:
+            # The others are deleted all the same.
+            self.log.warning(
+                "Leaked %s could not be deleted, trying again at the next sweep: %s",
+                *(resource.type, error),
+                exc_info=None if meaning(error).expected else error,
+            )
             return 0
         leaks.report(self._provider.name, resource.plural_metric_name)
         return 1
