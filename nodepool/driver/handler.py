@@ -253,10 +253,11 @@ class NodeRequestHandler(HandlerHooks):
     def _launch_again_later(self) -> None:
         """A cloud that was full for a moment (L-7), or a node that was taken from us."""
         delay = self.pause_after_abort()
-        self.node_set.drop_aborted()
         self._not_before = monotonic() + delay
         text = f"a launch was aborted, another one follows when there is room, in {delay:g} s or later"
         self._wait_for_room(Reason(ReasonCode.LAUNCH_ABORTED, text, {"delay_seconds": delay}))
+        # Last: if this raises, the request is one that waits for nodes, and `run` goes on here.
+        self.node_set.drop_aborted()
 
     def pause_after_abort(self) -> float:
         """Seconds from aborted launches until the next one at the earliest; longer each time."""

@@ -262,12 +262,13 @@ class NodeSet:
         hooks = self._hooks
         for position, node in enumerate(self._nodes):
             if node is not None and node.state == states.ABORTED:
-                self._nodes[position] = None
                 try:
                     gateway.let_go_of_aborted(hooks, node)
                 except ZKConflict as conflict:
                     # The session was lost a moment ago.
                     hooks.log.debug("Node %s is somebody else's now: %s", node.id, conflict)
+                # Not before: after another error nobody else knows that the node is locked.
+                self._nodes[position] = None
 
 
 def allocate(node: Node, request: NodeRequest) -> None:

@@ -93,11 +93,13 @@ class StateMachineHandler(NodeRequestHandler):
 
     def let_go_of_aborted(self, node: Node) -> None:
         """A node for which nothing was made need not be searched for in the cloud, and shall not take up quota."""
-        launch = self._launches.pop(node.key, None)
+        launch = self._launches.get(node.key)
         if launch is None or (launch.outcome is not None and not launch.outcome.made):
             self.zk.deleteNode(node)
         else:
             super().let_go_of_aborted(node)
+        # Last: what raised is called again, and must know then what was made.
+        self._launches.pop(node.key, None)
 
     def pause_after_abort(self) -> float:
         """0 seconds where it is known what has to happen before the next launch.

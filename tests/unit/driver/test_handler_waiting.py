@@ -10,7 +10,7 @@ import pytest
 from nodepool.driver import handler as handler_module
 from nodepool.driver.framework import deadlock_avoidance
 from nodepool.driver.handler import ABORT
-from nodepool.exceptions import QuotaException, ZKConflict
+from nodepool.exceptions import QuotaException, ZKConflict, ZKConnectionError
 from nodepool.model import states
 from nodepool.model.node import Node
 from nodepool.plan import deadlock
@@ -56,6 +56,27 @@ def test_aborted_node_is_taken_meanwhile(stage: Stage, monkeypatch: pytest.Monke
     assert not handler.poll()
     assert handler.is_paused()
     assert handler.nodeset == []
+
+
+def test_connection_is_lost_while_an_aborted_node_goes(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """L-7: the request is not fulfilled without it, and its lock is given back as soon as that is possible."""
+
+    def lost(_handler: Any, _node: Node) -> None:
+        raise ZKConnectionError("connection loss")
+
+    handler = stage.begin("small", "small")
+    handler.end(0, states.READY)
+    handler.end(1, states.ABORTED)
+    with monkeypatch.context() as patch:
+        patch.setattr(ScriptedHandler, "let_go_of_aborted", lost)
+        with pytest.raises(ZKConnectionError):
+            handler.poll()
+    assert not handler.poll()
+    assert stage.request(handler).state == states.PENDING
+    handler.run()
+    assert not handler.poll()
+    assert stage.request(handler).state == states.PENDING
+    assert stage.nodes()[1] == (states.ABORTED, handler.request.id, False)
 
 
 def test_quota_error_at_once(stage: Stage) -> None:
