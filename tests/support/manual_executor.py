@@ -27,5 +27,5 @@ class ManualExecutor(Executor):
         for future, call in waiting:
             try:
                 future.set_result(call())
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 future.set_exception(error)

@@ -157,11 +157,12 @@ class _CachedCall(Generic[P, R]):
     def _refresh(self, slot: _Slot, call: Callable[[], R]) -> None:
         try:
             self._store(slot, call())
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             # In a thread of the executor, for nobody in particular: any function, any error.
             log.exception("%s could not be refreshed, the old value is used", self._function)
+            told = error if isinstance(error, Exception) else RuntimeError(f"the driver called sys.exit({error})")
             with self._lock:
-                slot.answer.failed(error, self._clock())
+                slot.answer.failed(told, self._clock())
 
 
 class LazyExecutorTTLCache:

@@ -160,7 +160,8 @@ class CreationMachine(InventoryMachine[R]):
             else:
                 creations.ended(creation)
             raise
-        except Exception:
+        # Also of a library that wants to end the process: else the creation would count as under way for ever.
+        except (Exception, SystemExit):
             # A repeated one that is refused says nothing of the first.
             (creations.not_answered if repeated else creations.ended)(creation)
             raise

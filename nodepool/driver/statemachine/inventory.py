@@ -302,13 +302,13 @@ class Inventory(Generic[R]):
         started = self._clock()
         try:
             self.refresh(complete)
-        # Whatever it is: the thread goes on, and so do all who wait for it.
-        except Exception as error:  # noqa: BLE001 - logged below
+        # Whatever it is, also sys.exit() of a library: the thread goes on, and so do all who wait for it.
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - logged below
             with self._changed:
                 self.failures += 1
                 self.failed_lists += 1
                 pause = self._pace.failed(self._clock())
-            log.warning("%s; listed again in %g s", error, pause)
+            log.warning("%s; listed again in %g s", error if str(error) else repr(error), pause)
         else:
             with self._changed:
                 self.failures = 0

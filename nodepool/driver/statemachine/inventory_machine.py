@@ -101,10 +101,13 @@ class InventoryMachine(StateMachine, abc.ABC, Generic[R]):
         return self._call is not None and self._call.done()
 
     def answer(self) -> Any:
-        """Take the answer of a call that has ended. Raises what the call raised."""
+        """Take the answer of a call that has ended. Raises what the call raised; SystemExit as RuntimeError."""
         assert self._call is not None
         call, self._call = self._call, None
-        return call.result()
+        try:
+            return call.result()
+        except SystemExit as error:
+            raise RuntimeError(f"the driver called sys.exit({error})") from error
 
     def forget_call(self) -> None:
         """The answer is not needed any more."""

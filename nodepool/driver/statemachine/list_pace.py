@@ -73,8 +73,9 @@ class ListPace:
         self._many = 0.0
         #: Lists that are paid for; less than zero: that are owed.
         self._paid = 0.0
-        #: No list before.
+        #: No list before; and none that is paid for.
         self._not_before = float("-inf")
+        self._paid_not_before = float("-inf")
         #: Lists that failed, in a row.
         self._failures = 0
 

@@ -200,12 +200,15 @@ class LostCreations:
         :param absence_is_certain: would lists have shown an instance that was there at that time? See `Inventory`.
         """
         with self._lock:
-            found = list(self._open)
-        shown = [creation for creation in found if creation.lost_at and absence_is_certain(creation.lost_at)]
+            lost = {creation: creation.lost_at for creation in self._open}
+        # Without the lock: the inventory has its own.
+        over = {creation for creation, since in lost.items() if since is not None and absence_is_certain(since)}
         with self._lock:
-            for creation in shown:
-                self._open.pop(creation, None)
-        return [creation for creation in found if creation not in shown]
+            for creation in over:
+                # One that was sent again meanwhile is open again.
+                if creation.lost_at == lost[creation]:
+                    self._open.pop(creation, None)
+        return [creation for creation in lost if creation not in over]
 
     # -- inside, with the lock held --
 

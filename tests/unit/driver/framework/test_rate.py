@@ -148,7 +148,7 @@ class Cloud:
 
     def __init__(self) -> None:
         self.calls = 0
-        self.error: Exception | None = None
+        self.error: BaseException | None = None
 
     def __call__(self, *args: object, **kwargs: object) -> tuple[Any, ...]:
         self.calls += 1
@@ -188,13 +188,16 @@ def test_first_error_reaches_the_caller_and_is_not_kept(clock: Clock, later: Lat
     assert cached() == (2,)
 
 
-def test_error_in_a_refresh_keeps_the_old_value(clock: Clock, later: Later, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("error", [OSError("cloud is down"), SystemExit("cloud is down")])
+def test_error_in_a_refresh_keeps_the_old_value(
+    clock: Clock, later: Later, caplog: pytest.LogCaptureFixture, error: BaseException
+) -> None:
     cloud = Cloud()
     cached = LazyExecutorTTLCache(10, later, clock)(cloud)
     cached()
     clock.now += 10
     cached()
-    cloud.error = OSError("cloud is down")
+    cloud.error = error
     later.run()
     assert "cloud is down" in caplog.text
     assert cached() == (1,)

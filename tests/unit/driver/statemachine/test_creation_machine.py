@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import pytest
@@ -94,6 +95,20 @@ def test_attempts(cloud: StubInstances) -> None:
     launch.attempt = 2
     advance(launch)
     assert launch.keys == [CreationKey(PROVIDER, NODE, 2)]
+
+
+def test_library_that_wants_to_end_the_process(cloud: StubInstances) -> None:
+    """It is an error of the attempt, and leaves nothing that counts against the limits for ever."""
+
+    def leave() -> str:
+        sys.exit("no configuration")
+
+    cloud.answers["create"] = leave
+    launch = Launch(cloud)
+    with pytest.raises(RuntimeError, match=r"sys\.exit\(no configuration\)"):
+        advance(launch)
+    assert cloud.creations.unanswered(lambda _: False) == []
+    assert cloud.inventory._pause() == float("inf")
 
 
 def test_does_not_block(cloud: StubInstances) -> None:

@@ -23,7 +23,7 @@ class Cloud:
     def __init__(self) -> None:
         self.records: list[Seen] = []
         self.asked: list[str | None] = []
-        self.error: Exception | None = None
+        self.error: BaseException | None = None
 
     def fetch(self, since: str | None) -> Iterable[Seen]:
         self.asked.append(since)
@@ -206,6 +206,18 @@ def test_errors(
     cloud.error = None
     known.poll(complete=False)
     assert known._pause() <= list_pace.LONGEST_PAUSE_SECONDS
+
+
+def test_library_that_wants_to_end_the_process(
+    known: QuietInventory[Seen], cloud: Cloud, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The thread goes on, as after every error."""
+    waiter = known.wait_for("boot", lambda: None)
+    cloud.error = SystemExit()
+    known.poll(complete=False)
+    assert known.failures == 1
+    assert "SystemExit(); listed again in 1 s" in caplog.text
+    known.done(waiter)
 
 
 def test_quiet_while_nobody_waits(known: QuietInventory[Seen], clock: ManualClock) -> None:

@@ -32,6 +32,17 @@ def test_nobody_waits() -> None:
     assert pace.next_list(NOW, NOW) == float("inf")
 
 
+def test_waits_that_end_before_the_first_list() -> None:
+    """Deletions of what is gone already end at once: they pay for a list while none was answered yet."""
+    pace = ListPace()
+    for _ in range(10):
+        pace.done(waiter("delete"), NOW, happened=True)
+    last = waiter("delete")
+    pace.add(last)
+    assert pace.next_for(last, NOW, float("-inf")) <= NOW
+    assert pace.next_list(NOW, float("-inf")) <= NOW
+
+
 @pytest.mark.parametrize(("waited", "expected"), [(0, 0.25), (1, 0.25), (20, 2.0), (300, 3.0)])
 def test_the_longer_the_slower(waited: float, expected: float) -> None:
     """Prompt at first, slower for what takes long."""

@@ -170,3 +170,14 @@ class TestUnanswered:
         assert creations.unanswered(lambda _: True) == [creation]
         creations.answered(creation, "a")
         assert creations.unanswered(never) == []
+
+    def test_repeated_while_lists_are_asked(self, creations: LostCreations) -> None:
+        """What lists show of the first call says nothing of the second one."""
+        creation = lose(creations)
+
+        def sent_again(_: float) -> bool:
+            creations.sent(creation)
+            return True
+
+        creations.unanswered(sent_again)
+        assert creations.unanswered(never) == [creation]
