@@ -52,7 +52,9 @@ _LAUNCH_STATES: Final = (INIT, BUILDING, TESTING, READY, FAILED, ABORTED, DELETI
 #: Every move of a node from what is stored to another state, with its reason. Zuul's are among them.
 NODE_MOVES: Final[dict[tuple[str, str], str]] = {
     (INIT, BUILDING): "its launch begins",
+    (INIT, TESTING): "its launch begins, of a driver with a look at the new machine",
     (INIT, READY): "it is there already",
+    (BUILDING, TESTING): "its machine is there, and the driver has a look at it",
     (BUILDING, READY): "the launch succeeded",
     (TESTING, READY): "it was tested",
     (READY, IN_USE): "Zuul, or a metastatic provider, takes it",
@@ -76,6 +78,7 @@ REQUEST_MOVES: Final[dict[tuple[str, str], str]] = {
     (FULFILLED, REQUESTED): "its end could not be stored",
     (FULFILLED, FAILED): "its end could not be stored",
     (FAILED, REQUESTED): "its end could not be stored",
+    (FAILED, FULFILLED): "its end could not be stored, and then all its nodes were ready",
 }
 
 

@@ -57,20 +57,28 @@ class Handlers:
 
     def run(self, handler: NodeRequestHandler) -> None:
         """Let a handler gather; forget it when it is done with its request."""
-        try:
-            handler.run()
-        except ZKConflict as conflict:
-            self.log.warning("%s: %s", handler.request, conflict)
-            return
-        if handler.done:
-            self._ended(handler)
+        self._serve(handler, handler.run)
 
     def give_back_unfinished(self) -> None:
         """Give back what waits for room, for a pool that goes (G-6)."""
         for handler in self._unfinished():
-            handler.give_back_when_launched()
-            if handler.done:
-                self._ended(handler)
+            self._serve(handler, handler.give_back_when_launched)
+
+    def _serve(self, handler: NodeRequestHandler, call: Callable[[], None]) -> None:
+        """Call a method of a handler. One error affects no other request. Raises ZKConnectionError."""
+        try:
+            call()
+        except ZKConnectionError:
+            raise
+        except ZKConflict as conflict:
+            self.log.warning("%s: %s", handler.request, conflict)
+            return
+        except Exception:
+            # A driver raised where the request could not even be declined for it, e.g. in launchesComplete().
+            self.log.exception("Error while serving %s, trying again", handler.request)
+            return
+        if handler.done:
+            self._ended(handler)
 
     def release_all(self) -> None:
         """The session was lost, and with it the right to serve (A-19, L-9). Raises ZKConnectionError: call again."""

@@ -13,6 +13,7 @@ from nodepool.driver.handler import ABORT
 from nodepool.exceptions import QuotaException, ZKConflict, ZKConnectionError
 from nodepool.model import states
 from nodepool.model.node import Node
+from nodepool.model.request import NodeRequest
 from nodepool.plan import deadlock
 from nodepool.plan.queue import MIN_READY_REQUESTOR
 from tests.support.manual_clock import ManualClock, monotonic_clock
@@ -233,3 +234,25 @@ def test_cancelled_while_paused(stage: Stage, launched: bool) -> None:
         handler.end(0, states.READY)
         assert handler.poll()
         assert stage.nodes() == [(states.READY, None, False)]
+
+
+def test_decline_is_not_stored_and_its_reason_goes(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A-15, A-16: the last decline fails a request. The connection was lost over it, and now the pool can serve it."""
+
+    def lost(request: NodeRequest, *_args: Any, **_options: Any) -> None:
+        request.to_dict(1.0)
+        raise ZKConnectionError("connection loss")
+
+    stage.provider.room = 0
+    handler = stage.begin("small")
+    with monkeypatch.context() as patch:
+        patch.setattr(ScriptedHandler, "getDeclinedReasons", lambda _handler: ["no image"])
+        patch.setattr(stage.zk.requests, "finish", lost)
+        with pytest.raises(ZKConnectionError):
+            handler.run()
+    assert handler.request.state == states.FAILED
+    stage.provider.room = 1
+    handler.run()
+    handler.end(0, states.READY)
+    assert handler.poll()
+    assert stage.request(handler).state == states.FULFILLED

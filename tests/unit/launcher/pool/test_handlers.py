@@ -104,6 +104,21 @@ def test_one_error_affects_no_other(place: Place, caplog: pytest.LogCaptureFixtu
     assert place.told == [good.request.key]
 
 
+@pytest.mark.parametrize("what", ["run_unfinished", "give_back_unfinished"])
+def test_one_error_while_serving_affects_no_other(place: Place, caplog: pytest.LogCaptureFixture, what: str) -> None:
+    """A-16, A-19: also an error that keeps the request from being declined. It is tried again in the next pass."""
+    bad, good = place.add(1), place.add(2)
+    bad.error = RuntimeError("launchesComplete() raises")
+    good.to = Stage.DONE
+    getattr(place.handlers, what)()
+    assert f"Error while serving {bad.request}" in caplog.text
+    assert place.locked() == [bad.request.key]
+    assert place.told == [good.request.key]
+    bad.error = ZKConnectionError("away")
+    with pytest.raises(ZKConnectionError):
+        getattr(place.handlers, what)()
+
+
 def test_lost_connection_ends_the_pass(place: Place) -> None:
     place.add(1).error = ZKConnectionError("away")
     with pytest.raises(ZKConnectionError):
