@@ -42,10 +42,12 @@ class PassContext:
         provider = self.launcher.provider(self.provider_name)
         if provider is None or self.pool_name not in provider.provider.pools:
             return False
+        config = provider.provider
+        if self._config is not config:
+            # First: the driver may raise, and no configuration may stand here with the labels of another one.
+            self._labels = frozenset(config.getSupportedLabels(self.pool_name))
+            self._config = config
         self._provider = provider
-        if self._config is not provider.provider:
-            self._config = provider.provider
-            self._labels = frozenset(self._config.getSupportedLabels(self.pool_name))
         return True
 
     @property

@@ -75,6 +75,22 @@ def test_constant_during_a_pass(context: PassContext, launcher: Launcher) -> Non
     assert context.provider is launcher.running
 
 
+def test_labels_are_asked_again_after_an_error(
+    context: PassContext, launcher: Launcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A-3: a pool without labels would decline everything."""
+
+    def fails(pool_name: str | None = None) -> set[str]:
+        raise RuntimeError(f"no labels of {pool_name}")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(launcher.running.provider, "getSupportedLabels", fails)
+        with pytest.raises(RuntimeError, match="no labels of main"):
+            context.refresh()
+    assert context.refresh()
+    assert context.labels == {"small"}
+
+
 def test_pool_that_goes(context: PassContext, launcher: Launcher) -> None:
     """G-6"""
     launcher.running = launcher.make("second")
