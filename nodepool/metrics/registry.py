@@ -16,7 +16,8 @@ from typing import Final, NamedTuple, Protocol
 
 log = logging.getLogger("nodepool.Stats")
 
-#: Series that are kept for one metric. Labels of records come from other programs: memory must have a bound.
+#: Series that are kept for one metric, but for groups. Labels of records come from other programs: memory must have a
+#: bound.
 MAX_SERIES: Final = 10_000
 #: Upper bounds of the buckets of a timer, in seconds.
 DEFAULT_BUCKETS: Final = (0.001, 0.005, 0.02, 0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0)
@@ -153,7 +154,8 @@ class Registry:
             for series in gone:
                 self._values.get(series.metric, {}).pop(series.values, None)
             for series, value in values.items():
-                self._store(series, value)
+                # Without a bound: these replace the ones before, so they do not grow with time.
+                self._values.setdefault(series.metric, {})[series.values] = value
             self._groups[group] = dict(values)
         for sink in self._sinks:
             sink.gauges({**zeros, **values})

@@ -117,6 +117,17 @@ def test_bound_of_series(metrics: Registry, monkeypatch: pytest.MonkeyPatch, cap
     assert [record.getMessage() for record in caplog.records] == ["Metric events has 2 series: no more are kept"]
 
 
+def test_group_of_any_size(metrics: Registry, sink: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A launcher may have thousands of labels: a group is kept whole, because it does not grow with time."""
+    monkeypatch.setattr(registry, "MAX_SERIES", 2)
+    many = {LEVEL.series(str(number)): 1.0 for number in range(5)}
+    metrics.replace("group", many)
+    assert metrics.snapshot() == many
+    metrics.replace("group", {})
+    assert sink.told == [many, dict.fromkeys(many, 0)]
+    assert metrics.snapshot() == {}
+
+
 def test_many_threads(metrics: Registry) -> None:
     """No count is lost."""
 
