@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Literal, NamedTuple, Para
 
 from nodepool.clock import monotonic
 from nodepool.driver.framework.repeats import Repeats
-from nodepool.exceptions import NotFound, ZKConflict
+from nodepool.exceptions import NotFound, ZKConflict, ZKConnectionError
 from nodepool.model.node import Node
 from nodepool.plan.failures import meaning
 
@@ -66,11 +66,13 @@ class Otherwise(Generic[R]):
 
     :param text: for the documentation: what follows.
     :param make: the answer.
+    :param but: errors that are raised all the same.
     """
 
-    def __init__(self, text: str, make: Callable[[], R]) -> None:
+    def __init__(self, text: str, make: Callable[[], R], but: tuple[type[Exception], ...] = ()) -> None:
         self.text = text
         self.make = make
+        self.but = but
 
 
 class Raises:
@@ -143,7 +145,7 @@ class Hook(Generic[P, R]):
         else:
             assert isinstance(error, Exception)
             told = error
-        if isinstance(self.policy, Raises):
+        if isinstance(self.policy, Raises) or isinstance(told, self.policy.but):
             raise told
         about = ", ".join(str(arg) for arg in args if isinstance(arg, str | Node))
         if isinstance(told, NotImplementedError):
@@ -280,7 +282,11 @@ idle: ProviderHook[[], None] = ProviderHook("idle", _NOTHING)
 stop_provider: ProviderHook[[], None] = ProviderHook("stop", _NOTHING)
 join_provider: ProviderHook[[], None] = ProviderHook("join", _NOTHING)
 label_ready: ProviderHook[[Any], bool] = ProviderHook(
-    "labelReady", Otherwise("logged; the label is not ready here", lambda: False)
+    "labelReady",
+    # Images are looked up in ZooKeeper: no request is declined because the connection was lost over it.
+    Otherwise(
+        "logged; the label is not ready here; a lost connection: asked again", lambda: False, (ZKConnectionError,)
+    ),
 )
 replacement_for: ProviderHook[[Any], Any] = ProviderHook("replacementFor", _DELETED_LATER, soon=True)
 start_node_cleanup: ProviderHook[[Any], Any] = ProviderHook("startNodeCleanup", _DELETED_LATER, soon=True)

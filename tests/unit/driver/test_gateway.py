@@ -21,7 +21,7 @@ from nodepool.driver.gateway import CallCount, Hook, Otherwise, Raises
 from nodepool.driver.interface import Driver, Provider
 from nodepool.driver.statemachine.adapter import Adapter
 from nodepool.driver.statemachine.machine import StateMachine
-from nodepool.exceptions import CloudUnavailableException, NotFound
+from nodepool.exceptions import CloudUnavailableException, NotFound, ZKConnectionError
 from tests.support.wait import DEADLINE_SECONDS
 
 CONTRACT: dict[str, tuple[type[Any], ...]] = {
@@ -112,6 +112,13 @@ def test_answer_all_the_same(
     assert "method(small)" in record.getMessage()
     assert (record.exc_info is not None) == traceback
     assert hook.counts()[0].errors == 1
+
+
+def test_lost_connection_says_nothing_of_a_label() -> None:
+    """A-13: a request is not declined because ZooKeeper could not be asked for the image."""
+    with pytest.raises(ZKConnectionError, match="away"):
+        gateway.label_ready(provider(labelReady=fail(ZKConnectionError("away"))), "small")
+    assert not gateway.label_ready(provider(labelReady=fail(RuntimeError("no way"))), "small")
 
 
 def test_method_that_a_driver_does_not_have(hooks: list[Hook[Any, Any]], caplog: pytest.LogCaptureFixture) -> None:
