@@ -110,6 +110,8 @@ class TokenBucket:
         until = now + min(seconds, THROTTLED.longest_seconds)
         if first or until > self._held_until:
             self.round += 1
+            # All turns that wait are void: what they took is given back.
+            self._tokens = max(1.0, self._tokens)
             self._held_until = max(self._held_until, until)
         return max(0.0, self._held_until - now)
 

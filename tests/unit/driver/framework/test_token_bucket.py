@@ -72,6 +72,18 @@ def test_calls_that_were_throttled_together() -> None:
     assert bucket.take(0.6).at >= 5.5
 
 
+def test_void_turns_cost_nothing() -> None:
+    """Whoever takes another turn after a longer pause does not queue behind the turns that nobody used."""
+    bucket = TokenBucket(BucketSize(1, 2), 0.0)
+    together = [bucket.take(0.0) for _ in range(2)]
+    bucket.throttled(0.1, together[0], 1.0)
+    for _ in range(20):
+        bucket.take(0.2)
+    bucket.throttled(0.3, together[1], 2.0)
+    assert bucket.take(0.4).at == pytest.approx(2.3)
+    assert bucket.take(0.4).at < 4.5
+
+
 def test_pauses_of_a_cloud_that_tells_none() -> None:
     """They grow, up to a limit; a call that worked begins anew."""
     bucket, now, pauses = TokenBucket(BucketSize(1, 0), 0.0), 0.0, []
