@@ -84,8 +84,14 @@ class QuotaSupport(abc.ABC):
                 answered = threading.Event()
         if answered is not None:
             name = f"Quota-{self.provider.name}"
-            threading.Thread(target=self._fetch_limits, args=(answered,), name=name, daemon=True).start()
-            answered.wait(ANSWER_SECONDS)
+            try:
+                threading.Thread(target=self._fetch_limits, args=(answered,), name=name, daemon=True).start()
+                answered.wait(ANSWER_SECONDS)
+            except RuntimeError as error:
+                # The system has no more threads just now: else nobody would ever ask again.
+                self._quota_log.error("Provider %s: limits not asked for: %s", self.provider.name, error)
+                with self._quota_lock:
+                    self._limits.gave_up()
         with self._quota_lock:
             return self._last_limits()
 

@@ -172,6 +172,19 @@ def test_handler(hooks: list[Hook[Any, Any]]) -> None:
     assert [count.provider for count in gateway.call_counts() if count.hook in ("method", "size")] == ["cloud"] * 2
 
 
+def test_launches_that_a_driver_cannot_count() -> None:
+    """A-10: all pools of the provider ask. A broken handler must not have their requests declined."""
+
+    class Broken:
+        provider = SimpleNamespace(name="cloud")
+
+        @property
+        def alive_thread_count(self) -> int:
+            raise RuntimeError("no way")
+
+    assert gateway.alive_thread_count(Broken()) == 1
+
+
 def test_list_that_is_a_generator(hooks: list[Hook[Any, Any]]) -> None:
     """It is read inside the call: the cloud is asked while it is read."""
 

@@ -151,6 +151,25 @@ def test_exit_of_a_library(clock: ManualClock) -> None:
     assert compute(manager.estimatedNodepoolQuota())["cores"] == 20
 
 
+def test_no_thread_to_ask_for_the_limits(
+    clock: ManualClock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Q-5: the next one asks."""
+
+    def no_thread(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    manager = Manager(make_pool())
+    manager.estimatedNodepoolQuota()
+    clock.pass_seconds(quota_support.LIMITS_AGE_SECONDS)
+    manager.limits = QuotaInformation(cores=40)
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", no_thread)
+        assert manager.estimatedNodepoolQuota().quota["compute"]["cores"] == 20, "the old ones"
+    assert "limits not asked for: can't start new thread" in caplog.text
+    assert manager.estimatedNodepoolQuota().quota["compute"]["cores"] == 40
+
+
 def test_caller_may_change_the_limits() -> None:
     manager = Manager()
     manager.estimatedNodepoolQuota().subtract(QuotaInformation(cores=19))
