@@ -91,18 +91,24 @@ class Batch:
 
     def _lock(self, handlers: Sequence[NodeRequestHandler]) -> list[NodeRequestHandler]:
         """Lock requests together; those that are locked. An error is raised when all answers are there."""
-        ends = [self._send_lock(each, with_node=len(handlers) > 1) for each in handlers]
+        ends: list[Callable[[], None]] = []
+        failed: Exception | None = None
+        for each in handlers:
+            try:
+                ends.append(self._send_lock(each, with_node=len(handlers) > 1))
+            except Exception as error:  # noqa: BLE001 - raised below: what is sent already may be locked, and is ours
+                failed = error
+                break
         locked: list[NodeRequestHandler] = []
-        lost: ZKConnectionError | None = None
         # The last answer is waited for first: then the others are there, and this thread was woken once.
-        for each, end in zip(reversed(handlers), reversed(ends), strict=True):
+        for each, end in zip(reversed(handlers[: len(ends)]), reversed(ends), strict=True):
             try:
                 if self._is_locked(each, end):
                     locked.insert(0, each)
-            except ZKConnectionError as error:
-                lost = error
-        if lost is not None:
-            raise lost
+            except Exception as error:  # noqa: BLE001 - as above
+                failed = error
+        if failed is not None:
+            raise failed
         return locked
 
     def _send_lock(self, handler: NodeRequestHandler, *, with_node: bool) -> Callable[[], None]:

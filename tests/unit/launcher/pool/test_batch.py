@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 from kazoo.exceptions import NodeExistsError
 
-from nodepool.exceptions import ZKConflict, ZKConnectionError
+from nodepool.exceptions import ZKConflict, ZKConnectionError, ZKException
 from nodepool.launcher.pool.batch import Batch
 from nodepool.launcher.pool.desk import Desk
 from nodepool.model import reasons, states
@@ -152,10 +152,11 @@ def test_locks_of_others(place: Place) -> None:
     assert place.changed == []
 
 
-def test_connection_lost(place: Place) -> None:
+@pytest.mark.parametrize("error", [ZKConnectionError("away"), ZKException("refused")])
+def test_error_of_one_lock(place: Place, error: Exception) -> None:
     """A-19: what is locked stays ours; the others are judged again."""
-    place.errors = {"100-2": ZKConnectionError("away")}
-    with pytest.raises(ZKConnectionError):
+    place.errors = {"100-2": error}
+    with pytest.raises(type(error)):
         place.launch()
     assert place.ran == []
     assert place.desk.counts() == {Stage.GATHERING: 4}
@@ -163,12 +164,13 @@ def test_connection_lost(place: Place) -> None:
 
 
 def test_error_between_two_locks(place: Place) -> None:
-    """No request stays on the desk without anybody who goes on with it."""
+    """No request is locked without anybody who goes on with it, and none stays on the desk."""
     place.send_error = ZKConnectionError("away")
     with pytest.raises(ZKConnectionError):
         place.launch()
-    assert place.desk.counts().keys() <= {Stage.WAITING}
-    assert place.changed == ["100-1", "100-2"]
+    assert [handler.request.key for handler in place.desk.handlers()] == ["100-1"]
+    assert place.desk.counts().keys() <= {Stage.WAITING, Stage.GATHERING}
+    assert place.changed == ["100-2"]
 
 
 def test_error_about_those_behind(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
