@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Executor, Future
 from typing import TYPE_CHECKING, Any, Final
 
+from nodepool.clock import monotonic
 from nodepool.driver.statemachine import metadata
 from nodepool.driver.statemachine.scheduler import WHEN_WOKEN_SECONDS
 
@@ -35,11 +36,13 @@ class InstanceFinder:
         list_instances: Callable[[], Iterable[Instance]],
         executor: Executor,
         lag_seconds: float = 0.0,
+        clock: Callable[[], float] = monotonic,
     ) -> None:
         self._provider_name = provider_name
         self._list = list_instances
         self._executor = executor
         self._lag_seconds = lag_seconds
+        self._clock = clock
         self._lock = threading.Lock()
         self._waiting: list[tuple[str, Future[list[Any]]]] = []
         self._running = False
@@ -51,7 +54,7 @@ class InstanceFinder:
         :param may_be_late: look more than once if there seems to be none.
         """
         pauses = [*LOOK_SECONDS, *([self._lag_seconds] if self._lag_seconds else [])] if may_be_late else []
-        return Search(lambda: self.find(node_id), wake, pauses)
+        return Search(lambda: self.find(node_id), wake, pauses, self._clock)
 
     def find(self, node_id: str) -> Future[list[Any]]:
         """Begin to look; does not block. The result is the external ids of the instances of a node."""
@@ -97,11 +100,17 @@ class Search:
     """
 
     def __init__(
-        self, find: Callable[[], Future[list[Any]]], wake: Callable[[], None], pauses: Iterable[float] = ()
+        self,
+        find: Callable[[], Future[list[Any]]],
+        wake: Callable[[], None],
+        pauses: Iterable[float] = (),
+        clock: Callable[[], float] = monotonic,
     ) -> None:
         self._find = find
         self._wake = wake
         self._pauses = list(pauses)
+        self._clock = clock
+        self._next_look_at = float("-inf")
         self._future: Future[list[Any]] | None = None
         #: External ids, when `step` has returned None.
         self.found: list[Any] = []
@@ -112,10 +121,18 @@ class Search:
         :raises Exception: the cloud could not be asked; call again to ask once more.
         """
         if self._future is None:
+            # Whatever woke us meanwhile: an instance that shows late needs the whole pause.
+            left = self._next_look_at - self._clock()
+            if left > 0:
+                return left
             self._future = self._find()
             self._future.add_done_callback(lambda _: self._wake())
         if not self._future.done():
             return WHEN_WOKEN_SECONDS
         future, self._future = self._future, None
         self.found = future.result()
-        return None if self.found or not self._pauses else self._pauses.pop(0)
+        if self.found or not self._pauses:
+            return None
+        pause = self._pauses.pop(0)
+        self._next_look_at = self._clock() + pause
+        return pause

@@ -10,6 +10,7 @@ import pytest
 from nodepool.driver.statemachine import Instance, finder, metadata
 from nodepool.driver.statemachine.finder import InstanceFinder
 from nodepool.exceptions import CloudUnavailableException
+from tests.support.manual_clock import ManualClock
 from tests.support.manual_executor import ManualExecutor
 
 PAUSES = (1.0, 3.0)
@@ -36,6 +37,7 @@ class Cloud:
         self.lists = 0
         self.executor = ManualExecutor()
         self.woken = 0
+        self.clock = ManualClock()
 
     def list_instances(self) -> list[Instance]:
         self.lists += 1
@@ -47,7 +49,7 @@ class Cloud:
         self.woken += 1
 
     def finder(self, lag_seconds: float = 0.0) -> InstanceFinder:
-        return InstanceFinder("somewhere", self.list_instances, self.executor, lag_seconds)
+        return InstanceFinder("somewhere", self.list_instances, self.executor, lag_seconds, self.clock)
 
 
 @pytest.fixture
@@ -73,8 +75,23 @@ def test_found(cloud: Cloud) -> None:
 def test_looks_again(cloud: Cloud, late: bool, lag: float, pauses: list[float]) -> None:
     """L-4: what has no answer may show late, and where lists are late once more after that."""
     search = cloud.finder(lag).search("1", cloud.wake, may_be_late=late)
-    assert [search.step() for _ in range(len(pauses) + 1)] == [*pauses, None]
+    for pause in pauses:
+        assert search.step() == pause
+        cloud.clock.now += pause
+    assert search.step() is None
     assert search.found == []
+
+
+def test_woken_in_a_pause(cloud: Cloud) -> None:
+    """What wakes a launch, such as the end of a creation that was given up, does not make the search shorter."""
+    search = cloud.finder().search("1", cloud.wake, may_be_late=True)
+    assert search.step() == 1.0
+    cloud.clock.now += 0.25
+    assert search.step() == 0.75
+    assert cloud.lists == 1
+    cloud.clock.now += 0.75
+    assert search.step() == 3.0
+    assert cloud.lists == 2
 
 
 def test_trouble(cloud: Cloud) -> None:
