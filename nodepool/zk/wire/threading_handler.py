@@ -17,14 +17,57 @@ import select
 import socket
 import ssl
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from kazoo.handlers.threading import SequentialThreadingHandler
+
+#: So much is asked for at once. A TLS record has no more.
+READ_BYTES: Final = 16_384
+
+
+class TlsSocket(ssl.SSLSocket):
+    """A connection for one thread that does not block, and that reads and waits less often than it is asked to.
+
+    Kazoo reads the length of a packet, and then the packet; and before it sends it waits until it may. Each of these is
+    a call that gives the interpreter away, for nothing: packets come together, and there is nearly always room.
+    """
+
+    #: What was read, and is not asked for yet. `_position`: where it begins.
+    _data = b""
+    _position = 0
+    #: Had the last call of `send` no room?
+    full = False
+
+    def recv(self, buflen: int = 1024, flags: int = 0) -> bytes:
+        position, data = self._position, self._data
+        if position == len(data):
+            data, position = super().recv(READ_BYTES, flags), 0
+            if len(data) <= buflen:
+                return data
+            self._data = data
+        self._position = position + buflen
+        return data[position : position + buflen] if self._position < len(data) else self._rest(position)
+
+    def _rest(self, position: int) -> bytes:
+        rest = self._data[position:]
+        self._data, self._position = b"", 0
+        return rest
+
+    def pending(self) -> int:
+        """Bytes that can be read without waiting."""
+        return len(self._data) - self._position or super().pending()
+
+    def send(self, data: Any, flags: int = 0) -> int:
+        self.full = True
+        sent = super().send(data, flags)
+        self.full = False
+        return sent
 
 
 @functools.lru_cache(maxsize=8)
 def _context(ca: str, certfile: str, keyfile: str, _changed: tuple[float, ...]) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.sslsocket_class = TlsSocket
     # As in earlier releases: whoever has a certificate of this CA is ZooKeeper, whatever its name. So it has to be
     # this CA alone: Kazoo takes those of the system too, and thereby the certificate of anybody's web server.
     context.check_hostname = False
@@ -51,6 +94,8 @@ class TlsHandler(SequentialThreadingHandler):  # type: ignore[misc]
 
         :param timeout: seconds; None = wait for ever.
         """
+        if not readers and len(writers) == 1 and isinstance(writers[0], TlsSocket) and not writers[0].full:
+            return [], list(writers), []
         # Kazoo asks for itself before it waits for the rest of a packet; each question gives the interpreter away.
         left = [each for each in readers if isinstance(each, ssl.SSLSocket) and each.pending()] if readers[1:] else []
         if left:
