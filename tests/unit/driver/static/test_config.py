@@ -97,6 +97,11 @@ def test_a_text_is_one_label_and_one_key() -> None:
         load({"labels": "small big"})
 
 
+def test_key_that_is_empty() -> None:
+    """It matches no key of the host: the host is not used, instead of being used unchecked."""
+    assert only_host(load({"host-key": ""})).host_keys == ("",)
+
+
 def test_keys_of_others_than_ssh_are_left_out() -> None:
     """S-5: host_keys is empty for other connection types."""
     host = only_host(load({"connection-type": "winrm", "host-key": "ssh-rsa AAAA"}))
