@@ -11,6 +11,8 @@ from __future__ import annotations
 import abc
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
+from nodepool.driver.framework.node_tasks import NodeDeleter
+
 if TYPE_CHECKING:
     from nodepool.driver.config import ProviderConfig
     from nodepool.driver.handler import NodeRequestHandler
@@ -106,8 +108,6 @@ class Provider(ProviderNotifications, abc.ABC):
 
         Must end with the znode deleted, or with the node unlocked on failure.
         """
-        from nodepool.driver.utils import NodeDeleter
-
         if self.zk is None:
             raise RuntimeError(f"provider {self.name} was not started")
         task = NodeDeleter(self.zk, self, node)

@@ -19,6 +19,7 @@ from typing import Any
 
 from nodepool.driver import Driver
 from nodepool.driver.fake.config import FakeProviderConfig
+from nodepool.driver.fake.handler import FakeRequestHandler
 from nodepool.driver.fake.provider import FakeProvider
 
 
@@ -31,4 +32,4 @@ class FakeDriver(Driver):
         return FakeProviderConfig(provider)
 
     def getProvider(self, provider_config: Any) -> FakeProvider:
-        return FakeProvider(provider_config)
+        return FakeProvider(provider_config, FakeRequestHandler)

@@ -16,8 +16,10 @@ from nodepool.metrics import leaks
 from nodepool.plan.seen_twice import SeenTwice
 
 if TYPE_CHECKING:
-    from nodepool.driver import ConfigPool
-    from nodepool.driver.fake.handler import FakeLauncher, FakeRequestHandler
+    from collections.abc import Callable
+
+    from nodepool.driver import ConfigPool, NodeRequestHandler
+    from nodepool.driver.framework.worker_view import PoolWorkerView
     from nodepool.model.request import NodeRequest
     from nodepool.zk.zookeeper import ZooKeeper
 
@@ -34,19 +36,26 @@ class FakeProvider(QuotaSupport, Provider):
     """Owns its launches: threads of `FakeLauncher`.
 
     ``_lock`` guards the set of running launches.
+
+    :param make_handler: makes the handler of a request.
     """
 
     log = logging.getLogger("nodepool.driver.fake.FakeProvider")
 
-    def __init__(self, provider_config: FakeProviderConfig) -> None:
+    def __init__(
+        self,
+        provider_config: FakeProviderConfig,
+        make_handler: Callable[[PoolWorkerView, NodeRequest], NodeRequestHandler],
+    ) -> None:
         super().__init__()
+        self._make_handler = make_handler
         self.provider: FakeProviderConfig = provider_config
         self.name = provider_config.name
         self.cloud = FakeCloud.get(provider_config.cloud)
         self.abandoned = threading.Event()
         self._stopped = threading.Event()
         self._lock = threading.Lock()
-        self._launchers: set[FakeLauncher] = set()
+        self._launchers: set[threading.Thread] = set()
         self._leaked: SeenTwice[str] = SeenTwice()
 
     # -- life --
@@ -68,7 +77,7 @@ class FakeProvider(QuotaSupport, Provider):
         for launcher in running:
             launcher.join()
 
-    def begin(self, launcher: FakeLauncher) -> None:
+    def begin(self, launcher: threading.Thread) -> None:
         """Start a launch. Raises RuntimeError after `stop`."""
         if self._stopped.is_set():
             raise RuntimeError(f"provider {self.name} was stopped")
@@ -76,7 +85,7 @@ class FakeProvider(QuotaSupport, Provider):
             self._launchers.add(launcher)
         launcher.start()
 
-    def ended(self, launcher: FakeLauncher) -> None:
+    def ended(self, launcher: threading.Thread) -> None:
         """A launch is over, however it went."""
         with self._lock:
             self._launchers.discard(launcher)
@@ -86,10 +95,8 @@ class FakeProvider(QuotaSupport, Provider):
     def labelReady(self, name: Any) -> bool:
         return getattr(name, "name", name) in self.provider.getSupportedLabels()
 
-    def getRequestHandler(self, poolworker: Any, request: NodeRequest) -> FakeRequestHandler:
-        from nodepool.driver.fake.handler import FakeRequestHandler
-
-        return FakeRequestHandler(poolworker, request)
+    def getRequestHandler(self, poolworker: Any, request: NodeRequest) -> NodeRequestHandler:
+        return self._make_handler(poolworker, request)
 
     # -- deletion --
 

@@ -18,8 +18,7 @@ from nodepool.model.reasons import EXCEEDS_QUOTA, IMAGE_MISSING, POOL_DISABLED, 
 
 if TYPE_CHECKING:
     from nodepool.driver.config import ConfigPool, ProviderConfig
-    from nodepool.driver.framework.worker_view import PoolWorkerView
-    from nodepool.driver.interface import Provider
+    from nodepool.driver.framework.worker_view import PoolWorkerView, ProviderView
     from nodepool.model.request import NodeRequest
     from nodepool.zk.zookeeper import ZooKeeper
 
@@ -50,7 +49,7 @@ class HandlerHooks(NodeRequestHandlerNotifications, abc.ABC):
         self.provider: ProviderConfig = self.pw.getProviderConfig()
         self.pool: ConfigPool = self.pw.getPoolConfig()
         self.zk: ZooKeeper = self.pw.getZK()
-        self.manager: Provider = self.pw.getProviderManager()
+        self.manager: ProviderView = self.pw.getProviderManager()
         logger = logging.getLogger(f"nodepool.driver.NodeRequestHandler[{self.launcher_id}]")
         self.log = get_annotated_logger(logger, event_id=self.request.event_id, node_request_id=self.request.id)
 

@@ -18,8 +18,8 @@ from nodepool.plan.failures import launch_outcome
 
 if TYPE_CHECKING:
     from nodepool.driver.config import ProviderConfig
+    from nodepool.driver.framework.worker_view import ProviderView
     from nodepool.driver.handler import NodeRequestHandler
-    from nodepool.driver.interface import Provider
     from nodepool.model.node import Node
     from nodepool.zk.zookeeper import ZooKeeper
 
@@ -100,7 +100,7 @@ class NodeDeleter(threading.Thread):
     Ends with the znode gone, or with the node unlocked and still `deleting`.
     """
 
-    def __init__(self, zk: ZooKeeper, manager: Provider, node: Node) -> None:
+    def __init__(self, zk: ZooKeeper, manager: ProviderView, node: Node) -> None:
         super().__init__(name=f"NodeDeleter-{node.id}", daemon=True)
         self.zk = zk
         self.manager = manager

@@ -1,18 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`PoolWorkerView`: what the handler of a request may ask of the launcher."""
+"""`PoolWorkerView`, `ProviderView`: what the handler of a request sees of the launcher and of its provider.
+
+Providers make handlers, so the files of handlers know no provider: a driver says in a `Protocol` of its own what its
+handler asks of the provider.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 if TYPE_CHECKING:
     from nodepool.driver.config import ConfigPool, ProviderConfig
-    from nodepool.driver.interface import Provider
     from nodepool.model.node import Node
     from nodepool.plan.assignment import PoolInfo
     from nodepool.plan.node_choice import ReadyNodes
     from nodepool.zk.zookeeper import ZooKeeper
+
+
+class ProviderView(Protocol):
+    """What every handler sees of its provider, see `nodepool.driver.interface.Provider`."""
+
+    PAUSE_AT_QUOTA: ClassVar[bool]
+    LAUNCHES: ClassVar[bool]
+    name: str
 
 
 class PoolWorkerView(Protocol):
@@ -23,7 +34,7 @@ class PoolWorkerView(Protocol):
 
     def getZK(self) -> ZooKeeper: ...
 
-    def getProviderManager(self) -> Provider: ...
+    def getProviderManager(self) -> ProviderView: ...
 
     def getProviderConfig(self) -> ProviderConfig: ...
 

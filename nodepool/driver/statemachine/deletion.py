@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from nodepool.clock import monotonic
 from nodepool.driver.statemachine.finder import Search
+from nodepool.driver.statemachine.provider_view import CloudProviderView
 from nodepool.driver.statemachine.removal import Done, Removal
 from nodepool.exceptions import LaunchError, ServerDeleteTimeoutException, ZKException
 from nodepool.logconfig import get_annotated_logger
@@ -17,8 +18,9 @@ from nodepool.plan.backoff import Backoff
 
 if TYPE_CHECKING:
     from nodepool.driver.statemachine.adapter import Log
-    from nodepool.driver.statemachine.provider import StateMachineProvider
+    from nodepool.driver.statemachine.launch import NodeLaunch
     from nodepool.model.node import Node
+    from nodepool.zk.zookeeper import ZooKeeper
 
 #: Seconds after which a deletion is given up, to be begun again; less than the launcher's own patience (X-5).
 DELETE_SECONDS: Final = 590.0
@@ -28,13 +30,35 @@ LAUNCH_END_SECONDS: Final = 0.1
 RETRY: Final = Backoff(1.0, 60.0)
 
 
+class DeletingProvider(CloudProviderView, Protocol):
+    """What the deletion of a node asks of its provider, too."""
+
+    zk: ZooKeeper | None
+
+    def launch_of(self, node_id: str) -> NodeLaunch | None:
+        """The launch of a node, if it runs here."""
+        ...
+
+    def left_nothing(self, node_id: str) -> bool:
+        """Did a launch of this node end here, surely without an instance?"""
+        ...
+
+    def look_for_leaks_soon(self) -> None:
+        """Something may be left over: do not wait for the regular sweep."""
+        ...
+
+    def node_deleted(self, node: Node) -> None:
+        """The znode of a node is gone."""
+        ...
+
+
 class NodeDeletion(Done):
     """A task of the scheduler: deletes one locked node: cloud first, then the znode.
 
     Ends with the znode gone, or with the node unlocked and still `deleting`.
     """
 
-    def __init__(self, provider: StateMachineProvider, node: Node, clock: Callable[[], float] = monotonic) -> None:
+    def __init__(self, provider: DeletingProvider, node: Node, clock: Callable[[], float] = monotonic) -> None:
         super().__init__()
         self._provider = provider
         self._node = node
@@ -143,7 +167,7 @@ class InstanceDeletion(Done):
 
     def __init__(
         self,
-        provider: StateMachineProvider,
+        provider: CloudProviderView,
         external_id: Any,
         log: Log,
         *,

@@ -4,26 +4,57 @@
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from nodepool.driver import gateway
+from nodepool.driver.framework.worker_view import ProviderView
 from nodepool.driver.handler import NodeRequestHandler
 from nodepool.driver.statemachine import node_fields
-from nodepool.driver.statemachine.launch import NodeLaunch
+from nodepool.driver.statemachine.launch import LaunchingProvider, NodeLaunch
 from nodepool.model import states
 from nodepool.plan.failures import Failure
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from nodepool.driver.config import ConfigPool
     from nodepool.driver.framework.worker_view import PoolWorkerView
-    from nodepool.driver.statemachine.provider import StateMachineProvider
     from nodepool.model.node import Node
     from nodepool.model.request import NodeRequest
+
+
+class ServingProvider(ProviderView, LaunchingProvider, Protocol):
+    """What a handler asks of its provider, beside what its launches ask."""
+
+    def canEverFit(self, pool: ConfigPool, labels: Iterable[str]) -> bool:
+        """Would these nodes fit together if nothing of ours ran (Q-1)?"""
+        ...
+
+    def roomForOne(self, pool: ConfigPool, label: str) -> bool:
+        """Is there room for one more node of a label now (Q-2)?"""
+        ...
+
+    def roomFor(self, pool: ConfigPool, label: str) -> float:
+        """How many more nodes of a label have room now; 0 = none, or nobody knows."""
+        ...
+
+    def hasPlace(self, pool: ConfigPool, node: Node) -> bool:
+        """Is there room for a node that is stored already, counting all that were stored before it?"""
+        ...
+
+    def zones(self, pool: ConfigPool) -> Sequence[str | None]:
+        """Availability zones to choose from (N-7)."""
+        ...
+
+    def begin_launch(self, launch: NodeLaunch) -> None:
+        """Take on a launch. Raises RuntimeError when the provider has ended."""
+        ...
 
 
 class StateMachineHandler(NodeRequestHandler):
     """All methods are called by the pool worker's thread; none of them waits for the cloud."""
 
-    manager: StateMachineProvider
+    manager: ServingProvider
 
     def __init__(self, pw: PoolWorkerView, request: NodeRequest) -> None:
         super().__init__(pw, request)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from nodepool.clock import monotonic
 from nodepool.driver.statemachine import failed_scan
@@ -26,6 +26,7 @@ from nodepool.driver.statemachine.phases.end_phase import EndPhase
 from nodepool.driver.statemachine.phases.look_phase import LookPhase
 from nodepool.driver.statemachine.phases.phase import LaunchOrder, Phase
 from nodepool.driver.statemachine.phases.scan_phase import ScanPhase
+from nodepool.driver.statemachine.provider_view import CloudProviderView
 from nodepool.driver.statemachine.removal import Driven
 from nodepool.exceptions import LaunchError, ZKConflict, ZKException
 from nodepool.logconfig import get_annotated_logger
@@ -36,10 +37,36 @@ from nodepool.plan.failures import Failure, classify, launch_outcome
 from nodepool.plan.launch_attempt import Abort, LaunchOutcome, Retry
 
 if TYPE_CHECKING:
-    from nodepool.driver.statemachine.handler import StateMachineHandler
+    from nodepool.driver.config import LabelSettings, ProviderConfig
+    from nodepool.driver.handler import NodeRequestHandler
+    from nodepool.driver.statemachine.learned_limits import LearnedLimits
     from nodepool.driver.statemachine.machine import StateMachine
-    from nodepool.driver.statemachine.provider import StateMachineProvider
+    from nodepool.driver.statemachine.scans import Scans
     from nodepool.model.node import Node
+
+
+class LaunchingProvider(CloudProviderView, Protocol):
+    """What a launch asks of its provider, too."""
+
+    provider: ProviderConfig
+    scans: Scans
+    learned_limits: LearnedLimits
+
+    def image_of(self, label: LabelSettings) -> tuple[Any, str | None]:
+        """External id of the uploaded image of a label (None = it uses a cloud image), and the node's ``image_id``."""
+        ...
+
+    def make_create_machine(self, *arguments: Any) -> StateMachine:
+        """`Adapter.getCreateStateMachine`, in whichever signature the adapter has."""
+        ...
+
+    def label_is_broken(self, label: str, error: Exception) -> None:
+        """A launch showed that a label can never work (Q-14)."""
+        ...
+
+    def launch_ended(self, launch: NodeLaunch) -> None:
+        """The outcome of a launch is stored."""
+        ...
 
 
 class NodeLaunch:
@@ -50,8 +77,8 @@ class NodeLaunch:
 
     def __init__(
         self,
-        provider: StateMachineProvider,
-        handler: StateMachineHandler,
+        provider: LaunchingProvider,
+        handler: NodeRequestHandler,
         node: Node,
         clock: Callable[[], float] = monotonic,
     ) -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Hashable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from nodepool.driver import gateway
 from nodepool.driver.statemachine import metadata
+from nodepool.driver.statemachine.provider_view import CloudProviderView
 from nodepool.exceptions import NotFound
 from nodepool.metrics import leaks
 from nodepool.plan.failures import meaning
@@ -17,17 +18,48 @@ from nodepool.plan.seen_twice import SeenTwice
 if TYPE_CHECKING:
     from nodepool.driver.statemachine.adapter import Log
     from nodepool.driver.statemachine.instance import Instance, Resource
-    from nodepool.driver.statemachine.provider import StateMachineProvider
 
 
 #: Seconds until another look where something seems to be left over, or may be soon.
 LOOK_AGAIN_SECONDS: Final = 10.0
 
 
+class SweptProvider(CloudProviderView, Protocol):
+    """What a sweep asks of its provider, too."""
+
+    @property
+    def log(self) -> Log: ...
+
+    @property
+    def idle_now(self) -> bool:
+        """Must no resources be deleted, because there is, or will be, a successor?"""
+        ...
+
+    def node_ids(self) -> set[str]:
+        """Ids of all nodes in ZooKeeper, readable or not. Blocks."""
+        ...
+
+    def upload_ids(self) -> set[tuple[str, str]]:
+        """Build id and upload id of all uploads to this provider. Blocks."""
+        ...
+
+    def external_id_of(self, node_id: str) -> Any:
+        """External id of a node that is not being launched; else None."""
+        ...
+
+    def sweep_leaks(self) -> bool:
+        """Look for leaks now; blocks. Is another look worth while?"""
+        ...
+
+    def leak_look_ended(self) -> None:
+        """The task that looks soon has ended."""
+        ...
+
+
 class LeakSweep:
     """What seems to be left over in two sweeps, one after the other, is. ``_busy`` is held during a sweep."""
 
-    def __init__(self, provider: StateMachineProvider, log: Log) -> None:
+    def __init__(self, provider: SweptProvider, log: Log) -> None:
         self._provider = provider
         self.log = log
         self._left_over: SeenTwice[Hashable] = SeenTwice()
@@ -132,7 +164,7 @@ class LeakLook:
     :param looks: how often at most when looks fail.
     """
 
-    def __init__(self, provider: StateMachineProvider, looks: int) -> None:
+    def __init__(self, provider: SweptProvider, looks: int) -> None:
         self._provider = provider
         self._looks = looks
         self._begun = False

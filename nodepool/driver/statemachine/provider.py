@@ -17,6 +17,7 @@ from nodepool.driver.statemachine.calls import CloudCalls
 from nodepool.driver.statemachine.cloud_quota import StateMachineQuota
 from nodepool.driver.statemachine.deletion import InstanceDeletion, NodeDeletion
 from nodepool.driver.statemachine.finder import InstanceFinder
+from nodepool.driver.statemachine.handler import StateMachineHandler
 from nodepool.driver.statemachine.known import Known, NotKnown, Patience
 from nodepool.driver.statemachine.leaks import LeakLook, LeakSweep
 from nodepool.driver.statemachine.removal import Removal
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from nodepool.driver.config import ConfigPool, LabelSettings, ProviderConfig
     from nodepool.driver.framework.worker_view import PoolWorkerView
     from nodepool.driver.statemachine.adapter import Log
-    from nodepool.driver.statemachine.handler import StateMachineHandler
     from nodepool.driver.statemachine.launch import NodeLaunch
     from nodepool.driver.statemachine.machine import StateMachine
     from nodepool.model.image import ImageUpload
@@ -164,8 +164,6 @@ class StateMachineProvider(StateMachineQuota, Provider):
     # -- requests --
 
     def getRequestHandler(self, poolworker: Any, request: NodeRequest) -> StateMachineHandler:
-        from nodepool.driver.statemachine.handler import StateMachineHandler
-
         with self._lock:
             self._workers.add(poolworker)
         return StateMachineHandler(poolworker, request)

@@ -4,21 +4,33 @@
 from __future__ import annotations
 
 from concurrent.futures import Future
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
+from nodepool.driver.framework.worker_view import ProviderView
 from nodepool.driver.handler import NodeRequestHandler
 from nodepool.plan.node_choice import can_match
 from nodepool.plan.queue import MIN_READY_REQUESTOR
 
 if TYPE_CHECKING:
-    from nodepool.driver.static.provider import StaticProvider
     from nodepool.model.node import Node
+
+
+class HostProvider(ProviderView, Protocol):
+    """What the handler asks of the provider."""
+
+    def slot_labels(self, pool_name: str) -> list[tuple[str, ...]]:
+        """Labels of each slot of a pool, in use or not."""
+        ...
+
+    def check_alive(self, node: Node) -> Future[bool]:
+        """Start to check whether a ready node may be handed out (S-9); does not block."""
+        ...
 
 
 class StaticNodeRequestHandler(NodeRequestHandler):
     """Serves a request from registered hosts. What cannot be served now is given back and waits (A-7, Q-12)."""
 
-    manager: StaticProvider
+    manager: HostProvider
 
     @property
     def alive_thread_count(self) -> int:

@@ -89,7 +89,7 @@ def test_never_launches(lab: Lab) -> None:
 def test_ready_node_is_checked(lab: Lab) -> None:
     """S-9: the provider's check decides."""
     made = handler(lab, "small")
-    lab.settle(made.manager)
+    lab.settle(lab.providers[0])
     (node,) = lab.zk.all_nodes()
     assert made.checkReusableNode(node)
     node.hostname = "127.0.0.250"
