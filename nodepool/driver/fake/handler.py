@@ -49,9 +49,6 @@ class FakeRequestHandler(NodeRequestHandler):
     def hasRemainingQuota(self, ntype: str) -> bool:
         return self.manager.roomForOne(self.pool, ntype)
 
-    def checkReusableNode(self, node: Node) -> bool:
-        return not self.pool.azs or node.az in self.pool.azs
-
     def setNodeMetadata(self, node: Node) -> None:
         # The framework has set the zone if the request has a node already: all share one (rule N-7).
         if node.az is None and self.pool.azs:

@@ -89,9 +89,10 @@ class StateMachineHandler(NodeRequestHandler):
         return self.manager.roomFor(self.pool, self.request.node_types[0])
 
     def checkReusableNode(self, node: Node) -> bool:
-        """Only in the zones of the pool, and all in the same one (N-7)."""
-        if self.pool.azs and node.az not in self.pool.azs:
-            return False
+        """All in the same zone (N-7).
+
+        It need not be one of the pool: those go from the configuration, and ``nova:host1`` is shown as ``nova``.
+        """
         return self._az is None or node.az is None or node.az == self._az
 
     def nodeReusedNotification(self, node: Node) -> None:

@@ -303,6 +303,17 @@ def test_one_zone_for_all(make_site: MakeSite) -> None:
     assert {node.az for node in nodes} == {first.az}
 
 
+@pytest.mark.parametrize("zone", ["removed", "nova", None])
+def test_zone_that_the_pool_does_not_list(make_site: MakeSite, zone: str | None) -> None:
+    """N-7, M-1: zones are removed, ``nova:host1`` is shown as ``nova``, and some clouds show none."""
+    site = make_site(None, **{"availability-zones": ["nova:host1"]})
+    (first,) = site.serve("small")
+    first.allocated_to, first.az = None, zone
+    site.zk.storeNode(first)
+    (node,) = site.serve("small")
+    assert (node.id, node.az) == (first.id, zone)
+
+
 def test_wake(make_site: MakeSite, monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine that is woken does not wait for its pace; one that says when to come again is not asked before."""
     site = make_site()
