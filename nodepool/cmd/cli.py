@@ -28,8 +28,8 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def set_up_logging(options: argparse.Namespace) -> None:
-    """Use ``-l``, or log to stderr. Raises LogConfigError."""
-    if options.logconfig:
+    """Use ``--debug``, or else ``-l``, or else log to stderr. Raises LogConfigError."""
+    if options.logconfig and not options.debug:
         logconfig.load_config(options.logconfig)
         return
     config = logconfig.default_config(level="DEBUG" if options.debug else "INFO", stream="ext://sys.stderr")

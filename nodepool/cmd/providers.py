@@ -14,7 +14,6 @@ from nodepool.listing.providers import provider_image_table, provider_node_table
 from nodepool.listing.table import render
 
 if TYPE_CHECKING:
-    from nodepool.model.image import ImageBuild, ImageUpload
     from nodepool.zk.zookeeper import ZooKeeper
 
 
@@ -34,13 +33,12 @@ def add_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
     parser.set_defaults(run=erase)
 
 
-def _image_rows(zk: ZooKeeper, provider: str) -> Iterator[tuple[str, ImageBuild, list[ImageUpload]]]:
-    """Image, build and uploads of every build that has uploads in a provider."""
+def _image_rows(zk: ZooKeeper, provider: str) -> Iterator[tuple[str, str, list[str]]]:
+    """Image, id of the build and ids of its uploads, of every build that has or had uploads in a provider."""
     for image in zk.images.image_names():
-        for build in zk.images.builds(image):
-            uploads = zk.images.uploads(image, build.key, provider)
-            if uploads:
-                yield image, build, uploads
+        for build_id in zk.images.build_ids(image):
+            if provider in zk.images.upload_providers(image, build_id):
+                yield image, build_id, zk.images.upload_ids_of(image, build_id, provider)
 
 
 def show_info(options: argparse.Namespace) -> int:
@@ -68,8 +66,8 @@ def erase(options: argparse.Namespace) -> int:
             return 0
         print(f"Erasing build data for {provider}...")
         for image in zk.images.image_names():
-            for build in zk.images.builds(image):
-                zk.images.erase_provider(image, build.key, provider)
+            for build_id in zk.images.build_ids(image):
+                zk.images.erase_provider(image, build_id, provider)
         print(f"Erasing node data for {provider}...")
         for node in zk.nodeIterator(cached=False):
             if node.provider == provider:

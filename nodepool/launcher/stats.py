@@ -28,20 +28,20 @@ def make_stats_worker(
     client: StatsdClient, zk: ZooKeeper, cache: NodepoolCache, providers: Providers, config: Callable[[], Config]
 ) -> StatsWorker:
     """The worker that sends the gauges of a launcher to statsd; it is not started."""
-    hostname = socket.gethostname().partition(".")[0]
+    hostname = socket.gethostname()
     election = Election(zk.client, "stats", f"{hostname}-{os.getpid()}")
 
-    def own_gauges() -> gauges.Gauges:
+    def limits() -> gauges.Gauges:
         current = config()
-        limits = {
+        max_servers = {
             name: [math.inf if pool.max_servers is None else pool.max_servers for pool in provider.pools.values()]
             for name, provider in current.providers.items()
         }
-        values = gauges.limit_gauges(limits, current.tenant_resource_limits)
+        return gauges.limit_gauges(max_servers, current.tenant_resource_limits)
+
+    def internals() -> gauges.Gauges:
         is_open = {name: gateway.paused_reason(provider) is not None for name, provider in providers.running.items()}
-        values.update(gauges.circuit_gauges(hostname, is_open))
-        values.update(zk_internals(hostname, zk))
-        return values
+        return {**gauges.circuit_gauges(hostname, is_open), **zk_internals(hostname, zk)}
 
     return StatsWorker(
         client,
@@ -50,5 +50,6 @@ def make_stats_worker(
         nodes=cache.nodes.values,
         requests=cache.requests.values,
         pools=cache.pools.values,
-        own_gauges=own_gauges,
+        limits=limits,
+        internals=internals,
     )

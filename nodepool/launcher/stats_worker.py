@@ -24,12 +24,15 @@ from nodepool.zk.zookeeper import ZooKeeper
 
 #: Node gauges are sent at most this often, however many changes there are.
 CHANGES_SECONDS: Final = 1.0
-#: Limits and internals are sent this often; who does not lead asks this often whether the leader is gone.
+#: Limits are sent this often: the released launcher sends them with each pass of a pool.
+LIMITS_SECONDS: Final = 1.0
+#: Internals are sent this often; who does not lead asks this often whether the leader is gone.
 INTERNALS_SECONDS: Final = 10.0
 #: The leader sends node gauges at least this often: a datagram may get lost, a statsd server be restarted.
 REFRESH_SECONDS: Final = 60.0
-#: Groups of gauges: of this launcher, and of the whole system.
-OWN: Final = "launcher"
+#: Groups of gauges: two of this launcher, one of the whole system.
+LIMITS: Final = "limits"
+INTERNALS: Final = "internals"
 SYSTEM: Final = "system"
 
 
@@ -42,7 +45,8 @@ class StatsWorker(threading.Thread):
     :param nodes: all nodes of the system, from a cache.
     :param requests: all requests, from a cache.
     :param pools: all registered pools.
-    :param own_gauges: limits and internals of this launcher, e.g. from `gauges.limit_gauges` and `zk_internals`.
+    :param limits: of this launcher, from `gauges.limit_gauges`. Called once a second.
+    :param internals: of this launcher, e.g. from `zk_internals`.
     :param clock: monotonic seconds.
     """
 
@@ -57,7 +61,8 @@ class StatsWorker(threading.Thread):
         nodes: Callable[[], Iterable[Node]],
         requests: Callable[[], Iterable[NodeRequest]],
         pools: Callable[[], Iterable[PoolComponent]],
-        own_gauges: Callable[[], gauges.Gauges],
+        limits: Callable[[], gauges.Gauges],
+        internals: Callable[[], gauges.Gauges],
         clock: Callable[[], float] = monotonic,
     ) -> None:
         super().__init__(name="StatsWorker", daemon=True)
@@ -67,11 +72,13 @@ class StatsWorker(threading.Thread):
         self._nodes = nodes
         self._requests = requests
         self._pools = pools
-        self._own_gauges = own_gauges
+        self._limits = limits
+        self._internals = internals
         self._clock = clock
         self._changed = threading.Event()
         self._stopping = threading.Event()
         self._leading = False
+        self._limits_at = -math.inf
         self._internals_at = -math.inf
         self._election_at = -math.inf
         self._sent_at = -math.inf
@@ -86,36 +93,34 @@ class StatsWorker(threading.Thread):
     def stop(self) -> None:
         """End the thread after its current pass. Does not block; `join` waits."""
         self._stopping.set()
-        self._changed.set()
 
     def run(self) -> None:
         while not self._stopping.is_set():
-            pause = INTERNALS_SECONDS
+            pause = LIMITS_SECONDS
             try:
                 pause = self.run_once()
             except Exception:
                 # A mistake in one gauge must not end the metrics of a launcher that works.
                 self.log.exception("Metrics could not be sent")
-            # First a time in which changes only add up, then one in which the first change wakes us.
-            quiet = min(pause, CHANGES_SECONDS)
-            if self._stopping.wait(quiet):
-                return
-            self._changed.wait(pause - quiet)
+            self._stopping.wait(pause)
 
     def run_once(self) -> float:
         """One pass: send what is due.
 
-        :return: seconds until something is due if nothing changes.
+        :return: seconds until the next pass.
         """
         now = self._clock()
         self._client.resolve()
+        if now >= self._limits_at + LIMITS_SECONDS:
+            self._limits_at = now
+            self._registry.replace(LIMITS, self._limits())
         if now >= self._internals_at + INTERNALS_SECONDS:
             self._internals_at = now
-            self._registry.replace(OWN, self._own_gauges())
+            self._registry.replace(INTERNALS, self._internals())
         if self._lead(now) and self._due(now):
             self.emit_once()
             self._sent_at = now
-        return max(0.0, self._internals_at + INTERNALS_SECONDS - now)
+        return max(0.0, self._limits_at + LIMITS_SECONDS - now)
 
     def emit_once(self) -> None:
         """Send all node and request gauges now, whoever leads."""
@@ -151,7 +156,7 @@ def zk_internals(hostname: str, zk: ZooKeeper) -> gauges.Gauges:
     There is no cache of images, and no cache plays back what it missed; these gauges are 0, so that dashboards
     find them.
 
-    :param hostname: short host name.
+    :param hostname: of the launcher, as ``gethostname()`` tells it.
     :raises ZKConnectionError: not connected yet.
     """
     caches: dict[str, tuple[int, int]] = {"node": (0, 0), "request": (0, 0), "image": (0, 0)}

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Final
 from nodepool.listing.table import Column, Table
 
 if TYPE_CHECKING:
-    from nodepool.model.image import ImageBuild, ImageUpload
     from nodepool.model.node import Node
 
 _IMAGE_COLUMNS: Final = (
@@ -20,11 +19,9 @@ _IMAGE_COLUMNS: Final = (
 _NODE_COLUMNS: Final = (Column("ID", "id"), Column("Server ID", "server_id"))
 
 
-def provider_image_table(images: Iterable[tuple[str, ImageBuild, Iterable[ImageUpload]]]) -> Table:
-    """:param images: name, build and uploads of each build that has uploads in the provider."""
-    return Table(
-        _IMAGE_COLUMNS, [[name, build.id, [upload.id for upload in uploads]] for name, build, uploads in images]
-    )
+def provider_image_table(images: Iterable[tuple[str, str, list[str]]]) -> Table:
+    """:param images: image, build id and upload ids of each build that has or had uploads in the provider."""
+    return Table(_IMAGE_COLUMNS, [list(row) for row in images])
 
 
 def provider_node_table(nodes: Iterable[Node]) -> Table:

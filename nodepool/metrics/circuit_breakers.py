@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
+import socket
+
 from nodepool.metrics.catalog import CIRCUIT_OPEN, CIRCUIT_OPENED
-from nodepool.metrics.names import short_hostname
 from nodepool.metrics.process import REGISTRY
 
 
@@ -13,6 +14,6 @@ def report(provider: str, opens: bool) -> None:
 
     :param provider: name of the provider.
     """
-    REGISTRY.set(CIRCUIT_OPEN.series(short_hostname(), provider), int(opens))
+    REGISTRY.set(CIRCUIT_OPEN.series(socket.gethostname(), provider), int(opens))
     if opens:
         REGISTRY.count(CIRCUIT_OPENED.series(provider))

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import socket
-
 # Requestors and tenants are named freely by clients: what has a meaning in a name or in the protocol goes.
 _NORMALISED = str.maketrans(dict.fromkeys(".:|\r\n", "_"))
 # Other names are kept as they are, except for what would end a line early and make a wrong metric of the rest:
@@ -20,8 +18,3 @@ def normalise(text: str) -> str:
 def plain(text: str) -> str:
     """Any other text as a part of a name: unchanged, dots included."""
     return text.translate(_PLAIN)
-
-
-def short_hostname() -> str:
-    """The host part of a launcher's metrics: the host name up to its first dot. Does not ask the network."""
-    return socket.gethostname().partition(".")[0]

@@ -97,7 +97,8 @@ class Node(Record):
         self.hold_expiration: int | None = None
         self.resources: dict[str, Any] | None = None
         self.attributes: dict[str, Any] | None = None
-        self.node_properties: dict[str, Any] | None = None
+        #: None only in a record that another program wrote.
+        self.node_properties: dict[str, Any] | None = {}
 
     def __repr__(self) -> str:
         return f"<Node {self.id} {self.state} {','.join(self.type)} {self.provider}/{self.pool}>"
@@ -163,7 +164,7 @@ class Node(Record):
         self.hold_expiration = _hold_expiration(data.get("hold_expiration"))
         self.resources = optional_dict("resources", data.get("resources"))
         self.attributes = optional_dict("attributes", data.get("attributes"))
-        self.node_properties = optional_dict("node_properties", data.get("node_properties"))
+        self.node_properties = optional_dict("node_properties", data.get("node_properties", {}))
         self.extra = {k: v for k, v in data.items() if k not in _KNOWN}
 
 

@@ -15,11 +15,6 @@ if TYPE_CHECKING:
     from nodepool.zk.client import ZooKeeperClient
 
 
-def short_hostname() -> str:
-    """The name of this host without its domain."""
-    return socket.gethostname().partition(".")[0]
-
-
 class DaemonRegistration:
     """For the main thread.
 
@@ -31,7 +26,7 @@ class DaemonRegistration:
 
     def __init__(self, client: ZooKeeperClient, kind: type[component.Component], version: str) -> None:
         self._client = client
-        self._entry = Registration(client, kind(short_hostname(), version))
+        self._entry = Registration(client, kind(socket.gethostname(), version))
 
     def keep(self) -> None:
         """Say that the daemon runs. Blocks for ZooKeeper unless that is known already. Raises ZKException."""

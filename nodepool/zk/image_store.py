@@ -41,6 +41,10 @@ class ImageStore:
                 self.log.error("Ignoring %s/%s: %s", root, build_id, problem)
         return found
 
+    def build_ids(self, image: str) -> list[str]:
+        """Ids of all builds, readable or not."""
+        return self._children(f"{paths.IMAGES}/{image}/builds")
+
     def upload_providers(self, image: str, build_id: str) -> list[str]:
         """Providers for which a build has or had uploads."""
         return self._children(f"{paths.IMAGES}/{image}/builds/{build_id}/providers")
@@ -64,15 +68,19 @@ class ImageStore:
         return {
             (build_id, upload_id)
             for image in self.image_names()
-            for build_id in self._children(f"{paths.IMAGES}/{image}/builds")
-            for upload_id in self._children(f"{paths.IMAGES}/{image}/builds/{build_id}/providers/{provider}/images")
+            for build_id in self.build_ids(image)
+            for upload_id in self.upload_ids_of(image, build_id, provider)
         }
+
+    def upload_ids_of(self, image: str, build_id: str, provider: str) -> list[str]:
+        """Ids of the uploads of one build to one provider, readable or not."""
+        return self._children(f"{paths.IMAGES}/{image}/builds/{build_id}/providers/{provider}/images")
 
     def most_recent_upload(self, image: str, provider: str) -> ImageUpload | None:
         """The ready upload with the greatest state time, over all builds (reference/zookeeper 6.2)."""
         ready = [
             upload
-            for build_id in self._children(f"{paths.IMAGES}/{image}/builds")
+            for build_id in self.build_ids(image)
             for upload in self.uploads(image, build_id, provider)
             if upload.state == states.READY
         ]

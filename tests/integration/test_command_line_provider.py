@@ -39,6 +39,21 @@ class TestProvider:
             "nodes": [{"id": node_id, "server_id": "host-1"}],
         }
 
+    def test_without_uploads(self, nodepool: CommandLine, znodes: PoolZnodes, upload: str) -> None:
+        """Builds whose uploads to the provider are gone, or that cannot be read, are listed and erased."""
+        builds = upload.rsplit("/", 1)[0]
+        znodes.kazoo.create(f"{builds}/0000000002", b'{"state": "ready"}')
+        znodes.kazoo.create(f"{builds}/0000000002/providers/lab/images/lock", b"", makepath=True)
+        znodes.kazoo.create(f"{builds}/0000000003/providers/lab/images/0000000007", b"", makepath=True)
+        rows = [row for row in nodepool("info", "lab").rows if row[0] == "img"]
+        assert sorted(rows) == [
+            ["img", "0000000002", ""],
+            ["img", "0000000003", "0000000007"],
+            ["img", upload.rsplit("/", 1)[1], "0000000001"],
+        ]
+        assert nodepool("erase", "lab", "--force").status == 0
+        assert not any(row[0] == "img" for row in nodepool("info", "lab").rows)
+
     @pytest.mark.parametrize("answer", ["n\n", "\n", ""])
     def test_erase_asks(
         self, nodepool: CommandLine, add_node: Callable[..., str], znodes: PoolZnodes, answer: str

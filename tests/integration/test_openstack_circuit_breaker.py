@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
+import socket
 from typing import Any
 
 import pytest
 
 from nodepool.launcher import stats_worker
-from nodepool.metrics.names import short_hostname
 from nodepool.testing.openstack import OpenStackSimulator
 from tests.support.openstack_place import Place
 from tests.support.statsd_server import StatsdServer
@@ -31,7 +31,7 @@ def test_rest(
     second["priority"] = 200
     second["pools"][0]["labels"].append(both)
     place.launch()
-    is_open = f"nodepool.launcher.{short_hostname()}.provider.cloud-a.circuit_open"
+    is_open = f"nodepool.launcher.{socket.gethostname()}.provider.cloud-a.circuit_open"
     statsd.wait_for(f"{is_open}:0|g")
     (node,) = place.fulfilled(place.znodes.submit(["both"]))
     assert node["provider"] == "cloud-a", "its priority is better"

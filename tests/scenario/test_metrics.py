@@ -30,7 +30,7 @@ def test_metrics_of_a_launcher(
     statsd.wait_for("nodepool.provider.one.max_servers:7|g")
     statsd.wait_for("nodepool.tenant_limits.acme_org.cores:40|g")
     statsd.wait_for("nodepool.tenant_limits.acme_org.instances:inf|g")
-    host = socket.gethostname().partition(".")[0]
+    host = socket.gethostname()
     statsd.wait_for(f"nodepool.launcher.{host}.zk.client.connection_queue:0|g")
     statsd.wait_for(f"nodepool.launcher.{host}.zk.node_cache.event_queue:0|g")
 
@@ -68,7 +68,7 @@ def test_one_of_two_launchers_counts(
     election = "/nodepool/elections/stats"
     (leader,) = znodes.children(election)
     identifier = znodes.kazoo.get(f"{election}/{leader}")[0].decode()
-    assert identifier == f"{socket.gethostname().partition('.')[0]}-{os.getpid()}"
+    assert identifier == f"{socket.gethostname()}-{os.getpid()}"
 
     first.stop()
     wait_for("another one leads", lambda: znodes.children(election) not in ([], [leader]))

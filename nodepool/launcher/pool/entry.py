@@ -39,7 +39,7 @@ class PoolEntry:
         self._next_look = 0.0
         #: Passes since the own entry was seen.
         self._unseen = 0
-        self._pool = component.PoolComponent(socket.gethostname().partition(".")[0], version)
+        self._pool = component.PoolComponent(socket.gethostname(), version)
         self._pool.id = pool.launcher_id
         self._pool.name = pool.pool_name
         self._pool.provider_name = pool.provider_name

@@ -41,7 +41,11 @@ def pools(*max_servers: int | None) -> SimpleNamespace:
 def own_gauges(launcher: SimpleNamespace) -> dict[str, float]:
     given = (launcher.zk, launcher.cache, launcher.providers, lambda: launcher.config)
     worker = make_stats_worker(cast(Any, None), *cast(Any, given))
-    return {name: value for series, value in worker._own_gauges().items() for name in statsd_names(series)}
+    return {
+        name: value
+        for series, value in {**worker._limits(), **worker._internals()}.items()
+        for name in statsd_names(series)
+    }
 
 
 def test_own_gauges(launcher: SimpleNamespace) -> None:
@@ -49,12 +53,12 @@ def test_own_gauges(launcher: SimpleNamespace) -> None:
     assert values["nodepool.provider.lab.max_servers"] == 5
     assert values["nodepool.provider.open.max_servers"] == math.inf, "one pool without a limit"
     assert values["nodepool.tenant_limits.acme.cores"] == 8
-    assert values["nodepool.launcher.nl01.zk.client.connection_queue"] == 3
-    assert values["nodepool.launcher.nl01.zk.node_cache.event_queue"] == 4
+    assert values["nodepool.launcher.nl01.example.com.zk.client.connection_queue"] == 3
+    assert values["nodepool.launcher.nl01.example.com.zk.node_cache.event_queue"] == 4
 
 
 def test_circuit_breakers(launcher: SimpleNamespace) -> None:
-    (name,) = [name for name in own_gauges(launcher) if "nl01" in name and name.partition("nl01.")[2].count("lab")]
+    name = "nodepool.launcher.nl01.example.com.provider.lab.circuit_open"
     assert own_gauges(launcher)[name] == 1
     launcher.providers.running["lab"].pausedReason = lambda: None
     assert own_gauges(launcher)[name] == 0

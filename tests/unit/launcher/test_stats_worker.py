@@ -18,6 +18,7 @@ from nodepool.model.request import NodeRequest
 from tests.support.statsd_server import StatsdServer
 
 OWN = Metric("own", MetricKind.GAUGE, (), "Of the launcher.", lambda: ["own"])
+LIMIT = Metric("limit", MetricKind.GAUGE, (), "Of the launcher.", lambda: ["limit"])
 
 
 class System:
@@ -41,7 +42,8 @@ class System:
             nodes=self._nodes,
             requests=lambda: self.requests,
             pools=lambda: self.pools,
-            own_gauges=lambda: {OWN.series(): 7},
+            limits=lambda: {LIMIT.series(): 3},
+            internals=lambda: {OWN.series(): 7},
             clock=lambda: self.now,
         )
 
@@ -76,7 +78,7 @@ def system(server: StatsdServer) -> Iterator[System]:
 
 def test_first_pass_sends_everything(server: StatsdServer, system: System) -> None:
     """The leader sends node gauges at once, without waiting for a change."""
-    assert system.worker.run_once() == 10
+    assert system.worker.run_once() == 1
     lines = server.drain()
     assert "own:7|g" in lines
     assert "nodepool.nodes.ready:0|g" in lines
@@ -87,8 +89,8 @@ def test_no_change_sends_nothing(server: StatsdServer, system: System) -> None:
     system.worker.run_once()
     server.drain()
     system.now += 5
-    assert system.worker.run_once() == 5
-    assert server.drain() == []
+    system.worker.run_once()
+    assert server.drain() == ["limit:3|g"]
 
 
 def test_at_most_once_a_second(server: StatsdServer, system: System) -> None:
@@ -105,7 +107,7 @@ def test_at_most_once_a_second(server: StatsdServer, system: System) -> None:
     assert "nodepool.nodes.ready:2|g" in server.drain()
 
 
-def test_own_gauges_every_ten_seconds(server: StatsdServer, system: System) -> None:
+def test_internals_every_ten_seconds(server: StatsdServer, system: System) -> None:
     """reference/metrics 5: internals every 10 s, by every launcher, leader or not."""
     system.leader = False
     sent = []
@@ -113,7 +115,18 @@ def test_own_gauges_every_ten_seconds(server: StatsdServer, system: System) -> N
         system.worker.run_once()
         sent.append(server.drain())
         system.now += 5
-    assert sent == [["own:7|g"], [], ["own:7|g"], [], ["own:7|g"]]
+    assert sent == [["limit:3|g", "own:7|g"], ["limit:3|g"]] * 2 + [["limit:3|g", "own:7|g"]]
+
+
+def test_limits_every_second(server: StatsdServer, system: System) -> None:
+    """reference/metrics 2: limits about every second, by every launcher, leader or not."""
+    system.leader = False
+    sent = []
+    for _ in range(5):
+        assert 0.5 <= system.worker.run_once() <= 1
+        sent.append(server.drain())
+        system.now += 0.5
+    assert ["limit:3|g" in lines for lines in sent] == [True, False, True, False, True]
 
 
 def test_only_the_leader_sends_node_gauges(server: StatsdServer, system: System) -> None:
@@ -148,7 +161,7 @@ def test_leadership_lost(server: StatsdServer, system: System) -> None:
     system.now += 5
     system.worker.changed()
     system.worker.run_once()
-    assert server.drain() == []
+    assert server.drain() == ["limit:3|g"]
     system.leader = True
     system.now += 10
     system.worker.run_once()

@@ -43,9 +43,9 @@ def prometheus(mappings: list[dict[str, Any]], name: str, kind: str = "gauge") -
         ("nodepool.provider.eu.west.nodes.ready", "nodepool_nodes_by_provider", {"provider": "eu.west"}),
         ("nodepool.provider.p.max_servers", "nodepool_provider_max_servers", {"provider": "p"}),
         (
-            "nodepool.launcher.host.provider.p.q.circuit_open",
+            "nodepool.launcher.nl01.example.com.provider.p.q.circuit_open",
             "nodepool_provider_circuit_open",
-            {"launcher": "host", "provider": "p.q"},
+            {"launcher": "nl01.example.com", "provider": "p.q"},
         ),
         ("nodepool.provider.p.q.circuit_opened", "nodepool_provider_circuit_opened", {"provider": "p.q"}),
         ("nodepool.dib_image_build.debian-12.5.status.rc", "nodepool_dib_image_build_result_code", {}),

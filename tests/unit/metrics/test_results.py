@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import socket
+
 import pytest
 
-from nodepool.metrics import circuit_breakers, launches, leaks, names
+from nodepool.metrics import circuit_breakers, launches, leaks
 from nodepool.metrics.statsd import shared_client
 from tests.support.statsd_server import StatsdServer
 
@@ -39,11 +41,12 @@ def test_leaked(statsd: StatsdServer) -> None:
     assert statsd.drain() == ["nodepool.provider.p.leaked.instances:1|c", "nodepool.provider.p.leaked.ports:3|c"]
 
 
-def test_circuit_breakers(statsd: StatsdServer) -> None:
-    """An open circuit breaker is a gauge of the launcher; each opening is counted."""
+def test_circuit_breakers(statsd: StatsdServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An open circuit breaker is a gauge of the launcher, whose name keeps its dots; each opening is counted."""
+    host = "nl01.example.com"
+    monkeypatch.setattr(socket, "gethostname", lambda: host)
     circuit_breakers.report("eu.west", True)
     circuit_breakers.report("eu.west", False)
-    host = names.short_hostname()
     assert statsd.drain() == [
         f"nodepool.launcher.{host}.provider.eu.west.circuit_open:1|g",
         "nodepool.provider.eu.west.circuit_opened:1|c",

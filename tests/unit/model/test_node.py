@@ -27,6 +27,7 @@ def test_new_node() -> None:
     expected = {"state": "init", "state_time": 100.5, "type": ["small"], "created_time": 100.5, "username": "zuul"}
     assert {name: data[name] for name in expected} == expected
     assert (data["connection_port"], data["ssh_port"], data["host_keys"]) == (22, 22, [])
+    assert data["node_properties"] == {}
 
 
 def test_only_the_state_is_needed() -> None:
@@ -43,6 +44,13 @@ def test_round_trip_keeps_everything() -> None:
     data.update(external_id={"instance": "i-1", "host": "h-1"}, connection_port=2222, ssh_port=2222)
     data.update(user_data={"zuul_system": "z"}, driver_data=[{"a": 1}])
     assert Node.from_dict(data).to_dict(999.0) == data
+
+
+@pytest.mark.parametrize(("given", "read"), [({}, {}), ({"node_properties": None}, None)])
+def test_node_properties(given: dict[str, Any], read: Any) -> None:
+    """reference/zookeeper 5: an object, and null only where another program wrote null."""
+    node = Node.from_dict({"state": "ready", **given})
+    assert node.to_dict(1.0)["node_properties"] == read
 
 
 def test_unknown_keys_survive() -> None:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import logging
+import socket
 from typing import Any
 from unittest.mock import create_autospec
 
@@ -32,13 +33,13 @@ def register() -> tuple[Any, DaemonRegistration]:
     return client, DaemonRegistration(client, LauncherComponent, "1.2.3")
 
 
-def test_keep(entry: Any) -> None:
-    """It says which daemon runs where."""
+def test_keep(entry: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It says which daemon runs where: the host name as it is, with its dots."""
+    monkeypatch.setattr(socket, "gethostname", lambda: "nl01.example.com")
     _, mine = register()
     component = entry.call_args.args[1]
     assert isinstance(component, LauncherComponent)
-    assert (component.version, component.hostname) == ("1.2.3", registration.short_hostname())
-    assert "." not in component.hostname
+    assert (component.version, component.hostname) == ("1.2.3", "nl01.example.com")
     mine.keep()
     entry.return_value.update.assert_called_once_with(state=RUNNING)
 

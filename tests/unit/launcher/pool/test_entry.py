@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import socket
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -30,6 +31,8 @@ class Place:
         self.entry = PoolEntry(cast(Any, self), cast(Any, None), "1.0")
 
     def _registration(self, _client: Any, component: Any) -> Any:
+        self.component = component
+
         def update(**fields: Any) -> None:
             self.written.append(fields)
             for name, value in fields.items():
@@ -68,6 +71,12 @@ def test_written_when_it_changes(place: Place) -> None:
     place.pool_config.priority = 3
     place.entry.update(paused=False)
     assert place.written[-1]["priority"] == 3
+
+
+def test_host_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """reference/zookeeper 7: the host name as it is, an FQDN stays one."""
+    monkeypatch.setattr(socket, "gethostname", lambda: "nl01.example.com")
+    assert Place(monkeypatch).component.hostname == "nl01.example.com"
 
 
 def test_removed(place: Place) -> None:
