@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
@@ -113,7 +113,7 @@ class Progress:
     :param now: seconds since the epoch.
     """
 
-    __slots__ = ("moves", "reason", "request_id", "since", "stage")
+    __slots__ = ("moves", "on_move", "reason", "request_id", "since", "stage")
 
     def __init__(self, request_id: str, now: float) -> None:
         self.request_id = request_id
@@ -124,6 +124,8 @@ class Progress:
         self.reason: Reason | None = None
         #: The last ones, oldest first.
         self.moves: list[Move] = []
+        #: Called after each move, by the thread that makes it.
+        self.on_move: Callable[[Progress], None] | None = None
 
     def move(self, target: Stage, now: float, reason: Reason | None = None) -> None:
         """Go to another stage.
@@ -142,6 +144,8 @@ class Progress:
         self.stage = target
         self.since = now
         self.reason = reason
+        if self.on_move is not None:
+            self.on_move(self)
 
     def story(self, now: float) -> str:
         """The last moves, for people.

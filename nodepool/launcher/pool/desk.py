@@ -109,6 +109,8 @@ class Desk:
         self._begun: dict[str, Case] = {}
         #: Requests whose lock this pool holds. Apart from the others: each pass goes through these.
         self._locked: dict[str, Case] = {}
+        #: Requests that wait for room, kept with each move.
+        self._paused: set[str] = set()
         self._deferred: dict[str, Case] = {}
         #: (when, number of the deferral, request id); entries that are not up to date any more are passed over.
         self._due: list[tuple[float, int, str]] = []
@@ -127,6 +129,7 @@ class Desk:
         self._queue.discard(request_id)
         self._deferred.pop(request_id, None)
         case = self._begun[request_id] = Case(handler.progress, handler)
+        case.progress.on_move = self._moved
         case.progress.move(stage, wall_time())
         return case
 
@@ -145,7 +148,17 @@ class Desk:
         self._pop(request_id)
 
     def _pop(self, request_id: str) -> Case | None:
-        return self._begun.pop(request_id, None) or self._locked.pop(request_id, None)
+        case = self._begun.pop(request_id, None) or self._locked.pop(request_id, None)
+        if case is not None:
+            case.progress.on_move = None
+            self._paused.discard(request_id)
+        return case
+
+    def _moved(self, progress: Progress) -> None:
+        if progress.stage is Stage.PAUSED:
+            self._paused.add(progress.request_id)
+        else:
+            self._paused.discard(progress.request_id)
 
     def handlers(self) -> list[NodeRequestHandler]:
         """Handlers of requests whose lock this pool holds, in the order in which they were taken. Any thread."""
@@ -154,7 +167,7 @@ class Desk:
     @property
     def paused(self) -> bool:
         """Does a request wait for room? Then no new one is accepted (A-9)."""
-        return any(case.progress.stage is Stage.PAUSED for case in list(self._locked.values()))
+        return bool(self._paused)
 
     def on_fast_path(self, request_id: str) -> bool:
         """Is the pool about to fulfil a request with ready nodes? Any thread."""

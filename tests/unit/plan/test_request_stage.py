@@ -46,6 +46,17 @@ def test_move() -> None:
     assert (progress.stage, progress.since) == (Stage.LOCKING, 11.0)
 
 
+def test_moves_are_told() -> None:
+    """After the move, and only if there was one."""
+    told: list[Stage] = []
+    progress = Progress("100-1", 10.0)
+    progress.on_move = lambda moved: told.append(moved.stage)
+    with pytest.raises(ImpossibleMove):
+        progress.move(Stage.PAUSED, 11.0)
+    progress.move(Stage.LOCKING, 11.0)
+    assert told == [Stage.LOCKING]
+
+
 @pytest.mark.parametrize("origin", Stage)
 @pytest.mark.parametrize("target", Stage)
 def test_only_moves_of_the_table(origin: Stage, target: Stage) -> None:

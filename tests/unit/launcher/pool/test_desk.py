@@ -68,6 +68,27 @@ def test_served(office: Office) -> None:
     assert office.code(request) is None
 
 
+def test_paused_as_long_as_a_request_waits_for_room(office: Office) -> None:
+    """A-9: however the last of them goes on, ends or is given back; what its handler does later is of no account."""
+    requests = [office.submit(number) for number in range(4)]
+    handlers = [office.open(request, Stage.LOCKING) for request in requests]
+    for request, handler in zip(requests, handlers, strict=True):
+        office.desk.move(request.key, Stage.GATHERING)
+        handler.progress.move(Stage.PAUSED, 1.0)
+    handlers[0].progress.move(Stage.GATHERING, 2.0)
+    office.desk.close(requests[1].key)
+    handlers[1].progress.move(Stage.GATHERING, 2.0)
+    handlers[1].progress.move(Stage.PAUSED, 2.0)
+    seen = [office.desk.paused]
+    handlers[2].progress.move(Stage.DONE, 2.0)
+    seen.append(office.desk.paused)
+    office.desk.defer(requests[3].key, reasons.REQUEST_CHANGED)
+    seen.append(office.desk.paused)
+    handlers[0].progress.move(Stage.PAUSED, 3.0)
+    seen.append(office.desk.paused)
+    assert seen == [True, True, False, True]
+
+
 def test_impossible_stage(office: Office) -> None:
     request = office.submit(1)
     office.open(request, Stage.CHECKING)
