@@ -9,6 +9,7 @@ import threading
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from nodepool.clock import monotonic
 from nodepool.driver.framework.rate import RateLimiter
 from nodepool.driver.openstack.errors import ServiceAbsent
 from nodepool.metrics.statsd import shared_client
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 #: Seconds for one call when clouds.yaml has no ``api_timeout``.
 DEFAULT_TIMEOUT_SECONDS: Final = 60.0
+#: How long the endpoint of a service is not looked up again in the catalog, which comes with a login.
+ENDPOINT_SECONDS: Final = 60.0
 #: Connections to one host that are kept.
 POOL_SIZE: Final = 32
 
@@ -61,6 +64,7 @@ def make_client(region: CloudRegion, service: str) -> HttpClient:
     from keystoneauth1 import adapter
 
     from nodepool.driver.openstack import bounded
+    from nodepool.driver.openstack.http_session import HttpSession
 
     class Client(adapter.Adapter):
         def __init__(self, session: Any, **given: Any) -> None:
@@ -71,14 +75,28 @@ def make_client(region: CloudRegion, service: str) -> HttpClient:
             rate, concurrency = float(kept.pop("rate_limit", None) or 0), int(kept.pop("concurrency", None) or 0)
             super().__init__(session, **kept)
             self._turns = ServiceLimits(service, rate, concurrency)
+            #: Where the service is, and until when that is not looked up again.
+            self._endpoint: tuple[str | None, float] = (None, 0.0)
             # `count` does that; the SDK has opened a socket for it in vain.
             unused = given.get("statsd_client")
             if unused is not None:
                 unused.close()
 
         def request(self, url: str, method: str, **arguments: Any) -> Any:
+            if not self.endpoint_override:
+                arguments["endpoint_override"] = self._known_endpoint()
             # At DEBUG keystoneauth would log user data, and the password in the answer to a creation.
             return super().request(url, method, log=False, rate_semaphore=self._turns, **arguments)
+
+        def _known_endpoint(self) -> str | None:
+            """keystoneauth goes through a copy of the whole catalog for it."""
+            endpoint, until = self._endpoint
+            if endpoint is None or monotonic() >= until:
+                found = self.get_endpoint()
+                # Names in %() are filled in by keystoneauth.
+                endpoint = None if found is None else found.replace("%", "%%")
+                self._endpoint = endpoint, monotonic() + ENDPOINT_SECONDS
+            return endpoint
 
     # It tells at each attempt what is in the exception, too, but not whose cloud it is about.
     chatter = logging.getLogger("keystoneauth.identity")
@@ -87,8 +105,9 @@ def make_client(region: CloudRegion, service: str) -> HttpClient:
     session = region.get_session()
     if session.timeout is None:
         session.timeout = DEFAULT_TIMEOUT_SECONDS
+    if not isinstance(session.session, HttpSession):
+        session.session = HttpSession(session.session)
     bounded.mount(session.session, POOL_SIZE)
-    session.session.auth = _log_in_as_told
     if not region.get_endpoint(service):
         found = session.get_endpoint(
             service_type=region.get_service_type(service),
@@ -125,18 +144,3 @@ def close(client: HttpClient) -> None:
     requests_session = getattr(getattr(client, "session", None), "session", None)
     if requests_session is not None:
         requests_session.close()
-
-
-def _log_in_as_told(request: Any) -> Any:
-    """For ``auth`` of a requests session: without any, requests looks for a netrc file at each call.
-
-    That was a sixth of the launcher's time for a call, and a password from there is not meant for a cloud. One in the
-    address itself is sent, as without this: a proxy before the cloud may ask for it.
-    """
-    if "@" in request.url:
-        from requests.auth import HTTPBasicAuth
-        from requests.utils import get_auth_from_url
-
-        found = get_auth_from_url(request.url)
-        return HTTPBasicAuth(*found)(request) if any(found) else request
-    return request

@@ -11,9 +11,11 @@ from typing import Any
 
 import pytest
 
+from nodepool.driver.openstack import session
 from nodepool.driver.openstack.clouds import Clouds
-from nodepool.driver.openstack.session import ServiceLimits, close, make_client
+from nodepool.driver.openstack.session import ENDPOINT_SECONDS, ServiceLimits, close, make_client
 from nodepool.testing.openstack import CLOUD_NAME, OpenStackSimulator
+from tests.support.manual_clock import monotonic_clock
 
 
 @pytest.mark.parametrize(("setting", "wanted"), [({}, 60.0), ({"api_timeout": 7}, 7.0)])
@@ -56,6 +58,27 @@ def test_login_of_a_proxy_before_the_cloud(tmp_path: Path, monkeypatch: pytest.M
             (f"{plain}/flavors?name=@", None),
         ):
             assert client.request(url, "GET").request.headers.get("Authorization") == wanted
+        close(client)
+
+
+def test_endpoint_is_looked_up_once_in_a_while(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A catalog is long, and keystoneauth copies it for each look."""
+    clock = monotonic_clock(monkeypatch, session)
+    with OpenStackSimulator() as simulator:
+        monkeypatch.setenv("OS_CLIENT_CONFIG_FILE", str(simulator.write_clouds_yaml(tmp_path / "clouds.yaml")))
+        client: Any = make_client(Clouds().region(CLOUD_NAME, None), "compute")
+        looked_up: list[str] = []
+        endpoint = client.get_endpoint()
+
+        def look_up() -> str:
+            looked_up.append(endpoint)
+            return str(endpoint)
+
+        monkeypatch.setattr(client, "get_endpoint", look_up)
+        for wanted in (1, 1, 2):
+            assert client.request("/flavors", "GET").status_code == 200
+            assert len(looked_up) == wanted
+            clock.pass_seconds(0.6 * ENDPOINT_SECONDS)
         close(client)
 
 
