@@ -6,7 +6,7 @@ from __future__ import annotations
 import logging
 import math
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from nodepool.clock import monotonic, wall_time
@@ -252,7 +252,7 @@ class CleanupWorker(Worker):
 
     def clean_leaks(self) -> None:
         """C-3: every provider looks for what nobody knows."""
-        self._leaks.start(self._providers.running.values())
+        self._leaks.start(self._providers.running)
 
     def on_stop(self) -> None:
         """Wait shortly for providers that look for leaks."""
@@ -265,22 +265,32 @@ class LeakSweeps:
     log = logging.getLogger("nodepool.CleanupWorker")
 
     def __init__(self) -> None:
-        self._running: dict[Provider, threading.Thread] = {}
+        #: Each provider object that still looks, with its thread.
+        self._running: list[tuple[Provider, threading.Thread]] = []
 
-    def start(self, providers: Iterable[Provider]) -> None:
-        """Let providers look for leaks, except those that still do. Does not block."""
-        self._running = {provider: thread for provider, thread in self._running.items() if thread.is_alive()}
-        for provider in providers:
-            if provider in self._running:
-                self.log.warning("Provider %s still looks for leaked resources", provider.name)
+    def start(self, providers: Mapping[str, Provider]) -> None:
+        """Let providers look for leaks, except those that still do. Does not block.
+
+        :param providers: by name; one that cannot be looked after holds up no other.
+        """
+        self._running = [(provider, thread) for provider, thread in self._running if thread.is_alive()]
+        busy = {id(provider) for provider, _ in self._running}
+        for name, provider in providers.items():
+            if id(provider) in busy:
+                self.log.warning("Provider %s still looks for leaked resources", name)
                 continue
             clean = gateway.cleanup_leaked_resources
-            thread = threading.Thread(target=clean, args=(provider,), name=f"Leaks-{provider.name}", daemon=True)
-            self._running[provider] = thread
-            thread.start()
+            thread = threading.Thread(target=clean, args=(provider,), name=f"Leaks-{name}", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError as error:
+                # The system has no more threads just now.
+                self.log.error("Provider %s: leaked resources are looked for in the next sweep: %s", name, error)
+                continue
+            self._running.append((provider, thread))
 
     def join(self, timeout: float) -> None:
         """Wait until all have ended, together at most ``timeout`` seconds."""
         deadline = monotonic() + timeout
-        for thread in self._running.values():
+        for _, thread in self._running:
             thread.join(max(0.0, deadline - monotonic()))

@@ -103,14 +103,16 @@ class MinReadyWorker(Worker):
         return wanted
 
     def _can_build(self, label_name: str) -> bool:
-        config = self._config()
-        for pool in config.labels[label_name].pools:
-            provider = self._providers.get(pool.provider.name)
-            if provider is None or not provider.LAUNCHES or label_name not in pool.labels:
+        # Pools of a driver need not know their provider, see reference/driver 5.
+        for name, settings in self._config().providers.items():
+            provider = self._providers.get(name)
+            if provider is None or not provider.LAUNCHES:
                 continue
-            label = pool.labels[label_name] if isinstance(pool.labels, dict) else label_name
-            if gateway.label_ready(provider, label):
-                return True
+            for pool in settings.pools.values():
+                if label_name in pool.labels:
+                    label = pool.labels[label_name] if isinstance(pool.labels, dict) else label_name
+                    if gateway.label_ready(provider, label):
+                        return True
         return False
 
     def _missing(self, wanted: dict[str, int]) -> dict[str, int]:

@@ -58,6 +58,7 @@ class ProviderStart:
         try:
             made = gateway.get_provider(config.name, Drivers.get(config.driver.name), config)
             provider = check_instance(made, Provider, f"driver {config.driver.name!r}: getProvider()")
+            _complete(provider, config)
             provider.zk = self._zk
             gateway.start_provider(provider, self._zk)
         except Exception as problem:  # noqa: BLE001 - raised by `result`
@@ -72,3 +73,11 @@ class ProviderStart:
             self._ended.set()
         if provider is not None and not wanted:
             gateway.stop_provider(provider)
+
+
+def _complete(provider: Provider, config: ProviderConfig) -> None:
+    """Set what a driver did not: one provider without a name must not end a loop over all of them."""
+    if not getattr(provider, "name", ""):
+        provider.name = config.name
+    if getattr(provider, "provider", None) is None:
+        provider.provider = config

@@ -371,3 +371,39 @@ def test_error_of_a_provider(
     assert "Provider two: cleanupLeakedResources(): CloudUnavailableException: it is away" in caplog.text
     assert "Provider three: cleanupLeakedResources(): ZKConnectionError: ZooKeeper: " in caplog.text
     assert sum(record.exc_info is not None for record in caplog.records) == 1
+
+
+@pytest.mark.parametrize("trouble", ["no name", "no thread"])
+def test_each_provider_is_on_its_own(
+    still: Still,
+    cloud_name: str,
+    cloud: FakeCloud,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    trouble: str,
+) -> None:
+    """C-3: a provider object without ``name``, or one that gets no thread, holds up none of those behind it."""
+    launcher = still([fake_provider(name, cloud=cloud_name) for name in ("one", "two", "three")])
+    called: list[Any] = []
+    monkeypatch.setattr(FakeProvider, "cleanupLeakedResources", lambda provider: called.append(provider))
+    running = launcher.nodepool.providers.running
+    if trouble == "no name":
+        monkeypatch.delattr(running["one"], "name")
+    else:
+        start = threading.Thread.start
+
+        def refuse(thread: threading.Thread) -> None:
+            if thread.name == "Leaks-one":
+                raise RuntimeError("can't start new thread")
+            start(thread)
+
+        monkeypatch.setattr(threading.Thread, "start", refuse)
+    worker = launcher.nodepool.cleanup.current
+    for _ in range(2):
+        worker.clean_leaks()
+        worker.on_stop()
+    expected = {"one", "two", "three"} if trouble == "no name" else {"two", "three"}
+    assert {name for name, provider in running.items() if called.count(provider) == 2} == expected
+    assert ("Provider one: leaked resources are looked for in the next sweep" in caplog.text) == (
+        trouble == "no thread"
+    )

@@ -53,6 +53,17 @@ def test_requests(launcher: StillLauncher, worker: MinReadyWorker, znodes: PoolZ
     assert all(znodes.kazoo.get(f"{REQUESTS}/{i}")[1].ephemeralOwner for i in znodes.children(REQUESTS))
 
 
+def test_pool_that_does_not_know_its_provider(
+    launcher: StillLauncher, worker: MinReadyWorker, znodes: PoolZnodes
+) -> None:
+    """M-3: pools of other people's drivers need no ``provider``."""
+    for provider in launcher.nodepool.providers.running.values():
+        for pool in provider.provider.pools.values():
+            del pool.provider
+    worker.run_once()
+    assert len(requests(znodes)) == 2
+
+
 def test_open_requests_count(launcher: StillLauncher, worker: MinReadyWorker, znodes: PoolZnodes) -> None:
     """M-1, M-6: while they are open no more are made."""
     for _ in range(3):

@@ -120,3 +120,21 @@ def test_forgotten_afterwards(site: Site) -> None:
     assert start.wait(SECONDS)
     start.forget()
     assert site.stopped.wait(SECONDS)
+
+
+@pytest.mark.parametrize("given", [None, "", "its own"])
+def test_what_a_driver_forgot(site: Site, given: str | None) -> None:
+    """C-3: a provider without a name, or without its configuration, would end every loop over the providers."""
+    plain = site.make
+
+    def make(config: Any) -> Any:
+        provider = plain(config)
+        if given is not None:
+            provider.name = given
+        return provider
+
+    site.make = make
+    start = site.begin()
+    assert start.wait(SECONDS)
+    provider = start.result()
+    assert (provider.name, provider.provider) == (given or "cloud", site.config)
