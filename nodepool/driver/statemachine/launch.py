@@ -293,10 +293,10 @@ class NodeLaunch:
         self.log.warning("The node was taken away during its launch: %s", conflict)
         self.node.state = states.ABORTED
         machine = self._machine
-        known = self.node.external_id if machine is None or machine.external_id is None else machine.external_id
+        known = self.node.external_id if machine is None or not machine.external_id else machine.external_id
         kept = self._stored_id()
         for external_id in [known, *self._others]:
-            if external_id not in (None, kept):
+            if external_id and external_id != kept:
                 self._provider.delete_orphan(external_id, self.log)
         self._report("error.unknown")
         self._complete(made=True, why=Failure.ZOOKEEPER if self._error is None else classify(self._error))

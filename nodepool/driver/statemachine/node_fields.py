@@ -35,7 +35,7 @@ def describe(node: Node, label: LabelSettings) -> None:
 
 def take_instance(node: Node, instance: Instance, pool: ConfigPool) -> None:
     """Fill in what the cloud says about an instance that is there."""
-    if instance.external_id is not None:
+    if instance.external_id:
         node.external_id = instance.external_id
     for name in ("public_ipv4", "public_ipv6", "private_ipv4", "private_ipv6", "host_id", "driver_data", "slot"):
         setattr(node, name, getattr(instance, name, None))

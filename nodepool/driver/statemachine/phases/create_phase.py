@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -63,11 +64,14 @@ class CreatePhase:
         return None
 
     def _store_id(self) -> None:
-        """L-3: store the id at once. Whoever finds the node after a crash knows what to delete."""
+        """L-3: store the id at once. Whoever finds the node after a crash knows what to delete.
+
+        An object that is still empty is no id. The driver fills it in by and by: what is stored must not change with it.
+        """
         node, external_id = self._order.node, self._driven.machine.external_id
-        if external_id is None or external_id == node.external_id:
+        if not external_id or external_id == node.external_id:
             return
-        node.external_id = external_id
+        node.external_id = copy.deepcopy(external_id)
         self._log.info("Instance %s was created", external_id)
         self._worked()
         self._zk.storeNode(node)
