@@ -66,7 +66,7 @@ class CreatePhase:
     def _store_id(self) -> None:
         """L-3: store the id at once. Whoever finds the node after a crash knows what to delete.
 
-        An object that is still empty is no id. The driver fills it in by and by: what is stored must not change with it.
+        An empty object is no id yet. The driver fills it in by and by: what is stored must not change with it.
         """
         node, external_id = self._order.node, self._driven.machine.external_id
         if not external_id or external_id == node.external_id:

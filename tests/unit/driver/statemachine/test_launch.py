@@ -349,9 +349,12 @@ class TestIdThatIsAnObject:
                 raise errors.pop()
 
         plain = site.adapter.getDeleteStateMachine
-        monkeypatch.setattr(
-            site.adapter, "getDeleteStateMachine", lambda found, log: (deleted.append(found), plain(found, log))[1]
-        )
+
+        def delete(external_id: Any, log: Any) -> StateMachine:
+            deleted.append(external_id)
+            return plain(external_id, log)
+
+        monkeypatch.setattr(site.adapter, "getDeleteStateMachine", delete)
         site.adapter.hooks.append(fail_once)
         (node,) = site.serve("small")
         assert node.external_id == {"host": "h1", "instance": site.cloud.instances()[0].id}
