@@ -4,6 +4,9 @@
 from __future__ import annotations
 
 import functools
+from typing import TYPE_CHECKING
+
+from nodepool.late_names import late_names
 
 DISTRIBUTION = "nodepool"
 
@@ -20,3 +23,13 @@ def release_string() -> str:
         return metadata.version(DISTRIBUTION)
     except metadata.PackageNotFoundError:
         return "0.0.0"
+
+
+if not TYPE_CHECKING:
+    # Drivers written for 11.0.0 import these from here.
+    __getattr__ = late_names(
+        __name__,
+        {
+            "version_info": "nodepool.compat.version_info",
+        },
+    )

@@ -19,10 +19,14 @@ from nodepool.driver.framework import class_checks
 from nodepool.driver.interface import Driver
 
 BUILTIN: Final = Path(__file__).parent
+#: In which all drivers are imported.
+PACKAGE: Final = "nodepool.driver"
 #: Environment variable with directories of further drivers, separated by ``:``.
 PATH_VARIABLE: Final = "NODEPOOL_DRIVER_PATH"
 #: Packages of shared code among the built-in drivers.
 NOT_DRIVERS: Final = frozenset({"framework", "statemachine"})
+#: Names that no driver may have, because `nodepool.driver` has something else of that name.
+TAKEN: Final = NOT_DRIVERS.union(path.stem for path in BUILTIN.glob("*.py"))
 #: Drivers of the released Nodepool that may not be here yet: sections that name them are kept, not refused.
 KNOWN: Final = frozenset(
     {"aws", "azure", "gce", "ibmvpc", "kubernetes", "metastatic", "openshift", "openshiftpods", "openstack", "static"}
@@ -45,6 +49,8 @@ class Drivers:
     _paths: ClassVar[list[str] | None] = None
     _found: ClassVar[dict[str, Path]] = {}
     _drivers: ClassVar[dict[str, Driver]] = {}
+    #: Modules of built-in drivers that are hidden now, by the driver: to be put back, because their classes are in use.
+    hidden_modules: ClassVar[dict[str, dict[str, ModuleType]]] = {}
 
     @classmethod
     def load(cls, paths: Sequence[str] = ()) -> None:
@@ -118,14 +124,15 @@ def _packages(directory: Path) -> list[tuple[str, Path]]:
     except OSError as error:
         Drivers.log.error("Driver directory %s cannot be read: %s", directory, error.strerror)
         return []
-    return [
-        (path.name, path)
-        for path in entries
-        if (path / "__init__.py").is_file()
-        and path.name.isidentifier()
-        and not path.name.startswith("_")
-        and not (directory == BUILTIN and path.name in NOT_DRIVERS)
-    ]
+    found = []
+    for path in entries:
+        if not (path / "__init__.py").is_file() or not path.name.isidentifier() or path.name.startswith("_"):
+            continue
+        if path.name not in TAKEN:
+            found.append((path.name, path))
+        elif directory != BUILTIN:
+            Drivers.log.error("Driver %s is left out: no driver can have the name %s", path, path.name)
+    return found
 
 
 def _make(name: str, path: Path) -> Driver:
@@ -162,12 +169,12 @@ def _make(name: str, path: Path) -> Driver:
 
 
 def _import(name: str, path: Path) -> ModuleType:
+    """Import a driver as ``nodepool.driver.<name>``, wherever it is: that is how it may import its own modules."""
+    module_name = f"{PACKAGE}.{name}"
     if path.parent == BUILTIN:
-        return importlib.import_module(f"nodepool.driver.{name}")
-    # Not in nodepool.driver: a driver that hides a built-in one must not meet its modules.
-    module_name = f"nodepool_extra_drivers.{name}"
-    for loaded in [key for key in sys.modules if key == module_name or key.startswith(f"{module_name}.")]:
-        del sys.modules[loaded]
+        _put_back(name, path)
+        return importlib.import_module(module_name)
+    _take_away(name)
     spec = importlib.util.spec_from_file_location(
         module_name, path / "__init__.py", submodule_search_locations=[str(path)]
     )
@@ -175,9 +182,42 @@ def _import(name: str, path: Path) -> ModuleType:
         raise ImportError(f"no Python package in {path}")
     module = importlib.util.module_from_spec(spec)
     sys.modules[module_name] = module
+    # What the import system does for a package that it finds by itself: for "from nodepool.driver import <name>".
+    setattr(sys.modules[PACKAGE], name, module)
     try:
         spec.loader.exec_module(module)
     except BaseException:
-        del sys.modules[module_name]
+        _take_away(name)
         raise
     return module
+
+
+def _modules_of(name: str) -> dict[str, ModuleType]:
+    """The modules of a driver that are imported, built-in or not."""
+    own = f"{PACKAGE}.{name}"
+    return {key: module for key, module in sys.modules.items() if key == own or key.startswith(f"{own}.")}
+
+
+def _take_away(name: str) -> None:
+    """Forget the modules of a driver, so that another one of its name does not meet them."""
+    modules = _modules_of(name)
+    if _is_of(modules.get(f"{PACKAGE}.{name}"), BUILTIN / name):
+        Drivers.hidden_modules[name] = modules
+    for key in modules:
+        del sys.modules[key]
+    vars(sys.modules[PACKAGE]).pop(name, None)
+
+
+def _put_back(name: str, path: Path) -> None:
+    """Let a built-in driver have its name again, after one that hid it."""
+    module = sys.modules.get(f"{PACKAGE}.{name}")
+    if module is not None and not _is_of(module, path):
+        _take_away(name)
+    if hidden := Drivers.hidden_modules.pop(name, None):
+        sys.modules.update(hidden)
+        setattr(sys.modules[PACKAGE], name, hidden[f"{PACKAGE}.{name}"])
+
+
+def _is_of(module: ModuleType | None, path: Path) -> bool:
+    """Is a package the one in this directory?"""
+    return module is not None and str(path) in getattr(module, "__path__", ())

@@ -1,15 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """Helpers that drivers share (reference/driver 12). The import path is public; the parts live beside it."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
 from nodepool.driver.framework.node_tasks import NodeDeleter, NodeLauncher
-from nodepool.driver.framework.quota_support import QuotaSupport
+from nodepool.driver.framework.quota_support import LIMITS_AGE_SECONDS, QuotaSupport
 from nodepool.driver.framework.rate import LazyExecutorTTLCache, RateLimiter
 from nodepool.driver.framework.rate_classes import RateClasses
 from nodepool.driver.framework.token_bucket import BucketSize
-from nodepool.driver.framework.upload import ImageUploader
+from nodepool.driver.framework.upload import ImageUploader, Segment
+from nodepool.late_names import late_names
 from nodepool.model.quota import QuotaInformation
 
 __all__ = [
+    "MAX_QUOTA_AGE",
     "BucketSize",
     "ImageUploader",
     "LazyExecutorTTLCache",
@@ -19,4 +25,17 @@ __all__ = [
     "QuotaSupport",
     "RateClasses",
     "RateLimiter",
+    "Segment",
 ]
+
+#: Seconds for which the limits of a cloud are kept.
+MAX_QUOTA_AGE: Final = int(LIMITS_AGE_SECONDS)
+
+if not TYPE_CHECKING:
+    # Drivers written for 11.0.0 import these from here.
+    __getattr__ = late_names(
+        __name__,
+        {
+            "RateLimitInstance": "nodepool.compat.rate_limit_instance",
+        },
+    )

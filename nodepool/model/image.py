@@ -54,13 +54,21 @@ class ImageBuild(_ImageRecord):
     def from_dict(cls, data: dict[str, Any], image_name: str, id: str) -> Self:
         """Read a record. Raises InvalidRecord."""
         build = cls(image_name, id)
-        build._load_common(data)
-        build.builder = optional_str("builder", data.get("builder"))
-        build.builder_id = optional_str("builder_id", data.get("builder_id"))
-        formats = optional_str("formats", data.get("formats")) or ""
-        build.formats = [name for name in formats.split(",") if name]
-        build.extra = {k: v for k, v in data.items() if k not in cls._KNOWN}
+        build.load(data)
         return build
+
+    @classmethod
+    def fromDict(cls, d: dict[str, Any], image_name: str = "", o_id: str = "") -> Self:
+        """`from_dict`, for drivers written for 11.0.0."""
+        return cls.from_dict(d, image_name, o_id)
+
+    def load(self, data: dict[str, Any]) -> None:
+        self._load_common(data)
+        self.builder = optional_str("builder", data.get("builder"))
+        self.builder_id = optional_str("builder_id", data.get("builder_id"))
+        formats = optional_str("formats", data.get("formats")) or ""
+        self.formats = [name for name in formats.split(",") if name]
+        self.extra = {k: v for k, v in data.items() if k not in self._KNOWN}
 
     def to_dict(self, now: float) -> dict[str, Any]:
         """The JSON object to store; keys without a value are left out as the contract says."""
@@ -95,12 +103,20 @@ class ImageUpload(_ImageRecord):
     def from_dict(cls, data: dict[str, Any], image_name: str, build_id: str, provider_name: str, id: str) -> Self:
         """Read a record. Raises InvalidRecord."""
         upload = cls(image_name, build_id, provider_name, id)
-        upload._load_common(data)
-        upload.external_id = data.get("external_id")
-        upload.external_name = optional_str("external_name", data.get("external_name"))
-        upload.format = optional_str("format", data.get("format"))
-        upload.extra = {k: v for k, v in data.items() if k not in cls._KNOWN}
+        upload.load(data)
         return upload
+
+    @classmethod
+    def fromDict(cls, d: dict[str, Any], build_id: str, provider_name: str, image_name: str, upload_id: str) -> Self:
+        """`from_dict`, for drivers written for 11.0.0: the arguments have another order."""
+        return cls.from_dict(d, image_name, build_id, provider_name, upload_id)
+
+    def load(self, data: dict[str, Any]) -> None:
+        self._load_common(data)
+        self.external_id = data.get("external_id")
+        self.external_name = optional_str("external_name", data.get("external_name"))
+        self.format = optional_str("format", data.get("format"))
+        self.extra = {k: v for k, v in data.items() if k not in self._KNOWN}
 
     def to_dict(self, now: float) -> dict[str, Any]:
         return {

@@ -141,6 +141,11 @@ class Node(Record):
         node.load(data)
         return node
 
+    @classmethod
+    def fromDict(cls, d: dict[str, Any], o_id: str | None = None) -> Self:
+        """`from_dict`, for drivers written for 11.0.0."""
+        return cls.from_dict(d, o_id)
+
     def load(self, data: dict[str, Any]) -> None:
         """Overwrite this record's fields in place. Raises InvalidRecord."""
         self._load_state(data)

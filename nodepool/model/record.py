@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Mapping
-from typing import Any, ClassVar, Protocol, Self
+from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
 from nodepool.model.states import ImpossibleState
 
@@ -64,6 +64,13 @@ def optional_dict(key: str, value: Any) -> dict[str, Any] | None:
     if value is None or isinstance(value, dict):
         return value
     raise InvalidRecord(f"{key} is a {type(value).__name__}, not an object")
+
+
+class ZnodeStat(NamedTuple):
+    """What a record knows of its znode."""
+
+    version: int
+    mzxid: int
 
 
 class NotStored(LookupError):
@@ -120,6 +127,39 @@ class Record:
             raise ImpossibleState(f"{type(self).__name__} {self.id}: {before} cannot become {value}")
         self._state = value
         self._state_changed = True
+
+    def to_dict(self, now: float) -> dict[str, Any]:
+        """The JSON object to store; gives a changed state its time.
+
+        :param now: seconds since the epoch.
+        """
+        raise NotImplementedError
+
+    def load(self, data: dict[str, Any]) -> None:
+        """Overwrite this record's fields in place. Raises InvalidRecord."""
+        raise NotImplementedError
+
+    # -- what drivers written for 11.0.0 call --
+
+    def toDict(self) -> dict[str, Any]:
+        """The JSON object as it is. Unlike in 11.0.0, a state gets its time with the next write."""
+        copied = self.copy()
+        copied._state_changed = False
+        data = copied.to_dict(0.0)
+        if "created_time" in data:
+            data["created_time"] = getattr(self, "created_time", None)
+        return data
+
+    def updateFromDict(self, d: dict[str, Any]) -> None:
+        """`load`."""
+        self.load(d)
+
+    @property
+    def stat(self) -> ZnodeStat | None:
+        """Of the znode as it was read or written last; None = never."""
+        return None if self.version is None else ZnodeStat(self.version, self.mzxid)
+
+    # -- for the kinds of records --
 
     def _dump_state(self, now: float) -> dict[str, Any]:
         """What every record's JSON object begins with: the keys that we do not know, and the state with its time.

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any, ClassVar, Self
 
 from nodepool.model import states
@@ -88,6 +89,24 @@ class NodeRequest(Record):
         request = cls(id=id)
         request.load(data)
         return request
+
+    @classmethod
+    def fromDict(cls, d: dict[str, Any], o_id: str | None = None) -> Self:
+        """`from_dict`, for drivers written for 11.0.0."""
+        return cls.from_dict(d, o_id)
+
+    def getSafeAttributes(self) -> SimpleNamespace:
+        """What texts of users may say of a request, such as dynamic tags. For drivers written for 11.0.0."""
+        return SimpleNamespace(
+            id=self.id,
+            labels=self.node_types,
+            requestor=self.requestor,
+            requestor_data=self.requestor_data,
+            relative_priority=self.relative_priority,
+            event_id=self.event_id,
+            created_time=self.created_time,
+            tenant_name=self.tenant_name,
+        )
 
     def load(self, data: dict[str, Any]) -> None:
         """Overwrite this record's fields in place. Raises InvalidRecord."""

@@ -7,11 +7,12 @@ import contextlib
 import json
 import logging
 import threading
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kazoo.exceptions import BadVersionError, KazooException, NoNodeError
 
 from nodepool.exceptions import ZKException
+from nodepool.late_names import late_names
 from nodepool.model.component import Component, PoolComponent
 from nodepool.model.record import InvalidRecord
 from nodepool.zk import codec, paths
@@ -185,3 +186,13 @@ def _entries(client: ZooKeeperClient, root: str) -> list[tuple[str, Any, bytes]]
     except KazooException as error:
         raise translate(error) from None
     return found
+
+
+if not TYPE_CHECKING:
+    # Drivers written for 11.0.0 import these from here.
+    __getattr__ = late_names(
+        __name__,
+        {
+            "COMPONENT_REGISTRY": "nodepool.compat.component_registry",
+        },
+    )

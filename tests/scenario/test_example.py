@@ -203,11 +203,11 @@ def test_copy_under_another_name(
         fulfilled(znodes, znodes.submit(["small"]))
         adapter = provider_of(launcher).adapter
         module = type(adapter).__module__
-        assert module == "nodepool_extra_drivers.mycloud.adapter"
+        assert module == "nodepool.driver.mycloud.adapter"
         used = {type(value).__module__ for value in vars(adapter).values()}
-        assert used >= {module, "nodepool_extra_drivers.mycloud.client"}
+        assert used >= {module, "nodepool.driver.mycloud.client"}
         assert not [name for name in used if name.startswith(example.__name__)]
     finally:
         Drivers.load()
-        for loaded in [name for name in sys.modules if name.startswith("nodepool_extra_drivers.mycloud")]:
+        for loaded in [name for name in sys.modules if name.startswith("nodepool.driver.mycloud")]:
             del sys.modules[loaded]

@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Framework for drivers of clouds that work in steps (reference/driver 7 to 11). A driver imports from here."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from nodepool.driver.statemachine.adapter import Adapter
 from nodepool.driver.statemachine.creation_machine import CreationMachine
 from nodepool.driver.statemachine.deletion_machine import DeletionMachine
@@ -11,6 +15,7 @@ from nodepool.driver.statemachine.instance_cloud import InstanceCloud
 from nodepool.driver.statemachine.lost_creations import Creation, CreationKey
 from nodepool.driver.statemachine.machine import StateMachine
 from nodepool.driver.statemachine.provider import StateMachineProvider
+from nodepool.late_names import late_names
 
 __all__ = [
     "Adapter",
@@ -26,3 +31,15 @@ __all__ = [
     "StateMachineHandler",
     "StateMachineProvider",
 ]
+
+if not TYPE_CHECKING:
+    # Drivers written for 11.0.0 import these from here.
+    __getattr__ = late_names(
+        __name__,
+        {
+            "NodescanRequest": "nodepool.compat.state_machine_tasks",
+            "NodescanWorker": "nodepool.compat.state_machine_tasks",
+            "StateMachineNodeDeleter": "nodepool.compat.state_machine_tasks",
+            "StateMachineNodeLauncher": "nodepool.compat.state_machine_tasks",
+        },
+    )

@@ -92,7 +92,7 @@ def odd_driver(tmp_path: Path) -> Iterator[Any]:
 
     yield make
     Drivers.load([])
-    sys.modules.pop("nodepool_extra_drivers.odd", None)
+    sys.modules.pop("nodepool.driver.odd", None)
 
 
 class TestGood:
@@ -138,7 +138,7 @@ class TestGood:
     def test_other_drivers_are_not_imported(self, load: Any, odd_driver: Any) -> None:
         odd_driver(load="raise AssertionError")
         load("providers: [{name: a, driver: static}]")
-        assert "nodepool_extra_drivers.odd" not in sys.modules
+        assert "nodepool.driver.odd" not in sys.modules
 
 
 class TestUnavailable:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import importlib
 import logging
 import os
 import subprocess
@@ -110,6 +111,46 @@ class TestFinding:
         Drivers.load([str(tmp_path / "nowhere")])
         assert "static" in Drivers.names()
         assert "nowhere" in caplog.text
+
+    def test_imports_of_itself(self, tmp_path: Path) -> None:
+        """A driver may import its own modules as parts of `nodepool.driver`, as those of 11.0.0 do."""
+        text = "from nodepool.driver.whole.part import Base\nfrom nodepool.driver.whole import part\n"
+        package = write(tmp_path, "whole", text + good("whole", "assert part.Base is Base"))
+        (package / "part.py").write_text("class Base: pass\n", encoding="utf-8")
+        Drivers.load([str(tmp_path)])
+        assert type(Drivers.get("whole")).__module__ == "nodepool.driver.whole"
+        assert vars(sys.modules["nodepool.driver"])["whole"] is sys.modules["nodepool.driver.whole"]
+
+    def test_hidden_builtin_comes_back(self, tmp_path: Path) -> None:
+        """One that hides a built-in driver meets none of its modules; afterwards the old classes are in use again."""
+        before = importlib.import_module("nodepool.driver.static.config")
+        write(
+            tmp_path, "static", good("static", "import sys\nassert 'nodepool.driver.static.config' not in sys.modules")
+        )
+        Drivers.load([str(tmp_path)])
+        assert type(Drivers.get("static")).__name__ == "Good"
+        Drivers.load()
+        assert type(Drivers.get("static")).__name__ == "StaticDriver"
+        assert importlib.import_module("nodepool.driver.static.config") is before
+        assert vars(sys.modules["nodepool.driver"])["static"] is sys.modules["nodepool.driver.static"]
+
+    def test_broken_one_leaves_the_builtin_modules(self, tmp_path: Path) -> None:
+        before = importlib.import_module("nodepool.driver.static.config")
+        write(tmp_path, "static", "raise KeyError")
+        Drivers.load([str(tmp_path)])
+        with pytest.raises(DriverUnavailable, match="KeyError"):
+            Drivers.get("static")
+        Drivers.load()
+        assert Drivers.get("static").name == "static"
+        assert importlib.import_module("nodepool.driver.static.config") is before
+
+    @pytest.mark.parametrize("name", ["framework", "statemachine", "utils", "config"])
+    def test_taken_names(self, tmp_path: Path, name: str, caplog: pytest.LogCaptureFixture) -> None:
+        """A driver must not take the place of a module of `nodepool.driver`."""
+        write(tmp_path, name, good(name))
+        Drivers.load([str(tmp_path)])
+        assert name not in Drivers.names()
+        assert f"no driver can have the name {name}" in caplog.text
 
     def test_modules_of_a_package(self, tmp_path: Path) -> None:
         """A driver of several modules imports its own by relative imports."""

@@ -71,3 +71,14 @@ def test_upload_round_trip() -> None:
 def test_no_build(data: dict[str, Any]) -> None:
     with pytest.raises(InvalidRecord):
         ImageBuild.from_dict(data, "debian", "1")
+
+
+def test_for_released_drivers() -> None:
+    """Methods of 11.0.0, whose arguments of an upload have another order."""
+    data = ImageBuild("image").to_dict(5.0)
+    build = ImageBuild.fromDict({**data, "formats": "raw"}, "image", "1")
+    assert (build.image_name, build.id, build.formats, build.state) == ("image", "1", ["raw"], data["state"])
+    build.updateFromDict({**data, "formats": "qcow2,raw"})
+    assert build.toDict()["formats"] == "qcow2,raw"
+    upload = ImageUpload.fromDict(ImageUpload("image", "1", "cloud").to_dict(5.0), "1", "cloud", "image", "2")
+    assert (upload.image_name, upload.build_id, upload.provider_name, upload.id) == ("image", "1", "cloud", "2")

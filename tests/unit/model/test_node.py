@@ -186,3 +186,12 @@ def test_free() -> None:
         assert node.allocated_to is None
         tenants[state] = node.tenant_name
     assert tenants == {states.READY: None, states.FAILED: "tenant"}
+
+
+def test_for_released_drivers() -> None:
+    """Methods of 11.0.0: there and back."""
+    data = Node("small").to_dict(5.0)
+    node = Node.fromDict(data, "0000000001")
+    assert node.toDict() == data
+    node.updateFromDict({**data, "az": "z1"})
+    assert (node.id, node.az) == ("0000000001", "z1")

@@ -110,3 +110,35 @@ def test_copy_is_independent() -> None:
     copy.requestor_data["tenant_name"] = "other"
     assert request.declined_by == []
     assert request.requestor_data["tenant_name"] == "t"
+
+
+class TestForReleasedDrivers:
+    """Methods of 11.0.0."""
+
+    def test_dict_there_and_back(self) -> None:
+        data = NodeRequest().to_dict(5.0)
+        request = NodeRequest.fromDict({**data, "node_types": ["a"], "jenkins_label": "x"}, "100-1")
+        assert request.toDict() == {**data, "node_types": ["a"], "jenkins_label": "x"}
+        request.updateFromDict({**data, "node_types": ["b"]})
+        assert (request.id, request.node_types) == ("100-1", ["b"])
+
+    def test_to_dict_changes_nothing(self) -> None:
+        """A state gets its time with the next write, as before."""
+        request = NodeRequest()
+        assert request.toDict()["created_time"] is None
+        assert request.to_dict(7.0)["state_time"] == 7.0
+
+    def test_stat(self) -> None:
+        assert NodeRequest().stat is None
+        request = NodeRequest()
+        request.version, request.mzxid = 3, 99
+        assert request.stat == (3, 99)
+
+    def test_safe_attributes(self) -> None:
+        """For dynamic tags."""
+        request = NodeRequest("500-1")
+        request.node_types, request.requestor, request.tenant_name = ["a", "b"], "zuul", "acme"
+        safe = request.getSafeAttributes()
+        text = "{request.id} {request.labels} {request.requestor} {request.tenant_name} {request.event_id}"
+        assert text.format(request=safe) == "500-1 ['a', 'b'] zuul acme None"
+        assert not hasattr(safe, "lock")
