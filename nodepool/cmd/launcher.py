@@ -1,14 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``nodepool-launcher``: serves node requests (reference/commands 3 and 4)."""
+"""``nodepool-launcher``: serves node requests (reference/commands 3 and 4).
+
+Everything but the handling of signals is imported by functions, so that a signal finds a handler from the start.
+"""
 
 from __future__ import annotations
 
-import argparse
 import sys
-from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from nodepool.cmd import app, daemon
+from nodepool.cmd.stop_signals import exit_at_once
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
 
 PROG: Final = "nodepool-launcher"
 PIDFILE: Final = "/var/run/nodepool/nodepool.pid"
@@ -17,6 +22,8 @@ LOGFILE: Final = "/var/log/nodepool/nodepool.log"
 
 def make_parser() -> argparse.ArgumentParser:
     """The command line of the launcher."""
+    from nodepool.cmd import app, daemon
+
     parser = app.make_parser(PROG, "Serves node requests of Zuul. Goes into the background unless -d or -f is given.")
     daemon.add_options(parser, PIDFILE)
     parser.add_argument(
@@ -65,8 +72,11 @@ def serve(options: argparse.Namespace) -> int:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point; returns the exit status."""
-    options = make_parser().parse_args(argv)
-    return daemon.finish(app.run(PROG, lambda: daemon.run(options, LOGFILE, serve, check_configuration)))
+    with exit_at_once():
+        from nodepool.cmd import app, daemon
+
+        options = make_parser().parse_args(argv)
+        return daemon.finish(app.run(PROG, lambda: daemon.run(options, LOGFILE, serve, check_configuration)))
 
 
 if __name__ == "__main__":

@@ -15,10 +15,10 @@ from typing import Final, Protocol
 from nodepool.clock import monotonic
 from nodepool.cmd import stack_dump
 from nodepool.cmd.app import Stopped
+from nodepool.cmd.debug_tools import DebugTools
 from nodepool.cmd.sdnotify import Notifier
+from nodepool.cmd.stop_signals import STOP_SIGNALS
 
-#: Signals that end a daemon in order. SIGUSR1 is an old name for SIGINT.
-STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)
 DUMP_SIGNAL: Final = signal.SIGUSR2
 
 #: How long an orderly stop may take, in seconds. systemd waits 90 s by default before it kills.
@@ -93,6 +93,7 @@ class ServiceRunner:
         self._error: BaseException | None = None
         self._ready_sent = False
         self._last_ping = float("-inf")
+        self.debug_tools = DebugTools()
         #: The service did not end in time, or was told twice: its threads may still be running.
         self.abandoned = False
 
@@ -152,6 +153,7 @@ class ServiceRunner:
             return None
         if event == DUMP_SIGNAL:
             stack_dump.dump()
+            self.debug_tools.begin()
             return None
         return event
 

@@ -19,15 +19,20 @@ def stacks() -> str:
     for ident, frame in sys._current_frames().items():
         thread = threads.get(ident)
         name, daemon = (thread.name, thread.daemon) if thread else ("?", "?")
-        parts.append(f"Thread: {ident} {name} daemon: {daemon}\n{''.join(traceback.format_stack(frame))}")
+        parts.append(f"Thread: {ident} {name} d: {daemon}\n{''.join(traceback.format_stack(frame))}")
     return "\n".join(parts)
 
 
 def dump() -> None:
-    """Write the stack of every thread to logger ``nodepool.stack_dump``.
+    """Write the stack of every thread to logger ``nodepool.stack_dump``."""
+    write(f"Stacks of all threads:\n{stacks()}")
+
+
+def write(text: str) -> None:
+    """Write a text to logger ``nodepool.stack_dump``.
 
     At DEBUG. An operator who asks wants to see it, so a logger that is set to a higher level gets it at that
     level.
     """
     log = logging.getLogger(LOGGER_NAME)
-    log.log(max(logging.DEBUG, log.getEffectiveLevel()), "Stacks of all threads:\n%s", stacks())
+    log.log(max(logging.DEBUG, log.getEffectiveLevel()), "%s", text)

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from nodepool.cmd.app import Stopped
-from nodepool.cmd.service_runner import STOP_SIGNALS, early_stop
+from nodepool.cmd.service_runner import early_stop
+from nodepool.cmd.stop_signals import STOP_SIGNALS, exit_at_once
 from tests.support.launcher import ROOT
 
 #: Python imports it before anything else. It sends the signal when the launcher imports what it needs for its work.
@@ -21,18 +22,19 @@ import os, signal, sys
 
 class Hook:
     def find_spec(self, name, path=None, target=None):
-        if name == "nodepool.launcher.supervisor":
+        if name == os.environ["STOP_AT_IMPORT"]:
             os.kill(os.getpid(), signal.SIGTERM)
 
 sys.meta_path.insert(0, Hook())
 """
 
 
-def test_stop_while_the_launcher_is_imported(tmp_path: Path) -> None:
+@pytest.mark.parametrize("module", ["argparse", "nodepool.cmd.daemon", "nodepool.launcher.supervisor"])
+def test_stop_while_the_launcher_is_imported(tmp_path: Path, module: str) -> None:
     """`systemctl stop` right after the start: exit status 0, and nothing to say."""
     (tmp_path / "sitecustomize.py").write_text(HOOK, encoding="utf-8")
     command = [sys.executable, "-m", "nodepool.cmd.launcher", "-f", "-c", str(tmp_path / "nodepool.yaml")]
-    environment = {**os.environ, "PYTHONPATH": f"{tmp_path}:{ROOT}"}
+    environment = {**os.environ, "PYTHONPATH": f"{tmp_path}:{ROOT}", "STOP_AT_IMPORT": module}
     ended = subprocess.run(
         command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120, check=False
     )
@@ -45,4 +47,16 @@ def test_signals(number: signal.Signals) -> None:
     before = signal.getsignal(number)
     with pytest.raises(Stopped), early_stop():
         os.kill(os.getpid(), number)
+    assert signal.getsignal(number) is before
+
+
+@pytest.mark.parametrize("number", STOP_SIGNALS)
+def test_exit_at_once(number: signal.Signals, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where nothing is to be cleaned up: status 0; the handlers are put back."""
+    before = signal.getsignal(number)
+    ended: list[int] = []
+    monkeypatch.setattr(os, "_exit", ended.append)
+    with exit_at_once():
+        os.kill(os.getpid(), number)
+    assert ended == [0]
     assert signal.getsignal(number) is before

@@ -11,8 +11,10 @@ import threading
 import pytest
 
 from nodepool.cmd import stack_dump
+from nodepool.cmd.debug_tools import DebugTools
 from nodepool.cmd.sdnotify import Notifier
-from nodepool.cmd.service_runner import STOP_SIGNALS, ServiceRunner
+from nodepool.cmd.service_runner import ServiceRunner
+from nodepool.cmd.stop_signals import STOP_SIGNALS
 from tests.support.manual_clock import ManualClock
 
 
@@ -128,6 +130,8 @@ def test_dump_signal_writes_stacks(caplog: pytest.LogCaptureFixture) -> None:
     """SIGUSR2: every thread's stack at DEBUG to nodepool.stack_dump; the daemon goes on."""
     service = FakeService()
     supervisor = ServiceRunner(service, FakeNotifier())
+    asked: list[str] = []
+    supervisor.debug_tools = DebugTools(lambda package: asked.append(package))
 
     def both() -> None:
         # Python calls handlers of pending signals in the order of their numbers.
@@ -138,6 +142,8 @@ def test_dump_signal_writes_stacks(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.DEBUG, stack_dump.LOGGER_NAME):
         assert supervisor.run() == 0
     helper.join()
+    supervisor.debug_tools.join()
+    assert asked == ["yappi", "objgraph"]
     (record,) = [record for record in caplog.records if record.name == stack_dump.LOGGER_NAME]
     assert record.levelno == logging.DEBUG
     assert "MainThread" in record.getMessage()
