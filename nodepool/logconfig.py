@@ -12,6 +12,7 @@ from collections.abc import MutableMapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from nodepool import log_names
 from nodepool.clock import utc_text
 
 if TYPE_CHECKING:
@@ -188,7 +189,7 @@ def default_config(*, level: str = "INFO", stream: str | None = None, filename: 
         "loggers": {
             "nodepool": {"handlers": ["output"], "level": level, "propagate": False},
             # Written only when an operator asks for it with SIGUSR2, so it is never noise.
-            "nodepool.stack_dump": {"level": "DEBUG"},
+            log_names.STACK_DUMP: {"level": "DEBUG"},
             "requests": quiet,
             "openstack": quiet,
             "kazoo": quiet,

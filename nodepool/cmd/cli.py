@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
-from nodepool import logconfig
+from nodepool import log_names, logconfig
 from nodepool.cmd import app, nodes, providers, requests, validate
 
 PROG: Final = "nodepool"
@@ -39,7 +39,7 @@ def set_up_logging(options: argparse.Namespace) -> None:
     else:
         # That a connection was made is no news for somebody who waits for a table.
         config["loggers"]["nodepool.zk"] = {"level": "WARNING"}
-        config["loggers"]["nodepool.ComponentRegistry"] = {"level": "WARNING"}
+        config["loggers"][log_names.COMPONENT_REGISTRY] = {"level": "WARNING"}
     logconfig.apply_config(config)
 
 

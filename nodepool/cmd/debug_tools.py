@@ -13,9 +13,10 @@ import threading
 from collections.abc import Callable
 from typing import Any, Final
 
+from nodepool import log_names
 from nodepool.cmd import stack_dump
 
-log = logging.getLogger(stack_dump.LOGGER_NAME)
+log = logging.getLogger(log_names.STACK_DUMP)
 
 #: Longest list of types that grew.
 GROWTH_LINES: Final = 100

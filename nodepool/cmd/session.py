@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
+from nodepool import log_names
 from nodepool.exceptions import ZKConnectionError, ZKException
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ def connect(settings: Settings) -> Iterator[ZooKeeper]:
         tls_ca=files[2],
     )
     try:
-        with _quiet("kazoo", "nodepool.zk.ZooKeeper"):
+        with _quiet("kazoo", log_names.ZOOKEEPER):
             client.connect(timeout=CONNECT_SECONDS)
         with give_up_without_connection(client.add_session_listener, client.hosts):
             yield ZooKeeper(client, None)

@@ -7,9 +7,8 @@ import logging
 import sys
 import threading
 import traceback
-from typing import Final
 
-LOGGER_NAME: Final = "nodepool.stack_dump"
+from nodepool import log_names
 
 
 def stacks() -> str:
@@ -34,5 +33,5 @@ def write(text: str) -> None:
     At DEBUG. An operator who asks wants to see it, so a logger that is set to a higher level gets it at that
     level.
     """
-    log = logging.getLogger(LOGGER_NAME)
+    log = logging.getLogger(log_names.STACK_DUMP)
     log.log(max(logging.DEBUG, log.getEffectiveLevel()), "%s", text)

@@ -7,9 +7,10 @@ import argparse
 import logging
 from collections.abc import Callable
 
+from nodepool import log_names
 from nodepool.exceptions import ConfigError
 
-log = logging.getLogger("nodepool.cmd.config_validator")
+log = logging.getLogger(log_names.CONFIG_VALIDATOR)
 
 
 def add_commands(add: Callable[..., argparse.ArgumentParser]) -> None:

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
+from nodepool import log_names
 from nodepool.clock import monotonic, wall_time
 from nodepool.driver import gateway
 from nodepool.exceptions import ZKConflict, ZKConnectionError
@@ -60,7 +61,7 @@ class CleanupWorker(Worker):
         in_progress: Callable[[], set[str]],
         clock: Callable[[], float] = wall_time,
     ) -> None:
-        super().__init__("CleanupWorker", zk.client, logging.getLogger("nodepool.CleanupWorker"), SWEEP_SECONDS)
+        super().__init__("CleanupWorker", zk.client, logging.getLogger(log_names.CLEANUP_WORKER), SWEEP_SECONDS)
         self._zk = zk
         self._cache = cache
         self._providers = providers
@@ -262,7 +263,7 @@ class CleanupWorker(Worker):
 class LeakSweeps:
     """One thread a provider: a cloud that does not answer holds up neither the other sweeps nor other providers."""
 
-    log = logging.getLogger("nodepool.CleanupWorker")
+    log = logging.getLogger(log_names.CLEANUP_WORKER)
 
     def __init__(self) -> None:
         #: Each provider object that still looks, with its thread.

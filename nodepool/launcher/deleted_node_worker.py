@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
+from nodepool import log_names
 from nodepool.clock import monotonic
 from nodepool.driver import gateway
 from nodepool.exceptions import ZKConflict, ZKConnectionError, ZKException, ZKLockException
@@ -55,7 +56,7 @@ class DeletedNodeWorker(Worker):
     """One thread a launcher; deletions themselves run in the providers."""
 
     def __init__(self, zk: ZooKeeper, cache: NodepoolCache, providers: Providers) -> None:
-        log = logging.getLogger("nodepool.DeletedNodeWorker")
+        log = logging.getLogger(log_names.DELETED_NODE_WORKER)
         super().__init__("DeletedNodeWorker", zk.client, log, IDLE_SECONDS)
         self._zk = zk
         self._cache = cache

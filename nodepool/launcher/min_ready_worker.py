@@ -8,6 +8,7 @@ import math
 import uuid
 from typing import TYPE_CHECKING, Final
 
+from nodepool import log_names
 from nodepool.clock import monotonic
 from nodepool.driver import gateway
 from nodepool.exceptions import ZKConflict, ZKConnectionError, ZKException, ZKLockException
@@ -47,7 +48,7 @@ class MinReadyWorker(Worker):
     """
 
     def __init__(self, zk: ZooKeeper, cache: NodepoolCache, providers: Providers, config: Callable[[], Config]) -> None:
-        log = logging.getLogger("nodepool.MinReadyWorker")
+        log = logging.getLogger(log_names.MIN_READY_WORKER)
         super().__init__("MinReadyWorker", zk.client, log, IDLE_SECONDS)
         self._zk = zk
         self._cache = cache

@@ -7,6 +7,8 @@ import logging
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING
 
+from nodepool import log_names
+
 if TYPE_CHECKING:
     from nodepool.driver.config import ProviderConfig
     from nodepool.driver.interface import Provider
@@ -19,7 +21,7 @@ class PoolThreads:
     :param make: makes the worker of a pool from the names of provider and pool; it is not started yet.
     """
 
-    log = logging.getLogger("nodepool.NodePool")
+    log = logging.getLogger(log_names.NODEPOOL)
 
     def __init__(self, make: Callable[[str, str], PoolWorker]) -> None:
         self._make = make

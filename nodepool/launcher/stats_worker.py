@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from nodepool import log_names
 from nodepool.clock import monotonic
 from nodepool.metrics import gauges
 from nodepool.metrics.registry import Registry
@@ -50,7 +51,7 @@ class StatsWorker(threading.Thread):
     :param clock: monotonic seconds.
     """
 
-    log = logging.getLogger("nodepool.StatsWorker")
+    log = logging.getLogger(log_names.STATS_WORKER)
 
     def __init__(
         self,

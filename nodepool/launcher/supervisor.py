@@ -11,6 +11,7 @@ import logging
 import threading
 from typing import TYPE_CHECKING, Any, Final
 
+from nodepool import log_names
 from nodepool.clock import monotonic
 from nodepool.config.loader import ConfigSource
 from nodepool.exceptions import ZKConnectionError
@@ -65,7 +66,7 @@ class NodePool:
     :param secure_path: secure file, or None.
     """
 
-    log = logging.getLogger("nodepool.NodePool")
+    log = logging.getLogger(log_names.NODEPOOL)
 
     def __init__(self, config_path: str, secure_path: str | None = None) -> None:
         self.configuration = Configuration(ConfigSource(config_path, secure_path), self._reconfigure, self.log)

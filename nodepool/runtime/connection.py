@@ -6,13 +6,14 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from nodepool import log_names
 from nodepool.exceptions import ZKException
 from nodepool.zk.client import ZooKeeperClient, connection_string
 
 if TYPE_CHECKING:
     from nodepool.config.objects import Config
 
-log = logging.getLogger("nodepool.NodePool")
+log = logging.getLogger(log_names.NODEPOOL)
 
 
 def make_client(config: Config) -> ZooKeeperClient:

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
+from nodepool import log_names
 from nodepool.clock import monotonic
 from nodepool.driver import gateway
 from nodepool.driver.framework.unavailable import UnavailableProviderConfig
@@ -36,7 +37,7 @@ class Providers:
     are served.
     """
 
-    log = logging.getLogger("nodepool.NodePool")
+    log = logging.getLogger(log_names.NODEPOOL)
 
     def __init__(self, zk: ZooKeeper) -> None:
         self._zk = zk

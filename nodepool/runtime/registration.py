@@ -7,6 +7,7 @@ import logging
 import socket
 from typing import TYPE_CHECKING
 
+from nodepool import log_names
 from nodepool.exceptions import ZKException
 from nodepool.model import component
 from nodepool.zk.components import Registration
@@ -22,7 +23,7 @@ class DaemonRegistration:
     :param version: of this release.
     """
 
-    log = logging.getLogger("nodepool.ComponentRegistry")
+    log = logging.getLogger(log_names.COMPONENT_REGISTRY)
 
     def __init__(self, client: ZooKeeperClient, kind: type[component.Component], version: str) -> None:
         self._client = client

@@ -27,6 +27,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from kazoo.exceptions import KazooException, NoNodeError
 
+from nodepool import log_names
 from nodepool.clock import monotonic
 from nodepool.model.record import InvalidRecord
 from nodepool.zk import codec, events, paths
@@ -55,7 +56,7 @@ class RecordCache(Generic[R]):
     :param decode: makes a record of (JSON object, id); raises InvalidRecord.
     """
 
-    log = logging.getLogger("nodepool.zk.ZooKeeper")
+    log = logging.getLogger(log_names.ZOOKEEPER)
 
     def __init__(self, client: ZooKeeperClient, root: str, decode: Callable[[dict[str, Any], str], R]) -> None:
         self._client = client

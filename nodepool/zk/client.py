@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 from kazoo.client import KazooState
 from kazoo.exceptions import ConfigurationError, KazooException
 
+from nodepool import log_names
 from nodepool.clock import monotonic
 from nodepool.exceptions import ConfigError, ZKConnectionError, ZKException
 from nodepool.zk import wire
@@ -58,7 +59,7 @@ class ZooKeeperClient:
     :param tls_cert: PEM file of the client certificate, ``tls_key`` its key, ``tls_ca`` the CA. All or none.
     """
 
-    log = logging.getLogger("nodepool.zk.ZooKeeper")
+    log = logging.getLogger(log_names.ZOOKEEPER)
 
     def __init__(
         self,

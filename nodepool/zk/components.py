@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from kazoo.exceptions import BadVersionError, KazooException, NoNodeError
 
+from nodepool import log_names
 from nodepool.exceptions import ZKException
 from nodepool.late_names import late_names
 from nodepool.model.component import Component, PoolComponent
@@ -30,7 +31,7 @@ class Registration:
     overtake each other, and nobody else takes it.
     """
 
-    log = logging.getLogger("nodepool.ComponentRegistry")
+    log = logging.getLogger(log_names.COMPONENT_REGISTRY)
 
     def __init__(self, client: ZooKeeperClient, component: Component) -> None:
         self._client = client

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import logging
 
+from nodepool import log_names
 from nodepool.exceptions import ZKException, ZKLockException
 from nodepool.zk import locks, paths
 from nodepool.zk.client import ZooKeeperClient
@@ -18,7 +19,7 @@ class Election:
     :param identifier: who we are, for people who look.
     """
 
-    log = logging.getLogger("nodepool.zk.ZooKeeper")
+    log = logging.getLogger(log_names.ZOOKEEPER)
 
     def __init__(self, client: ZooKeeperClient, name: str, identifier: str) -> None:
         self._client = client

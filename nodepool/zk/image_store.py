@@ -7,6 +7,7 @@ import logging
 
 from kazoo.exceptions import KazooException, NoNodeError
 
+from nodepool import log_names
 from nodepool.model import states
 from nodepool.model.image import ImageBuild, ImageUpload
 from nodepool.model.record import InvalidRecord
@@ -19,7 +20,7 @@ from nodepool.zk.transactions import translate
 class ImageStore:
     """Reads block for one round trip each. Raises ZKConnectionError without a connection."""
 
-    log = logging.getLogger("nodepool.zk.ZooKeeper")
+    log = logging.getLogger(log_names.ZOOKEEPER)
 
     def __init__(self, client: ZooKeeperClient) -> None:
         self._client = client

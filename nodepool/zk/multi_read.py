@@ -16,11 +16,12 @@ from typing import Any, Final
 
 from kazoo.exceptions import KazooException, NoNodeError
 
+from nodepool import log_names
 from nodepool.zk.client import ZooKeeperClient
 from nodepool.zk.reply import Reply
 from nodepool.zk.transactions import UNKNOWN_OUTCOME, result, translate
 
-log = logging.getLogger("nodepool.zk.ZooKeeper")
+log = logging.getLogger(log_names.ZOOKEEPER)
 
 #: Reads in a packet, and packets under way at once. The largest record allowed (1 MiB) in each would be too much
 #: for memory, but records are 1-2 KiB.

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from kazoo.exceptions import KazooException, NoNodeError
 
+from nodepool import log_names
 from nodepool.clock import wall_time
 from nodepool.exceptions import ZKConflict, ZKConnectionError, ZKLockException
 from nodepool.model.node import Node
@@ -40,7 +41,7 @@ class NodeStore:
     :param cache: told of our writes and asked for lock directories; None reads ZooKeeper (command line).
     """
 
-    log = logging.getLogger("nodepool.zk.ZooKeeper")
+    log = logging.getLogger(log_names.ZOOKEEPER)
 
     def __init__(self, client: ZooKeeperClient, cache: NodepoolCache | None, clock: Callable[[], float] = wall_time):
         self._client = client

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from kazoo.exceptions import NoNodeError
 
+from nodepool import log_names
 from nodepool.zk.reply import Reply
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 class OrphanedContenders:
     """Contenders whose creation has an unknown outcome. ``_lock`` guards their set."""
 
-    log = logging.getLogger("nodepool.zk.ZooKeeper")
+    log = logging.getLogger(log_names.ZOOKEEPER)
 
     def __init__(self, client: ZooKeeperClient) -> None:
         self._client = client

@@ -12,9 +12,10 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from nodepool import log_names
 from nodepool.exceptions import ZKConnectionError
 
-log = logging.getLogger("nodepool.zk.ZooKeeper")
+log = logging.getLogger(log_names.ZOOKEEPER)
 
 
 class Reply:

@@ -9,6 +9,7 @@ from typing import Any
 
 from kazoo.exceptions import KazooException, NoNodeError, NotEmptyError
 
+from nodepool import log_names
 from nodepool.clock import wall_time
 from nodepool.exceptions import ZKConnectionError, ZKLockException
 from nodepool.model.node import Node
@@ -26,7 +27,7 @@ from nodepool.zk.transactions import Transaction, TransactionFailed, ensure_path
 class RequestStore:
     """Blocking as in `NodeStore`, and with the same errors."""
 
-    log = logging.getLogger("nodepool.zk.ZooKeeper")
+    log = logging.getLogger(log_names.ZOOKEEPER)
 
     def __init__(
         self,

@@ -11,6 +11,7 @@ import concurrent.futures
 import logging
 from typing import TYPE_CHECKING, Any
 
+from nodepool import log_names
 from nodepool.driver import gateway
 from nodepool.logconfig import get_annotated_logger
 from nodepool.model.node import Node
@@ -50,7 +51,7 @@ class HandlerHooks(NodeRequestHandlerNotifications, abc.ABC):
         self.pool: ConfigPool = self.pw.getPoolConfig()
         self.zk: ZooKeeper = self.pw.getZK()
         self.manager: ProviderView = self.pw.getProviderManager()
-        logger = logging.getLogger(f"nodepool.driver.NodeRequestHandler[{self.launcher_id}]")
+        logger = logging.getLogger(log_names.request_handler(self.launcher_id))
         self.log = get_annotated_logger(logger, event_id=self.request.event_id, node_request_id=self.request.id)
 
     @property

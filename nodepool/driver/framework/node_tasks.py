@@ -8,6 +8,7 @@ import logging
 import threading
 from typing import TYPE_CHECKING
 
+from nodepool import log_names
 from nodepool.clock import monotonic
 from nodepool.driver import gateway
 from nodepool.exceptions import NotFound, TimeoutException, ZKConflict, ZKException
@@ -39,7 +40,7 @@ class NodeLauncher(threading.Thread, abc.ABC):
         self.complete = False
         self.provider_config = provider_config or handler.provider
         self.log = get_annotated_logger(
-            logging.getLogger("nodepool.NodeLauncher"),
+            logging.getLogger(log_names.NODE_LAUNCHER),
             event_id=handler.request.event_id,
             node_request_id=handler.request.id,
             node_id=node.id,
@@ -105,7 +106,7 @@ class NodeDeleter(threading.Thread):
         self.zk = zk
         self.manager = manager
         self.node = node
-        self.log = get_annotated_logger(logging.getLogger("nodepool.NodeDeleter"), node_id=node.id)
+        self.log = get_annotated_logger(logging.getLogger(log_names.NODE_DELETER), node_id=node.id)
 
     def delete_machine(self) -> None:
         """Delete the machine in the cloud; blocks until it is gone. Raises what the driver raises."""

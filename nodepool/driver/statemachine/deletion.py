@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from nodepool import log_names
 from nodepool.clock import monotonic
 from nodepool.driver.statemachine.finder import Search
 from nodepool.driver.statemachine.provider_view import CloudProviderView
@@ -64,7 +65,9 @@ class NodeDeletion(Done):
         self._node = node
         self._clock = clock
         self._deadline = clock() + DELETE_SECONDS
-        self.log = get_annotated_logger(logging.getLogger("nodepool.driver.statemachine.NodeDeletion"), node_id=node.id)
+        self.log = get_annotated_logger(
+            logging.getLogger(log_names.state_machine_deleter(provider.name)), node_id=node.id
+        )
         self._phase: Callable[[], float | None] = self._begin
         self._search: Search | None = None
         self._removal: Removal | None = None

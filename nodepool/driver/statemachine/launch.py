@@ -17,6 +17,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
+from nodepool import log_names
 from nodepool.clock import monotonic
 from nodepool.driver.statemachine import failed_scan
 from nodepool.driver.statemachine.phases.begin_phase import BeginPhase
@@ -92,7 +93,7 @@ class NodeLaunch:
         self.node = node
         self._clock = clock
         self.log = get_annotated_logger(
-            logging.getLogger("nodepool.driver.statemachine.Launch"),
+            logging.getLogger(log_names.state_machine_launcher(provider.name)),
             event_id=handler.request.event_id,
             node_request_id=handler.request.id,
             node_id=node.id,

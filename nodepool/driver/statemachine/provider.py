@@ -7,6 +7,7 @@ import logging
 import threading
 from typing import TYPE_CHECKING, Any, Final
 
+from nodepool import log_names
 from nodepool.clock import monotonic
 from nodepool.driver import gateway
 from nodepool.driver.framework.shared_threads import MAX_THREADS, SharedThreads
@@ -68,9 +69,7 @@ class StateMachineProvider(StateMachineQuota, Provider):
         self.adapter = adapter
         self.provider = provider_config
         self.name = provider_config.name
-        self.log = get_annotated_logger(
-            logging.getLogger(f"nodepool.driver.statemachine.StateMachineProvider.{self.name}")
-        )
+        self.log = get_annotated_logger(logging.getLogger(log_names.state_machine_provider(self.name)))
         self._create_machine = signature.create_machine_of(self.name, adapter)
         self._lock = threading.Lock()
         self._launches: dict[str, NodeLaunch] = {}

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from concurrent.futures import CancelledError, Future
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+from nodepool import log_names
 from nodepool.clock import cpu_time, monotonic
 from nodepool.driver.interface import Provider
 from nodepool.driver.static.checks import HostChecker, is_alive
@@ -58,7 +59,7 @@ class StaticProvider(Provider):
         self.name = provider_config.name
         self._clock = clock
         self._hosts = provider_config.hosts()
-        self.log = logging.getLogger(f"nodepool.driver.static.StaticProvider.{self.name}")
+        self.log = logging.getLogger(log_names.static_provider(self.name))
         self._idle = threading.Event()
         self._condition = threading.Condition()
         self._wanted = True

@@ -15,6 +15,7 @@ import uuid
 import zlib
 from typing import TYPE_CHECKING, Final
 
+from nodepool import log_names
 from nodepool.driver import gateway
 from nodepool.launcher.pool.batch import Batch
 from nodepool.launcher.pool.changes import Changes
@@ -53,7 +54,7 @@ class PoolWorker(Worker):
     def __init__(self, launcher: PoolContext, provider_name: str, pool_name: str) -> None:
         self.provider_name = provider_name
         self.pool_name = pool_name
-        log = logging.getLogger(f"nodepool.PoolWorker.{provider_name}-{pool_name}")
+        log = logging.getLogger(log_names.pool_worker(provider_name, pool_name))
         super().__init__(f"PoolWorker.{provider_name}-{pool_name}", launcher.zk.client, log, IDLE_SECONDS)
         self.launcher_id = f"{socket.getfqdn()}-{self.name}-{uuid.uuid4().hex}"
         self._launcher = launcher

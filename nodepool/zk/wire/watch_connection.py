@@ -18,6 +18,7 @@ from kazoo.exceptions import ConnectionLoss
 from kazoo.protocol.connection import WATCH_XID, ConnectionHandler
 from kazoo.protocol.serialization import Sync, Watch
 
+from nodepool import log_names
 from nodepool.clock import monotonic
 from nodepool.exceptions import ZKConnectionError
 from nodepool.zk.events import CHANGED, CREATED, DELETED
@@ -27,7 +28,7 @@ from nodepool.zk.wire.operations import PASSED_ON
 if TYPE_CHECKING:
     from nodepool.zk.wire.watched_client import WatchedClient
 
-log = logging.getLogger("nodepool.zk.ZooKeeper")
+log = logging.getLogger(log_names.ZOOKEEPER)
 
 #: Calls from the connection thread that may wait in Kazoo's queue; the others wait in ours.
 _MAX_QUEUED: Final = 100

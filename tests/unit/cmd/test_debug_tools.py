@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from nodepool import log_names
 from nodepool.cmd import stack_dump
 from nodepool.cmd.debug_tools import DebugTools, load_package
 
@@ -46,10 +47,10 @@ def packages() -> Packages:
 @pytest.fixture
 def lines(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
     """First lines of what was logged since the last call."""
-    caplog.set_level(logging.DEBUG, stack_dump.LOGGER_NAME)
+    caplog.set_level(logging.DEBUG, log_names.STACK_DUMP)
 
     def taken() -> list[str]:
-        assert {record.name for record in caplog.records} <= {stack_dump.LOGGER_NAME}
+        assert {record.name for record in caplog.records} <= {log_names.STACK_DUMP}
         found = caplog.messages[:]
         caplog.clear()
         return found

@@ -10,6 +10,7 @@ import threading
 
 import pytest
 
+from nodepool import log_names
 from nodepool.cmd import stack_dump
 from nodepool.cmd.debug_tools import DebugTools
 from nodepool.cmd.sdnotify import Notifier
@@ -107,7 +108,7 @@ def test_stop_is_bounded(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.DEBUG, "nodepool"):
         assert supervisor.run() == 1
     assert supervisor.abandoned
-    assert any(record.name == stack_dump.LOGGER_NAME for record in caplog.records)
+    assert any(record.name == log_names.STACK_DUMP for record in caplog.records)
     service.stopped.set()
 
 
@@ -139,12 +140,12 @@ def test_dump_signal_writes_stacks(caplog: pytest.LogCaptureFixture) -> None:
         os.kill(os.getpid(), signal.SIGTERM)
 
     helper = when(service.running, both)
-    with caplog.at_level(logging.DEBUG, stack_dump.LOGGER_NAME):
+    with caplog.at_level(logging.DEBUG, log_names.STACK_DUMP):
         assert supervisor.run() == 0
     helper.join()
     supervisor.debug_tools.join()
     assert asked == ["yappi", "objgraph"]
-    (record,) = [record for record in caplog.records if record.name == stack_dump.LOGGER_NAME]
+    (record,) = [record for record in caplog.records if record.name == log_names.STACK_DUMP]
     assert record.levelno == logging.DEBUG
     assert "MainThread" in record.getMessage()
     assert "stacks" in record.getMessage()
@@ -152,7 +153,7 @@ def test_dump_signal_writes_stacks(caplog: pytest.LogCaptureFixture) -> None:
 
 def test_dump_appears_whatever_the_level(caplog: pytest.LogCaptureFixture) -> None:
     """An operator who asks for the stacks gets them although the logger is set to a higher level."""
-    with caplog.at_level(logging.WARNING, stack_dump.LOGGER_NAME):
+    with caplog.at_level(logging.WARNING, log_names.STACK_DUMP):
         stack_dump.dump()
     assert caplog.records[0].levelno == logging.WARNING
 

@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Names of the loggers that operators filter on (reference/commands 7). They are those of Nodepool 11, and stay.
+
+Other loggers are named after their modules, and may change with them.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+NODEPOOL: Final = "nodepool.NodePool"
+CLEANUP_WORKER: Final = "nodepool.CleanupWorker"
+DELETED_NODE_WORKER: Final = "nodepool.DeletedNodeWorker"
+MIN_READY_WORKER: Final = "nodepool.MinReadyWorker"
+STATS_WORKER: Final = "nodepool.StatsWorker"
+COMPONENT_REGISTRY: Final = "nodepool.ComponentRegistry"
+ZOOKEEPER: Final = "nodepool.zk.ZooKeeper"
+STACK_DUMP: Final = "nodepool.stack_dump"
+CONFIG_VALIDATOR: Final = "nodepool.cmd.config_validator"
+#: Launches and deletions of drivers that have a thread a node.
+NODE_LAUNCHER: Final = "nodepool.NodeLauncher"
+NODE_DELETER: Final = "nodepool.NodeDeleter"
+
+
+def pool_worker(provider: str, pool: str) -> str:
+    """Of the thread that serves one pool."""
+    return f"nodepool.PoolWorker.{provider}-{pool}"
+
+
+def request_handler(launcher_id: str) -> str:
+    """Of the handlers of the requests that a pool worker serves.
+
+    :param launcher_id: of the pool worker.
+    """
+    return f"nodepool.driver.NodeRequestHandler[{launcher_id}]"
+
+
+def static_provider(provider: str) -> str:
+    """Of a provider of static hosts; in Nodepool 11 without the provider: what is set for that name counts here, too."""
+    return f"nodepool.driver.static.StaticNodeProvider.{provider}"
+
+
+def state_machine_provider(provider: str) -> str:
+    """Of a provider whose driver is built of state machines."""
+    return f"nodepool.StateMachineProvider.{provider}"
+
+
+def state_machine_launcher(provider: str) -> str:
+    """Of the launches in such a provider."""
+    return f"nodepool.StateMachineNodeLauncher.{provider}"
+
+
+def state_machine_deleter(provider: str) -> str:
+    """Of the deletions in such a provider."""
+    return f"nodepool.StateMachineNodeDeleter.{provider}"
