@@ -36,7 +36,7 @@ def request_handler(launcher_id: str) -> str:
 
 
 def static_provider(provider: str) -> str:
-    """Of a provider of static hosts; in Nodepool 11 without the provider: what is set for that name counts here, too."""
+    """Of a provider of static hosts. Nodepool 11 has the name without the provider; its level counts here, too."""
     return f"nodepool.driver.static.StaticNodeProvider.{provider}"
 
 
