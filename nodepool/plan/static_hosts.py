@@ -91,6 +91,11 @@ def slot_of(node: Node) -> SlotId:
     return SlotId(HostId(node.hostname or str(node.external_id), node.username, port), node.slot or 0)
 
 
+def knows_slot(spec: HostSpec, node: Node) -> bool:
+    """Does a node of this host tell which slot it has? Clients that write only what they know drop that."""
+    return node.slot is not None or spec.slots == 1
+
+
 def is_free(node: Node) -> bool:
     """May the node be changed, if nobody holds its lock?"""
     return node.state == states.READY and node.allocated_to is None
@@ -103,10 +108,14 @@ def decide(hosts: Mapping[HostId, HostSpec], nodes: Iterable[Node], is_locked: C
     """
     plan = StaticPlan()
     taken: dict[SlotId, Node] = {}
+    slotless: list[Node] = []
     # Nodes in use first, then older ones: of two nodes in one slot the first one stays (S-10).
     for node in sorted(nodes, key=lambda n: (is_free(n) and not is_locked(n), n.key)):
         slot = slot_of(node)
         spec = hosts.get(slot.host)
+        if spec is not None and not knows_slot(spec, node):
+            slotless.append(node)
+            continue
         free = is_free(node) and not is_locked(node)
         if spec is None or slot.slot >= spec.slots:
             if free:
@@ -119,11 +128,25 @@ def decide(hosts: Mapping[HostId, HostSpec], nodes: Iterable[Node], is_locked: C
         taken[slot] = node
         if free:
             _compare(plan, spec, node)
+    for node in slotless:
+        free = is_free(node) and not is_locked(node)
+        _place(plan, node, free, [SlotId(slot_of(node).host, n) for n in range(hosts[slot_of(node).host].slots)], taken)
     for host, spec in hosts.items():
         empty = [number for number in range(spec.slots) if SlotId(host, number) not in taken]
         if empty:
             plan.register[host] = empty
     return plan
+
+
+def _place(plan: StaticPlan, node: Node, free: bool, places: Iterable[SlotId], taken: dict[SlotId, Node]) -> None:
+    """A node that does not tell its slot takes the first of ``places`` that no other node has."""
+    place = next((place for place in places if place not in taken), None)
+    if place is not None:
+        taken[place] = node
+        if free:
+            plan.update.append((node, {"slot": place.slot}))
+    elif free:
+        plan.deregister.append((node, "other nodes have all slots of its host"))
 
 
 def _compare(plan: StaticPlan, spec: HostSpec, node: Node) -> None:
@@ -197,10 +220,10 @@ def new_node(provider: str, spec: HostSpec, slot: int, facts: HostFacts) -> Node
 
 
 def replacement(provider: str, hosts: Mapping[HostId, HostSpec], node: Node) -> Node | None:
-    """The record that follows a returned node at once: only if its host is never contacted."""
+    """The record that follows a returned node at once: only if its host is never contacted, and its slot is known."""
     slot = slot_of(node)
     spec = hosts.get(slot.host)
-    if spec is None or spec.check or slot.slot >= spec.slots:
+    if spec is None or spec.check or slot.slot >= spec.slots or not knows_slot(spec, node):
         return None
     facts = HostFacts(spec.host_keys, node.public_ipv4, node.public_ipv6)
     return new_node(provider, spec, slot.slot, facts)

@@ -143,7 +143,7 @@ class StaticRegistry:
             self.unlock(node)
             return False
         new = None
-        if spec is not None and facts is not None:
+        if spec is not None and facts is not None and static_hosts.knows_slot(spec, node):
             new = static_hosts.new_node(self._provider_name, spec, static_hosts.slot_of(node).slot, facts)
         try:
             try:

@@ -148,6 +148,36 @@ def test_a_node_without_slot_has_the_first_one() -> None:
     assert decide(hosts(host()), old) == StaticPlan()
 
 
+def test_nodes_that_lost_their_slot() -> None:
+    """S-10: a client may write a node of several without its slot: it occupies one that no other node has."""
+    spec = host(slots=3)
+    lost = [node(spec, number=number, state="in-use") for number in (1, 2)]
+    for record in lost:
+        record.slot = None
+    known = node(spec, slot=0, number=3)
+    assert decide(hosts(spec), *lost, known) == StaticPlan()
+    assert decide(hosts(spec), lost[0], known).register == {spec.id: [2]}
+    assert decide(hosts(spec), lost[0]).register == {spec.id: [1, 2]}
+
+
+def test_free_node_that_lost_its_slot_gets_one() -> None:
+    """S-10: or it goes, when there is none."""
+    spec = host(slots=2)
+    lost = node(spec, number=1)
+    lost.slot = None
+    assert decide(hosts(spec), lost, node(spec, slot=0, number=2)) == StaticPlan(update=[(lost, {"slot": 1})])
+    others = [node(spec, slot=number, number=number + 2) for number in range(2)]
+    assert [gone for gone, _ in decide(hosts(spec), lost, *others).deregister] == [lost]
+
+
+def test_no_replacement_for_a_node_that_lost_its_slot() -> None:
+    """S-10: its successor could have the slot of another node."""
+    spec = host(check=False, keys_wanted=False, slots=2)
+    lost = node(spec)
+    lost.slot = None
+    assert static_hosts.replacement("static-one", hosts(spec), lost) is None
+
+
 @pytest.mark.parametrize("keys", [[], ["ssh-rsa OTHER"], ["ssh-ed25519 AAAA"]])
 def test_host_keys_that_cannot_be_right_are_scanned_again(keys: list[str]) -> None:
     """S-6: newly configured host keys need a new scan, not a blind update."""

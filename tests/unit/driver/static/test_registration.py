@@ -50,6 +50,15 @@ def test_registers_only_what_is_missing(zk: FailingZooKeeper, registry: StaticRe
     ]
 
 
+def test_node_that_lost_its_slot_has_no_successor(zk: FailingZooKeeper, registry: StaticRegistry) -> None:
+    """S-10: the next pass registers the slot that is empty then."""
+    node = stored(zk)
+    node.slot = None
+    zk.take(node)
+    assert not registry.recycle(node, HostFacts())
+    assert zk.all_nodes() == []
+
+
 def test_name_that_nobody_asks_for(
     zk: FailingZooKeeper, registry: StaticRegistry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
