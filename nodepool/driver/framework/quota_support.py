@@ -14,6 +14,7 @@ from nodepool.clock import monotonic
 from nodepool.driver import gateway
 from nodepool.driver.framework.tally import NodeTally
 from nodepool.exceptions import RuntimeConfigurationException
+from nodepool.model import states
 from nodepool.model.quota import QuotaInformation, first_shortage
 from nodepool.model.reasons import quota_used_up
 from nodepool.plan.aged_answer import AgedAnswer
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from nodepool.model.reasons import Reason
     from nodepool.zk.zookeeper import ZooKeeper
 
+#: A node in such a state has, or will have, an instance.
+LAUNCHING: Final = (states.INIT, states.BUILDING)
 #: Seconds for which a provider's limits are not asked for again (Q-5).
 LIMITS_AGE_SECONDS: Final = 300.0
 #: The same after an error: a cloud that does not answer must not hold up the pool at every node.
@@ -127,7 +130,11 @@ class QuotaSupport(abc.ABC):
             node_pool = self.provider.pools.get(node.pool or "")
             label = node.type[0] if node.type else None
             if node_pool is None or label is None or label not in self.provider.getSupportedLabels(node_pool.name):
-                self._quota_log.debug("Node %s: pool or label unknown, not counted", node.id)
+                if node.state in LAUNCHING:
+                    # Of a launcher with another configuration, which writes what the node uses a moment later.
+                    used.add(QuotaInformation(instances=1))
+                else:
+                    self._quota_log.debug("Node %s: pool or label unknown, not counted", node.id)
                 continue
             needed = self._needed(node_pool, [label])
             if needed is not None:

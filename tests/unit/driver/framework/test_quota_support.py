@@ -43,6 +43,14 @@ def test_only_known_nodes_of_the_provider_count() -> None:
     assert compute(Manager(make_pool(), nodes=nodes).estimatedNodepoolQuotaUsed())["instances"] == 1
 
 
+@pytest.mark.parametrize("state", ["init", "building"])
+def test_launches_of_others_count_before_they_say_what_they_use(state: str) -> None:
+    """Q-3: a launcher of the same provider may have labels and pools that we do not have."""
+    nodes = (make_node(state, type=["theirs"]), make_node(state, pool="theirs"))
+    manager = Manager(make_pool(), nodes=nodes)
+    assert compute(manager.estimatedNodepoolQuotaUsed())["instances"] == 2
+
+
 def test_resources_of_a_gone_pool_count() -> None:
     """Its machine is still there."""
     nodes = (make_node(pool="gone", resources={"cores": 4, "instances": 1}),)
