@@ -29,6 +29,8 @@ IMAGE: Final = "image"
 VOLUME: Final = "block-storage"
 #: More pages than any list can have: a cloud that links in circles must not keep us for ever.
 MAX_PAGES: Final = 1000
+#: How many servers of earlier lists of changes are remembered.
+REMEMBERED_SERVERS: Final = 1000
 
 T = TypeVar("T")
 
@@ -39,7 +41,7 @@ class Api:
     def __init__(self, transport: Transport) -> None:
         self.transport = transport
         self._call = transport.call
-        #: id -> a server in the latest list of changes, as it came and as it was understood. Never changed in place.
+        #: id -> a server in the latest lists of changes, as it came and as it was understood. Never changed in place.
         self._latest: Mapping[Any, tuple[Mapping[str, Any], Server]] = {}
 
     # -- servers --
@@ -58,7 +60,8 @@ class Api:
             return server
 
         found = self._all(COMPUTE, "/servers/detail", "servers", parse, {"changes-since": changes_since})
-        self._latest = latest
+        # A list may begin earlier than the one before it, and tell again what that one had no need to.
+        self._latest = {**before, **latest} if len(before) <= len(latest) + REMEMBERED_SERVERS else latest
         return found
 
     def server(self, server_id: str) -> Server:

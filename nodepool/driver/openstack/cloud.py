@@ -13,7 +13,7 @@ from nodepool.driver.openstack.errors import CloudNotFound
 from nodepool.driver.openstack.facts import Facts, choose_flavor
 from nodepool.driver.openstack.floating import FloatingIps
 from nodepool.driver.openstack.instance import OpenStackInstance, usage
-from nodepool.driver.openstack.server_list import changes_since, list_servers
+from nodepool.driver.openstack.server_list import ServerLists
 from nodepool.driver.openstack.session import DEFAULT_TIMEOUT_SECONDS
 from nodepool.driver.openstack.transport import Transport
 from nodepool.driver.openstack.views import Flavor, Server, Volume
@@ -40,6 +40,7 @@ class OpenStackCloud(InstanceCloud[Server]):
         self.config = config
         self.transport = transport
         self.api = Api(transport)
+        self._lists = ServerLists(self.api)
         self.networks = CloudNetworks.of(settings or {})
         self.region = config.region_name or str((settings or {}).get("region_name") or "") or None
         timeout = (settings or {}).get("api_timeout")
@@ -54,10 +55,10 @@ class OpenStackCloud(InstanceCloud[Server]):
     # -- servers --
 
     def list_instances(self, since: str | None) -> list[Server]:
-        return list_servers(self.api, since)
+        return self._lists.list(since)
 
     def changes_since(self, latest: str) -> str | None:
-        return changes_since(latest)
+        return self._lists.changes_since(latest)
 
     def get_instance(self, record_id: str) -> Server:
         return self.api.server(record_id)

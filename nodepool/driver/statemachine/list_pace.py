@@ -69,6 +69,8 @@ class ListPace:
     def __init__(self) -> None:
         self._waiters: weakref.WeakSet[Waiter] = weakref.WeakSet()
         self._durations: dict[str, deque[float]] = {}
+        #: The shortest of them; each waiter is judged by it with each list.
+        self._shortest: dict[str, float] = {}
         #: The number of waiters, now or a moment ago.
         self._many = 0.0
         #: Lists that are paid for; less than zero: that are owed.
@@ -96,6 +98,7 @@ class ListPace:
         if happened:
             durations = self._durations.setdefault(waiter.kind, deque(maxlen=REMEMBERED_WAITS))
             durations.append(now - waiter.since)
+            self._shortest[waiter.kind] = min(durations)
             self._paid = min(PAID_LISTS, self._paid + LISTS_PER_WAIT)
 
     def complete_wanted(self) -> bool:
@@ -137,9 +140,12 @@ class ListPace:
 
         :param listed_at: when the latest list began.
         """
-        for waiter in [w for w in self._waiters if now - w.touched > FORGOTTEN_SECONDS]:
-            self._waiters.discard(waiter)
-        due = min((self._due(waiter, now, listed_at) for waiter in self._waiters), default=float("inf"))
+        due = float("inf")
+        for waiter in list(self._waiters):
+            if now - waiter.touched > FORGOTTEN_SECONDS:
+                self._waiters.discard(waiter)
+            else:
+                due = min(due, self._due(waiter, now, listed_at))
         return min(max(due, self._not_before), self._next_paid(listed_at))
 
     def next_for(self, waiter: Waiter, now: float, listed_at: float) -> float:
@@ -155,9 +161,9 @@ class ListPace:
         if self._paid < 1 or self._many > MANY_WAITERS:
             return float("inf")
         ends = [
-            max(listed_at, waiter.since + min(self._durations[waiter.kind]))
+            max(listed_at, waiter.since + self._shortest[waiter.kind])
             for waiter in self._waiters
-            if not waiter.told and waiter.kind in self._durations
+            if not waiter.told and waiter.kind in self._shortest
         ]
         return max(worth_a_list(ends), self._paid_not_before)
 
@@ -166,8 +172,7 @@ class ListPace:
 
         But not never: the cloud may have been busier then.
         """
-        durations = self._durations.get(waiter.kind)
-        begin = waiter.since + (0.7 * min(durations) if durations else 0.0)
+        begin = waiter.since + 0.7 * self._shortest.get(waiter.kind, 0.0)
         if now < begin and not waiter.complete:
             return min(begin, max(waiter.since, listed_at) + LONGEST_PAUSE_SECONDS)
         waited = max(0.0, now - max(begin, waiter.since))

@@ -69,6 +69,21 @@ def test_changes_that_were_listed_before(api: Api, transport: StubTransport) -> 
     assert api.servers(since) == [b]
 
 
+def test_narrow_list_does_not_make_forget(api: Api, transport: StubTransport, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a wide list tells again is known; many that are told no more are forgotten."""
+    monkeypatch.setattr("nodepool.driver.openstack.api.REMEMBERED_SERVERS", 1)
+
+    def told(*ids: str) -> list[Server]:
+        transport.answers["GET", "/servers/detail"] = lambda body, query: {"servers": [server(name) for name in ids]}
+        return api.servers("2026-01-01T00:00:00Z")
+
+    first = told("a", "b")
+    assert told("a")[0] is first[0]
+    assert told("b")[0] is first[1]
+    told()
+    assert told("a")[0] is not first[0]
+
+
 class Read(dict[str, Any]):
     """Notes which keys are read."""
 
