@@ -16,6 +16,7 @@ from nodepool.plan.failures import meaning
 from nodepool.plan.seen_twice import SeenTwice
 
 if TYPE_CHECKING:
+    from nodepool.driver.interface import CleanupTask
     from nodepool.driver.statemachine.adapter import Log
     from nodepool.driver.statemachine.instance import Instance, Resource
 
@@ -64,6 +65,10 @@ class LeakSweep:
         self.log = log
         self._left_over: SeenTwice[Hashable] = SeenTwice()
         self._extra: SeenTwice[Hashable] = SeenTwice()
+        #: Leaked resources that were deleted, and counted, but are still listed.
+        self._counted: set[Hashable] = set()
+        #: Deletions of second instances that are still listed.
+        self._removals: dict[Hashable, CleanupTask] = {}
         self._busy = threading.Lock()
 
     def sweep(self) -> bool:
@@ -88,6 +93,7 @@ class LeakSweep:
         resources = self._provider.calls.list_resources()
         leaked = self._unknown(resources)
         certain = self._left_over.look(key for _, key in leaked)
+        self._counted &= {_identity(resource) for resource, _ in leaked}
         deleted = 0
         for resource, key in leaked:
             if key in certain and not self._provider.idle_now:
@@ -133,7 +139,9 @@ class LeakSweep:
                 exc_info=None if meaning(error).expected else error,
             )
             return 0
-        leaks.report(self._provider.name, resource.plural_metric_name)
+        if _identity(resource) not in self._counted:
+            self._counted.add(_identity(resource))
+            leaks.report(self._provider.name, resource.plural_metric_name)
         return 1
 
     def _sweep_extra_instances(self) -> None:
@@ -150,12 +158,26 @@ class LeakSweep:
                 ids = [instance.external_id for instance in instances]
                 if used is not None and used in ids:
                     extra.update({(node_id, str(found)): found for found in ids if found != used})
+        self._removals = {key: removal for key, removal in self._removals.items() if key in extra}
         for key in self._extra.look(extra):
             if not self._provider.idle_now:
-                external_id = extra[key]
-                self.log.warning("Deleting instance %s: it is a second one of its node", external_id)
-                self._provider.delete_orphan(external_id, self._provider.log)
-                leaks.report(self._provider.name, "instances")
+                self._delete_extra(key, extra[key])
+
+    def _delete_extra(self, key: Hashable, external_id: Any) -> None:
+        """Delete a second instance, unless that is under way; counted once."""
+        removal = self._removals.get(key)
+        if removal is not None and removal.is_alive():
+            return
+        self.log.warning("Deleting instance %s: it is a second one of its node", external_id)
+        self._removals[key] = self._provider.delete_orphan(external_id, self._provider.log)
+        if removal is None:
+            leaks.report(self._provider.name, "instances")
+
+
+def _identity(resource: Resource) -> Hashable:
+    """To know a resource again in the next list; adapters have a name for it, mostly ``id``."""
+    told = getattr(resource, "id", None) or getattr(resource, "name", None)
+    return resource.type, str(told), str(sorted(resource.metadata.items(), key=str))
 
 
 class LeakLook:

@@ -296,9 +296,13 @@ class StateMachineProvider(StateMachineQuota, Provider):
             self._unmade.pop(node.key, None)
         gateway.node_deleted_notification(self, node)
 
-    def delete_orphan(self, external_id: Any, log: Log) -> None:
+    def delete_orphan(self, external_id: Any, log: Log) -> InstanceDeletion:
         """Delete an instance that nobody uses, in the background."""
-        self.scheduler.add(InstanceDeletion(self, external_id, log, persistent=True))
+        deletion = InstanceDeletion(self, external_id, log, persistent=True)
+        if not self.scheduler.add(deletion):
+            # The provider has ended.
+            deletion.set()
+        return deletion
 
     def cleanupNode(self, node_id: Any) -> None:
         task = InstanceDeletion(self, node_id, self.log, persistent=False)

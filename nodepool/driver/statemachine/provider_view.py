@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
+    from nodepool.driver.interface import CleanupTask
     from nodepool.driver.statemachine.adapter import Adapter, Log
     from nodepool.driver.statemachine.calls import CloudCalls
     from nodepool.driver.statemachine.finder import InstanceFinder
@@ -30,7 +31,7 @@ class CloudProviderView(Protocol):
         """The deletion of one instance, in steps."""
         ...
 
-    def delete_orphan(self, external_id: Any, log: Log) -> None:
+    def delete_orphan(self, external_id: Any, log: Log) -> CleanupTask:
         """Delete an instance that nobody uses, in the background."""
         ...
 

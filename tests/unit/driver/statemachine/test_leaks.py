@@ -11,6 +11,7 @@ import pytest
 from nodepool.driver.fake.cloud import CloudError
 from nodepool.driver.statemachine import Resource
 from nodepool.driver.statemachine import leaks as sweeps
+from nodepool.driver.statemachine.removal import Done
 from nodepool.exceptions import CloudUnavailableException, LaunchError, NotFound
 from nodepool.metrics import leaks
 from nodepool.model.image import ImageUpload
@@ -307,6 +308,53 @@ def test_second_instance_of_a_node(make_site: MakeSite) -> None:
     assert len(site.cloud.instances()) == 2
     site.provider.cleanupLeakedResources()
     wait_for("it is gone", lambda: [instance.id for instance in site.cloud.instances()] == [node.external_id])
+
+
+def test_second_instance_that_stays_for_a_while(
+    make_site: MakeSite, counted: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """D-5: counted once, not in each sweep until it is gone; deleted again only when the deletion has ended."""
+    site = make_site()
+    site.serve("small")
+    (used,) = site.cloud.instances()
+    site.cloud.create(used.name, metadata=used.metadata, resources={})
+    removals: list[Done] = []
+
+    def delete(external_id: Any, log: Any) -> Done:
+        removals.append(Done())
+        return removals[-1]
+
+    monkeypatch.setattr(site.provider, "delete_orphan", delete)
+    for _ in range(4):
+        site.provider.cleanupLeakedResources()
+    assert len(removals) == 1
+    removals[0].set()
+    for _ in range(4):
+        site.provider.cleanupLeakedResources()
+    assert len(removals) == 2
+    assert counted == [("nowhere", "instances")]
+
+
+def test_leak_that_stays_for_a_while(
+    make_site: MakeSite, counted: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """D-5: clouds list what they still delete. It is deleted again, but counted once; two things count as two."""
+    site = make_site()
+    resources = [
+        Resource({"nodepool_provider_name": "nowhere", "nodepool_node_id": "0000000007"}, "volume") for _ in range(2)
+    ]
+    for number, resource in enumerate(resources):
+        resource.id = f"v{number}"  # type: ignore[attr-defined]
+    deleted: list[Any] = []
+    monkeypatch.setattr(site.adapter, "listResources", lambda: list(resources))
+    monkeypatch.setattr(site.adapter, "deleteResource", lambda resource: deleted.append(resource))
+    for _ in range(4):
+        site.provider.cleanupLeakedResources()
+    assert len(deleted) == 6
+    assert counted == [("nowhere", "volumes")] * 2
+    del resources[0]
+    site.provider.cleanupLeakedResources()
+    assert len(counted) == 2
 
 
 def test_replaced_provider_leaves_leaks_alone(make_site: MakeSite, zk: MemoryZooKeeper) -> None:
