@@ -19,7 +19,7 @@ from nodepool.plan.assignment import declined_state
 from nodepool.plan.cleanup import Delete, is_orphan, judge_age, reset_lost_request
 from nodepool.plan.seen_twice import SeenTwice
 from nodepool.runtime.worker import Worker
-from nodepool.zk import paths
+from nodepool.zk import locks, paths
 from nodepool.zk.transactions import TransactionFailed
 
 if TYPE_CHECKING:
@@ -174,6 +174,13 @@ class CleanupWorker(Worker):
         zk, request_id = self._zk, node.allocated_to or ""
         request = zk.requests.get(request_id)
         if request is None or not is_orphan(node, lambda _: request):
+            return
+        # A launcher of an old release locks a node after it has stored it, and unlocks it before its request is
+        # fulfilled: if it stalls in between, the node is its own all the same.
+        held_since = locks.held_since(zk.client, paths.request_lock(request_id))
+        stored = zk.nodes.get(node.key)
+        if stored is None or (held_since is not None and stored.mzxid >= held_since):
+            self.log.debug("Node %s is not lost: whoever serves request %s has written it", node.id, request_id)
             return
         if node.state == states.INIT:
             node.state = states.DELETING

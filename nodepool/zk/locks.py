@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from kazoo.exceptions import KazooException, LockTimeout, NoNodeError
@@ -79,10 +80,8 @@ def contenders(client: ZooKeeperClient, lock_dir: str) -> list[tuple[str, str]]:
 
     :raises ZKException: ZooKeeper could not be asked.
     """
-    names = multi_read.children(client, lock_dir)
-    sequences = {name: sequence for name in names if (sequence := paths.contender_sequence(name)) is not None}
     found = []
-    for name in sorted(sequences, key=sequences.__getitem__):
+    for name in _in_order(multi_read.children(client, lock_dir)):
         try:
             data, _ = client.kazoo.retry(client.kazoo.get, f"{lock_dir}/{name}")
         except NoNodeError:
@@ -91,6 +90,29 @@ def contenders(client: ZooKeeperClient, lock_dir: str) -> list[tuple[str, str]]:
             raise translate(error) from None
         found.append((f"{lock_dir}/{name}", data.decode("utf-8", "replace")))
     return found
+
+
+def held_since(client: ZooKeeperClient, lock_dir: str) -> int | None:
+    """ZooKeeper's number of the change that made the contender which holds a lock; None = nobody holds it. Blocks.
+
+    Whatever the holder wrote under its lock has a higher one, or the same if it took the lock in the same write.
+
+    :raises ZKException: ZooKeeper could not be asked.
+    """
+    try:
+        for name in _in_order(multi_read.children(client, lock_dir)):
+            stat = client.kazoo.retry(client.kazoo.exists, f"{lock_dir}/{name}")
+            if stat is not None:
+                return int(stat.czxid)
+    except KazooException as error:
+        raise translate(error) from None
+    return None
+
+
+def _in_order(names: Iterable[str]) -> list[str]:
+    """Contenders among the names of a lock directory, the holder first."""
+    sequences = {name: sequence for name in names if (sequence := paths.contender_sequence(name)) is not None}
+    return sorted(sequences, key=sequences.__getitem__)
 
 
 def release(client: ZooKeeperClient, lock: ZkLock) -> None:

@@ -125,3 +125,18 @@ def test_closed_connection(client: ZooKeeperClient) -> None:
         locks.release(client, lock)
     with pytest.raises(ZKConnectionError):
         locks.acquire(client, DIR, blocking=False)
+
+
+def test_held_since(client: ZooKeeperClient, znodes: PoolZnodes) -> None:
+    """The number of the holder's contender; that of one who waits does not matter."""
+    assert locks.held_since(client, DIR) is None
+    lock = take_in_transaction(client, exists=False)
+    held = locks.held_since(client, DIR)
+    assert held == znodes.kazoo.exists(lock.contender).czxid
+    _, before = znodes.kazoo.get("/nodepool/nodes/0000000001")
+    znodes.kazoo.create(f"{DIR}/{'f' * 32}__lock__", b"", sequence=True)
+    assert locks.held_since(client, DIR) == held
+    znodes.kazoo.set("/nodepool/nodes/0000000001", b"{}")
+    _, after = znodes.kazoo.get("/nodepool/nodes/0000000001")
+    assert held is not None
+    assert before.mzxid < held < after.mzxid

@@ -120,12 +120,11 @@ def test_nodes_that_a_lost_launcher_gathered(
     launcher: StillLauncher, worker: CleanupWorker, znodes: PoolZnodes, clock: ManualClock
 ) -> None:
     """C-4: somebody serves their request without them. Not at the first look; nothing else is swept for that."""
-    served = znodes.submit(["small"], state="pending")
-    lock = Lock(znodes.kazoo, f"/nodepool/requests-lock/{served}")
-    assert lock.acquire(timeout=5)
-    launcher.settle()
+    served = znodes.submit(["small"], state="requested")
     worker.run_once()
     init, ready = (znodes.add_node(state, allocated_to=served) for state in ("init", "ready"))
+    lock = Lock(znodes.kazoo, f"/nodepool/requests-lock/{served}")
+    assert lock.acquire(timeout=5)
     launcher.settle()
     clock.pass_seconds(SWEEP_SECONDS)
     wait = worker.run_once()
@@ -145,6 +144,26 @@ def test_nodes_that_a_lost_launcher_gathered(
     assert wait is not None
     assert wait > SOON_SECONDS, "the next sweep"
     lock.release()
+
+
+def test_nodes_of_a_launcher_that_stalls(
+    launcher: StillLauncher, worker: CleanupWorker, znodes: PoolZnodes, clock: ManualClock
+) -> None:
+    """C-4, C-10: old releases store a node before they lock it, and unlock it before the request is fulfilled."""
+    served = znodes.submit(["small"], state="pending")
+    lock = Lock(znodes.kazoo, f"/nodepool/requests-lock/{served}")
+    assert lock.acquire(timeout=5)
+    nodes = [znodes.add_node(state, allocated_to=served) for state in ("init", "ready")]
+    launcher.settle()
+    for _ in range(3):
+        worker.free_orphans()
+        clock.pass_seconds(SWEEP_SECONDS)
+    found = [znodes.node(node_id) or {} for node_id in nodes]
+    assert [(node["state"], node["allocated_to"]) for node in found] == [("init", served), ("ready", served)]
+    lock.release()
+    worker.free_orphans()
+    found = [znodes.node(node_id) or {} for node_id in nodes]
+    assert [(node["state"], node["allocated_to"]) for node in found] == [("deleting", None), ("ready", None)]
 
 
 def test_nodes_that_are_nobody_elses(
