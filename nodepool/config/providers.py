@@ -22,7 +22,7 @@ from nodepool.driver.config import DEFAULT_DRIVER, ConfigPool, ProviderConfig
 from nodepool.driver.framework import class_checks
 from nodepool.driver.framework.unavailable import UnavailableProviderConfig
 from nodepool.driver.interface import Driver
-from nodepool.driver.registry import KNOWN, Drivers, DriverUnavailable
+from nodepool.driver.registry import KNOWN, Drivers, DriverUnavailable, LibraryMissing
 from nodepool.exceptions import ConfigError
 
 log = logging.getLogger("nodepool.config")
@@ -137,6 +137,10 @@ class ProviderReader:
             return None
         try:
             return self._ask_driver(Drivers.get(driver_name), path, section)
+        except LibraryMissing as error:
+            # Nothing is wrong with the file.
+            self._problem(where, f"{error}; details of the section are not checked", Severity.WARNING)
+            return UnavailableProviderConfig(section, str(error))
         except (DriverUnavailable, DriverError) as error:
             self._problem(where, str(error))
             return None

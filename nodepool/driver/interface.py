@@ -38,6 +38,8 @@ class Driver(abc.ABC):
 
     #: The name under ``driver:`` in the configuration.
     name: str = ""
+    #: Modules of other packages that the driver imports when it needs them; without one its providers are not served.
+    libraries: tuple[str, ...] = ()
 
     def reset(self) -> None:
         """Drop global state (such as a cached cloud configuration). Called before every configuration load."""

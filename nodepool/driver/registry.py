@@ -37,6 +37,10 @@ class DriverUnavailable(RuntimeError):
     """A driver is not there or cannot be used. The text says why, in one line."""
 
 
+class LibraryMissing(DriverUnavailable):
+    """A driver cannot be used here because a package is not installed. The text says which one brings it."""
+
+
 class Drivers:
     """All drivers of the process: one instance of each.
 
@@ -140,8 +144,9 @@ def _make(name: str, path: Path) -> Driver:
     try:
         module = _import(name, path)
     except ImportError as error:
-        hint = f"; to install what it needs: pip install 'nodepool[{name}]'" if path.parent == BUILTIN else ""
-        raise DriverUnavailable(f"driver {name!r} cannot be imported: {error}{hint}") from error
+        if path.parent == BUILTIN:
+            raise _library_missing(name, path, str(error)) from error
+        raise DriverUnavailable(f"driver {name!r} cannot be imported: {error}") from error
     except (Exception, SystemExit) as error:
         # SystemExit: a library may call sys.exit().
         raise DriverUnavailable(
@@ -157,7 +162,7 @@ def _make(name: str, path: Path) -> Driver:
         raise DriverUnavailable(f"driver {name!r}: {path} must define exactly one subclass of Driver, found: {names}")
     try:
         class_checks.check(classes[0], f"driver {name!r}")
-        driver = classes[0]()
+        driver: Driver = classes[0]()
     except class_checks.ContractError as error:
         raise DriverUnavailable(str(error)) from error
     except Exception as error:
@@ -165,7 +170,25 @@ def _make(name: str, path: Path) -> Driver:
         raise DriverUnavailable(f"driver {name!r} cannot be made: {type(error).__name__}: {error}") from error
     if not driver.name:
         driver.name = name
+    missing = [library for library in driver.libraries if not _is_installed(library)]
+    if missing:
+        raise _library_missing(name, path, f"No module named {', '.join(map(repr, missing))}")
     return driver
+
+
+def _is_installed(module: str) -> bool:
+    """Can a module at the top level be imported? Does not import it."""
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ValueError:
+        # Somebody put something without a specification in its place.
+        return sys.modules.get(module) is not None
+
+
+def _library_missing(driver: str, path: Path, reason: str) -> LibraryMissing:
+    # An extra of its name brings it. That of a driver whose libraries the core brings has no content.
+    hint = f"; to install it: pip install 'nodepool[{driver}]'" if path.parent == BUILTIN else ""
+    return LibraryMissing(f"driver {driver!r} needs what is not installed ({reason}){hint}")
 
 
 def _import(name: str, path: Path) -> ModuleType:

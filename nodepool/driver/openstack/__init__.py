@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The OpenStack driver (reference/configuration 7). It needs openstacksdk: ``pip install 'nodepool[openstack]'``.
+"""The OpenStack driver (reference/configuration 7). It needs openstacksdk.
 
 Where to begin to read:
 
@@ -28,6 +28,7 @@ class OpenStackDriver(StateMachineDriver):
     """``driver: openstack``"""
 
     name = "openstack"
+    libraries = ("openstack", "keystoneauth1", "requests", "urllib3")
 
     def __init__(self) -> None:
         self._clouds = Clouds()

@@ -192,6 +192,24 @@ class TestUnavailable:
         ]
 
 
+def test_library_missing(
+    load: Any, file: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """config-validate and the daemon say which extra a provider needs; the file is as good as before."""
+    monkeypatch.setitem(sys.modules, "openstack", None)
+    monkeypatch.setattr(Drivers, "_drivers", {})
+    text = "providers: [{name: a, cloud: b}, {name: lab, driver: static}]"
+    config = load(text)
+    assert isinstance(config.providers["a"], UnavailableProviderConfig)
+    assert "pip install 'nodepool[openstack]'" in config.providers["a"].reason
+    assert isinstance(config.providers["lab"], StaticProviderConfig)
+    assert f"f.yaml:{FIRST}: providers[0]: driver 'openstack' needs what is not installed" in caplog.text
+    file.write_text(HEAD + text, encoding="utf-8")
+    (problem,) = validate(str(file))
+    assert problem.severity is Severity.WARNING
+    assert "pip install 'nodepool[openstack]'" in problem.message
+
+
 def test_default_driver(load: Any) -> None:
     """No ``driver`` means openstack."""
     assert load("providers: [{name: a, cloud: b}]").providers["a"].driver.name == "openstack"

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from nodepool.driver.framework import class_checks
-from nodepool.driver.registry import KNOWN, PATH_VARIABLE, Drivers, DriverUnavailable
+from nodepool.driver.registry import KNOWN, PATH_VARIABLE, Drivers, DriverUnavailable, LibraryMissing
 
 GOOD = """
 from nodepool.driver import Driver
@@ -208,6 +208,42 @@ class TestBroken:
         write(tmp_path, "mine", good(""))
         Drivers.load([str(tmp_path)])
         assert Drivers.get("mine").name == "mine"
+
+
+class TestLibraries:
+    """A driver says which libraries it imports later; they are looked for when a configuration names it."""
+
+    @pytest.fixture
+    def _no_openstacksdk(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setitem(sys.modules, "openstack", None)
+        monkeypatch.setattr(Drivers, "_drivers", {})
+
+    @pytest.mark.usefixtures("_no_openstacksdk")
+    def test_builtin(self) -> None:
+        """The text names the extra of Nodepool that brings it."""
+        with pytest.raises(LibraryMissing) as caught:
+            Drivers.get("openstack")
+        assert "'openstack' needs what is not installed (No module named 'openstack')" in str(caught.value)
+        assert str(caught.value).endswith("to install it: pip install 'nodepool[openstack]'")
+
+    def test_installed_meanwhile(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Without a restart."""
+        write(tmp_path / "drivers", "mine", good("mine") + "    libraries = ('library_of_mine',)\n")
+        Drivers.load([str(tmp_path / "drivers")])
+        with pytest.raises(LibraryMissing, match=r"^driver 'mine' needs .*'library_of_mine'\)$"):
+            Drivers.get("mine")
+        (tmp_path / "library_of_mine.py").write_text("raise AssertionError('not imported yet')", encoding="utf-8")
+        monkeypatch.syspath_prepend(tmp_path)
+        assert Drivers.get("mine").name == "mine"
+
+    def test_openstack_imports_no_library(self) -> None:
+        """Commands and launchers without such a provider start fast."""
+        code = (
+            "import sys; from nodepool.driver.registry import Drivers; libraries = Drivers.get('openstack').libraries;"
+            "sys.exit(', '.join({name.partition('.')[0] for name in sys.modules} & {*libraries}) or 0)"
+        )
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_reset(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What programs import: the libraries of clouds and of image builds only when they are used."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+CONFIG = """
+zookeeper-servers: [{host: localhost}]
+zookeeper-tls: {cert: c, key: k, ca: a}
+labels: [{name: small}]
+providers:
+- {name: lab, driver: static, pools: [{name: main, nodes: [{name: h, labels: [small], host-key: k}]}]}
+"""
+HEAVY = "{'openstack', 'keystoneauth1', 'requests', 'urllib3', 'diskimage_builder', 'boto3'}"
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "from nodepool.cmd import cli; assert cli.main(['-c', sys.argv[1], 'config-validate']) == 0",
+        "from nodepool.cmd import nodes, providers, requests, session; import nodepool.zk.zookeeper",
+        "from nodepool.launcher import supervisor; supervisor.NodePool(sys.argv[1]).configuration.load()",
+        "from nodepool.cmd import builder; builder.make_parser()",
+    ],
+    ids=["config-validate", "list", "launcher", "builder"],
+)
+def test_no_heavy_library(tmp_path: Path, program: str) -> None:
+    path = tmp_path / "nodepool.yaml"
+    path.write_text(CONFIG, encoding="utf-8")
+    code = f"import sys; {program}; sys.exit(', '.join({HEAVY} & set(sys.modules)) or 0)"
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(path)], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
