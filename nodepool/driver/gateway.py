@@ -18,8 +18,19 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Literal, NamedTuple, Para
 
 from nodepool.clock import monotonic
 from nodepool.driver.framework.repeats import Repeats
+from nodepool.driver.framework.running_calls import (
+    AT_ONCE,
+    GIVEN_UP,
+    LONG,
+    OF_THE_CLOUD,
+    OF_THE_POOL,
+    OF_THE_START,
+    RunningCalls,
+    TimeBound,
+    about,
+)
 from nodepool.exceptions import NotFound, ZKConflict, ZKConnectionError
-from nodepool.model.node import Node
+from nodepool.guard import ERRORS, as_exception
 from nodepool.plan.failures import meaning
 
 if TYPE_CHECKING:
@@ -30,14 +41,14 @@ R = TypeVar("R")
 
 log = logging.getLogger("nodepool.driver.gateway")
 
-#: A hook that must not block is late after so many seconds.
-SOON_SECONDS: Final = 1.0
 #: Exceptions with which a driver answers: they are no errors of the call.
 ANSWERS: Final = (NotFound, NotImplementedError, ZKConflict)
 
 Contract = Literal["driver", "provider", "handler", "adapter", "machine"]
 
 _late = Repeats()
+#: What has not returned yet.
+RUNNING: Final = RunningCalls()
 
 
 class CallCount(NamedTuple):
@@ -90,16 +101,16 @@ class Hook(Generic[P, R]):
 
     :param name: of the method.
     :param policy: what follows if it raises.
-    :param soon: it must not block: a call that takes longer than `SOON_SECONDS` is logged, once in a while.
+    :param bound: how long it may take. Who calls waits longer all the same: `nodepool.driver.framework.running_calls`
+        says why, and has what tells of the call meanwhile.
     """
 
     contract: Contract
 
-    def __init__(self, name: str, policy: Raises | Otherwise[R], *, soon: bool = False) -> None:
+    def __init__(self, name: str, policy: Raises | Otherwise[R], bound: TimeBound = OF_THE_CLOUD) -> None:
         self.name = name
         self.policy = policy
-        self.soon = soon
-        self._limit = SOON_SECONDS if soon else float("inf")
+        self.bound = bound
         self._counts: dict[str, _Count] = {}
         HOOKS.append(self)
 
@@ -116,48 +127,48 @@ class Hook(Generic[P, R]):
         :param provider: name of the provider whose object it is.
         """
         begun = monotonic()
+        number = RUNNING.begin(self.name, provider, begun, self.bound, owner, args)
         try:
             result: R = self._ask(owner, args, kwargs)
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - goes to the caller or into the log, by the policy
-            return self._failed(provider, monotonic() - begun, error, args)
+        except ERRORS as error:
+            return self._failed(provider, monotonic() - begun, error, owner, args)
+        finally:
+            RUNNING.end(number)
         seconds = monotonic() - begun
         count = self._counts.get(provider) or self._counts.setdefault(provider, _Count())
         with count.lock:
             count.calls += 1
             count.seconds += seconds
-        if seconds > self._limit:
+        if seconds > self.bound.late_seconds:
             self._was_late(provider, seconds)
         return result
 
     def _ask(self, owner: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return getattr(owner, self.name)(*args, **kwargs)
 
-    def _failed(self, provider: str, seconds: float, error: BaseException, args: tuple[Any, ...]) -> R:
+    def _failed(self, provider: str, seconds: float, error: BaseException, owner: Any, args: tuple[Any, ...]) -> R:
         count = self._counts.setdefault(provider, _Count())
         with count.lock:
             count.calls += 1
             count.seconds += seconds
             if not isinstance(error, ANSWERS):
                 count.errors += 1
-        if isinstance(error, SystemExit):
-            told: Exception = RuntimeError(f"the driver called sys.exit({error})")
-            told.__cause__ = error
-        else:
-            assert isinstance(error, Exception)
-            told = error
+        told = as_exception(error)
         if isinstance(self.policy, Raises) or isinstance(told, self.policy.but):
             raise told
-        about = ", ".join(str(arg) for arg in args if isinstance(arg, str | Node))
+        ids = about(owner, args)
         if isinstance(told, NotImplementedError):
             log.debug("Provider %s: the driver has no %s()", provider, self.name)
         elif meaning(told).expected:
-            log.warning("Provider %s: %s(%s): %s: %s", provider, self.name, about, type(told).__name__, told)
+            log.warning("Provider %s: %s(%s): %s: %s", provider, self.name, ids, type(told).__name__, told)
         else:
-            log.error("Provider %s: error in %s(%s)", provider, self.name, about, exc_info=told)
+            log.error("Provider %s: error in %s(%s)", provider, self.name, ids, exc_info=told)
         return self.policy.make()
 
     def _was_late(self, provider: str, seconds: float) -> None:
-        if _late.worth_saying((self.name, provider)):
+        if self.bound.blocks:
+            log.info("Provider %s: %s() returned after %.1f s", provider, self.name, seconds)
+        elif _late.worth_saying((self.name, provider)):
             log.warning(
                 "Provider %s: %s() took %.1f s and held up others; it must not block", provider, self.name, seconds
             )
@@ -233,9 +244,9 @@ class NamedHook(Hook[P, R]):
     contract: Contract = "adapter"
 
     def __init__(
-        self, name: str, policy: Raises | Otherwise[R], *, soon: bool = False, contract: Contract = "adapter"
+        self, name: str, policy: Raises | Otherwise[R], bound: TimeBound = OF_THE_CLOUD, contract: Contract = "adapter"
     ) -> None:
-        super().__init__(name, policy, soon=soon)
+        super().__init__(name, policy, bound)
         self.contract = contract
 
     def __call__(self, provider_name: str, owner: Any, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -271,40 +282,44 @@ HOOKS: list[Hook[Any, Any]] = []
 
 # Driver
 get_provider: NamedHook[[Any], Any] = NamedHook(
-    "getProvider", Raises("the start of the provider has failed: it is tried again after a back-off"), contract="driver"
+    "getProvider",
+    Raises("the start of the provider has failed: it is tried again after a back-off"),
+    OF_THE_START,
+    contract="driver",
 )
 
 # Provider
 start_provider: ProviderHook[[Any], None] = ProviderHook(
-    "start", Raises("the provider is stopped, and started again after a back-off (G-9)")
+    "start", Raises("the provider is stopped, and started again after a back-off (G-9)"), OF_THE_START
 )
-idle: ProviderHook[[], None] = ProviderHook("idle", _NOTHING)
-stop_provider: ProviderHook[[], None] = ProviderHook("stop", _NOTHING)
-join_provider: ProviderHook[[], None] = ProviderHook("join", _NOTHING)
+idle: ProviderHook[[], None] = ProviderHook("idle", _NOTHING, GIVEN_UP)
+stop_provider: ProviderHook[[], None] = ProviderHook("stop", _NOTHING, GIVEN_UP)
+join_provider: ProviderHook[[], None] = ProviderHook("join", _NOTHING, GIVEN_UP)
 label_ready: ProviderHook[[Any], bool] = ProviderHook(
     "labelReady",
     # Images are looked up in ZooKeeper: no request is declined because the connection was lost over it.
     Otherwise(
         "logged; the label is not ready here; a lost connection: asked again", lambda: False, (ZKConnectionError,)
     ),
+    OF_THE_POOL,
 )
-replacement_for: ProviderHook[[Any], Any] = ProviderHook("replacementFor", _DELETED_LATER, soon=True)
-start_node_cleanup: ProviderHook[[Any], Any] = ProviderHook("startNodeCleanup", _DELETED_LATER, soon=True)
+replacement_for: ProviderHook[[Any], Any] = ProviderHook("replacementFor", _DELETED_LATER, AT_ONCE)
+start_node_cleanup: ProviderHook[[Any], Any] = ProviderHook("startNodeCleanup", _DELETED_LATER, AT_ONCE)
 cleanup_node: ProviderHook[[Any], None] = ProviderHook("cleanupNode", _DELETED_LATER)
-wait_for_node_cleanup: ProviderHook[[Any], None] = ProviderHook("waitForNodeCleanup", _DELETED_LATER)
+wait_for_node_cleanup: ProviderHook[[Any], None] = ProviderHook("waitForNodeCleanup", _DELETED_LATER, LONG)
 cleanup_leaked_resources: ProviderHook[[], None] = ProviderHook(
-    "cleanupLeakedResources", Otherwise("logged; the next sweep looks again", lambda: None)
+    "cleanupLeakedResources", Otherwise("logged; the next sweep looks again", lambda: None), LONG
 )
-get_request_handler: ProviderHook[[Any, Any], Any] = ProviderHook("getRequestHandler", _DECLINED)
+get_request_handler: ProviderHook[[Any, Any], Any] = ProviderHook("getRequestHandler", _DECLINED, OF_THE_POOL)
 list_nodes: ProviderHook[[], list[Any]] = ProviderHook("listNodes", Raises("the command says so and fails"))
 paused_reason: ProviderHook[[], str | None] = ProviderHook(
-    "pausedReason", Otherwise("logged; nothing keeps the provider from working", lambda: None), soon=True
+    "pausedReason", Otherwise("logged; nothing keeps the provider from working", lambda: None), AT_ONCE
 )
-error_labels: ProviderHook[[], Sequence[str]] = ProviderHook("errorLabels", _DECLINED, soon=True)
-node_deleted_notification: ProviderHook[[Any], None] = ProviderHook("nodeDeletedNotification", _NOTHING, soon=True)
+error_labels: ProviderHook[[], Sequence[str]] = ProviderHook("errorLabels", _DECLINED, AT_ONCE)
+node_deleted_notification: ProviderHook[[Any], None] = ProviderHook("nodeDeletedNotification", _NOTHING, AT_ONCE)
 
 quota_needed_by_label: ProviderHook[[str, Any], QuotaInformation] = ProviderHook(
-    "quotaNeededByLabel", Raises("the request waits while that is not known, else it is declined")
+    "quotaNeededByLabel", Raises("the request waits while that is not known, else it is declined"), OF_THE_POOL
 )
 unmanaged_quota_used: NamedHook[[], QuotaInformation] = NamedHook(
     "unmanagedQuotaUsed", Raises("the last limits are used"), contract="provider"
@@ -315,43 +330,49 @@ get_provider_limits: NamedHook[[], QuotaInformation] = NamedHook(
 
 # NodeRequestHandler
 alive_thread_count: HandlerProperty[int] = HandlerProperty(
-    "alive_thread_count", Otherwise("logged; counted as one launch", lambda: 1), soon=True
+    "alive_thread_count", Otherwise("logged; counted as one launch", lambda: 1), AT_ONCE
 )
-images_available: HandlerHook[[], bool] = HandlerHook("imagesAvailable", _DECLINED)
-has_provider_quota: HandlerHook[[list[str]], bool] = HandlerHook("hasProviderQuota", _DECLINED)
-has_remaining_quota: HandlerHook[[str], bool] = HandlerHook("hasRemainingQuota", _DECLINED)
-has_room_now: HandlerHook[[str], bool] = HandlerHook("has_room_now", Raises("the request is looked at again"))
-room_ahead: HandlerHook[[], float] = HandlerHook("room_ahead", Raises("the request is taken alone"))
-get_declined_reasons: HandlerHook[[], list[str]] = HandlerHook("getDeclinedReasons", _DECLINED)
-basic_decline_reasons: HandlerHook[[], list[str]] = HandlerHook("basic_decline_reasons", _DECLINED)
+images_available: HandlerHook[[], bool] = HandlerHook("imagesAvailable", _DECLINED, OF_THE_POOL)
+has_provider_quota: HandlerHook[[list[str]], bool] = HandlerHook("hasProviderQuota", _DECLINED, OF_THE_POOL)
+has_remaining_quota: HandlerHook[[str], bool] = HandlerHook("hasRemainingQuota", _DECLINED, OF_THE_POOL)
+has_room_now: HandlerHook[[str], bool] = HandlerHook(
+    "has_room_now", Raises("the request is looked at again"), OF_THE_POOL
+)
+room_ahead: HandlerHook[[], float] = HandlerHook("room_ahead", Raises("the request is taken alone"), OF_THE_POOL)
+get_declined_reasons: HandlerHook[[], list[str]] = HandlerHook("getDeclinedReasons", _DECLINED, OF_THE_POOL)
+basic_decline_reasons: HandlerHook[[], list[str]] = HandlerHook("basic_decline_reasons", _DECLINED, OF_THE_POOL)
 start_reusable_node_check: HandlerHook[[Any], concurrent.futures.Future[bool]] = HandlerHook(
-    "startReusableNodeCheck", Otherwise("logged; the node is refused, and set aside for a while", _refused)
+    "startReusableNodeCheck", Otherwise("logged; the node is refused, and set aside for a while", _refused), OF_THE_POOL
 )
-check_reusable_node: HandlerHook[[Any], bool] = HandlerHook("checkReusableNode", Raises("as startReusableNodeCheck"))
-node_reused_notification: HandlerHook[[Any], None] = HandlerHook("nodeReusedNotification", _NOTHING)
-set_node_metadata: HandlerHook[[Any], None] = HandlerHook("setNodeMetadata", _DECLINED)
+check_reusable_node: HandlerHook[[Any], bool] = HandlerHook(
+    "checkReusableNode", Raises("as startReusableNodeCheck"), OF_THE_POOL
+)
+node_reused_notification: HandlerHook[[Any], None] = HandlerHook("nodeReusedNotification", _NOTHING, OF_THE_POOL)
+set_node_metadata: HandlerHook[[Any], None] = HandlerHook("setNodeMetadata", _DECLINED, OF_THE_POOL)
 launch: HandlerHook[[Any], Any] = HandlerHook(
-    "launch", Raises("the node gets the final state of the table of errors (L-6, L-7)")
+    "launch", Raises("the node gets the final state of the table of errors (L-6, L-7)"), OF_THE_POOL
 )
-let_go_of_aborted: HandlerHook[[Any], None] = HandlerHook("let_go_of_aborted", _DECLINED)
-launches_complete: HandlerHook[[], bool] = HandlerHook("launchesComplete", Raises("asked again in the next pass"))
+let_go_of_aborted: HandlerHook[[Any], None] = HandlerHook("let_go_of_aborted", _DECLINED, OF_THE_POOL)
+launches_complete: HandlerHook[[], bool] = HandlerHook(
+    "launchesComplete", Raises("asked again in the next pass"), OF_THE_POOL
+)
 
 # Adapter
-get_create_state_machine: NamedHook[..., Any] = NamedHook("getCreateStateMachine", _LAUNCH_FAILED, soon=True)
-get_delete_state_machine: NamedHook[[Any, Any], Any] = NamedHook("getDeleteStateMachine", _DELETED_LATER, soon=True)
+get_create_state_machine: NamedHook[..., Any] = NamedHook("getCreateStateMachine", _LAUNCH_FAILED, AT_ONCE)
+get_delete_state_machine: NamedHook[[Any, Any], Any] = NamedHook("getDeleteStateMachine", _DELETED_LATER, AT_ONCE)
 list_instances = ListHook("listInstances", _CLOUD_JUDGED)
-unanswered_creations = ListHook("unansweredCreations", Otherwise[list[Any]]("logged; none counts", list), soon=True)
+unanswered_creations = ListHook("unansweredCreations", Otherwise[list[Any]]("logged; none counts", list), AT_ONCE)
 list_resources = ListHook("listResources", _CLOUD_JUDGED)
 suspects_leaks: NamedHook[[], bool] = NamedHook(
-    "suspectsLeaks", Otherwise("logged; the next sweep looks again", lambda: False), soon=True
+    "suspectsLeaks", Otherwise("logged; the next sweep looks again", lambda: False), AT_ONCE
 )
 delete_resource: NamedHook[[Any], None] = NamedHook("deleteResource", Raises("logged; the next sweep tries again"))
 get_quota_limits: NamedHook[[], QuotaInformation] = NamedHook("getQuotaLimits", _CLOUD_JUDGED)
 get_quota_for_label: NamedHook[[Any], QuotaInformation] = NamedHook("getQuotaForLabel", _CLOUD_JUDGED)
 get_azs = ListHook("getAZs", _CLOUD_JUDGED)
 label_ready_in_cloud: NamedHook[[Any], bool] = NamedHook("labelReady", _CLOUD_JUDGED)
-upload_image: NamedHook[..., str] = NamedHook("uploadImage", Raises("the upload has failed"))
-delete_image: NamedHook[[str], None] = NamedHook("deleteImage", Raises("tried again later"))
+upload_image: NamedHook[..., str] = NamedHook("uploadImage", Raises("the upload has failed"), LONG)
+delete_image: NamedHook[[str], None] = NamedHook("deleteImage", Raises("tried again later"), LONG)
 get_console_log: NamedHook[[Any, Any], str | None] = NamedHook(
     "getConsoleLog", Otherwise("logged; there is none", lambda: None)
 )

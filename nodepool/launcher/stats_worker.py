@@ -21,6 +21,7 @@ from nodepool.metrics.statsd import StatsdClient
 from nodepool.model.component import PoolComponent
 from nodepool.model.node import Node
 from nodepool.model.request import NodeRequest
+from nodepool.runtime.worker import PassThread
 from nodepool.zk.zookeeper import ZooKeeper
 
 #: Node gauges are sent at most this often, however many changes there are.
@@ -37,7 +38,7 @@ INTERNALS: Final = "internals"
 SYSTEM: Final = "system"
 
 
-class StatsWorker(threading.Thread):
+class StatsWorker(PassThread):
     """A thread that owns all of its state; `changed` and `stop` may be called from any other.
 
     :param client: statsd; its address is looked up here.
@@ -51,7 +52,7 @@ class StatsWorker(threading.Thread):
     :param clock: monotonic seconds.
     """
 
-    log = logging.getLogger(log_names.STATS_WORKER)
+    error_text = "Metrics could not be sent"
 
     def __init__(
         self,
@@ -66,7 +67,7 @@ class StatsWorker(threading.Thread):
         internals: Callable[[], gauges.Gauges],
         clock: Callable[[], float] = monotonic,
     ) -> None:
-        super().__init__(name="StatsWorker", daemon=True)
+        super().__init__("StatsWorker", logging.getLogger(log_names.STATS_WORKER), LIMITS_SECONDS)
         self._client = client
         self._registry = registry
         self._is_leader = is_leader
@@ -77,7 +78,6 @@ class StatsWorker(threading.Thread):
         self._internals = internals
         self._clock = clock
         self._changed = threading.Event()
-        self._stopping = threading.Event()
         self._leading = False
         self._limits_at = -math.inf
         self._internals_at = -math.inf
@@ -90,20 +90,6 @@ class StatsWorker(threading.Thread):
         :param record_id: not looked at.
         """
         self._changed.set()
-
-    def stop(self) -> None:
-        """End the thread after its current pass. Does not block; `join` waits."""
-        self._stopping.set()
-
-    def run(self) -> None:
-        while not self._stopping.is_set():
-            pause = LIMITS_SECONDS
-            try:
-                pause = self.run_once()
-            except Exception:
-                # A mistake in one gauge must not end the metrics of a launcher that works.
-                self.log.exception("Metrics could not be sent")
-            self._stopping.wait(pause)
 
     def run_once(self) -> float:
         """One pass: send what is due.

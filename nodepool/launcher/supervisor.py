@@ -31,6 +31,7 @@ from nodepool.metrics.statsd import shared_client
 from nodepool.model.component import LauncherComponent
 from nodepool.runtime import connection
 from nodepool.runtime.call_metrics import CallMetrics
+from nodepool.runtime.call_watch import CallWatch
 from nodepool.runtime.main_loop import LOOP_SECONDS, MainLoop
 from nodepool.runtime.parts import Part, Parts, stop_all
 from nodepool.runtime.providers import Providers
@@ -147,7 +148,8 @@ class NodePool:
         self.deletion = Part("DeletedNodeWorker", lambda: DeletedNodeWorker(zk, cache, providers))
         self.cleanup = Part("CleanupWorker", cleanup)
         self.min_ready = Part("MinReadyWorker", lambda: MinReadyWorker(zk, cache, providers, self._config))
-        table: list[Part[Any]] = [self.deletion, self.cleanup, self.min_ready]
+        watch = Part("CallWatch", lambda: CallWatch(REGISTRY))
+        table: list[Part[Any]] = [watch, self.deletion, self.cleanup, self.min_ready]
         client = shared_client()
         if client is not None:
             self.stats = Part("StatsWorker", lambda: make_stats_worker(client, zk, cache, providers, self._config))

@@ -123,6 +123,13 @@ DRIVER_CALL_SECONDS: Final = Metric(
     ("hook", "provider"),
     "How long such calls took, all together.",
 )
+LATE_CALLS: Final = Metric(
+    "nodepool_provider_late_calls",
+    MetricKind.GAUGE,
+    ("launcher", "provider", "hook"),
+    "Calls of a method of a driver that have not returned and should have.",
+    _as("nodepool.launcher.{}.provider.{}.late_calls.{}", str, plain, str),
+)
 
 #: All of the above, in the order of the documentation.
 ALL: Final = (
@@ -140,4 +147,5 @@ ALL: Final = (
     DRIVER_CALLS,
     DRIVER_CALL_ERRORS,
     DRIVER_CALL_SECONDS,
+    LATE_CALLS,
 )

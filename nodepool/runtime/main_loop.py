@@ -10,6 +10,7 @@ from typing import Final
 
 from nodepool.clock import monotonic
 from nodepool.exceptions import ZKConnectionError
+from nodepool.guard import Guard
 
 #: One turn of the main loop (G-1).
 LOOP_SECONDS: Final = 1.0
@@ -64,17 +65,17 @@ class MainLoop:
 
     def guarded_turn(self) -> None:
         """One turn. Does not raise; after an error it waits a little."""
-        try:
-            self._turn()
-            if self._connected():
-                self.ready.set()
-            elif not self.ready.is_set():
+        # The daemon serves on with what it has; the next turn tries again.
+        with Guard(self.log, "Error in the main loop, going on") as guard:
+            try:
+                self._turn()
+                if self._connected():
+                    self.ready.set()
+                elif not self.ready.is_set():
+                    self.stopping.wait(LOOP_SECONDS)
+            except ZKConnectionError as error:
+                self.log.warning("Main loop interrupted: %s", error)
                 self.stopping.wait(LOOP_SECONDS)
-        except ZKConnectionError as error:
-            self.log.warning("Main loop interrupted: %s", error)
-            self.stopping.wait(LOOP_SECONDS)
-        except Exception:
-            # The daemon serves on with what it has; the next turn tries again.
-            self.log.exception("Error in the main loop, going on")
+        if guard.error is not None:
             self.stopping.wait(LOOP_SECONDS)
         self.last_turn = monotonic()

@@ -17,6 +17,7 @@ from nodepool.driver import gateway
 from nodepool.driver.framework.handler_hooks import HandlerHooks
 from nodepool.driver.framework.quota_support import QuotaSupport
 from nodepool.driver.framework.repeats import Repeats
+from nodepool.driver.framework.running_calls import AT_ONCE
 from nodepool.driver.gateway import CallCount, Hook, Otherwise, Raises
 from nodepool.driver.interface import Driver, Provider
 from nodepool.driver.statemachine.adapter import Adapter
@@ -137,7 +138,7 @@ def test_call_that_must_not_block(
     times = iter([0.0, 0.5, 10.0, 12.5, 20.0, 22.5])
     monkeypatch.setattr(gateway, "monotonic", lambda: next(times))
     monkeypatch.setattr(gateway, "_late", Repeats(clock=lambda: 0.0))
-    hook: gateway.ProviderHook[[], None] = gateway.ProviderHook("method", Raises(""), soon=True)
+    hook: gateway.ProviderHook[[], None] = gateway.ProviderHook("method", Raises(""), AT_ONCE)
     for _ in range(3):
         hook(provider(method=lambda: None))
     assert caplog.messages == ["Provider cloud: method() took 2.5 s and held up others; it must not block"]

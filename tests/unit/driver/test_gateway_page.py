@@ -29,10 +29,15 @@ def list_table(widths: str, head: Sequence[str], rows: Iterable[Sequence[str]]) 
 
 def hooks() -> str:
     rows = [
-        (f"``{OWNERS[hook.contract]}.{hook.name}``", "no" if hook.soon else "yes", hook.policy.text)
+        (
+            f"``{OWNERS[hook.contract]}.{hook.name}``",
+            "yes" if hook.bound.blocks else "no",
+            hook.bound.text,
+            hook.policy.text,
+        )
         for hook in gateway.HOOKS
     ]
-    return list_table("40 10 50", ("Hook", "May block", "If it raises"), rows)
+    return list_table("30 10 25 35", ("Hook", "May block", "Late after", "If it raises"), rows)
 
 
 def failures() -> str:

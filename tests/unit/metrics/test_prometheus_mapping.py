@@ -47,6 +47,11 @@ def prometheus(mappings: list[dict[str, Any]], name: str, kind: str = "gauge") -
             "nodepool_provider_circuit_open",
             {"launcher": "nl01.example.com", "provider": "p.q"},
         ),
+        (
+            "nodepool.launcher.nl01.example.com.provider.p.q.late_calls.labelReady",
+            "nodepool_provider_late_calls",
+            {"launcher": "nl01.example.com", "provider": "p.q", "hook": "labelReady"},
+        ),
         ("nodepool.provider.p.q.circuit_opened", "nodepool_provider_circuit_opened", {"provider": "p.q"}),
         ("nodepool.dib_image_build.debian-12.5.status.rc", "nodepool_dib_image_build_result_code", {}),
         ("nodepool.dib_image_build.debian-12.5.qcow2.size", "nodepool_dib_image_build_size", {"ext": "qcow2"}),
