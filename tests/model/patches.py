@@ -21,7 +21,7 @@ from nodepool.driver.statemachine.known import Patience
 from nodepool.driver.static import checks
 from nodepool.driver.static import provider as static
 from nodepool.runtime import provider_start, providers
-from nodepool.runtime.worker import Worker
+from nodepool.runtime.worker import PassThread
 from nodepool.zk.cache import RecordCache
 from nodepool.zk.reply import Reply
 from tests.model.cloud import SteppedDriver
@@ -51,8 +51,8 @@ def take_over(world: World, patch: pytest.MonkeyPatch) -> None:
     for name in ("getfqdn", "gethostname"):
         patch.setattr(socket, name, lambda *_: world.owner.name if isinstance(world.owner, Process) else "nobody")
     _take_over_waits(world, patch)
-    patch.setattr(Worker, "start", lambda worker: None)
-    patch.setattr(Worker, "is_alive", lambda worker: not worker.stopping)
+    patch.setattr(PassThread, "start", lambda worker: None)
+    patch.setattr(PassThread, "is_alive", lambda worker: not worker.stopping)
     patch.setattr(statemachine, "Scheduler", ModelScheduler)
     patch.setattr(statemachine, "SharedThreads", ModelSharedThreads)
     patch.setattr(checks, "ThreadPoolExecutor", ModelExecutor)
