@@ -11,7 +11,7 @@ import pytest
 
 from nodepool.launcher.pool.worker import PoolWorker
 from nodepool.launcher.supervisor import NodePool
-from nodepool.runtime.worker import Worker
+from nodepool.runtime.worker import PassThread, Worker
 from tests.support.local_launcher import LocalLauncher
 from tests.support.wait import wait_for
 from tests.support.zookeeper import ZooKeeperServer
@@ -33,9 +33,9 @@ class StillLauncher:
         settings: dict[str, Any],
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
-        monkeypatch.setattr(Worker, "start", lambda worker: None)
-        monkeypatch.setattr(Worker, "is_alive", lambda worker: not worker.stopping)
-        monkeypatch.setattr(Worker, "join", lambda worker, timeout=None: None)
+        monkeypatch.setattr(PassThread, "start", lambda worker: None)
+        monkeypatch.setattr(PassThread, "is_alive", lambda worker: not worker.stopping)
+        monkeypatch.setattr(PassThread, "join", lambda worker, timeout=None: None)
         self.local = LocalLauncher(path, zookeeper, chroot, settings)
         self.nodepool: NodePool = self.local.nodepool
         self.nodepool.start()
