@@ -13,10 +13,11 @@ from __future__ import annotations
 import concurrent.futures
 import logging
 import threading
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final, Generic, Literal, NamedTuple, ParamSpec, Protocol, TypeVar
+from collections.abc import Sequence
+from typing import Any, Final, Generic, Literal, NamedTuple, ParamSpec, Protocol, TypeVar
 
 from nodepool.clock import monotonic
+from nodepool.driver.framework.policies import Otherwise, Raises, no_limits, one_instance
 from nodepool.driver.framework.repeats import Repeats
 from nodepool.driver.framework.running_calls import (
     AT_ONCE,
@@ -31,10 +32,8 @@ from nodepool.driver.framework.running_calls import (
 )
 from nodepool.exceptions import NotFound, ZKConflict, ZKConnectionError
 from nodepool.guard import ERRORS, as_exception
+from nodepool.model.quota import QuotaInformation
 from nodepool.plan.failures import meaning
-
-if TYPE_CHECKING:
-    from nodepool.model.quota import QuotaInformation
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -70,30 +69,6 @@ class _Count:
         self.lock = threading.Lock()
         self.calls = self.errors = 0
         self.seconds = 0.0
-
-
-class Otherwise(Generic[R]):
-    """A policy: what a hook raises is logged, and there is an answer all the same.
-
-    :param text: for the documentation: what follows.
-    :param make: the answer.
-    :param but: errors that are raised all the same.
-    """
-
-    def __init__(self, text: str, make: Callable[[], R], but: tuple[type[Exception], ...] = ()) -> None:
-        self.text = text
-        self.make = make
-        self.but = but
-
-
-class Raises:
-    """A policy: who calls gets the error.
-
-    :param text: for the documentation: what the caller does then.
-    """
-
-    def __init__(self, text: str) -> None:
-        self.text = text
 
 
 class Hook(Generic[P, R]):
@@ -154,7 +129,12 @@ class Hook(Generic[P, R]):
             if not isinstance(error, ANSWERS):
                 count.errors += 1
         told = as_exception(error)
-        if isinstance(self.policy, Raises) or isinstance(told, self.policy.but):
+        if isinstance(self.policy, Raises):
+            if isinstance(told, NotImplementedError) and self.policy.without is not None:
+                without: R = self.policy.without()
+                return without
+            raise told
+        if isinstance(told, self.policy.but):
             raise told
         ids = about(owner, args)
         if isinstance(told, NotImplementedError):
@@ -275,7 +255,8 @@ _NOTHING: Final = Otherwise[None]("logged", lambda: None)
 _DECLINED: Final = Raises("the request is declined (A-16)")
 _LAUNCH_FAILED: Final = Raises("the attempt of the launch has failed; the kind of the error says what follows (L-4)")
 _DELETED_LATER: Final = Raises("the node is unlocked, and its deletion tried again later (X-7)")
-_CLOUD_JUDGED: Final = Raises("the last answer is used; an error of the cloud counts for the circuit breaker")
+_LAST_ANSWER: Final = "the last answer is used; an error of the cloud counts for the circuit breaker"
+_CLOUD_JUDGED: Final = Raises(_LAST_ANSWER)
 
 #: All hooks, in the order of the table.
 HOOKS: list[Hook[Any, Any]] = []
@@ -319,13 +300,15 @@ error_labels: ProviderHook[[], Sequence[str]] = ProviderHook("errorLabels", _DEC
 node_deleted_notification: ProviderHook[[Any], None] = ProviderHook("nodeDeletedNotification", _NOTHING, AT_ONCE)
 
 quota_needed_by_label: ProviderHook[[str, Any], QuotaInformation] = ProviderHook(
-    "quotaNeededByLabel", Raises("the request waits while that is not known, else it is declined"), OF_THE_POOL
+    "quotaNeededByLabel",
+    Raises("the request waits while that is not known, else it is declined", "one instance", one_instance),
+    OF_THE_POOL,
 )
 unmanaged_quota_used: NamedHook[[], QuotaInformation] = NamedHook(
-    "unmanagedQuotaUsed", Raises("the last limits are used"), contract="provider"
+    "unmanagedQuotaUsed", Raises("the last limits are used", "nothing is used", QuotaInformation), contract="provider"
 )
 get_provider_limits: NamedHook[[], QuotaInformation] = NamedHook(
-    "getProviderLimits", Raises("the last limits are used"), contract="provider"
+    "getProviderLimits", Raises("the last limits are used", "no limits", no_limits), contract="provider"
 )
 
 # NodeRequestHandler
@@ -367,10 +350,16 @@ suspects_leaks: NamedHook[[], bool] = NamedHook(
     "suspectsLeaks", Otherwise("logged; the next sweep looks again", lambda: False), AT_ONCE
 )
 delete_resource: NamedHook[[Any], None] = NamedHook("deleteResource", Raises("logged; the next sweep tries again"))
-get_quota_limits: NamedHook[[], QuotaInformation] = NamedHook("getQuotaLimits", _CLOUD_JUDGED)
-get_quota_for_label: NamedHook[[Any], QuotaInformation] = NamedHook("getQuotaForLabel", _CLOUD_JUDGED)
-get_azs = ListHook("getAZs", _CLOUD_JUDGED)
-label_ready_in_cloud: NamedHook[[Any], bool] = NamedHook("labelReady", _CLOUD_JUDGED)
+get_quota_limits: NamedHook[[], QuotaInformation] = NamedHook(
+    "getQuotaLimits", Raises(_LAST_ANSWER, "no limits", no_limits)
+)
+get_quota_for_label: NamedHook[[Any], QuotaInformation] = NamedHook(
+    "getQuotaForLabel", Raises(_LAST_ANSWER, "one instance", one_instance)
+)
+get_azs = ListHook("getAZs", Raises(_LAST_ANSWER, "no zones", list))
+label_ready_in_cloud: NamedHook[[Any], bool] = NamedHook(
+    "labelReady", Raises(_LAST_ANSWER, "the label is ready", lambda: True)
+)
 upload_image: NamedHook[..., str] = NamedHook("uploadImage", Raises("the upload has failed"), LONG)
 delete_image: NamedHook[[str], None] = NamedHook("deleteImage", Raises("tried again later"), LONG)
 get_console_log: NamedHook[[Any, Any], str | None] = NamedHook(

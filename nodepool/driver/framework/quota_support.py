@@ -262,6 +262,8 @@ class QuotaSupport(abc.ABC):
         for label in labels:
             try:
                 total.add(self.quotaNeededByLabel(label, pool))
+            except NotImplementedError:
+                total.add(QuotaInformation(instances=1))
             except RuntimeConfigurationException as error:
                 if label not in self._error_labels:
                     self._quota_log.error("Provider %s: label %s can never work: %s", self.provider.name, label, error)

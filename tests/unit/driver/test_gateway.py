@@ -15,10 +15,11 @@ import pytest
 
 from nodepool.driver import gateway
 from nodepool.driver.framework.handler_hooks import HandlerHooks
+from nodepool.driver.framework.policies import Otherwise, Raises
 from nodepool.driver.framework.quota_support import QuotaSupport
 from nodepool.driver.framework.repeats import Repeats
 from nodepool.driver.framework.running_calls import AT_ONCE
-from nodepool.driver.gateway import CallCount, Hook, Otherwise, Raises
+from nodepool.driver.gateway import CallCount, Hook
 from nodepool.driver.interface import Driver, Provider
 from nodepool.driver.statemachine.adapter import Adapter
 from nodepool.driver.statemachine.machine import StateMachine

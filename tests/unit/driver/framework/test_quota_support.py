@@ -203,3 +203,19 @@ def test_use_follows_the_cache() -> None:
     for node_id in zk.getNodes():
         zk.deleteRawNode(node_id)
     assert compute(manager.estimatedNodepoolQuotaUsed()) == {"cores": 0, "instances": 0, "ram": 0}
+
+
+def test_driver_without_quota(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Q-1, Q-2, reference/driver 12: NotImplementedError means unlimited; the pool's own limits hold."""
+
+    def missing(*_: Any) -> Any:
+        raise NotImplementedError
+
+    pool = make_pool(max_servers=3)
+    manager = Manager(pool)
+    for name in ("quotaNeededByLabel", "unmanagedQuotaUsed", "getProviderLimits"):
+        monkeypatch.setattr(manager, name, missing)
+    assert manager.canEverFit(pool, ["small"] * 3)
+    assert manager.roomForOne(pool, "small")
+    assert not manager.canEverFit(pool, ["small"] * 4)
+    assert manager.errorLabels() == []

@@ -11,6 +11,7 @@ import pytest
 
 from nodepool.driver.statemachine.calls import CloudCalls
 from nodepool.exceptions import CloudUnavailableException, QuotaException, RuntimeConfigurationException
+from nodepool.model.quota import QuotaInformation
 from nodepool.plan.circuit_breaker import TRIP_FAILURES, TRIP_SECONDS
 
 LOG: Any = logging.LoggerAdapter(logging.getLogger("test"), {})
@@ -103,3 +104,17 @@ def test_driver_that_exits(calls: Calls, question: str) -> None:
     calls.cloud.error = SystemExit(3)
     with pytest.raises(RuntimeError, match=r"the driver called sys\.exit\(3\)"):
         getattr(calls, question)()
+
+
+def test_driver_without_quota(calls: Calls) -> None:
+    """Q-2, reference/driver 9: NotImplementedError means unlimited, and says nothing about the cloud."""
+    calls.cloud.error = NotImplementedError()
+    for _ in range(2 * TRIP_FAILURES):
+        calls.now += TRIP_SECONDS
+        limits = calls.get_quota_limits()
+        limits.subtract(QuotaInformation(cores=10**6, instances=10**6, ram=10**9, gpus=10**6))
+        assert limits.non_negative()
+        assert calls.get_quota_for_label(LABEL).get_resources() == {"cores": 0, "instances": 1, "ram": 0}
+        assert calls.get_azs() == [None]
+        assert calls.label_ready(LABEL)
+    assert not calls.circuit_open

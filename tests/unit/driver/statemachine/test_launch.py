@@ -229,10 +229,17 @@ def test_lost_answer_of_the_last_attempt(make_site: MakeSite) -> None:
     assert [instance.id for instance in site.cloud.instances()] == [node.external_id]
 
 
+class NoSubnetError(Exception):
+    """An exception of a driver of somebody else."""
+
+    statsd_key = "error.subnet"
+
+
 @pytest.mark.parametrize(
     ("error", "key"),
     [
         (CapacityException("no host"), "error.capacity"),
+        (NoSubnetError("a key of its own"), "error.subnet"),
         (ZeroDivisionError("a mistake in the driver"), "error.unknown"),
         (ConnectionResetError("reset"), "error.unknown"),
         (SystemExit(2), "error.unknown"),
@@ -275,6 +282,20 @@ def test_machine_without_instance(make_site: MakeSite, monkeypatch: pytest.Monke
 
     monkeypatch.setattr(CreateMachine, "advance", advance)
     site.fail("small")
+
+
+def test_driver_without_quota(make_site: MakeSite, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Q-2: an adapter that raises NotImplementedError for quota has none, and is used all the same."""
+
+    def missing(*_: Any) -> Any:
+        raise NotImplementedError
+
+    site = make_site()
+    for name in ("getQuotaLimits", "getQuotaForLabel", "getAZs", "labelReady"):
+        monkeypatch.setattr(site.adapter, name, missing)
+    assert site.provider.getLabelQuota()["small"] > 10**6
+    (node,) = site.serve("small")
+    assert node.az is None
 
 
 class TestIdThatIsAnObject:
