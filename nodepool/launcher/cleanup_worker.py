@@ -38,6 +38,8 @@ SWEEP_SECONDS: Final = 40.0
 SOON_SECONDS: Final = 2.0
 #: A look at lost requests this soon after that: whoever waits for them should not wait for it.
 LOST_SECONDS: Final = 0.2
+#: Later looks: a launcher that stops may keep its locks for some time after it has left the registry.
+LATER_SECONDS: Final = (5.0, 10.0, 20.0)
 #: Age of a request's lock directory after which it is removed with all that is in it (C-2).
 LOCK_DIR_SECONDS: Final = 8 * 3600.0
 
@@ -71,6 +73,8 @@ class CleanupWorker(Worker):
         self._clock = clock
         self._due = 0.0
         self._lost_due = math.inf
+        #: When else to look at lost requests.
+        self._later: list[float] = []
         self._begun = monotonic()
         self._leaks = LeakSweeps()
         #: Nodes that seem to be lost, as they are: id and version.
@@ -78,8 +82,13 @@ class CleanupWorker(Worker):
         #: When to look at these again. Of a burst of new nodes some always seem to be lost, and a sweep costs more.
         self._orphans_due = math.inf
 
+    def launcher_went(self) -> None:
+        """A launcher left the registry. Any thread."""
+        self._later = [monotonic() + seconds for seconds in LATER_SECONDS]
+        self.sweep_soon()
+
     def sweep_soon(self) -> None:
-        """A launcher went away: look for what it left as soon as its locks are gone. Any thread."""
+        """Look for what a launcher that is gone has left. Any thread."""
         self._due = min(self._due, monotonic() + SOON_SECONDS)
         self.reset_soon()
 
@@ -131,7 +140,9 @@ class CleanupWorker(Worker):
 
     def reset_lost_requests(self) -> None:
         """C-4: requests that are `pending` while nobody holds them go back to `requested`."""
-        self._lost_due = math.inf
+        now = monotonic()
+        self._later = [at for at in self._later if at > now]
+        self._lost_due = min(self._later, default=math.inf)
         own = self._in_progress()
         pending = [request for request in self._cache.requests.values() if request.state == states.PENDING]
         lost = {request.id: request for request in pending if request.id not in own}

@@ -160,7 +160,7 @@ class Router:
     def pool_changed(self, _name: str) -> None:
         current = set(self._cache.pools.ids())
         if self._known_pools - current:
-            self._cleanup.current.sweep_soon()
+            self._cleanup.current.launcher_went()
         self._known_pools = current
         self._pools.changed()
         for worker in self._threads.current():

@@ -15,7 +15,7 @@ from nodepool.driver.fake.cloud import FakeCloud
 from nodepool.driver.fake.provider import FakeProvider
 from nodepool.exceptions import CloudUnavailableException, ZKConnectionError
 from nodepool.launcher import cleanup_worker
-from nodepool.launcher.cleanup_worker import LOST_SECONDS, SOON_SECONDS, SWEEP_SECONDS, CleanupWorker
+from nodepool.launcher.cleanup_worker import LATER_SECONDS, LOST_SECONDS, SOON_SECONDS, SWEEP_SECONDS, CleanupWorker
 from nodepool.launcher.pool.decline import START_SECONDS
 from nodepool.plan.assignment import PoolInfo
 from tests.support.local_launcher import fake_provider
@@ -114,6 +114,29 @@ def test_launcher_that_went(
     clock.pass_seconds(SOON_SECONDS - LOST_SECONDS)
     worker.run_once()
     assert not znodes.kazoo.exists(f"/nodepool/nodes/{empty}")
+
+
+def test_launcher_that_stops_slowly(
+    launcher: StillLauncher, worker: CleanupWorker, znodes: PoolZnodes, clock: ManualClock
+) -> None:
+    """C-4: it has left the registry, but keeps its locks for some seconds: its requests are looked at again."""
+    worker.run_once()
+    request_id = znodes.submit(["small"], state="pending")
+    lock = Lock(znodes.kazoo, f"/nodepool/requests-lock/{request_id}")
+    assert lock.acquire(timeout=5)
+    launcher.settle()
+    worker.launcher_went()
+    clock.pass_seconds(SOON_SECONDS)
+    worker.run_once()
+    assert znodes.request_state(request_id) == "pending"
+    lock.release()
+    launcher.settle()
+    clock.pass_seconds(LATER_SECONDS[0] - SOON_SECONDS)
+    worker.run_once()
+    assert znodes.request_state(request_id) == "requested"
+    clock.pass_seconds(LATER_SECONDS[-1] - LATER_SECONDS[0])
+    worker.run_once()
+    assert (worker.run_once() or 0) > SOON_SECONDS
 
 
 def test_nodes_that_a_lost_launcher_gathered(

@@ -82,7 +82,7 @@ class Launcher:
             node_changed=self.deleted.append,
             request_gone=lambda request_id, node_ids: self.deleted.append((request_id, sorted(node_ids))),
         )
-        self.cleanup = SimpleNamespace(sweep_soon=self._sweep, reset_soon=self._reset)
+        self.cleanup = SimpleNamespace(sweep_soon=self._sweep, launcher_went=self._sweep, reset_soon=self._reset)
         made: Any = Router
         self.router: Router = made(
             self.cache,
