@@ -40,8 +40,8 @@ class Handler(FakeRequestHandler):
 
 
 class Provider(FakeProvider):
-    def getRequestHandler(self, poolworker, request):
-        return Handler(poolworker, request)
+    def __init__(self, config):
+        super().__init__(config, Handler)
 
 
 class Driver(FakeDriver):

@@ -214,11 +214,12 @@ def test_end_of_launches_wakes_siblings(still: Still, znodes: PoolZnodes, cloud_
     launcher.passes(first, "the first is over too", lambda: znodes.request_state(busy) != "pending")
 
 
-def test_refused_node(still: Still, znodes: PoolZnodes, cloud_name: str) -> None:
+def test_refused_node(still: Still, znodes: PoolZnodes, cloud_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """N-2: a ready node that the driver refuses does not keep a request waiting, nor the worker busy."""
-    launcher = still([fake_provider("one", cloud=cloud_name, pool_availability_zones=["east"])])
+    monkeypatch.setattr(FakeRequestHandler, "checkReusableNode", lambda _self, _node: False)
+    launcher = still([fake_provider("one", cloud=cloud_name)])
     worker = launcher.worker()
-    refused = znodes.add_node("ready", az="west")
+    refused = znodes.add_node("ready")
     launcher.passes(worker, "the node is known", lambda: refused in worker.free_nodes.ready)
     request = fulfil(launcher, worker, znodes, znodes.submit(["small"]))
     assert request["nodes"] != [refused]
