@@ -20,13 +20,11 @@ ERRORS: Final = (Exception, SystemExit)
 
 
 def as_exception(error: BaseException) -> Exception:
-    """An error as one that may be raised in any thread.
-
-    :param error: one of `ERRORS`.
-    """
+    """An error as one that ends no process, in whichever thread it is raised."""
     if isinstance(error, Exception):
         return error
-    told = RuntimeError(f"the driver called sys.exit({error})")
+    exits = isinstance(error, SystemExit)
+    told = RuntimeError(f"the driver called sys.exit({error})" if exits else f"{type(error).__name__}: {error}")
     told.__cause__ = error
     return told
 
@@ -73,7 +71,7 @@ class Guard:
         if self._traceback:
             self._log.log(self._level, self._text, *self._args, exc_info=error, stacklevel=2)
         else:
-            told = str(error) or repr(error)
+            told = f"{type(error).__name__}: {error}"
             self._log.log(self._level, f"{self._text}: %s", *self._args, told, stacklevel=2)
         return True
 

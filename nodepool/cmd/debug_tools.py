@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from nodepool import log_names
 from nodepool.cmd import stack_dump
+from nodepool.guard import Guard
 
 log = logging.getLogger(log_names.STACK_DUMP)
 
@@ -56,15 +57,13 @@ class DebugTools:
             self._thread.join()
 
     def _work(self) -> None:
-        try:
+        # Of a package that is not ours; the daemon is not affected.
+        with Guard(log, "Profiler and growth of objects: error"):
             yappi, objgraph = self._load("yappi"), self._load("objgraph")
             if yappi is not None:
                 self._toggle_profiler(yappi)
             if objgraph is not None:
                 report_growth(objgraph)
-        except Exception:
-            # Of a package that is not ours; the daemon is not affected.
-            log.exception("Profiler and growth of objects: error")
 
     def _toggle_profiler(self, yappi: Any) -> None:
         """Start the profiler; or stop it, log what it found, and forget that."""

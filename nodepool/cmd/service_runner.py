@@ -18,6 +18,7 @@ from nodepool.cmd.app import Stopped
 from nodepool.cmd.debug_tools import DebugTools
 from nodepool.cmd.sdnotify import Notifier
 from nodepool.cmd.stop_signals import STOP_SIGNALS
+from nodepool.guard import Guard
 
 DUMP_SIGNAL: Final = signal.SIGUSR2
 
@@ -211,10 +212,7 @@ class ServiceRunner:
         return 0
 
     def _service_stop(self) -> None:
-        try:
+        # The process must end all the same, and is about to.
+        with Guard(log, "Error while stopping"):
             self._service.stop()
-        except Exception:
-            # The process must end all the same, and is about to.
-            log.exception("Error while stopping")
-        finally:
-            self._events.put(None)
+        self._events.put(None)

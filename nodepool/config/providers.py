@@ -242,6 +242,7 @@ def _call(what: str, function: Callable[..., T], *arguments: Any) -> T:
     except (ConfigError, class_checks.ContractError) as error:
         raise DriverError(str(error)) from error
     except Exception as error:
+        # Code of a driver: whatever it is, the other providers are configured.
         log.debug("%s failed", what, exc_info=True)
         text = f"{error} is not defined" if isinstance(error, KeyError) else f"{type(error).__name__}: {error}"
         raise DriverError(f"{what}: {' '.join(text.split())}") from error

@@ -106,6 +106,7 @@ class Hook(Generic[P, R]):
         try:
             result: R = self._ask(owner, args, kwargs)
         except ERRORS as error:
+            # It goes to the caller or into the log, by the policy.
             return self._failed(provider, monotonic() - begun, error, owner, args)
         finally:
             RUNNING.end(number)

@@ -9,6 +9,7 @@ All calls come from the pool worker's thread. Only launches run elsewhere.
 from __future__ import annotations
 
 from collections.abc import Callable
+from logging import WARNING
 from typing import TYPE_CHECKING, Final
 
 from nodepool.clock import monotonic, wall_time
@@ -17,6 +18,7 @@ from nodepool.driver.framework.deadlock_avoidance import DeadlockAvoidance
 from nodepool.driver.framework.handler_hooks import HandlerHooks
 from nodepool.driver.framework.nodeset import NodeSet, NoPlace
 from nodepool.exceptions import ZKConflict, ZKConnectionError
+from nodepool.guard import Guard
 from nodepool.model import states
 from nodepool.model.node import Node
 from nodepool.model.reasons import (
@@ -357,14 +359,11 @@ class NodeRequestHandler(HandlerHooks):
         :param clear_allocation: also set ``allocated_to`` to null.
         """
         for node in self.nodeset:
-            try:
+            # Whatever it is, the lock must go, and so must the other locks.
+            with Guard(self.log, "Node %s", node.id, level=WARNING, traceback=False):
                 if clear_allocation:
                     node.free()
                     self.zk.storeNode(node)
-            except Exception as error:  # noqa: BLE001 - whatever it is, the lock must go
-                self.log.warning("Node %s: %r", node.id, error)
-            try:
+            with Guard(self.log, "Unlocking node %s", node.id, level=WARNING, traceback=False):
                 if node.lock is not None:
                     self.zk.unlockNode(node)
-            except Exception as error:  # noqa: BLE001 - the other locks must go too
-                self.log.warning("Unlocking node %s: %r", node.id, error)

@@ -17,6 +17,7 @@ from typing import ClassVar, Final
 
 from nodepool.driver.framework import class_checks
 from nodepool.driver.interface import Driver
+from nodepool.guard import Guard, OnError
 
 BUILTIN: Final = Path(__file__).parent
 #: In which all drivers are imported.
@@ -114,11 +115,9 @@ class Drivers:
         with cls._lock:
             drivers = dict(cls._drivers)
         for name, driver in drivers.items():
-            try:
+            # Of one driver, and the others shall be told, too.
+            with Guard(cls.log, "Driver %s: error in reset()", name):
                 driver.reset()
-            except Exception:
-                # Of one driver, and the others shall be told, too.
-                cls.log.exception("Driver %s: error in reset()", name)
 
 
 def _packages(directory: Path) -> list[tuple[str, Path]]:
@@ -207,11 +206,8 @@ def _import(name: str, path: Path) -> ModuleType:
     sys.modules[module_name] = module
     # What the import system does for a package that it finds by itself: for "from nodepool.driver import <name>".
     setattr(sys.modules[PACKAGE], name, module)
-    try:
+    with OnError(lambda _: _take_away(name)):
         spec.loader.exec_module(module)
-    except BaseException:
-        _take_away(name)
-        raise
     return module
 
 

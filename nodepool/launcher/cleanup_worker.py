@@ -13,6 +13,7 @@ from nodepool import log_names
 from nodepool.clock import monotonic, wall_time
 from nodepool.driver import gateway
 from nodepool.exceptions import ZKConflict, ZKConnectionError
+from nodepool.guard import Guard
 from nodepool.launcher.pool.decline import START_SECONDS
 from nodepool.model import states
 from nodepool.plan.assignment import declined_state
@@ -130,13 +131,9 @@ class CleanupWorker(Worker):
             self._perform(task)
 
     def _perform(self, task: Callable[[], None]) -> None:
-        try:
+        # Of one task, and the others have their turn all the same.
+        with Guard(self.log, "Error in cleanup task %s", task.__name__, but=ZKConnectionError):
             task()
-        except ZKConnectionError:
-            raise
-        except Exception:
-            # Of one task, and the others have their turn all the same.
-            self.log.exception("Error in cleanup task %s", task.__name__)
 
     def reset_lost_requests(self) -> None:
         """C-4: requests that are `pending` while nobody holds them go back to `requested`."""

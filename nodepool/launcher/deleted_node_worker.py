@@ -17,6 +17,7 @@ from nodepool import log_names
 from nodepool.clock import monotonic
 from nodepool.driver import gateway
 from nodepool.exceptions import ZKConflict, ZKConnectionError, ZKException, ZKLockException
+from nodepool.guard import Guard
 from nodepool.logconfig import get_annotated_logger
 from nodepool.model import states
 from nodepool.plan.backoff import Backoff
@@ -147,20 +148,18 @@ class DeletedNodeWorker(Worker):
             # Released just now, with changes: the node as it is comes with the answer, and then we hear of it again.
             return
         log = get_annotated_logger(self.log, node_id=node_id)
-        try:
-            action = judge_unlocked(cached, self._request)
-            if isinstance(action, Deallocate):
-                self._deallocate(cached.copy(), action.reason, log)
-            elif isinstance(action, Delete):
-                self._delete_node(cached.copy(), action.reason, log, pending)
-        except ZKConnectionError:
-            raise
-        except ZKConflict as conflict:
-            # Somebody locked or changed it meanwhile; that comes as an event.
-            log.debug("Not deleted now: %s", conflict)
-        except Exception:
-            # Whatever a driver raises, the other nodes are deleted, and this one is tried again.
-            log.exception("Deletion could not be started")
+        # Whatever a driver raises, the other nodes are deleted, and this one is tried again.
+        with Guard(log, "Deletion could not be started", but=ZKConnectionError) as guard:
+            try:
+                action = judge_unlocked(cached, self._request)
+                if isinstance(action, Deallocate):
+                    self._deallocate(cached.copy(), action.reason, log)
+                elif isinstance(action, Delete):
+                    self._delete_node(cached.copy(), action.reason, log, pending)
+            except ZKConflict as conflict:
+                # Somebody locked or changed it meanwhile; that comes as an event.
+                log.debug("Not deleted now: %s", conflict)
+        if guard.error is not None:
             self._retry_later(node_id, now)
 
     def _consider_empty(self, node_id: str, now: float) -> None:
@@ -238,6 +237,7 @@ class DeletedNodeWorker(Worker):
         try:
             task = gateway.start_node_cleanup(provider, node)
         except Exception as error:
+            # Whatever a driver raises, the node must not stay locked.
             zk.unlockNode(node)
             if self._providers.get(node.provider) is not provider:
                 # The unlocked node comes again, with the next provider if there is one.

@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 import threading
+from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
 from nodepool.driver import gateway
 from nodepool.driver.framework.class_checks import check_instance
 from nodepool.driver.interface import Provider
 from nodepool.driver.registry import Drivers
+from nodepool.guard import OnError, as_exception, settle
 
 if TYPE_CHECKING:
     from nodepool.driver.config import ProviderConfig
@@ -23,8 +25,7 @@ class ProviderStart:
         self._config = config
         self._zk = zk
         self._lock = threading.Lock()
-        self._provider: Provider | None = None
-        self._error: Exception | None = None
+        self._outcome: Future[Provider] = Future()
         self._forgotten = False
         self._ended = threading.Event()
         threading.Thread(target=self._run, name=f"Start-{config.name}", daemon=True).start()
@@ -33,13 +34,16 @@ class ProviderStart:
         """Has it ended, or does it within so many seconds?"""
         return self._ended.wait(seconds)
 
+    def error(self) -> Exception | None:
+        """What the driver raised; after the end."""
+        error = self._outcome.exception(0)
+        return None if error is None else as_exception(error)
+
     def result(self) -> Provider:
         """The started provider; after the end. Raises what the driver raised."""
-        if self._error is not None:
-            raise self._error
-        if self._provider is None:
+        if not self._ended.is_set():
             raise RuntimeError(f"provider {self._config.name} is still being started")
-        return self._provider
+        return self._outcome.result()
 
     def forget(self) -> None:
         """Nobody wants it any more: it is stopped as soon as it has started. Does not wait for that."""
@@ -47,32 +51,30 @@ class ProviderStart:
             self._forgotten = True
             if not self._ended.is_set():
                 return
-        if self._provider is not None:
+        if self.error() is None:
             # Who forgets is the main thread, and a driver may hang here, too.
-            gateway.stop_provider.begin(self._provider)
+            gateway.stop_provider.begin(self.result())
 
     def _run(self) -> None:
+        outcome: Future[Provider] = Future()
+        settle([outcome], self._start)
+        with self._lock:
+            self._outcome = outcome
+            wanted = not self._forgotten
+            self._ended.set()
+        if not wanted and self.error() is None:
+            gateway.stop_provider(self.result())
+
+    def _start(self) -> Provider:
         config = self._config
-        provider: Provider | None = None
-        error: Exception | None = None
-        try:
-            made = gateway.get_provider(config.name, Drivers.get(config.driver.name), config)
-            provider = check_instance(made, Provider, f"driver {config.driver.name!r}: getProvider()")
+        made = gateway.get_provider(config.name, Drivers.get(config.driver.name), config)
+        provider: Provider = check_instance(made, Provider, f"driver {config.driver.name!r}: getProvider()")
+        # What it has started already must not stay after an error: there will be another attempt, and another.
+        with OnError(lambda _: gateway.stop_provider(provider)):
             _complete(provider, config)
             provider.zk = self._zk
             gateway.start_provider(provider, self._zk)
-        except Exception as problem:  # noqa: BLE001 - raised by `result`
-            error = problem
-            if provider is not None:
-                # What it has started already must not stay: there will be another attempt, and another.
-                gateway.stop_provider(provider)
-                provider = None
-        with self._lock:
-            self._provider, self._error = provider, error
-            wanted = not self._forgotten
-            self._ended.set()
-        if provider is not None and not wanted:
-            gateway.stop_provider(provider)
+        return provider
 
 
 def _complete(provider: Provider, config: ProviderConfig) -> None:

@@ -106,9 +106,9 @@ class Providers:
     def _started(self, name: str) -> None:
         """A start has ended, in one way or another."""
         config = self._configs[name]
-        try:
-            provider = self._starting.pop(name).result()
-        except Exception as error:
+        start = self._starting.pop(name)
+        error = start.error()
+        if error is not None:
             # Whatever a driver raised in start(): other providers work all the same (G-9).
             attempts = self._failed.get(name, (0, 0.0))[0] + 1
             delay = RETRY.pause(attempts)
@@ -117,12 +117,12 @@ class Providers:
                 # Its text says all that a user needs; a traceback would hide it.
                 self.log.error("Provider %s cannot be started, trying again in %g s: %s", name, delay, error)
             else:
-                self.log.exception("Provider %s cannot be started, trying again in %g s", name, delay)
+                self.log.error("Provider %s cannot be started, trying again in %g s", name, delay, exc_info=error)
             self._replace(name, None)
             return
         self._failed.pop(name, None)
         self.log.info("Started provider %s (driver %s)", name, config.driver.name)
-        self._replace(name, provider)
+        self._replace(name, start.result())
 
     def _replace(self, name: str, new: Provider | None) -> None:
         running = dict(self.running)

@@ -29,6 +29,7 @@ from kazoo.exceptions import KazooException, NoNodeError
 
 from nodepool import log_names
 from nodepool.clock import monotonic
+from nodepool.guard import Guard
 from nodepool.model.record import InvalidRecord
 from nodepool.zk import codec, events, paths
 from nodepool.zk.client import ZooKeeperClient
@@ -314,10 +315,8 @@ class RecordCache(Generic[R]):
 
     def _notify(self, record_id: str) -> None:
         for listener in self._listeners:
-            try:
+            with Guard(self.log, "Error in a cache listener"):
                 listener(record_id)
-            except Exception:
-                self.log.exception("Error in a cache listener")
 
     # -- reading everything --
 

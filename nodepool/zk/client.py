@@ -14,6 +14,7 @@ from kazoo.exceptions import ConfigurationError, KazooException
 from nodepool import log_names
 from nodepool.clock import monotonic
 from nodepool.exceptions import ConfigError, ZKConnectionError, ZKException
+from nodepool.guard import Guard
 from nodepool.zk import wire
 from nodepool.zk.orphans import OrphanedContenders
 
@@ -221,13 +222,12 @@ class ZooKeeperClient:
             self.log.info("ZooKeeper connected")
         name = {KazooState.LOST: "lost", KazooState.SUSPENDED: "suspended"}.get(state, "connected")
         for listener in list(self._listeners):
-            try:
-                listener(name)
-            except ZKConnectionError as closing:
-                # Somebody ends the connection at this moment.
-                self.log.debug("Nothing more is made of a connection that is %s: %s", name, closing)
-            except Exception:
-                self.log.exception("Error in a session listener")
+            with Guard(self.log, "Error in a session listener"):
+                try:
+                    listener(name)
+                except ZKConnectionError as closing:
+                    # Somebody ends the connection at this moment.
+                    self.log.debug("Nothing more is made of a connection that is %s: %s", name, closing)
         # Kazoo sets its own state before it calls listeners, so a waiter sees the new one.
         with self._changed:
             self._changed.notify_all()

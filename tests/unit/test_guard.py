@@ -46,7 +46,7 @@ def test_without_traceback(caplog: pytest.LogCaptureFixture, error: Exception) -
     with Guard(log, "Error with %s", "this", level=logging.WARNING, traceback=False):
         raise error
     (record,) = caplog.records
-    assert record.getMessage() == f"Error with this: {str(error) or repr(error)}"
+    assert record.getMessage() == f"Error with this: {type(error).__name__}: {error}"
     assert (record.levelname, record.exc_info) == ("WARNING", None)
 
 

@@ -19,6 +19,7 @@ from nodepool.driver.statemachine import (
 )
 from nodepool.driver.utils import QuotaInformation
 from nodepool.exceptions import LaunchStatusException, NotFound, RuntimeConfigurationException
+from nodepool.guard import OnError
 
 from .client import Client
 from .types import Machine
@@ -192,12 +193,9 @@ class ExampleAdapter(Adapter):
     ) -> str:
         # The metadata says whose the image is, so it wins.
         image_id = self._client.create_image(image_name, image_format, {**provider_image.meta, **(metadata or {})})
-        try:
+        # Whatever it was, half an image must not stay; the builder hears of it.
+        with OnError(lambda _: self.deleteImage(image_id)):
             self._client.upload_image(image_id, filename)
-        except Exception:
-            # Whatever it was, half an image must not stay; the builder hears of it.
-            self.deleteImage(image_id)
-            raise
         return image_id
 
     def deleteImage(self, external_id: str) -> None:

@@ -12,6 +12,7 @@ from nodepool.driver.fake.cloud import FakeCloud, FakeInstance, NoSuchInstance
 from nodepool.driver.fake.config import FakePool, FakeProviderConfig
 from nodepool.driver.utils import QuotaInformation, QuotaSupport
 from nodepool.exceptions import NotFound, RuntimeConfigurationException, ServerDeleteTimeoutException
+from nodepool.guard import Guard
 from nodepool.metrics import leaks
 from nodepool.plan.seen_twice import SeenTwice
 
@@ -126,15 +127,13 @@ class FakeProvider(QuotaSupport, Provider):
         leaked = {instance.id for instance in ours if instance.metadata[NODE_KEY] not in known}
         for instance_id in sorted(self._leaked.look(leaked)):
             self.log.warning("Deleting leaked instance %s", instance_id)
-            try:
-                self.cloud.delete(instance_id)
-            except NoSuchInstance:
-                continue
-            except Exception:
-                # One that cannot be deleted must not keep the others.
-                self.log.exception("Leaked instance %s could not be deleted, trying again", instance_id)
-                continue
-            leaks.report(self.name, "instances")
+            # One that cannot be deleted must not keep the others.
+            with Guard(self.log, "Leaked instance %s could not be deleted, trying again", instance_id):
+                try:
+                    self.cloud.delete(instance_id)
+                except NoSuchInstance:
+                    continue
+                leaks.report(self.name, "instances")
 
     def _known_nodes(self) -> set[str]:
         if self.zk is None:

@@ -12,6 +12,7 @@ from nodepool import log_names
 from nodepool.clock import monotonic
 from nodepool.driver import gateway
 from nodepool.exceptions import NotFound, TimeoutException, ZKConflict, ZKException
+from nodepool.guard import Guard
 from nodepool.logconfig import get_annotated_logger
 from nodepool.metrics import launches
 from nodepool.model import states
@@ -53,36 +54,16 @@ class NodeLauncher(threading.Thread, abc.ABC):
     def run(self) -> None:
         started = monotonic()
         error: Exception | None = None
+        # Whatever a driver raises, the node gets its outcome below.
+        with Guard(self.log, "Launch failed") as guard:
+            try:
+                self.launch()
+            except TimeoutException as timeout:
+                self.log.error("Launch failed: %s", timeout)
+                error = timeout
+        error = error or guard.error
         try:
-            self.launch()
-        except TimeoutException as timeout:
-            self.log.error("Launch failed: %s", timeout)
-            error = timeout
-        except Exception as failure:
-            # Whatever a driver raises, the node gets its outcome below.
-            self.log.exception("Launch failed")
-            error = failure
-        except SystemExit as failure:
-            self.log.exception("Launch failed: something in the driver wants to end the process")
-            error = RuntimeError(f"sys.exit({failure.code!r})")
-        try:
-            state, key = launch_outcome(error)
-            self.node.state = state
-            self.zk.storeNode(self.node)
-            if error is None:
-                self.log.info("Node is ready after %.1f s", monotonic() - started)
-        except ZKConflict as conflict:
-            # Somebody deleted or took the node: not the request's fault, it gets another one.
-            self.log.warning("The outcome could not be stored: %s", conflict)
-            self.node.state, key = states.ABORTED, "error.unknown"
-        except ZKException as lost:
-            # Whoever took over owns the znode now; for the handler this launch has failed (L-9).
-            self.log.warning("The outcome could not be stored: %s", lost)
-            self.node.state, key = states.FAILED, "error.zksession"
-        except Exception:
-            # E.g. the driver put something into the node that cannot be stored. What is not stored is not ready.
-            self.log.exception("The outcome could not be stored")
-            self.node.state, key = states.FAILED, "error.unknown"
+            key = self._store(error, started)
         finally:
             self.complete = True
             self.handler.pw.wake()
@@ -93,6 +74,30 @@ class NodeLauncher(threading.Thread, abc.ABC):
             az=self.node.az,
             requestor=self.handler.request.requestor,
         )
+
+    def _store(self, error: Exception | None, started: float) -> str:
+        """Store the outcome; returns the key of the result."""
+        state, key = launch_outcome(error)
+        # E.g. the driver put something into the node that cannot be stored. What is not stored is not ready.
+        with Guard(self.log, "The outcome could not be stored"):
+            try:
+                self.node.state = state
+                self.zk.storeNode(self.node)
+            except ZKConflict as conflict:
+                # Somebody deleted or took the node: not the request's fault, it gets another one.
+                self.log.warning("The outcome could not be stored: %s", conflict)
+                self.node.state = states.ABORTED
+                return "error.unknown"
+            except ZKException as lost:
+                # Whoever took over owns the znode now; for the handler this launch has failed (L-9).
+                self.log.warning("The outcome could not be stored: %s", lost)
+                self.node.state = states.FAILED
+                return "error.zksession"
+            if error is None:
+                self.log.info("Node is ready after %.1f s", monotonic() - started)
+            return key
+        self.node.state = states.FAILED
+        return "error.unknown"
 
 
 class NodeDeleter(threading.Thread):
@@ -119,22 +124,23 @@ class NodeDeleter(threading.Thread):
             self.log.info("Machine %s is gone already", self.node.external_id)
 
     def run(self) -> None:
-        try:
-            if self.node.state != states.DELETING:
-                self.node.state = states.DELETING
-                self.zk.storeNode(self.node)
-            self.delete_machine()
-            self.zk.deleteNode(self.node)
-        except (TimeoutException, ZKException) as error:
-            self.log.error("Deletion failed, it will be tried again: %s", error)
-            self._unlock()
-        except Exception:
-            # Whatever a driver raises, the node must not stay locked.
-            self.log.exception("Deletion failed, it will be tried again")
-            self._unlock()
-        else:
+        gone = False
+        # Whatever a driver raises, the node must not stay locked.
+        with Guard(self.log, "Deletion failed, it will be tried again"):
+            try:
+                if self.node.state != states.DELETING:
+                    self.node.state = states.DELETING
+                    self.zk.storeNode(self.node)
+                self.delete_machine()
+                self.zk.deleteNode(self.node)
+                gone = True
+            except (TimeoutException, ZKException) as error:
+                self.log.error("Deletion failed, it will be tried again: %s", error)
+        if gone:
             self.log.info("Deleted node of provider %s", self.node.provider)
             gateway.node_deleted_notification(self.manager, self.node)
+        else:
+            self._unlock()
 
     def _unlock(self) -> None:
         if self.node.lock is None:

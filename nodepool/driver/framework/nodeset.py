@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 import copy
+from logging import DEBUG
 from typing import TYPE_CHECKING
 
 from nodepool.driver import gateway
 from nodepool.driver.framework.node_ahead import NodeAhead
 from nodepool.driver.framework.quota_support import QuotaSupport, QuotaUnknown
 from nodepool.exceptions import RuntimeConfigurationException, ZKConflict, ZKConnectionError, ZKException
+from nodepool.guard import Guard
 from nodepool.model import states
 from nodepool.model.node import Node
 from nodepool.model.reasons import NO_ROOM, Reason, ReasonCode
@@ -100,15 +102,14 @@ class NodeSet:
         None = there is none. A set whose request was not locked is not used any more.
         """
         hooks = self._hooks
-        try:
+        # It is met again, and judged, when the set is gathered.
+        with Guard(hooks.log, "No node is begun", level=DEBUG, traceback=False):
             node = self._new_node(hooks.request.node_types[0])
             # What cannot be stored must not get into the way of the lock.
             hooks.zk.nodes.encode(node)
-        except Exception as error:  # noqa: BLE001 - it is met again, and judged, when the set is gathered
-            hooks.log.debug("No node is begun: %s", error)
-            return None
-        self._ahead = NodeAhead(hooks.zk.nodes, node)
-        return node
+            self._ahead = NodeAhead(hooks.zk.nodes, node)
+            return node
+        return None
 
     def lock_ahead(self) -> None:
         """Go on with it. Does not block."""

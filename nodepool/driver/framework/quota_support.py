@@ -14,6 +14,7 @@ from nodepool.clock import monotonic
 from nodepool.driver import gateway
 from nodepool.driver.framework.tally import NodeTally
 from nodepool.exceptions import RuntimeConfigurationException
+from nodepool.guard import Guard
 from nodepool.model import states
 from nodepool.model.quota import QuotaInformation, first_shortage
 from nodepool.model.reasons import quota_used_up
@@ -99,16 +100,15 @@ class QuotaSupport(abc.ABC):
             return self._last_limits()
 
     def _fetch_limits(self, answered: threading.Event) -> None:
-        try:
+        # Raised to who asks, unless there is an old value.
+        with Guard(self._quota_log, "Provider %s: limits unknown", self.provider.name) as guard:
             limits = gateway.get_provider_limits(self.provider.name, self)
             limits.subtract(gateway.unmanaged_quota_used(self.provider.name, self))
-        except Exception as error:  # noqa: BLE001 - raised to who asks, unless there is an old value
-            self._quota_log.exception("Provider %s: limits unknown", self.provider.name)
-            with self._quota_lock:
-                self._limits.failed(error, monotonic())
-        else:
             with self._quota_lock:
                 self._limits.answered(limits, monotonic())
+        if guard.error is not None:
+            with self._quota_lock:
+                self._limits.failed(guard.error, monotonic())
         answered.set()
 
     def _last_limits(self) -> QuotaInformation:

@@ -14,6 +14,7 @@ from typing import Any, Generic, ParamSpec, TypeVar, cast, overload
 
 from nodepool.clock import monotonic, sleep
 from nodepool.driver.framework.token_bucket import BucketSize, TokenBucket
+from nodepool.guard import Guard
 from nodepool.plan.aged_answer import AgedAnswer
 
 P = ParamSpec("P")
@@ -155,14 +156,12 @@ class _CachedCall(Generic[P, R]):
                 slot.answer.failed(error, self._clock())
 
     def _refresh(self, slot: _Slot, call: Callable[[], R]) -> None:
-        try:
+        # In a thread of the executor, for nobody in particular: any function, any error.
+        with Guard(log, "%s could not be refreshed, the old value is used", self._function) as guard:
             self._store(slot, call())
-        except (Exception, SystemExit) as error:
-            # In a thread of the executor, for nobody in particular: any function, any error.
-            log.exception("%s could not be refreshed, the old value is used", self._function)
-            told = error if isinstance(error, Exception) else RuntimeError(f"the driver called sys.exit({error})")
+        if guard.error is not None:
             with self._lock:
-                slot.answer.failed(told, self._clock())
+                slot.answer.failed(guard.error, self._clock())
 
 
 class LazyExecutorTTLCache:

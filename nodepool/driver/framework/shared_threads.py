@@ -10,6 +10,8 @@ from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from typing import Any, Final, ParamSpec, TypeVar
 
+from nodepool.guard import settle
+
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -35,13 +37,7 @@ class _Work:
     def run(self) -> None:
         if not self.future.set_running_or_notify_cancel():
             return
-        try:
-            result = self.call()
-        # As in other executors: also what wants to end the process is the caller's to judge.
-        except BaseException as error:  # noqa: BLE001 - handed to whoever has the future
-            self.future.set_exception(error)
-        else:
-            self.future.set_result(result)
+        settle((self.future,), self.call)
 
 
 class _Idle:

@@ -13,6 +13,7 @@ from typing import Any, BinaryIO, ClassVar, TypeVar
 
 from nodepool.clock import monotonic
 from nodepool.exceptions import ImageCreateException
+from nodepool.guard import Guard, OnError
 from nodepool.plan.backoff import Backoff
 
 R = TypeVar("R")
@@ -107,13 +108,10 @@ class ImageUploader(abc.ABC):
         """
         self.timeout = timeout
         self._deadline = None if timeout is None else monotonic() + timeout
-        try:
+        with OnError(lambda _: self._abort()):
             self.startUpload()
             self._upload_segments()
             return self.finishUpload()
-        except BaseException:
-            self._abort()
-            raise
 
     def checkTimeout(self) -> None:
         """Raise ImageCreateException if the time is over; for loops in the hooks."""
@@ -209,8 +207,6 @@ class ImageUploader(abc.ABC):
         # The hook may use `retry`, which must not think that it was stopped.
         self._stop = threading.Event()
         self.log.warning("Upload of %s is aborted", self.path)
-        try:
+        # The error that ended the upload counts, and is on its way.
+        with Guard(self.log, "What was uploaded of %s could not be removed", self.path):
             self.abortUpload()
-        except Exception:
-            # The error that ended the upload counts, and is on its way.
-            self.log.exception("What was uploaded of %s could not be removed", self.path)

@@ -21,6 +21,7 @@ from nodepool.driver.metastatic.records import owner_of
 from nodepool.driver.metastatic.slot_requests import SlotRequest, SlotRequests, Waiting
 from nodepool.driver.statemachine.scheduler import WHEN_WOKEN_SECONDS
 from nodepool.exceptions import LaunchStatusException, ZKConflict, ZKException
+from nodepool.guard import Guard
 from nodepool.model import states
 from nodepool.plan import backing as plan
 from nodepool.plan.backing import BackingKind, Release, Rules
@@ -148,15 +149,13 @@ class SlotAllocator:
     def step(self) -> float | None:
         """See `nodepool.driver.statemachine.scheduler.Task`."""
         wait: float = ZK_RETRY_SECONDS
-        try:
-            wait = self.run_once()
-        except ZKException as error:
-            self.log.warning("ZooKeeper: %s. Trying again in %g s", error, ZK_RETRY_SECONDS)
-        except Exception:
-            # A task that raises is over, and nobody would hand out slots any more.
-            self.log.exception("Error while looking after backing nodes; trying again in %g s", ZK_RETRY_SECONDS)
-        finally:
-            self.passes += 1
+        # A task that raises is over, and nobody would hand out slots any more.
+        with Guard(self.log, "Error while looking after backing nodes; trying again in %g s", ZK_RETRY_SECONDS):
+            try:
+                wait = self.run_once()
+            except ZKException as error:
+                self.log.warning("ZooKeeper: %s. Trying again in %g s", error, ZK_RETRY_SECONDS)
+        self.passes += 1
         with self._lock:
             if self._draining.is_set() and not self.slot_requests.busy:
                 self._task = None

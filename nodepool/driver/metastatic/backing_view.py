@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from nodepool.driver.framework.tally import ChangedNodes
 from nodepool.driver.metastatic.records import BackingData, owner_of, place_of
 from nodepool.exceptions import ZKConflict
+from nodepool.guard import OnError
 from nodepool.model import states
 from nodepool.plan.backing import Backing, BackingKind
 
@@ -127,7 +128,13 @@ class BackingView:
         if "" in changed:
             changed = {*self._nodes.ids(), *self.entries, *self._places, *self._backings_of, *self._made_for}
         dirty: set[str] = set()
-        try:
+
+        def once_more(_: BaseException) -> None:
+            for node_id in changed | dirty:
+                self._changes.note(node_id)
+
+        # The connection breaks, perhaps.
+        with OnError(once_more):
             for node_id in changed:
                 node = self._nodes.get(node_id)
                 self._hidden.discard(node_id)
@@ -135,11 +142,6 @@ class BackingView:
                 self._follow(node_id, node)
                 dirty |= {node_id, *self._backings_of.get(node_id, ())}
             self._recount(dirty)
-        except Exception:
-            # The connection broke: all of it once more.
-            for node_id in changed | dirty:
-                self._changes.note(node_id)
-            raise
 
     def _place(self, node_id: str, node: Node | None, dirty: set[str]) -> None:
         """Note where a requested node says it is."""

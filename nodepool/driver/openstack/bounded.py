@@ -18,6 +18,7 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 
 from nodepool.clock import monotonic
+from nodepool.guard import OnError
 
 #: Longest answer that is read, in bytes: a page of 1000 servers has about 3 MB.
 MAX_ANSWER_BYTES: Final = 64 * 1024 * 1024
@@ -107,14 +108,11 @@ class BoundedAdapter(TCPKeepAliveAdapter):
     def send(self, request: Any, *arguments: Any, **options: Any) -> Any:
         """Raises subclasses of `requests.RequestException`."""
         response = super().send(request, *arguments, **options)
-        try:
+        with OnError(lambda _: response.close()):
             # One kind of compression is undone piece by piece; several within each other make a piece enormous.
             if "," in response.headers.get("Content-Encoding", ""):
                 raise requests.exceptions.ContentDecodingError("the answer is compressed more than once")
             _read(response)
-        except BaseException:
-            response.close()
-            raise
         return response
 
 

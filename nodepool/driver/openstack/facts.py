@@ -12,6 +12,7 @@ from nodepool.clock import monotonic
 from nodepool.driver.openstack.errors import CloudNotFound
 from nodepool.driver.openstack.views import Flavor, Image, Network
 from nodepool.exceptions import LaunchNodepoolException
+from nodepool.guard import OnError
 
 if TYPE_CHECKING:
     from nodepool.driver.openstack.api import Api
@@ -73,15 +74,15 @@ class Fact(Generic[T]):
         return answer
 
     def _ask_for(self, answer: Future[T]) -> T:
-        try:
+        with OnError(lambda error: self._failed(answer, error)):
             answer.set_result(self._ask())
-        except BaseException as error:
-            with self._lock:
-                if self._answer is answer:
-                    self._answer = None
-            answer.set_exception(error)
-            raise
         return answer.result()
+
+    def _failed(self, answer: Future[T], error: BaseException) -> None:
+        with self._lock:
+            if self._answer is answer:
+                self._answer = None
+        answer.set_exception(error)
 
     def known(self, max_age: float = float("inf")) -> T | None:
         """The answer if there is one that is not too old. Does not block."""

@@ -14,6 +14,7 @@ from nodepool.clock import monotonic
 from nodepool.driver.openstack.errors import CloudNotFound
 from nodepool.driver.openstack.views import Image
 from nodepool.exceptions import ImageCreateException, LaunchError
+from nodepool.guard import OnError
 from nodepool.plan.backoff import Backoff
 
 if TYPE_CHECKING:
@@ -66,12 +67,9 @@ class OpenStackImages:
         with open(filename, "rb") as file:
             content = Content(file, lambda: self._check_time(deadline, name))
             image = self._api.create_image(body)
-            try:
+            with OnError(lambda _: self._discard(image.id)):
                 self._api.upload_image_data(image.id, content, timeout)
                 self._check_size(self._wait_active(image.id, name, deadline), len(content), name)
-            except BaseException:
-                self._discard(image.id)
-                raise
         return image.id
 
     def delete(self, image_id: str) -> None:

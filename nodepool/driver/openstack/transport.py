@@ -209,6 +209,7 @@ class Transport:
         except ServiceAbsent as error:
             raise self._absent(service, what, str(error)) from error
         except Exception as error:
+            # Plug-ins of keystoneauth have errors of their own.
             raise self._translated(error, what, service) from error
 
     def _absent(self, service: str, what: str, text: str) -> Exception:

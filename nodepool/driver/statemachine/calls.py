@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 from nodepool.clock import monotonic
 from nodepool.driver import gateway
 from nodepool.exceptions import LaunchError, RuntimeConfigurationException
+from nodepool.guard import OnError
 from nodepool.plan.circuit_breaker import CircuitBreaker
 from nodepool.plan.failures import Failure, classify
 
@@ -93,24 +94,21 @@ class CloudCalls:
             self.failed(error)
 
     def _ask(self, call: Callable[[], T]) -> T:
-        try:
+        with OnError(self._not_answered):
             result = call()
-        except (NotImplementedError, RuntimeConfigurationException):
-            raise
-        except Exception as error:
-            if not isinstance(error, LaunchError) or classify(error) is Failure.CLOUD:
-                self.failed(error)
-            raise
         self.worked()
         return result
 
+    def _not_answered(self, error: BaseException) -> None:
+        if not isinstance(error, Exception) or isinstance(error, (NotImplementedError, RuntimeConfigurationException)):
+            return
+        if not isinstance(error, LaunchError) or classify(error) is Failure.CLOUD:
+            self.failed(error)
+
     def _look_up(self, call: Callable[[], T]) -> T:
         """Ask what may be known without the cloud: only that it does not answer says something about it."""
-        try:
+        with OnError(self.judge):
             return call()
-        except Exception as error:
-            self.judge(error)
-            raise
 
     # -- questions --
 

@@ -18,6 +18,7 @@ from nodepool.driver.statemachine.known import Known, NotKnown, Patience
 from nodepool.driver.statemachine.learned_limits import LearnedLimits
 from nodepool.driver.statemachine.node_fields import resources_of
 from nodepool.exceptions import RuntimeConfigurationException
+from nodepool.guard import OnError
 from nodepool.model.quota import QuotaInformation
 
 if TYPE_CHECKING:
@@ -74,16 +75,16 @@ class StateMachineQuota(QuotaSupport):
     def _node_ids(self) -> set[str]:
         return set() if self.zk is None else set(self.zk.getNodes())
 
+    def _limits_unknown(self, error: BaseException) -> None:
+        if self._repeats.worth_saying("limits"):
+            self._quota_log.error(
+                "Provider %s: limits unknown: %s: %s", self.provider.name, type(error).__name__, error
+            )
+
     def _ask_limits(self) -> QuotaInformation:
-        try:
+        with OnError(self._limits_unknown):
             limits = self.getProviderLimits()
             limits.subtract(self.unmanagedQuotaUsed())
-        except Exception as error:
-            if self._repeats.worth_saying("limits"):
-                self._quota_log.error(
-                    "Provider %s: limits unknown: %s: %s", self.provider.name, type(error).__name__, error
-                )
-            raise
         if self._repeats.over("limits"):
             self._quota_log.info("Provider %s: limits are known again", self.provider.name)
         return limits

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from typing import Final
 
 from nodepool.clock import monotonic
+from nodepool.guard import Guard
 from nodepool.plan.backoff import Backoff
 
 log = logging.getLogger("nodepool.driver.statemachine.ConnectWaiter")
@@ -127,14 +128,12 @@ class ConnectWaiter:
 
     def _guarded_turn(self) -> bool:
         """`_turn`; whatever happens there, nobody waits for ever, and the thread goes on."""
-        try:
+        with Guard(log, "%s: an error, all hosts that are waited for are given up", self._name):
             return self._turn()
-        except Exception:
-            log.exception("%s: an error, all hosts that are waited for are given up", self._name)
-            self._timers.clear()
-            for wait in list(self._waiting):
-                self._finish(wait, "an error of the launcher, see its log")
-            return True
+        self._timers.clear()
+        for wait in list(self._waiting):
+            self._finish(wait, "an error of the launcher, see its log")
+        return True
 
     def _turn(self) -> bool:
         """Handle what happened since the last turn; False = the end."""
@@ -217,10 +216,8 @@ class ConnectWaiter:
         self._close(wait)
         wait.turn += 1
         self._waiting.discard(wait)
-        try:
+        with Guard(log, "%s: error in a callback", self._name):
             wait.answer(outcome)
-        except Exception:
-            log.exception("%s: error in a callback", self._name)
 
     def _close(self, wait: _Wait) -> None:
         if wait.sock is None:

@@ -23,9 +23,10 @@ from nodepool.driver.statemachine.adapter import Log
 from nodepool.driver.statemachine.instance import Instance
 from nodepool.driver.statemachine.instance_cloud import InstanceCloud
 from nodepool.driver.statemachine.inventory import InventoryRecord
-from nodepool.driver.statemachine.inventory_machine import InventoryMachine, Step, cloud_is_away
+from nodepool.driver.statemachine.inventory_machine import InventoryMachine, Step
 from nodepool.driver.statemachine.lost_creations import Creation, CreationKey
 from nodepool.exceptions import CloudUnavailableException, LaunchStatusException, NotFound
+from nodepool.guard import OnError
 from nodepool.plan.backoff import Backoff
 
 R = TypeVar("R", bound=InventoryRecord)
@@ -152,19 +153,17 @@ class CreationMachine(InventoryMachine[R]):
         """In a thread of the cloud. What is still open counts against the limits, also if nobody waits any more."""
         creations = self.cloud.creations
         creations.sent(creation)
-        try:
-            record_id = self.create(creation.key)
-        except (CloudUnavailableException, OSError) as error:
-            if repeated or not surely_not_made(error):
-                creations.not_answered(creation)
-            else:
-                creations.ended(creation)
-            raise
-        # Also of a library that wants to end the process: else the creation would count as under way for ever.
-        except (Exception, SystemExit):
+
+        def failed(error: BaseException) -> None:
             # A repeated one that is refused says nothing of the first.
-            (creations.not_answered if repeated else creations.ended)(creation)
-            raise
+            unsure = repeated
+            if isinstance(error, (CloudUnavailableException, OSError)):
+                unsure = unsure or not surely_not_made(error)
+            (creations.not_answered if unsure else creations.ended)(creation)
+
+        # Also of a library that wants to end the process: else the creation would count as under way for ever.
+        with OnError(failed):
+            record_id = self.create(creation.key)
         creations.ended(creation)
         if self.clock() - self.advanced_at > GIVEN_UP_SECONDS + self.cloud.call_seconds:
             self.log.warning("Instance %s was made for a launch that was given up, deleting it", record_id)
@@ -184,6 +183,7 @@ class CreationMachine(InventoryMachine[R]):
             self._lost = self._lost or error
             return self._not_answered(error)
         except Exception as error:
+            # The cloud has answered, and what its driver makes of that is its own matter.
             if self._lost is None:
                 self.cloud.creations.refused(self._creation)
                 raise self.refused(error) from error
@@ -261,9 +261,7 @@ class CreationMachine(InventoryMachine[R]):
             except NotImplementedError:
                 # The cloud has lists only: if it never shows, launch-timeout ends the attempt.
                 self.log.debug("Instance %s is in no list", record_id)
-            except Exception as error:
-                if not cloud_is_away(error):
-                    raise
+            except (CloudUnavailableException, OSError) as error:
                 self.log.debug("Instance %s: %s", record_id, error)
             self.since = self.clock()
         elif not self.calling and self.clock() - self.since > ABSENT_SECONDS:

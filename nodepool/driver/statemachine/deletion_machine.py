@@ -119,11 +119,9 @@ class DeletionMachine(InventoryMachine[R]):
             self.answer()
         except NotFound:
             return True
-        except Exception as error:
+        except (LaunchError, OSError) as error:
             if cloud_is_away(error):
                 return self._error(error)
-            if not isinstance(error, LaunchError):
-                raise
             self.log.warning("What belongs to instance %s could not be removed: %s", self.external_id, error)
         return True
 
@@ -143,7 +141,7 @@ class DeletionMachine(InventoryMachine[R]):
             self.answer()
         except NotFound:
             return self._gone()
-        except Exception as error:
+        except (LaunchError, OSError) as error:
             if cloud_is_away(error) or (isinstance(error, LaunchError) and self.busy(error)):
                 return self._error(error)
             raise
@@ -191,9 +189,7 @@ class DeletionMachine(InventoryMachine[R]):
         except (NotFound, NotImplementedError):
             # The second: lists are all that the cloud has.
             return self._gone()
-        except Exception as error:
-            if not cloud_is_away(error) and not isinstance(error, LaunchError):
-                raise
+        except (LaunchError, OSError) as error:
             self.log.debug("Instance %s: %s", self.external_id, error)
         if record is not None and record.gone:
             return self._gone()

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from nodepool.clock import monotonic
 from nodepool.driver.statemachine import metadata
 from nodepool.driver.statemachine.scheduler import WHEN_WOKEN_SECONDS
+from nodepool.guard import settle
 
 if TYPE_CHECKING:
     from nodepool.driver.statemachine.instance import Instance
@@ -74,14 +75,14 @@ class InstanceFinder:
                 if not batch:
                     self._running = False
                     return
-            try:
-                found = self._by_node()
-            except Exception as error:  # noqa: BLE001 - handed to those who asked
-                for _, future in batch:
-                    future.set_exception(error)
-                continue
+            answer: Future[dict[str, list[Any]]] = Future()
+            settle((answer,), self._by_node)
+            error = answer.exception()
             for node_id, future in batch:
-                future.set_result(found.get(node_id, []))
+                if error is not None:
+                    future.set_exception(error)
+                else:
+                    future.set_result(answer.result().get(node_id, []))
 
     def _by_node(self) -> dict[str, list[Any]]:
         found: dict[str, list[Any]] = {}

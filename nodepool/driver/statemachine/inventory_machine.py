@@ -16,6 +16,7 @@ from nodepool.driver.statemachine.inventory import InventoryRecord
 from nodepool.driver.statemachine.list_pace import Waiter
 from nodepool.driver.statemachine.machine import StateMachine
 from nodepool.exceptions import CloudUnavailableException
+from nodepool.guard import OnError
 
 R = TypeVar("R", bound=InventoryRecord)
 
@@ -57,7 +58,8 @@ class InventoryMachine(StateMachine, abc.ABC, Generic[R]):
         if self._waiter is not None:
             self.cloud.inventory.touch(self._waiter)
         steps = self.steps()
-        try:
+        # Whatever ended it, the lists must not go on for this one.
+        with OnError(lambda _: self.stop_waiting(False)):
             while not self.complete:
                 result = steps[self.state]()
                 if isinstance(result, Instance):
@@ -65,10 +67,6 @@ class InventoryMachine(StateMachine, abc.ABC, Generic[R]):
                     return result
                 if not result:
                     break
-        except Exception:
-            # Whatever ended it, the lists must not go on for this one.
-            self.stop_waiting(False)
-            raise
         return None
 
     # -- for steps --

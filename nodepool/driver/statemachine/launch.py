@@ -30,6 +30,7 @@ from nodepool.driver.statemachine.phases.scan_phase import ScanPhase
 from nodepool.driver.statemachine.provider_view import CloudProviderView
 from nodepool.driver.statemachine.removal import Driven
 from nodepool.exceptions import LaunchError, ZKConflict, ZKException
+from nodepool.guard import Guard
 from nodepool.logconfig import get_annotated_logger
 from nodepool.metrics import launches
 from nodepool.model import states
@@ -141,16 +142,15 @@ class NodeLaunch:
             self.node.state = states.FAILED
             self._complete(made=True, why=None)
             return None
-        try:
-            return self._guarded_step()
-        except ZKConflict as conflict:
-            return self._taken(conflict)
-        except Exception as error:
-            # Whatever it is, the request must not wait for ever.
-            self.log.exception("Launch given up")
-            self.node.state = states.FAILED
-            self._complete(made=True, why=classify(error))
-            return None
+        with Guard(self.log, "Launch given up") as guard:
+            try:
+                return self._guarded_step()
+            except ZKConflict as conflict:
+                return self._taken(conflict)
+        # Whatever it is, the request must not wait for ever.
+        self.node.state = states.FAILED
+        self._complete(made=True, why=None if guard.error is None else classify(guard.error))
+        return None
 
     def _guarded_step(self) -> float | None:
         try:

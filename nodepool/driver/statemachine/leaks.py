@@ -5,12 +5,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Hashable
+from logging import WARNING
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from nodepool.driver import gateway
 from nodepool.driver.statemachine import metadata
 from nodepool.driver.statemachine.provider_view import CloudProviderView
 from nodepool.exceptions import NotFound
+from nodepool.guard import Guard
 from nodepool.metrics import leaks
 from nodepool.plan.failures import meaning
 from nodepool.plan.seen_twice import SeenTwice
@@ -204,11 +206,10 @@ class LeakLook:
             # What is left over stays until the cloud answers again.
             return LOOK_AGAIN_SECONDS
         self._looks -= 1
-        try:
+        again = self._looks > 0
+        # The regular sweep comes, too.
+        with Guard(self._provider.log, "Leaked resources cannot be looked for", level=WARNING, traceback=False):
             again = self._provider.sweep_leaks()
-        except Exception as error:  # noqa: BLE001 - the regular sweep comes, too
-            self._provider.log.warning("Leaked resources cannot be looked for: %s: %s", type(error).__name__, error)
-            again = self._looks > 0
         if again:
             return LOOK_AGAIN_SECONDS
         self._provider.leak_look_ended()

@@ -25,6 +25,7 @@ from nodepool.driver.statemachine.removal import Removal
 from nodepool.driver.statemachine.scans import EXCHANGE_THREADS, Scans
 from nodepool.driver.statemachine.scheduler import Scheduler
 from nodepool.exceptions import LaunchNodepoolException, ServerDeleteTimeoutException
+from nodepool.guard import Guard
 from nodepool.logconfig import get_annotated_logger
 from nodepool.metrics import circuit_breakers
 
@@ -391,8 +392,7 @@ class _Probe:
         if self._provider.idle_now and len(self._provider.scheduler) == 1:
             # It was replaced, and nothing that it began is left: its successor asks.
             return None
-        try:
+        text = "Provider %s does not answer yet"
+        with Guard(self._provider.log, text, self._provider.name, level=logging.WARNING, traceback=False):
             self._provider.calls.list_instances()
-        except Exception as error:  # noqa: BLE001 - the next probe will tell
-            self._provider.log.warning("Provider %s does not answer yet: %s", self._provider.name, error)
         return self._provider.calls.probe_due()

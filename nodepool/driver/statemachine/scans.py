@@ -16,6 +16,7 @@ from nodepool.clock import monotonic
 from nodepool.driver.framework import keyscan
 from nodepool.driver.framework.keyscan import SSH_CONNECTION_TYPES, ScanFailed
 from nodepool.driver.statemachine.connects import ConnectWaiter
+from nodepool.guard import Guard
 
 log = logging.getLogger("nodepool.driver.statemachine.Scans")
 
@@ -134,26 +135,26 @@ class Scans:
             connected, scan.connected = scan.connected, None
             if connected is not None:
                 self._connected.discard(connected)
+        outcome: tuple[str, ...] | ScanFailed
         try:
-            found = keyscan.scan(
-                scan.host,
-                scan.port,
-                timeout=max(0.1, min(left, scan.slice_seconds)),
-                gather_keys=scan.ssh,
-                cancelled=self._cancelled,
-                connected=connected,
-            )
+            with Guard(log, "Error while scanning %s", scan.host, but=ScanFailed) as guard:
+                outcome = keyscan.scan(
+                    scan.host,
+                    scan.port,
+                    timeout=max(0.1, min(left, scan.slice_seconds)),
+                    gather_keys=scan.ssh,
+                    cancelled=self._cancelled,
+                    connected=connected,
+                ).host_keys
+            if guard.error is not None:
+                outcome = ScanFailed(f"{scan.host}: {type(guard.error).__name__}: {guard.error}")
+            self._finish(scan, outcome)
         except ScanFailed as problem:
             if left > scan.slice_seconds and not self._cancelled.is_set():
                 scan.slice_seconds *= 2
                 self._connect(scan)
             else:
                 self._finish(scan, problem)
-        except Exception as error:
-            log.exception("Error while scanning %s", scan.host)
-            self._finish(scan, ScanFailed(f"{scan.host}: {type(error).__name__}: {error}"))
-        else:
-            self._finish(scan, found.host_keys)
         finally:
             # Does nothing if it was taken over.
             if connected is not None:

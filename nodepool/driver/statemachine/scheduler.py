@@ -12,6 +12,7 @@ from concurrent.futures import Executor
 from typing import Final, Protocol
 
 from nodepool.clock import monotonic
+from nodepool.guard import Guard
 
 log = logging.getLogger("nodepool.driver.statemachine.Scheduler")
 
@@ -154,10 +155,8 @@ class Scheduler:
                 self._condition.wait(wait)
                 self._waiting_until = float("-inf")
         self._executor.shutdown(wait=True, cancel_futures=True)
-        try:
+        with Guard(log, "%s: error at the end", self._name):
             self._on_end()
-        except Exception:
-            log.exception("%s: error at the end", self._name)
 
     def _dispatch_due(self) -> None:
         now = self._clock()
@@ -167,11 +166,9 @@ class Scheduler:
                 self._dispatch(entry)
 
     def _step(self, entry: _Entry) -> None:
-        try:
+        wait: float | None = None
+        with Guard(log, "%s: a task ended with an error of its own", self._name):
             wait = entry.task.step()
-        except Exception:
-            log.exception("%s: a task ended with an error of its own", self._name)
-            wait = None
         with self._condition:
             entry.running = False
             if wait is None:

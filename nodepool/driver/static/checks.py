@@ -13,6 +13,7 @@ from typing import Final, TypeVar
 
 from nodepool.driver.framework import keyscan
 from nodepool.driver.framework.keyscan import ScanFailed
+from nodepool.guard import settle
 from nodepool.plan.static_hosts import HostFacts, HostId, HostSpec, missing_keys, unscanned_keys
 
 T = TypeVar("T")
@@ -153,14 +154,7 @@ class HostChecker:
         """Do one check for all that wait for it."""
         entries = self._take(host)
         if entries:
-            try:
-                facts = check_host(entries[-1][0], self._cancelled)
-            except Exception as error:  # noqa: BLE001 - handed to those who asked
-                for _, future in entries:
-                    future.set_exception(error)
-            else:
-                for _, future in entries:
-                    future.set_result(facts)
+            settle([future for _, future in entries], lambda: check_host(entries[-1][0], self._cancelled))
         with self._lock:
             more = bool(self._waiting.get(host))
             if not more:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from concurrent.futures import CancelledError, Future
+from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from nodepool import log_names
@@ -18,6 +18,7 @@ from nodepool.driver.static.registration import StaticRegistry
 from nodepool.driver.static.retries import RetrySchedule
 from nodepool.driver.static.tasks import StaticNodeCleanup
 from nodepool.exceptions import ZKException
+from nodepool.guard import Guard, as_exception
 from nodepool.plan import static_hosts
 
 if TYPE_CHECKING:
@@ -135,15 +136,14 @@ class StaticProvider(Provider):
     def _run(self) -> None:
         while not self._idle.is_set():
             cost = cpu_time()
-            try:
-                delay = self.run_once()
-            except ZKException as error:
-                self.log.warning("ZooKeeper: %s. Trying again in %g s", error, ZK_RETRY_SECONDS)
-                delay = ZK_RETRY_SECONDS
-            except Exception:
-                # Without this thread no host is registered any more.
-                self.log.exception("Error while comparing hosts and nodes; trying again in %g s", RESYNC_SECONDS)
-                delay = RESYNC_SECONDS
+            delay = RESYNC_SECONDS
+            # Without this thread no host is registered any more.
+            with Guard(self.log, "Error while comparing hosts and nodes; trying again in %g s", RESYNC_SECONDS):
+                try:
+                    delay = self.run_once()
+                except ZKException as error:
+                    self.log.warning("ZooKeeper: %s. Trying again in %g s", error, ZK_RETRY_SECONDS)
+                    delay = ZK_RETRY_SECONDS
             # Thousands of hosts that end their checks one by one must not cost a pass each.
             self._idle.wait(min(LONGEST_GAP_SECONDS, GAP_FACTOR * (cpu_time() - cost)))
             with self._condition:
@@ -179,13 +179,13 @@ class StaticProvider(Provider):
             lost, self._lost = self._lost, []
         for host, future in results:
             self._checking.discard(host)
-            try:
-                self._found[host] = future.result()
-            except CancelledError:
+            if future.cancelled():
                 continue
-            except Exception as error:  # noqa: BLE001 - whatever it is, it concerns this host only
-                lost.append((host, error))
+            error = future.exception()
+            if error is not None:
+                lost.append((host, as_exception(error)))
             else:
+                self._found[host] = future.result()
                 self._retries.worked(host)
             self._unverified.discard(host)
         for host, reason in lost:

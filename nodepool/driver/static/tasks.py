@@ -10,6 +10,7 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
 from nodepool.driver.static.registration import StaticRegistry
+from nodepool.guard import Guard
 from nodepool.plan import static_hosts
 
 if TYPE_CHECKING:
@@ -53,17 +54,16 @@ class StaticNodeCleanup:
     def checked(self, check: Future[HostFacts]) -> None:
         """The host's check ended: go on. Called in a thread of the pool; blocks for a round trip."""
         try:
-            if check.cancelled():
-                # The provider is stopped. The node stays `deleting`; the successor does this again.
-                return
-            error = check.exception()
-            facts = check.result() if error is None else None
-            if not self._registry.recycle(self._node, facts):
-                host = static_hosts.slot_of(self._node).host
-                self._slot_empty(host, error if isinstance(error, Exception) else None)
-        except Exception:
             # A callback of a future: nobody else would hear of it. The launcher tries again (X-5).
-            log.exception("Node %s could not be recycled", self._node.id)
+            with Guard(log, "Node %s could not be recycled", self._node.id):
+                if check.cancelled():
+                    # The provider is stopped. The node stays `deleting`; the successor does this again.
+                    return
+                error = check.exception()
+                facts = check.result() if error is None else None
+                if not self._registry.recycle(self._node, facts):
+                    host = static_hosts.slot_of(self._node).host
+                    self._slot_empty(host, error if isinstance(error, Exception) else None)
         finally:
             self.finish()
 

@@ -8,9 +8,11 @@ of the time of a burst.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from logging import DEBUG
 from typing import TYPE_CHECKING
 
 from nodepool.exceptions import ZKConflict, ZKConnectionError
+from nodepool.guard import Guard
 from nodepool.launcher.pool.turns import GRACE_SECONDS
 from nodepool.model import states
 from nodepool.model.reasons import FIRST_CHOICE, REQUEST_LOCKED
@@ -53,12 +55,9 @@ class Batch:
         """
         kind = bucket.kind
         followers: list[NodeRequestHandler] = []
-        try:
+        # It is met again, and judged, when each is taken for itself.
+        with Guard(handler.log, "Taken without those behind it", but=ZKConnectionError, level=DEBUG, traceback=False):
             followers = self._followers(bucket, handler, until, at_most)
-        except ZKConnectionError:
-            raise
-        except Exception as error:  # noqa: BLE001 - it is met again, and judged, when each is taken for itself
-            handler.log.debug("Taken without those behind it: %s", error)
         handlers = [handler, *followers]
         try:
             locked = self._lock(handlers)

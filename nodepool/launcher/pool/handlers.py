@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from nodepool.exceptions import ZKConflict, ZKConnectionError
+from nodepool.guard import Guard
 from nodepool.model import states
 from nodepool.model.reasons import REQUEST_CHANGED
 from nodepool.plan.request_stage import Stage
@@ -41,14 +42,10 @@ class Handlers:
     def poll(self) -> None:
         """Ask each whether its request is finished. One error affects no other (A-19)."""
         for handler in self._desk.handlers():
-            try:
+            # Whatever a driver raises, the other requests go on.
+            with Guard(self.log, "Error while polling %s, trying again", handler.request, but=ZKConnectionError):
                 if handler.poll():
                     self._ended(handler)
-            except ZKConnectionError:
-                raise
-            except Exception:
-                # Whatever a driver raises, the other requests go on.
-                self.log.exception("Error while polling %s, trying again", handler.request)
 
     def run_unfinished(self) -> None:
         """Requests that wait for room try again, in order; each unpauses alone (Q-10)."""
@@ -66,18 +63,14 @@ class Handlers:
 
     def _serve(self, handler: NodeRequestHandler, call: Callable[[], None]) -> None:
         """Call a method of a handler. One error affects no other request. Raises ZKConnectionError."""
-        try:
-            call()
-        except ZKConnectionError:
-            raise
-        except ZKConflict as conflict:
-            self.log.warning("%s: %s", handler.request, conflict)
-            return
-        except Exception:
-            # A driver raised where the request could not even be declined for it, e.g. in launchesComplete().
-            self.log.exception("Error while serving %s, trying again", handler.request)
-            return
-        if handler.done:
+        # A driver may raise where the request cannot even be declined for it, e.g. in launchesComplete().
+        with Guard(self.log, "Error while serving %s, trying again", handler.request, but=ZKConnectionError) as guard:
+            try:
+                call()
+            except ZKConflict as conflict:
+                self.log.warning("%s: %s", handler.request, conflict)
+                return
+        if guard.error is None and handler.done:
             self._ended(handler)
 
     def release_all(self) -> None:
@@ -91,13 +84,9 @@ class Handlers:
     def hand_over(self) -> None:
         """The launcher ends: let others serve what is not finished; nodes in launch are swept later (G-14)."""
         for handler in self._desk.handlers():
-            try:
+            # A driver may raise anything; the other requests need not wait for the end of the session.
+            with Guard(self.log, "%s is left as it is", handler.request, but=ZKConnectionError):
                 handler.hand_over()
-            except ZKConnectionError:
-                raise
-            except Exception:
-                # A driver may raise anything; the other requests need not wait for the end of the session.
-                self.log.exception("%s is left as it is", handler.request)
 
     def _unfinished(self) -> list[NodeRequestHandler]:
         return [handler for handler in self._desk.handlers() if handler.unfinished]

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from nodepool.exceptions import ZKConnectionError
+from nodepool.guard import Guard
 from nodepool.launcher.pool.turns import GRACE_SECONDS
 from nodepool.launcher.pool.view import PoolView, RequestView
 from nodepool.model.reasons import ERROR_JUDGING, FIRST_CHOICE
@@ -102,12 +103,10 @@ class Intake:
                 self._queue.put(request)
 
     def _is_pointless(self, request_id: str, pointless: Callable[[], bool]) -> bool:
-        try:
+        # A driver is asked for room and may raise anything: then the request is tried.
+        with Guard(self.log, "Request %s is looked at again", request_id):
             return pointless()
-        except Exception:
-            # A driver is asked for room and may raise anything: then the request is tried.
-            self.log.exception("Request %s is looked at again", request_id)
-            return False
+        return False
 
     def _decline(self, bucket: Bucket, verdict: Decline) -> None:
         if self._declines.decline_all(bucket, verdict.reason):

@@ -77,6 +77,7 @@ class CloudApplication:
                 self.cloud.core.run_due()
                 return self._handle(request)
         except Exception as error:
+            # Who calls the simulator, and the test, are to see it.
             LOG.exception("Bug in the simulator: %s %s", request.method, request.path)
             self.bugs.append(f"{request.method} {request.path}: {error!r}")
             return Answer(500, f"bug in the simulator: {error!r}".encode(), content_type="text/plain")

@@ -21,6 +21,8 @@ from typing import Any, Final
 
 from kazoo.handlers.threading import SequentialThreadingHandler
 
+from nodepool.guard import OnError
+
 #: So much is asked for at once. A TLS record has no more.
 READ_BYTES: Final = 16_384
 
@@ -119,9 +121,6 @@ class TlsHandler(SequentialThreadingHandler):  # type: ignore[misc]
         # A certificate that was renewed is taken with the next connection.
         context = _context(*files, tuple(os.stat(name).st_mtime for name in files))
         connection = socket.create_connection(address, options["timeout"])
-        try:
+        with OnError(lambda _: connection.close()):
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             return context.wrap_socket(connection, server_hostname=options.get("hostname"))
-        except BaseException:
-            connection.close()
-            raise
