@@ -30,9 +30,10 @@ TOTAL_BUDGET = 45 * 60
 #: because each of them uses all cores. The second row fills the time in which they wait.
 ROWS: tuple[tuple[Environment, ...], ...] = (
     (
-        Environment("py3", 18 * 60, tests=True),
-        Environment("interop", 6 * 60, tests=True),
-        Environment("chaos-short", 6 * 60, tests=True),
+        Environment("py3", 13 * 60, tests=True),
+        Environment("interop", 5 * 60, tests=True),
+        Environment("chaos-short", 5 * 60, tests=True),
+        Environment("migration", 8 * 60, tests=True),
     ),
     (
         Environment("lint", 60),

@@ -15,8 +15,9 @@ import itertools
 import json
 import re
 from collections import Counter
-from collections.abc import Container, Iterable
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from tests.chaos.transaction_log import Write
 from tests.support.pool_znodes import NODES, POOLS, REQUEST_LOCKS, REQUESTS
@@ -33,9 +34,12 @@ class Audit:
     """Follows the writes one by one.
 
     ``violations`` has those that must not be; ``counts`` how many of the others there were.
+
+    :param judged: by the record of one of its pools: is a launcher judged? Others may write as they like.
     """
 
     chroot: str = ""
+    judged: Callable[[Mapping[str, Any]], bool] = lambda _pool: True
     violations: list[str] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
     #: record -> sequence number of a contender -> its session; the least one has the lock.
@@ -51,7 +55,9 @@ class Audit:
         # A launcher may write before it registers its pools.
         for write in itertools.chain.from_iterable(transactions):
             if write.kind == "create" and self._path(write).startswith(f"{POOLS}/"):
-                self._launchers.setdefault(write.session, set()).add(str(json.loads(write.data)["id"]))
+                pool = json.loads(write.data)
+                if self.judged(pool):
+                    self._launchers.setdefault(write.session, set()).add(str(pool["id"]))
         for parts in transactions:
             fenced = {record for part in parts if (record := _locked_record(self._path(part)))}
             for write in parts:

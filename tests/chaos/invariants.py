@@ -93,15 +93,23 @@ class Watcher:
         servers = self._world.cloud.servers()
         alive = {server["metadata"].get("nodepool_node_id") for server in servers}
         nodes = self._world.znodes.nodes()
-        self._look_at_places(nodes)
-        tenants = Counter(node.get("tenant_name") for name, node in nodes.items() if name in alive)
-        self.peak_tenant = max(self.peak_tenant, tenants[TENANT])
-        if tenants[TENANT] > self._world.limits.tenant + self.orphaned:
-            self._violations.add(f"tenant limit exceeded: {tenants[TENANT]} servers")
+        self.look_at_limits(servers, nodes)
         missing = set(held) - alive - self._load.disturbed - providers.static_nodes(nodes)
         for node_id in missing & self._missing & set(self._load.held):
             self._violations.add(f"the server of node {node_id} is gone while its job {held[node_id]} runs")
         self._missing = missing
+
+    def look_at_limits(self, servers: Sequence[Mapping[str, Any]], nodes: Mapping[str, Mapping[str, Any]]) -> None:
+        """Is there more than there may be?
+
+        :param servers: as `SimulatorClient.servers`; ``nodes``: all records by id.
+        """
+        self._look_at_places(nodes)
+        alive = {server["metadata"].get("nodepool_node_id") for server in servers}
+        tenants = Counter(node.get("tenant_name") for name, node in nodes.items() if name in alive)
+        self.peak_tenant = max(self.peak_tenant, tenants[TENANT])
+        if tenants[TENANT] > self._world.limits.tenant + self.orphaned:
+            self._violations.add(f"tenant limit exceeded: {tenants[TENANT]} servers")
         self.look_at_counters()
 
     def _look_at_places(self, nodes: Mapping[str, Mapping[str, Any]]) -> None:

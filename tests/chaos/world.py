@@ -17,7 +17,7 @@ from tests.chaos.links import Links
 from tests.chaos.providers import RichProvider, static_provider
 from tests.chaos.skewed_launcher import write_offset
 from tests.support.launcher import OUR_COMMAND, ROOT, LauncherProcess, launcher_command
-from tests.support.launcher_config import write_config
+from tests.support.launcher_config import Provider, write_config
 from tests.support.pool_znodes import PoolZnodes
 from tests.support.process import ChildProcess
 from tests.support.sshd import SshServer
@@ -31,7 +31,7 @@ TENANT = "limited"
 #: How long a request may live that fails in the end.
 REQUEST_SECONDS = 120.0
 FULL_DISK = "full-disk"
-#: Session timeout of the launchers: a frozen one loses its session after it.
+#: A frozen launcher loses its session after it.
 SESSION_SECONDS = 4.0
 
 
@@ -111,6 +111,9 @@ class World:
     :param zookeepers: how many ZooKeeper servers; with more than one they are an ensemble.
     """
 
+    #: Session timeout of the launchers.
+    session_seconds = SESSION_SECONDS
+
     def __init__(self, directory: Path, seed: int, launchers: int, limits: Limits, zookeepers: int = 1) -> None:
         self.directory = directory
         self.limits = limits
@@ -142,7 +145,7 @@ class World:
         return [sys.executable, "-m", "nodepool.testing.openstack", *options]
 
     def _make_launcher(self, number: int) -> LauncherProcess:
-        environment = {"OS_CLIENT_CONFIG_FILE": str(self._clouds_file(number))}
+        environment = self.launcher_environment(number)
         config, log = self.directory / f"nodepool{number}.yaml", self.directory / f"launcher{number}.log"
         command = launcher_command()
         if self.ours:
@@ -188,19 +191,26 @@ class World:
 
     def configure(self, number: int, launch_timeout: int = 15) -> None:
         """Writes the configuration of a launcher (anew). Another ``launch-timeout`` makes it replace its provider."""
-        cloud = CloudProvider(number, self.limits, launch_timeout)
-        rich = RichProvider(self.sshd.port, launch_timeout)
-        static = static_provider(self.sshd.port, self.sshd.host_keys)
         tenants = [{"tenant-name": TENANT, "max-servers": self.limits.tenant}]
         write_config(
             self.launchers[number].config_path,
             self.zookeeper,
             CHROOT,
-            [cloud, rich, static],
-            session_seconds=SESSION_SECONDS,
-            zookeeper_ports=self.links[number].zookeeper_ports,
+            self.providers_of(number, launch_timeout),
+            session_seconds=self.session_seconds,
+            zookeeper_ports=self.zookeeper_ports_of(number),
             extra={"tenant-resource-limits": tenants},
         )
+
+    def zookeeper_ports_of(self, number: int) -> Sequence[int]:
+        """Where a launcher finds ZooKeeper; empty: directly."""
+        return self.links[number].zookeeper_ports
+
+    def providers_of(self, number: int, launch_timeout: int) -> list[Provider]:
+        """What a launcher has in its configuration: here all have the same, but for one label."""
+        cloud = CloudProvider(number, self.limits, launch_timeout)
+        rich = RichProvider(self.sshd.port, launch_timeout)
+        return [cloud, rich, static_provider(self.sshd.port, self.sshd.host_keys)]
 
     def wait_registered(self, seconds: float = 60.0) -> None:
         """Blocks until all launchers run and serve."""
@@ -226,6 +236,10 @@ class World:
             for pool in pools
             if own_label(number) in pool.get("supported_labels", ())
         }
+
+    def launcher_environment(self, number: int) -> dict[str, str]:
+        """Tells a launcher where its cloud is."""
+        return {"OS_CLIENT_CONFIG_FILE": str(self._clouds_file(number))}
 
     def stop(self) -> None:
         """Ends everything, in any state."""

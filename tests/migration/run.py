@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One run: three released launchers under load become ours one after the other, go back, and become ours again."""
+
+from __future__ import annotations
+
+import statistics
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from tests.chaos.audit import Audit
+from tests.chaos.deadline import Deadline
+from tests.chaos.invariants import Aftermath, Violations
+from tests.chaos.launcher_logs import tracebacks
+from tests.chaos.load import Load
+from tests.chaos.transaction_log import read_writes
+from tests.chaos.world import CHROOT, own_label
+from tests.migration.handbook import Handbook
+from tests.migration.judge import Excess, faults_of_ours, kind_of, makers
+from tests.migration.kinds import Kind
+from tests.migration.site import LAUNCHERS, Site
+from tests.migration.specimens import Specimens
+from tests.migration.watcher import MixedWatcher
+from tests.support.pool_znodes import REQUEST_LOCKS
+from tests.support.released import ReleasedPrograms
+from tests.support.wait import wait_for
+
+#: Jobs at once, and how many of them must end between two steps.
+JOBS, JOBS_PER_STEP = 7, 4
+STEP_SECONDS = 180.0
+LOOK_SECONDS = 0.25
+#: The released launcher looks for what is left over once a minute.
+CLEAN_SECONDS = 90.0
+
+
+def run(directory: Path, seed: int, released: ReleasedPrograms) -> dict[str, Any]:
+    """Blocks until it is over and returns the report; ``violations`` is empty when all is well.
+
+    :param directory: for logs and data; new.
+    :param seed: of the order in which launchers are replaced, and of the load.
+    """
+    site = Site(directory, seed, released)
+    violations = Violations(site)
+    try:
+        site.start()
+        load = Load(site, seed, JOBS, violations.add)
+        watcher = MixedWatcher(site, load, violations)
+        specimens = Specimens(site)
+        try:
+            load.connect()
+            specimens.start()
+            site.begin()
+            load.start()
+            watcher.start()
+            try:
+                for number, kind, overlap in _steps(seed):
+                    _step(site, load, specimens, violations, number, kind, overlap)
+                load.finish()
+                specimens.release()
+                _end(site, load, violations)
+            except AssertionError as error:
+                violations.add(f"the run could not go on: {error}")
+        finally:
+            watcher.stop()
+            specimens.stop()
+            load.close()
+        peaks = site.cloud.state()["peak_by_provider"]
+    finally:
+        site.stop()
+    figures = _judge(site, load, watcher.excesses, violations)
+    return {"seed": seed, "violations": violations.found, "figures": {**figures, "peaks": peaks}, "events": site.events}
+
+
+def _steps(seed: int) -> Iterator[tuple[int | None, Kind, bool]]:
+    """Number of a launcher, what it becomes, whether that is started first. No number: all are of the kind now."""
+    random = Random(f"migration {seed}")
+    yield None, Kind.RELEASED, False
+    for kind in (Kind.OURS, Kind.RELEASED, Kind.OURS):
+        order = list(range(LAUNCHERS))
+        random.shuffle(order)
+        for number in order:
+            yield number, kind, random.random() < 0.3
+        yield None, kind, False
+
+
+def _step(
+    site: Site, load: Load, specimens: Specimens, violations: Violations, number: int | None, kind: Kind, overlap: bool
+) -> None:
+    if number is not None:
+        site.replace(number, kind, overlap)
+    elif len(site.started) <= 2 * LAUNCHERS:
+        # All are released ones, for the first time; or all are ours.
+        specimens.take()
+    done = sum(load.results.values())
+    wait_for(f"{JOBS_PER_STEP} jobs", lambda: sum(load.results.values()) >= done + JOBS_PER_STEP, STEP_SECONDS)
+    found = specimens.changed()
+    if number is None:
+        found += [*specimens.listed_differently(), *Handbook(site).check()]
+    for text in found:
+        violations.add(text)
+
+
+def _end(site: Site, load: Load, violations: Violations) -> None:
+    """All are ours now, and nobody wants anything: all serve, and nothing is left."""
+    aftermath = Aftermath(site, load, violations)
+    load.forget()
+    aftermath.check_serving()
+    deadline = Deadline(CLEAN_SECONDS)
+    while (left := _left_over(site, aftermath)) and not deadline.passed():
+        threading.Event().wait(LOOK_SECONDS)
+    for what, which in left.items():
+        violations.add(f"left after {deadline.elapsed:.0f} s: {what}: {str(which)[:400]}")
+
+
+def _left_over(site: Site, aftermath: Aftermath) -> dict[str, Any]:
+    left = aftermath.left_over()
+    # The released launcher leaves the empty directories for eight hours.
+    locked = [name for name in left.pop("lock directories", []) if site.znodes.children(f"{REQUEST_LOCKS}/{name}")]
+    return {**left, "locks": locked} if locked else left
+
+
+def _judge(site: Site, load: Load, excesses: list[Excess], violations: Violations) -> dict[str, Any]:
+    writes = read_writes(site.transaction_logs())
+    made_by = makers(writes, CHROOT)
+    for text in faults_of_ours(excesses, made_by):
+        violations.add(text)
+    audit = Audit(CHROOT, judged=lambda pool: kind_of(pool) is Kind.OURS).follow(writes)
+    for text in audit.violations:
+        violations.add(text)
+    own = {own_label(number): number for number in range(LAUNCHERS)}
+    for request_id, (labels, when) in load.failed.items():
+        if not any(label in own and site.was_away(own[label], when) for label in labels):
+            violations.add(f"request {request_id} for {labels} failed at {when:.1f} s although all were there")
+    for kind, launcher in site.started:
+        if kind is Kind.OURS:
+            for last in sorted(set(tracebacks(launcher.log_text().splitlines()))):
+                violations.add(f"traceback in {launcher.log_path.name}: {last}")
+    waits = sorted(waited for waited, _ in load.waits)
+    return {
+        "jobs": dict(load.results),
+        "wait p50": round(statistics.median(waits), 2) if waits else None,
+        "wait max": round(waits[-1], 2) if waits else None,
+        "nodes": dict(Counter(made_by.values())),
+        "excesses of the released launcher": dict(Counter(excess.what for excess in excesses)),
+        "failed while their launcher was away": len(load.failed),
+        "writes of ours": dict(audit.counts),
+        "seconds": round(site.now()),
+    }
