@@ -32,7 +32,8 @@ def as_exception(error: BaseException) -> Exception:
 class Guard:
     """A context: an error inside goes to the log and ends there; the code behind the context goes on.
 
-    For one item of many, whose error is to affect no other, for listeners, and for passes of threads.
+    For one item of many, whose error is to affect no other, for listeners, and for passes of threads. Where it is used
+    very often, one is kept and used again, by any threads; then ``error`` says nothing.
 
     :param log: gets the error.
     :param text: of the line, with ``args``.

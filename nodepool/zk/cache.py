@@ -67,6 +67,7 @@ class RecordCache(Generic[R]):
         self._invalid: dict[str, str] = {}
         self._empty: set[str] = set()
         self._listeners: list[Listener] = []
+        self._guard = Guard(self.log, "Error in a cache listener")
         self._lock = threading.Lock()
         #: id -> [own writes under way, events seen since, was a listener to be told meanwhile?]
         self._expected: dict[str, list[int]] = {}
@@ -315,7 +316,7 @@ class RecordCache(Generic[R]):
 
     def _notify(self, record_id: str) -> None:
         for listener in self._listeners:
-            with Guard(self.log, "Error in a cache listener"):
+            with self._guard:
                 listener(record_id)
 
     # -- reading everything --

@@ -61,6 +61,7 @@ class Scheduler:
         clock: Callable[[], float] = monotonic,
     ) -> None:
         self._name = name
+        self._guard = Guard(log, "%s: a task ended with an error of its own", name)
         self._clock = clock
         self._on_end = on_end
         self._condition = threading.Condition()
@@ -167,7 +168,7 @@ class Scheduler:
 
     def _step(self, entry: _Entry) -> None:
         wait: float | None = None
-        with Guard(log, "%s: a task ended with an error of its own", self._name):
+        with self._guard:
             wait = entry.task.step()
         with self._condition:
             entry.running = False
