@@ -46,9 +46,12 @@ def delete_node(options: argparse.Namespace) -> int:
 @contextlib.contextmanager
 def _started(zk: ZooKeeper, config: Config, name: str) -> Iterator[Provider]:
     from nodepool.driver import gateway
+    from nodepool.driver.framework.unavailable import UnavailableProviderConfig
     from nodepool.driver.registry import Drivers
 
     provider_config = config.providers[name]
+    if isinstance(provider_config, UnavailableProviderConfig):
+        raise CommandError(f"provider {name} cannot be used: {provider_config.reason}")
     try:
         provider: Provider = gateway.get_provider(name, Drivers.get(provider_config.driver.name), provider_config)
         provider.zk = zk

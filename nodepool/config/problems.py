@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import enum
 import logging
 from collections.abc import Iterable, Sequence
@@ -24,6 +25,10 @@ class Severity(enum.Enum):
 
     #: The file is refused.
     ERROR = "error"
+    #: The provider of the section is left out: an error for ``config-validate``; a daemon serves the others.
+    PROVIDER_ERROR = "provider error"
+    #: Daemons of Nodepool 11 take it, its validator does not: an error for ``config-validate``, a warning for a daemon.
+    TOLERATED = "tolerated"
     #: A key that nobody knows: an error for ``config-validate``, a warning for a daemon.
     UNKNOWN_KEY = "unknown key"
     #: Legal, but probably not meant; or something that could not be checked.
@@ -65,6 +70,16 @@ class Problems:
         # One line each, whatever a driver's message looks like.
         self.found.append(Problem(file, line, key_text(path), " ".join(message.splitlines()), severity))
 
+    def confine(self, start: int) -> list[Problem]:
+        """Make errors of the file those of a provider, from a position in ``found`` on; returns them."""
+        confined: list[Problem] = []
+        for index, problem in enumerate(self.found[start:], start):
+            if problem.severity is Severity.ERROR:
+                self.found[index] = dataclasses.replace(problem, severity=Severity.PROVIDER_ERROR)
+            if self.found[index].severity is Severity.PROVIDER_ERROR:
+                confined.append(self.found[index])
+        return list(dict.fromkeys(confined))
+
     def all(self) -> list[Problem]:
         """Everything that was found, in the order of the lines."""
         return self._sorted(self.found)
@@ -72,7 +87,7 @@ class Problems:
     def errors(self, *, strict: bool) -> list[Problem]:
         """What the file is refused for, in the order of the lines.
 
-        :param strict: an unknown key counts too.
+        :param strict: what only a validator refuses counts, too.
         """
         return self._sorted(problem for problem in self.found if problem.severity in _error_kinds(strict))
 
@@ -81,9 +96,9 @@ class Problems:
         return self._sorted(problem for problem in self.found if problem.severity not in _error_kinds(strict))
 
     def finish(self, log: logging.Logger, *, strict: bool) -> None:
-        """Log the warnings; raise ConfigError with the errors, one a line, if there is one."""
+        """Log what the file is not refused for; raise ConfigError with the errors, one a line, if there is one."""
         for problem in self.warnings(strict=strict):
-            log.warning("%s", problem)
+            log.log(logging.ERROR if problem.severity is Severity.PROVIDER_ERROR else logging.WARNING, "%s", problem)
         errors = self.errors(strict=strict)
         if errors:
             lines = [str(problem) for problem in errors[:MAX_REPORTED]]
@@ -99,7 +114,7 @@ class Problems:
 
 
 def _error_kinds(strict: bool) -> tuple[Severity, ...]:
-    return (Severity.ERROR, Severity.UNKNOWN_KEY) if strict else (Severity.ERROR,)
+    return tuple(set(Severity) - {Severity.WARNING}) if strict else (Severity.ERROR,)
 
 
 def key_text(path: Sequence[Any]) -> str:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """``providers``: common checks, then each section goes to its driver (reference/configuration 5).
 
-A driver that this release does not have, but Nodepool knows, gives an `UnavailableProviderConfig`: the file stays
-valid and the other providers work.
+A section that cannot be used gives an `UnavailableProviderConfig`: its errors are those of the provider, not of the
+file, and the other providers work. So does a driver that Nodepool knows, but that is not here; that is no error.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from nodepool.config.marks import Document
 from nodepool.config.objects import Config
 from nodepool.config.problems import Problems, Severity, did_you_mean, listing, show
 from nodepool.config.schema import Checker
-from nodepool.config.sections import duplicate, entries
+from nodepool.config.sections import duplicate, entries, repeated
 from nodepool.driver.config import DEFAULT_DRIVER, ConfigPool, ProviderConfig
 from nodepool.driver.framework import class_checks
 from nodepool.driver.framework.unavailable import UnavailableProviderConfig
@@ -93,31 +93,44 @@ class ProviderReader:
             return
         for index, section in enumerate(sections):
             if not isinstance(section, dict):
-                self._problem(["providers", index], f"expected a mapping, got {show(section)}")
+                text = f"expected a mapping, got {show(section)}"
+                self._problem(["providers", index], text, Severity.PROVIDER_ERROR)
+        last = {section["name"]: index for index, section in entries(self._document.data, "providers", "name")}
         for index, section in enumerate(sections):
-            if isinstance(section, dict):
-                self._section(["providers", index], section)
+            if not isinstance(section, dict):
+                continue
+            name = section.get("name")
+            if isinstance(name, str) and last[name] != index:
+                repeated(self._document, ["providers", index, "name"], "provider", name, last[name], self._problems)
+                continue
+            self._section(["providers", index], section)
 
     def _section(self, path: list[Hashable], section: dict[str, Any]) -> None:
-        before, self._found = len(self._problems.errors(strict=False)), len(self._problems.found)
+        """Check and load one section."""
+        self._found = len(self._problems.found)
         name = section.get("name")
-        if isinstance(name, str) and name in self._config.providers:
-            duplicate(self._document, [*path, "name"], "provider", name, self._problems)
         if not self._checked.knows(section):
             COMMON.check(section, self._document, path, self._problems)
         self._check_names(path, section)
         provider = self._make(path, section)
-        fine = len(self._problems.errors(strict=False)) == before
-        if provider is not None and fine and not self._is_broken("labels") and not self._is_broken("diskimages"):
+        errors = self._problems.confine(self._found)
+        if provider is not None and not errors and not self._is_broken("labels") and not self._is_broken("diskimages"):
             try:
                 _call("load()", provider.load, self._config)
             except DriverError as error:
                 self._problem(path, f"driver {provider.driver.name!r} cannot use this section: {error}")
-        elif isinstance(name, str):
-            # Keeps the name for the check for duplicates; the configuration is refused anyway.
-            provider = UnavailableProviderConfig(section, "the section has errors")
+                errors = self._problems.confine(self._found)
+                self._forget_pools(section)
+        if errors:
+            more = f" (and {len(errors) - 1} more errors)" if len(errors) > 1 else ""
+            provider = UnavailableProviderConfig(section, f"{errors[0]}{more}")
         if provider is not None and isinstance(name, str):
-            self._config.providers.setdefault(name, provider)
+            self._config.providers[name] = provider
+
+    def _forget_pools(self, section: dict[str, Any]) -> None:
+        """Labels have no pools of a provider whose `load` failed on the way."""
+        for label in self._config.labels.values():
+            label.pools = [pool for pool in label.pools if getattr(pool.provider, "provider", None) is not section]
 
     def _make(self, path: list[Hashable], section: dict[str, Any]) -> ProviderConfig | None:
         """Check a section with its driver's schema; returns its object, not loaded, or None if there is none."""

@@ -77,6 +77,16 @@ def entries(data: Any, key: str, name_key: str) -> Iterator[tuple[int, dict[str,
                 yield index, entry
 
 
+def repeated(document: Document, path: list[Hashable], kind: str, name: str, last: int, problems: Problems) -> None:
+    """Report an entry whose name stands in the list again: Nodepool 11 takes the last one, and so do we.
+
+    :param last: position of that one in the list.
+    """
+    line = document.line_of([*path[:-2], last])
+    message = f"there is another {kind} named {name!r} in line {line}, which counts instead of this one; remove one"
+    problems.add(document.path, document.line_of(path), path, message, Severity.WARNING)
+
+
 def duplicate(document: Document, path: list[Hashable], kind: str, name: str, problems: Problems) -> None:
     """Report a name that is there for the second time."""
     message = f"there is a {kind} named {name!r} already; names must be unique"

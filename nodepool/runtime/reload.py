@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from nodepool.config.objects import Config
+from nodepool.driver.framework.unavailable import UnavailableProviderConfig
 from nodepool.exceptions import ConfigError
 
 
@@ -65,6 +66,33 @@ class Configuration:
             self.log.error("The configuration is refused, the running one stays:\n%s", error)
             return False
         self.log.info("Configuration changed")
+        for name, reason in keep_usable(self.current, config).items():
+            self.log.error("Provider %s runs on with its old section, the new one cannot be used: %s", name, reason)
         old, self.current = self.current, config
         self._apply(old, config)
         return True
+
+
+def keep_usable(old: Config, new: Config) -> dict[str, str]:
+    """Give each provider whose new section cannot be used the old one, if that could be.
+
+    A slip in a file must not stop what runs, e.g. end launches, or let nodes be missed by clean-up.
+
+    :param new: changed in place.
+    :return: name of each such provider -> what is wrong with its new section.
+    """
+    kept: dict[str, str] = {}
+    for name, provider in new.providers.items():
+        before = old.providers.get(name)
+        if not isinstance(provider, UnavailableProviderConfig) or before is None:
+            continue
+        if isinstance(before, UnavailableProviderConfig):
+            continue
+        kept[name] = provider.reason
+        new.providers[name] = before
+        new.watched_files |= old.watched_files
+        for pool in before.pools.values():
+            for label in pool.labels:
+                if label in new.labels:
+                    new.labels[label].pools.append(pool)
+    return kept

@@ -68,6 +68,34 @@ def test_broken_edit(
     fulfilled(znodes, znodes.submit(["late"]))
 
 
+def test_broken_section(
+    launch: Launch, znodes: PoolZnodes, cloud_name: str, cloud: FakeCloud, caplog: pytest.LogCaptureFixture
+) -> None:
+    """G-8: at start only that provider is absent; a reload that mends it brings it; one that breaks it, nothing."""
+    one, two = fake_provider("one", cloud=cloud_name), fake_provider("two", ("big",), cloud=cloud_name)
+    broken = {**two, "boot-seconds": "soon"}
+    with caplog.at_level(logging.ERROR):
+        launcher = launch([one, broken], {"small": {}, "big": {}})
+    assert "launcher1.yaml:" in caplog.text
+    assert "Provider two is not served" in caplog.text
+    fulfilled(znodes, znodes.submit(["small"]))
+    settings = launcher.settings
+    settings["providers"][1] = two
+    launcher.write(settings)
+    wait_for("it is there", lambda: {pool["provider_name"] for pool in znodes.pools()} == {"one", "two"})
+    fulfilled(znodes, znodes.submit(["big"]))
+    running = launcher.nodepool.providers.running["two"]
+
+    settings = launcher.settings
+    settings["providers"][1] = broken
+    launcher.write(settings)
+    add_label(launcher, 0, "late", znodes)
+    assert launcher.nodepool.providers.running["two"] is running
+    assert "Provider two runs on with its old section" in caplog.text
+    for label in ("late", "big"):
+        fulfilled(znodes, znodes.submit([label]))
+
+
 def test_broken_provider(
     launch: Launch,
     znodes: PoolZnodes,

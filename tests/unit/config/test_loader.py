@@ -257,6 +257,5 @@ class TestConfigSource:
         assert load(good, odd) == {"one", "odd"}
         assert load(good, odd) == {"odd"}, "its warning comes again"
         assert load({**good, "max-concurrency": 5}) == {"one"}
-        with pytest.raises(ConfigError, match="max-concurrency"):
-            load({**good, "max-concurrency": "x"})
+        assert load({**good, "max-concurrency": "x"}) == {"one"}
         assert load({**good, "max-concurrency": 5}) == set()

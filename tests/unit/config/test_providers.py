@@ -70,8 +70,9 @@ def load(file: Path) -> Any:
 @pytest.fixture
 def refused(load: Any, file: Path) -> Any:
     def function(text: str) -> list[str]:
+        file.write_text(HEAD + text, encoding="utf-8")
         with pytest.raises(ConfigError) as caught:
-            load(text)
+            load_config(str(file), strict=True)
         return str(caught.value).replace(f"{file.parent}/", "").splitlines()
 
     return function
@@ -257,17 +258,21 @@ class TestBad:
         (line,) = [line for line in lines if expected in line]
         assert line.startswith(f"f.yaml:{FIRST + 1}: providers[0]")
 
-    def test_duplicate_providers(self, refused: Any) -> None:
-        """Whatever their drivers are, and whether or not the first has errors of its own."""
-        text = (
-            "providers:\n- {name: a, driver: static}\n- {name: a, cloud: c}\n"
+    def test_provider_twice(self, load: Any, caplog: pytest.LogCaptureFixture) -> None:
+        """The last one counts, whatever its driver is, and whether or not the first has errors of its own."""
+        config = load(
+            "providers:\n- {name: a, cloud: c}\n- {name: a, driver: static}\n"
             "- {name: b, driver: static, priority: x}\n- {name: b, driver: fake}\n"
         )
-        assert [line.split(": ", 1)[1] for line in refused(text)] == [
-            "providers[1].name: there is a provider named 'a' already; names must be unique",
-            "providers[2].priority: expected a whole number, got 'x'",
-            "providers[3].name: there is a provider named 'b' already; names must be unique",
+        assert [(name, provider.driver.name) for name, provider in config.providers.items()] == [
+            ("a", "static"),
+            ("b", "fake"),
         ]
+        assert [record.levelname for record in caplog.records] == ["WARNING"] * 2
+        expected = (
+            f"f.yaml:{FIRST + 1}: providers[0].name: there is another provider named 'a' in line {FIRST + 2}, which"
+        )
+        assert expected in caplog.text
 
     def test_every_section(self, refused: Any) -> None:
         """One broken section does not hide the next."""
@@ -287,6 +292,61 @@ class TestBad:
         file.write_text(yaml.safe_dump(data), encoding="utf-8")
         keys = [problem.key for problem in validate(str(file)) if problem.severity is Severity.ERROR]
         assert keys == ["diskimages", "labels"]
+
+
+class TestOnlyThatProvider:
+    """An error inside the section of a provider takes away that provider only."""
+
+    GOOD = "- {name: good, driver: static, pools: [{name: p, nodes: [{name: h, labels: [small]}]}]}\n"
+
+    @pytest.mark.parametrize(
+        "section",
+        [
+            "{name: bad, driver: fake, priority: low}",
+            "{name: bad, driver: fake, pools: [{name: p, labels: [{name: nope}]}]}",
+            "{name: bad, cloud: c, diskimages: [{name: nope}]}",
+            "{name: bad, driver: statc}",
+            "{name: bad, driver: static, pools: [{name: p, nodes: [{labels: [small]}]}]}",
+        ],
+    )
+    @pytest.mark.parametrize("first", [True, False])
+    def test_others_are_loaded(self, load: Any, caplog: pytest.LogCaptureFixture, section: str, first: bool) -> None:
+        """The error is logged with file and line, and is the reason why the provider is not served."""
+        config = load("providers:\n" + (f"- {section}\n{self.GOOD}" if first else f"{self.GOOD}- {section}\n"))
+        assert isinstance(config.providers["good"], StaticProviderConfig)
+        bad = config.providers["bad"]
+        assert isinstance(bad, UnavailableProviderConfig)
+        line = FIRST + 1 if first else FIRST + 2
+        assert f"f.yaml:{line}: providers[{0 if first else 1}]" in bad.reason
+        assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == [bad.reason]
+        assert [pool.provider.name for pool in config.labels["small"].pools] == ["good"]
+
+    @pytest.mark.parametrize("section", ["7", "{driver: static}", "{name: 7, driver: static}", "null"])
+    def test_without_a_name(self, load: Any, caplog: pytest.LogCaptureFixture, section: str) -> None:
+        assert list(load(f"providers:\n- {section}\n{self.GOOD}").providers) == ["good"]
+        assert [record.levelname for record in caplog.records] == ["ERROR"]
+
+    def test_several_errors(self, load: Any) -> None:
+        config = load("providers: [{name: bad, driver: fake, priority: low, max-concurrency: x}]")
+        assert "(and 1 more errors)" in config.providers["bad"].reason
+
+    def test_load_fails_on_the_way(self, load: Any, odd_driver: Any) -> None:
+        """Labels have no pool of a provider that is left out."""
+        odd_driver(
+            load="p = Pool(); p.provider = self; newconfig.labels['small'].pools.append(p); newconfig.labels['zzz']"
+        )
+        config = load(f"providers:\n- {{name: bad, driver: odd}}\n{self.GOOD}")
+        assert isinstance(config.providers["bad"], UnavailableProviderConfig)
+        assert [pool.provider.name for pool in config.labels["small"].pools] == ["good"]
+
+    def test_validator_refuses(self, file: Path) -> None:
+        file.write_text(HEAD + "providers: [{name: bad, driver: fake, priority: low}]", encoding="utf-8")
+        assert [problem.severity for problem in validate(str(file))] == [Severity.PROVIDER_ERROR]
+
+    @pytest.mark.parametrize("text", ["providers: 3", "labels: 3"])
+    def test_the_file_as_a_whole(self, load: Any, text: str) -> None:
+        with pytest.raises(ConfigError):
+            load(f"{text}\n")
 
 
 class TestBrokenDriver:

@@ -55,6 +55,8 @@ def test_everything_in_one_go(tmp_path: Path) -> None:
     ]
     assert [severity for severity, _ in found if severity is not Severity.ERROR] == [
         Severity.UNKNOWN_KEY,
+        Severity.PROVIDER_ERROR,
+        Severity.PROVIDER_ERROR,
         Severity.WARNING,
     ]
 

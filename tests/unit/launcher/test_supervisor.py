@@ -122,7 +122,7 @@ def test_broken_file(launcher: StillLauncher, caplog: pytest.LogCaptureFixture) 
     before = (nodepool.configuration.current, dict(nodepool.providers.running), nodepool.pool_threads.current())
     phases: list[str] = []
     nodepool.configuration.on_reload = phases.append
-    launcher.local.settings["providers"][0]["pools"][0]["labels"].append({"name": "unknown"})
+    launcher.local.settings["max-hold-age"] = "long"
     rewrite(launcher)
     assert "The configuration is refused" in caplog.text
     assert (nodepool.configuration.current, dict(nodepool.providers.running), nodepool.pool_threads.current()) == before
@@ -130,6 +130,19 @@ def test_broken_file(launcher: StillLauncher, caplog: pytest.LogCaptureFixture) 
     caplog.clear()
     nodepool.run_once()
     assert "refused" not in caplog.text
+
+
+def test_broken_section(launcher: StillLauncher, caplog: pytest.LogCaptureFixture) -> None:
+    """G-8: the provider runs on with its old section; said once."""
+    nodepool = launcher.nodepool
+    before = (dict(nodepool.providers.running), nodepool.pool_threads.current())
+    launcher.local.settings["providers"][0]["pools"][0]["labels"].append({"name": "unknown"})
+    rewrite(launcher)
+    assert "Provider one runs on with its old section" in caplog.text
+    assert (dict(nodepool.providers.running), nodepool.pool_threads.current()) == before
+    caplog.clear()
+    nodepool.run_once()
+    assert caplog.text == ""
 
 
 def test_other_servers(launcher: StillLauncher, zookeeper: ZooKeeperServer, caplog: pytest.LogCaptureFixture) -> None:

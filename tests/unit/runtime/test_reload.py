@@ -4,12 +4,16 @@
 from __future__ import annotations
 
 import logging
+from typing import Any, ClassVar
 
 import pytest
 
-from nodepool.config.objects import Config
+from nodepool.config.objects import Config, Label
+from nodepool.driver.config import ProviderConfig
+from nodepool.driver.fake.config import FakeProviderConfig
+from nodepool.driver.framework.unavailable import UnavailableProviderConfig
 from nodepool.exceptions import ConfigError
-from nodepool.runtime.reload import Configuration
+from nodepool.runtime.reload import Configuration, keep_usable
 
 
 class Files:
@@ -74,6 +78,67 @@ def test_refused_file(daemon: Daemon, caplog: pytest.LogCaptureFixture) -> None:
     assert daemon.configuration.current is daemon.first
     assert daemon.phases == ["reloading", "serving; the changed configuration file is refused"]
     assert caplog.messages == ["The configuration is refused, the running one stays:\nline 3: no such label"]
+
+
+class TestBrokenProvider:
+    """A running provider whose new section cannot be used runs on with the old one."""
+
+    def load(self, *sections: dict[str, Any], labels: tuple[str, ...] = ("small",)) -> Config:
+        """A configuration with these providers; one without pools cannot be used."""
+        config = Config()
+        config.labels = {name: Label(name) for name in labels}
+        for section in sections:
+            if "pools" in section:
+                provider: ProviderConfig = FakeProviderConfig(section)
+                provider.load(config)
+            else:
+                provider = UnavailableProviderConfig(section, "f.yaml:3: no pools")
+            config.providers[section["name"]] = provider
+        return config
+
+    GOOD: ClassVar[dict[str, Any]] = {"name": "a", "pools": [{"name": "p", "labels": [{"name": "small"}]}]}
+    BAD: ClassVar[dict[str, Any]] = {"name": "a"}
+
+    def test_runs_on(self, daemon: Daemon, caplog: pytest.LogCaptureFixture) -> None:
+        daemon.files.next = first = self.load(self.GOOD)
+        first.watched_files = {"/etc/clouds.yaml"}
+        daemon.configuration.follow()
+        daemon.files.next = second = self.load(self.BAD, {**self.GOOD, "name": "b"})
+        daemon.configuration.follow()
+        assert second.providers["a"] is first.providers["a"]
+        assert [pool.provider.name for pool in second.labels["small"].pools] == ["b", "a"]
+        assert second.watched_files == {"/etc/clouds.yaml"}
+        assert "Provider a runs on with its old section, the new one cannot be used: f.yaml:3: no pools" in caplog.text
+
+    def test_mended(self, daemon: Daemon) -> None:
+        """Whether it broke since the start, or was broken at the start."""
+        for before in (self.GOOD, self.BAD):
+            daemon.files.next = self.load(before)
+            daemon.configuration.follow()
+            daemon.files.next = self.load(self.BAD)
+            daemon.configuration.follow()
+            daemon.files.next = mended = self.load({**self.GOOD, "priority": 3})
+            daemon.configuration.follow()
+            assert daemon.configuration.current.providers["a"] is mended.providers["a"]
+            assert mended.providers["a"].priority == 3
+
+    def test_never_good(self) -> None:
+        bad = self.load(self.BAD)
+        assert keep_usable(self.load(self.BAD), bad) == {}
+        assert keep_usable(self.load(), bad) == {}
+        assert isinstance(bad.providers["a"], UnavailableProviderConfig)
+
+    def test_gone(self) -> None:
+        """A provider that is taken out of the file goes."""
+        new = self.load()
+        assert keep_usable(self.load(self.GOOD), new) == {}
+        assert new.providers == {}
+
+    def test_label_gone(self) -> None:
+        """The label is not in the new file; the provider goes on serving it."""
+        new = self.load(self.BAD, labels=())
+        assert keep_usable(self.load(self.GOOD), new) == {"a": "f.yaml:3: no pools"}
+        assert new.labels == {}
 
 
 def test_error_while_it_is_put_into_effect(daemon: Daemon) -> None:
