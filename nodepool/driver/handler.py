@@ -72,6 +72,11 @@ class NodeRequestHandler(HandlerHooks):
         """Nodes gathered so far, locked by us, in the order of ``request.node_types``."""
         return self.node_set.nodes
 
+    @nodeset.setter
+    def nodeset(self, nodes: list[Node]) -> None:
+        """For drivers that were written when this was a plain list."""
+        self.node_set.replace(nodes)
+
     @property
     def paused(self) -> bool:
         """Does the request wait for room? The pool takes nothing new meanwhile."""

@@ -9,7 +9,7 @@ configuration makes a new provider: ``old.idle()``, ``new.start()``, ``old.stop(
 from __future__ import annotations
 
 import abc
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, cast
 
 from nodepool.driver.framework.node_tasks import NodeDeleter
 
@@ -62,6 +62,13 @@ class ProviderNotifications:
         return
 
 
+class _NameOfSection:
+    """The default of `Provider.name`."""
+
+    def __get__(self, provider: Provider | None, owner: type) -> Any:
+        return self if provider is None else provider.provider.name
+
+
 class Provider(ProviderNotifications, abc.ABC):
     """One configured cloud.
 
@@ -73,7 +80,8 @@ class Provider(ProviderNotifications, abc.ABC):
     #: False: the provider never makes machines; a request waits until all its nodes are ready (A-7).
     LAUNCHES: ClassVar[bool] = True
 
-    name: str
+    #: That of the section, unless the driver sets it.
+    name: str = cast("str", _NameOfSection())
     provider: ProviderConfig
     #: Set by the launcher before `start`.
     zk: ZooKeeper | None = None
@@ -132,9 +140,9 @@ class Provider(ProviderNotifications, abc.ABC):
     def getRequestHandler(self, poolworker: Any, request: NodeRequest) -> NodeRequestHandler:
         """Make the handler of one request."""
 
-    @abc.abstractmethod
     def listNodes(self) -> list[Any]:
         """Existing machines, each with ``metadata['nodepool_node_id']``."""
+        raise NotImplementedError
 
     def pausedReason(self) -> str | None:
         """Why nothing new is launched now, e.g. because the cloud does not answer; None = all is well.

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 from kazoo.exceptions import KazooException, LockTimeout, NoNodeError
 
-from nodepool.exceptions import ZKConnectionError, ZKLockException
+from nodepool.exceptions import ZKLockException
 from nodepool.zk import multi_read, paths
 from nodepool.zk.client import ZooKeeperClient
-from nodepool.zk.transactions import Transaction, translate
+from nodepool.zk.transactions import SessionLost, Transaction, translate
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ def acquire(
         # Lost while we waited: it may be ours in the new session, but everybody would take it for lost. An election
         # would wait for ever, for us.
         release(client, taken_lock)
-        raise ZKConnectionError(f"the session was lost while {lock_dir} was being locked")
+        raise SessionLost(f"the session was lost while {lock_dir} was being locked")
     return taken_lock
 
 

@@ -47,6 +47,10 @@ UNKNOWN_OUTCOME = (
 )
 
 
+class SessionLost(ZKConnectionError, SessionExpiredError):  # type: ignore[misc]
+    """The session is over. Also Kazoo's error: drivers written for 11.0.0 catch that one."""
+
+
 class TransactionFailed(ZKConflict):
     """Nothing was written.
 
@@ -83,6 +87,8 @@ def translate(error: BaseException) -> ZKException:
     """Kazoo's error as one of ours."""
     if isinstance(error, ZKException):
         return error
+    if isinstance(error, SessionExpiredError):
+        return SessionLost("ZooKeeper: the session was lost")
     if isinstance(error, UNKNOWN_OUTCOME):
         return ZKConnectionError(f"ZooKeeper: {type(error).__name__}")
     if isinstance(error, KazooException):

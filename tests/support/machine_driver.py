@@ -127,6 +127,7 @@ class MachineResource(Resource):
 class MachineAdapter(Adapter):
     """``hooks`` are called before each step of a machine: a test can block there, or raise."""
 
+    advance_threads = 8
     create_machine: ClassVar[type[CreateMachine]] = CreateMachine
 
     def __init__(self, provider_config: MachineProviderConfig) -> None:

@@ -113,6 +113,8 @@ class ExampleAdapter(Adapter):
     """One cloud. Making it does not ask the cloud."""
 
     lag_seconds = Machines.lag_seconds
+    # The machines of launches and deletions share nothing but what is safe in several threads.
+    advance_threads = 8
 
     def __init__(self, provider_config: ExampleProviderConfig) -> None:
         super().__init__(provider_config)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 from logging import DEBUG
 from typing import TYPE_CHECKING
 
@@ -48,6 +49,10 @@ class NodeSet:
     @property
     def nodes(self) -> list[Node]:
         return [node for node in self._nodes if node is not None]
+
+    def replace(self, nodes: Sequence[Node]) -> None:
+        """Have these nodes, each locked by us, in the order of the positions; the others are missing."""
+        self._nodes = [*nodes, *[None] * (len(self._hooks.request.node_types) - len(nodes))]
 
     def _missing(self) -> list[int]:
         return [position for position, node in enumerate(self._nodes) if node is None]

@@ -49,7 +49,8 @@ class QuotaSupport(abc.ABC):
     provider: ProviderConfig
     zk: ZooKeeper | None
 
-    def __init__(self) -> None:
+    def __init__(self, *args: Any, **kw: Any) -> None:
+        """:param args: not used; drivers written for 11.0.0 may pass on what they were given."""
         self._quota_log = logging.getLogger("nodepool.driver.QuotaSupport")
         self._quota_lock = threading.Lock()
         self._limits: AgedAnswer[QuotaInformation] = AgedAnswer(LIMITS_AGE_SECONDS, ERROR_AGE_SECONDS)

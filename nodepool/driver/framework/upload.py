@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import abc
 import logging
 import math
 import os
@@ -35,7 +34,7 @@ class Segment:
         self.data = data
 
 
-class ImageUploader(abc.ABC):
+class ImageUploader:
     """Base of a driver's uploader of one image file.
 
     The hooks run in this order: `startUpload` once, `uploadSegment` for each segment in up to ``concurrency`` threads
@@ -44,6 +43,7 @@ class ImageUploader(abc.ABC):
 
     :param adapter: of the driver, for the hooks.
     :param path: of the image file.
+    :param image_name: of the image in the cloud, for the hooks.
     :param metadata: for the hooks.
     :raises OSError: there is no such file.
     """
@@ -59,10 +59,18 @@ class ImageUploader(abc.ABC):
     #: Seconds that segments under way get to end before `abortUpload`.
     abort_wait_seconds: ClassVar[float] = 30.0
 
-    def __init__(self, adapter: Any, log: logging.Logger, path: str | os.PathLike[str], metadata: dict[str, Any]):
+    def __init__(
+        self,
+        adapter: Any,
+        log: logging.Logger,
+        path: str | os.PathLike[str],
+        image_name: str,
+        metadata: dict[str, Any],
+    ) -> None:
         self.adapter = adapter
         self.log = log
         self.path = path
+        self.image_name = image_name
         self.metadata = metadata
         self.size = os.stat(path).st_size
         self.timeout: float | None = None
@@ -77,21 +85,21 @@ class ImageUploader(abc.ABC):
 
     # -- hooks --
 
-    @abc.abstractmethod
     def startUpload(self) -> None:
-        """Begin; may block."""
+        """Begin; may block. Default: nothing."""
+        return
 
-    @abc.abstractmethod
     def uploadSegment(self, segment: Segment) -> None:
         """Upload one segment; may block. Called in several threads, in no order; again after some errors."""
+        raise NotImplementedError
 
-    @abc.abstractmethod
     def finishUpload(self) -> Any:
-        """Complete the upload; may block. What it returns is the result of `upload`."""
+        """Complete the upload; may block. What it returns is the result of `upload`. Default: nothing, None."""
+        return None
 
-    @abc.abstractmethod
     def abortUpload(self) -> None:
-        """Remove what was uploaded; may block. Called also when `startUpload` failed."""
+        """Remove what was uploaded; may block. Called also when `startUpload` failed. Default: nothing."""
+        return
 
     def shouldRetryException(self, exception: BaseException) -> bool:
         """May the call that raised this succeed later?"""
@@ -117,6 +125,11 @@ class ImageUploader(abc.ABC):
         """Raise ImageCreateException if the time is over; for loops in the hooks."""
         if self._deadline is not None and monotonic() >= self._deadline:
             raise self._timed_out()
+
+    def getTimeout(self) -> float | None:
+        """Seconds that are left; None = there is no limit. Raises ImageCreateException if the time is over."""
+        self.checkTimeout()
+        return None if self._deadline is None else self._deadline - monotonic()
 
     def _timed_out(self) -> ImageCreateException:
         return ImageCreateException(f"Upload of {self.path} took longer than {self.timeout} s")

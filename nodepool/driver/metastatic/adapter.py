@@ -113,6 +113,8 @@ class GiveSlotBack(StateMachine):
 class MetastaticAdapter(Adapter):
     """Knows ZooKeeper, once the provider was started."""
 
+    advance_threads = 8
+
     def __init__(self, provider_config: MetastaticProviderConfig) -> None:
         super().__init__(provider_config)
         self._provider_name = provider_config.name

@@ -43,6 +43,8 @@ class OpenStackAdapter(Adapter):
     :raises CloudProblem: clouds.yaml is missing or broken, or does not have the cloud.
     """
 
+    advance_threads = 8
+
     def __init__(self, provider_config: OpenStackProviderConfig, transport: Transport | None = None) -> None:
         super().__init__(provider_config)
         self.config = provider_config

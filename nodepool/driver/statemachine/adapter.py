@@ -31,8 +31,9 @@ class Adapter:
     :param provider_config: the `ProviderConfig` of the driver.
     """
 
-    #: How many calls of `StateMachine.advance` may run at once. 1 = all in turn, for code that is not thread-safe.
-    advance_threads: ClassVar[int] = 8
+    #: How many calls of `StateMachine.advance` may run at once. 1 = all in turn, in one thread, as in 11.0.0. More for
+    #: machines that are safe in several threads: a call that takes long then holds up fewer of the others.
+    advance_threads: ClassVar[int] = 1
     #: What happened so many seconds before `listInstances` begins may be missing in what it gives.
     lag_seconds: ClassVar[float] = 0.0
     #: Threads in which the adapter makes its calls, for the framework to use as well. None = it has none of its own.
@@ -111,7 +112,7 @@ class Adapter:
         return [None]
 
     def labelReady(self, label: LabelSettings) -> bool:
-        """Is the cloud image of a label there? Uploaded images are checked by the framework."""
+        """Is the cloud image of a label there? Not asked for labels with a diskimage: the framework knows uploads."""
         return True
 
     def uploadImage(

@@ -108,7 +108,7 @@ class StateMachineHandler(NodeRequestHandler):
                 self._az = random.choice(self.manager.zones(self.pool))
                 self._az_chosen = True
             node.az = self._az
-        node_fields.describe(node, self.pool.labels[node.type[0]])
+        node_fields.describe(node, self.pool.labels[node.type[0]], self.provider)
 
     def launch(self, node: Node) -> None:
         if self.manager.hasPlace(self.pool, node):

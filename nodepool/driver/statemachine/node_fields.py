@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from nodepool.driver.config import ConfigPool, LabelSettings
+    from nodepool.driver.config import ConfigPool, LabelSettings, ProviderConfig
     from nodepool.driver.statemachine.instance import Instance
     from nodepool.model.node import Node
 
@@ -20,9 +20,12 @@ def hostname_of(node: Node) -> str:
     return f"np{node.id}"[:HOSTNAME_CHARACTERS]
 
 
-def describe(node: Node, label: LabelSettings) -> None:
-    """Fill in how one logs in, as the image of a label says (L-1)."""
-    image = label.diskimage if label.diskimage is not None else label.cloud_image
+def describe(node: Node, label: LabelSettings, provider: ProviderConfig) -> None:
+    """Fill in how one logs in, as the image of a label says (L-1): an uploaded one as the provider names it."""
+    image = label.cloud_image
+    if label.diskimage is not None:
+        # In drivers written for 11.0.0 that of the label is the one of the top level, which knows no connection.
+        image = getattr(provider, "diskimages", {}).get(label.diskimage.name, label.diskimage)
     if image is None:
         return
     node.username = image.username

@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from nodepool.model.request import NodeRequest
     from nodepool.zk.zookeeper import ZooKeeper
 
+#: Steps at once that the provider has threads for; an adapter that wants more gets as many more.
+STEP_THREADS: Final = 8
 #: Of the provider's threads: for questions to the cloud that nobody waits for; and how many are reserved for them, for
 #: steps of launches and deletions, and for key exchanges.
 ASK_THREADS: Final = 4
@@ -82,7 +84,7 @@ class StateMachineProvider(StateMachineQuota, Provider):
         self._cleanups: dict[str, InstanceDeletion] = {}
         self._idle = threading.Event()
         steps = getattr(adapter, "advance_threads", Adapter.advance_threads)
-        extra = max(0, steps - Adapter.advance_threads)
+        extra = max(0, steps - STEP_THREADS)
         self._threads = getattr(adapter, "shared_threads", None) or SharedThreads(self.name, MAX_THREADS + extra)
         self._asks = self._threads.share("ask", ASK_THREADS, RESERVED_ASK_THREADS)
         self.patience = Patience()
@@ -105,7 +107,8 @@ class StateMachineProvider(StateMachineQuota, Provider):
 
     def start(self, zk_conn: ZooKeeper) -> None:
         """Begin to ask for the limits of the cloud; does not block."""
-        self.zk = zk_conn
+        # Twice: drivers written for 11.0.0 know it by its old name.
+        self._zk = self.zk = zk_conn
         if zk_conn.cache is not None:
             self._known_limits.refresh()
 
@@ -177,10 +180,11 @@ class StateMachineProvider(StateMachineQuota, Provider):
         return [pool.labels[name] for pool in self.provider.pools.values() if name in pool.labels]
 
     def _label_ready(self, label: LabelSettings) -> bool:
-        if label.diskimage is not None and self.newest_upload(label.diskimage.name) is None:
-            if self._repeats.worth_saying(("upload", label.name)):
+        if label.diskimage is not None:
+            uploaded = self.newest_upload(label.diskimage.name) is not None
+            if not uploaded and self._repeats.worth_saying(("upload", label.name)):
                 self.log.warning("%s", self._no_upload(label))
-            return False
+            return uploaded
         key = (label.pool.name, label.name)
         with self._lock:
             known = self._labels_ready.get(key)

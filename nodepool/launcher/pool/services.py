@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from nodepool.compat.launcher_view import LauncherView
     from nodepool.driver.config import ConfigPool, ProviderConfig
     from nodepool.driver.interface import Provider
     from nodepool.launcher.pool.eviction import Eviction
@@ -48,6 +49,13 @@ class PoolServices:
 
     def getPoolConfig(self) -> ConfigPool:
         return self._pool.pool_config
+
+    @property
+    def nodepool(self) -> LauncherView:
+        """For drivers written for 11.0.0."""
+        from nodepool.compat.launcher_view import LauncherView
+
+        return LauncherView(self._pool.zk, self._pool.launcher.provider)
 
     def wake(self) -> None:
         self._wake()

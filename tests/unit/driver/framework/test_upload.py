@@ -23,7 +23,7 @@ class Uploader(ImageUploader):
     retry_pause_seconds = 0.0
 
     def __init__(self, path: Path, **metadata: Any) -> None:
-        super().__init__("the adapter", LOG, path, metadata)
+        super().__init__("the adapter", LOG, path, "image", metadata)
         self.steps: list[str] = []
         self.segments: dict[int, Segment] = {}
         self.fail: dict[int, list[Exception]] = {}
@@ -237,3 +237,20 @@ def test_file_that_changes_its_size(image: Path) -> None:
 
     with pytest.raises(OSError, match="changed its size"):
         Shrinking(image).upload()
+
+
+def test_hooks_have_defaults(image: Path) -> None:
+    """reference/driver 12: only the upload of a segment is the driver's."""
+    segments: list[int] = []
+
+    class Least(ImageUploader):
+        segment_size = 8
+
+        def uploadSegment(self, segment: Segment) -> None:
+            segments.append(segment.index)
+
+    uploader = Least("the adapter", LOG, image, "debian-7", {"a": "b"})
+    assert uploader.upload(60) is None
+    assert sorted(segments) == [0, 1, 2]
+    assert (uploader.image_name, uploader.metadata) == ("debian-7", {"a": "b"})
+    assert 0 < (uploader.getTimeout() or 0) <= 60

@@ -4,18 +4,20 @@
 from __future__ import annotations
 
 import threading
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from nodepool.driver.config import ImageSettings
 from nodepool.driver.fake.cloud import BUILDING
-from nodepool.driver.statemachine import Instance, StateMachine
+from nodepool.driver.statemachine import Adapter, Instance, StateMachine
 from nodepool.exceptions import CapacityException, CloudUnavailableException
 from nodepool.metrics import launches
 from nodepool.model import states
 from nodepool.model.image import ImageUpload
 from nodepool.testing.memory_zk import MemoryZooKeeper
-from tests.support.machine_driver import CreateMachine, MachineInstance
+from tests.support.machine_driver import CreateMachine, MachineAdapter, MachineInstance
 from tests.support.wait import wait_for
 from tests.unit.driver.statemachine.conftest import MakeSite
 
@@ -100,6 +102,36 @@ def test_uploaded_image(make_site: MakeSite, zk: MemoryZooKeeper) -> None:
     assert site.adapter.last_image == "image-1"
     assert node.username == "image-user"
     assert node.image_id == "/nodepool/images/debian/builds/0000000007/providers/nowhere/images/0000000001"
+
+
+def test_driver_of_11(make_site: MakeSite, zk: MemoryZooKeeper, monkeypatch: pytest.MonkeyPatch) -> None:
+    """L-1: its label has the diskimage of the top level, and the provider's says how to connect.
+
+    Such a driver is not asked whether an image is there that was uploaded.
+    """
+    upload = ImageUpload("debian", "0000000007", "nowhere", "0000000001")
+    upload.external_id, upload.state = "image-1", states.READY
+    zk.uploads["debian", "nowhere"] = upload
+    site = make_site(None, label={"diskimage": "debian"})
+    monkeypatch.setattr(site.adapter, "labelReady", lambda label: label.cloud_image is not None)
+    section: Any = site.provider.provider
+    for pool in section.pools.values():
+        pool.labels["small"].diskimage = SimpleNamespace(name="debian", username="top", python_path="auto")
+    found = ImageSettings({"name": "debian", "connection-type": "winrm", "username": "admin"})
+    monkeypatch.setattr(section, "diskimages", {"debian": found}, raising=False)
+    (node,) = site.serve("small")
+    assert (node.username, node.connection_type, node.connection_port) == ("admin", "winrm", 5986)
+
+
+def test_one_thread(make_site: MakeSite, monkeypatch: pytest.MonkeyPatch) -> None:
+    """reference/driver 8: machines of an adapter that does not say otherwise are advanced in one thread."""
+    monkeypatch.setattr(MachineAdapter, "advance_threads", Adapter.advance_threads)
+    site = make_site()
+    threads: set[threading.Thread] = set()
+    site.adapter.hooks.append(lambda _: threads.add(threading.current_thread()))
+    for node in site.serve("small", "small", "small"):
+        site.delete(node)
+    assert len(threads) == 1
 
 
 def test_missing_upload_declines(make_site: MakeSite) -> None:
