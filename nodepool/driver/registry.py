@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import importlib
+import importlib.abc
+import importlib.machinery
 import importlib.util
 import inspect
 import logging
@@ -17,7 +19,7 @@ from typing import ClassVar, Final
 
 from nodepool.driver.framework import class_checks
 from nodepool.driver.interface import Driver
-from nodepool.guard import Guard, OnError
+from nodepool.guard import Guard
 
 BUILTIN: Final = Path(__file__).parent
 #: In which all drivers are imported.
@@ -79,6 +81,16 @@ class Drivers:
             cls._drivers = {name: made for name, made in cls._drivers.items() if found.get(name) == old.get(name)}
             cls._found = found
             cls._paths = wanted
+            for name, path in found.items():
+                # Now: one driver may import modules of another.
+                _make_way(name, path)
+            if wanted and not any(isinstance(finder, _ExtraDrivers) for finder in sys.meta_path):
+                sys.meta_path.insert(0, _ExtraDrivers())
+
+    @classmethod
+    def place_of(cls, name: str) -> Path | None:
+        """The directory of a driver; None = there is none of the name. Does not block."""
+        return cls._found.get(name)
 
     @classmethod
     def names(cls) -> list[str]:
@@ -191,24 +203,29 @@ def _library_missing(driver: str, path: Path, reason: str) -> LibraryMissing:
 
 
 def _import(name: str, path: Path) -> ModuleType:
-    """Import a driver as ``nodepool.driver.<name>``, wherever it is: that is how it may import its own modules."""
-    module_name = f"{PACKAGE}.{name}"
-    if path.parent == BUILTIN:
-        _put_back(name, path)
-        return importlib.import_module(module_name)
-    _take_away(name)
-    spec = importlib.util.spec_from_file_location(
-        module_name, path / "__init__.py", submodule_search_locations=[str(path)]
-    )
-    if spec is None or spec.loader is None:
-        raise ImportError(f"no Python package in {path}")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[module_name] = module
-    # What the import system does for a package that it finds by itself: for "from nodepool.driver import <name>".
-    setattr(sys.modules[PACKAGE], name, module)
-    with OnError(lambda _: _take_away(name)):
-        spec.loader.exec_module(module)
-    return module
+    """Import a driver as ``nodepool.driver.<name>``, wherever it is: that is how drivers import their own modules."""
+    _make_way(name, path)
+    try:
+        return importlib.import_module(f"{PACKAGE}.{name}")
+    except BaseException:
+        # What was imported of it so far may be what is mended next.
+        _take_away(name)
+        raise
+
+
+class _ExtraDrivers(importlib.abc.MetaPathFinder):
+    """Lets Python find drivers that are not among the built-in ones, also when one imports modules of another."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        package, _, name = fullname.rpartition(".")
+        where = Drivers.place_of(name) if package == PACKAGE else None
+        if where is None or where.parent == BUILTIN:
+            return None
+        return importlib.util.spec_from_file_location(
+            fullname, where / "__init__.py", submodule_search_locations=[str(where)]
+        )
 
 
 def _modules_of(name: str) -> dict[str, ModuleType]:
@@ -227,12 +244,12 @@ def _take_away(name: str) -> None:
     vars(sys.modules[PACKAGE]).pop(name, None)
 
 
-def _put_back(name: str, path: Path) -> None:
-    """Let a built-in driver have its name again, after one that hid it."""
+def _make_way(name: str, path: Path) -> None:
+    """Let a driver have its name in place of another one that had it before."""
     module = sys.modules.get(f"{PACKAGE}.{name}")
     if module is not None and not _is_of(module, path):
         _take_away(name)
-    if hidden := Drivers.hidden_modules.pop(name, None):
+    if path.parent == BUILTIN and (hidden := Drivers.hidden_modules.pop(name, None)):
         sys.modules.update(hidden)
         setattr(sys.modules[PACKAGE], name, hidden[f"{PACKAGE}.{name}"])
 

@@ -121,6 +121,27 @@ class TestFinding:
         assert type(Drivers.get("whole")).__module__ == "nodepool.driver.whole"
         assert vars(sys.modules["nodepool.driver"])["whole"] is sys.modules["nodepool.driver.whole"]
 
+    def test_imports_of_another(self, tmp_path: Path) -> None:
+        """One driver may build on another, whichever is asked for first; there is one copy of each."""
+        write(tmp_path, "alpha", "from nodepool.driver.beta.part import Base\n" + good("alpha", "shared = Base"))
+        package = write(
+            tmp_path, "beta", "from nodepool.driver.beta.part import Base\n" + good("beta", "shared = Base")
+        )
+        (package / "part.py").write_text("class Base: pass\n", encoding="utf-8")
+        Drivers.load([str(tmp_path)])
+        modules = [sys.modules[type(Drivers.get(name)).__module__] for name in ("alpha", "beta")]
+        assert vars(modules[0])["shared"] is vars(modules[1])["shared"]
+
+    def test_mended(self, tmp_path: Path) -> None:
+        """A driver that could not be imported is read anew at the next attempt, all of it."""
+        package = write(tmp_path, "odd", "from nodepool.driver.odd.part import Base\n" + good("odd"))
+        (package / "part.py").write_text("class Other: pass\n", encoding="utf-8")
+        Drivers.load([str(tmp_path)])
+        with pytest.raises(DriverUnavailable, match="Base"):
+            Drivers.get("odd")
+        (package / "part.py").write_text("class Base:\n    pass\n", encoding="utf-8")
+        assert Drivers.get("odd").name == "odd"
+
     def test_hidden_builtin_comes_back(self, tmp_path: Path) -> None:
         """One that hides a built-in driver meets none of its modules; afterwards the old classes are in use again."""
         before = importlib.import_module("nodepool.driver.static.config")
