@@ -18,6 +18,7 @@ from nodepool.exceptions import ConfigError, ZKException
 from nodepool.launcher.pool.worker import PoolWorker
 from nodepool.launcher.supervisor import NodePool
 from nodepool.model import component
+from nodepool.runtime.parts import Thread
 from tests.support.local_launcher import fake_provider
 from tests.support.pool_znodes import PoolZnodes
 from tests.support.ports import free_ports
@@ -114,6 +115,19 @@ def test_dead_helpers(launcher: StillLauncher) -> None:
         assert new is not old
         assert type(new) is type(old)
         assert not new.stopping
+
+
+def test_calls_of_drivers_are_watched(launcher: StillLauncher) -> None:
+    """G-16, G-1: by a thread of its own, which is replaced if it dies."""
+
+    def watch() -> Thread:
+        (found,) = (thread for thread in launcher.nodepool.parts.threads() if thread.name == "CallWatch")
+        return found
+
+    dead = watch()
+    dead.stop()
+    launcher.nodepool.run_once()
+    assert watch() is not dead
 
 
 def test_broken_file(launcher: StillLauncher, caplog: pytest.LogCaptureFixture) -> None:

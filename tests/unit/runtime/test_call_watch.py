@@ -44,7 +44,7 @@ def test_many_in_one_line(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_metrics() -> None:
-    """Gone when all have returned."""
+    """G-16: counted as long as it hangs."""
     registry = Registry()
     calls = [late(5.0), late(6.0, tell=False)]
     watch = CallWatch(registry, lambda: calls)
@@ -57,7 +57,7 @@ def test_metrics() -> None:
 
 
 def test_driver_that_hangs(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    """The call is named before it returns."""
+    """G-16: the call is named before it returns."""
     monkeypatch.setattr(gateway.error_labels, "bound", gateway.error_labels.bound._replace(late_seconds=0.0))
     release, entered = threading.Event(), threading.Event()
 

@@ -38,7 +38,7 @@ def test_late_as_long_as_it_runs() -> None:
     ("bound", "told"), [(AT_ONCE, [1, 10, 60, 600, 3600, 7200, 10800]), (OF_THE_CLOUD, [60, 600, 3600, 7200, 10800])]
 )
 def test_told_again_and_again(bound: TimeBound, told: list[int]) -> None:
-    """Less and less often; at the latest, a second after the time."""
+    """G-16: less and less often; at the latest, a second after the time."""
     clock = ManualClock()
     calls = RunningCalls(clock)
     begin(calls, clock, bound)
