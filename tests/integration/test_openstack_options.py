@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from nodepool.driver.openstack import cloud as cloud_module
 from nodepool.testing.openstack.servers import Server
 from tests.support.openstack_place import Place
 from tests.support.ports import free_ports
@@ -100,6 +101,27 @@ def test_region(place: Place) -> None:
     place.section["region-name"] = "RegionTwo"
     node, _ = served(place)
     assert node["region"] == "RegionTwo"
+
+
+@pytest.mark.parametrize(("host_has_ipv6", "only_v4"), [(True, False), (True, True), (False, False)])
+def test_address_family(place: Place, monkeypatch: pytest.MonkeyPatch, host_has_ipv6: bool, only_v4: bool) -> None:
+    """force_ipv4 in clouds.yaml (O-12, L-13, K-6): the host keys are those that the address answers with."""
+    monkeypatch.setattr(cloud_module, "host_has_ipv6", lambda: host_has_ipv6)
+    place.clouds["simulator"]["force_ipv4"] = only_v4
+    place.write_clouds()
+    place.pool["networks"] = ["dual"]
+    node, server = served(place)
+    v4, v6 = (entry["addr"] for entry in server.addresses["dual"])
+    assert node["interface_ip"] == (v6 if host_has_ipv6 and not only_v4 else v4)
+    assert (node["public_ipv4"], node["public_ipv6"]) == (v4, None if only_v4 else v6)
+    assert node["host_keys"]
+
+
+def test_region_of_clouds_yaml(place: Place) -> None:
+    """reference/zookeeper 5.1: without region-name a node has no region."""
+    node, _ = served(place)
+    assert place.clouds["simulator"]["region_name"]
+    assert node["region"] is None
 
 
 def test_nodes_of_a_request_are_in_one_zone(place: Place) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from nodepool.driver.framework.repeats import Repeats
 from nodepool.driver.openstack.cloud import OpenStackCloud
-from nodepool.driver.openstack.clouds import risks_of
+from nodepool.driver.openstack.clouds import risks_of, settings_of
 from nodepool.driver.openstack.create import ServerCreation
 from nodepool.driver.openstack.delete import ServerDeletion
 from nodepool.driver.openstack.errors import CloudNotFound
@@ -53,7 +53,7 @@ class OpenStackAdapter(Adapter):
             region = provider_config.clouds.region(provider_config.cloud, provider_config.region_name)
             for risk in risks_of(region):
                 log.warning("Provider %s: %s", provider_config.name, risk)
-            settings = region.config
+            settings = settings_of(region)
             transport = Transport(
                 provider_config.name, region, provider_config.rate, renew=provider_config.renewed_region
             )

@@ -13,6 +13,7 @@ from nodepool.driver.openstack.views import (
     FLOATING_IP_FIELDS,
     NETWORK_FIELDS,
     PORT_FIELDS,
+    SUBNET_FIELDS,
     Flavor,
     FloatingIp,
     Image,
@@ -131,6 +132,13 @@ class Api:
         if not self.transport.has(NETWORK):
             return None
         return self._all(NETWORK, "/networks", "networks", Network.of, {"fields": NETWORK_FIELDS})
+
+    def networks_with_gateway(self) -> frozenset[str]:
+        """Ids of networks of which a subnet has a gateway."""
+        if not self.transport.has(NETWORK):
+            return frozenset()
+        found = self._all(NETWORK, "/subnets", "subnets", lambda data: data, {"fields": SUBNET_FIELDS})
+        return frozenset(str(subnet.get("network_id")) for subnet in found if subnet.get("gateway_ip"))
 
     def ports(self, device: str | None = None, status: str | None = None) -> list[Port]:
         """Ports of the project, or those of one server; [] without a network service."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from nodepool.driver.openstack.addresses import CloudNetworks
 from nodepool.driver.openstack.api import Api
+from nodepool.driver.openstack.clouds import host_has_ipv6
 from nodepool.driver.openstack.errors import CloudNotFound
 from nodepool.driver.openstack.facts import Facts, choose_flavor
 from nodepool.driver.openstack.floating import FloatingIps
@@ -41,8 +42,9 @@ class OpenStackCloud(InstanceCloud[Server]):
         self.transport = transport
         self.api = Api(transport)
         self._lists = ServerLists(self.api)
-        self.networks = CloudNetworks.of(settings or {})
-        self.region = config.region_name or str((settings or {}).get("region_name") or "") or None
+        self.networks = CloudNetworks.of(settings or {}, host_has_ipv6=host_has_ipv6())
+        #: Not what clouds.yaml says: host variables and metrics of a site go by what nodepool.yaml says.
+        self.region = config.region_name or None
         timeout = (settings or {}).get("api_timeout")
         self.call_seconds = float(timeout) if isinstance(timeout, (int, float)) else DEFAULT_TIMEOUT_SECONDS
         self.facts = Facts(config.name, self.api)

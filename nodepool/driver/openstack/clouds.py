@@ -99,12 +99,12 @@ class Clouds:
         Reads files only.
         """
         try:
-            return CloudSettings(_comparable(self._current(cloud, region).config))
+            return CloudSettings(_comparable(settings_of(self._current(cloud, region))))
         except CloudProblem as problem:
             known = self._usable.get(_key(cloud, region))
             if known is None:
                 return CloudSettings({}, str(problem))
-            return CloudSettings(_comparable(known.config), outdated=str(problem))
+            return CloudSettings(_comparable(settings_of(known)), outdated=str(problem))
 
     def region(self, cloud: str, region: str | None) -> CloudRegion:
         """openstacksdk's object for a cloud, maybe of an earlier file, see `settings`. Does not contact the cloud.
@@ -125,7 +125,7 @@ class Clouds:
             found = self.region(cloud, region)
         except CloudProblem:
             return None
-        return None if _comparable(found.config) == _comparable(known.config) else found
+        return None if _comparable(settings_of(found)) == _comparable(settings_of(known)) else found
 
     def files(self) -> list[str]:
         """The files that a cloud may stand in, those that do not exist included. Does not raise."""
@@ -160,7 +160,7 @@ class Clouds:
             )
         try:
             found = loader.get_one(cloud=cloud, **arguments)
-            _comparable(found.config)
+            _comparable(settings_of(found))
             problem = problem_of(found)
         except Exception as error:  # noqa: BLE001 - whatever its plug-ins make of odd values, without its quotations
             raise CloudProblem(
@@ -190,6 +190,21 @@ class Clouds:
                 except Exception as error:  # noqa: BLE001 - any error of a broken file, without its quotations
                     raise CloudProblem(f"clouds.yaml cannot be read: {_reason(error)}; correct the file") from None
             return self._loader
+
+
+def settings_of(region: CloudRegion) -> dict[str, Any]:
+    """All settings of a cloud; openstacksdk takes some out of its ``config``."""
+    return {**region.config, "force_ipv4": region.force_ipv4}
+
+
+def host_has_ipv6() -> bool:
+    """Has this host IPv6 to the outside? As openstacksdk sees it: an address that is neither local nor of a link."""
+    try:
+        from openstack.cloud._utils import localhost_supports_ipv6
+    except ImportError:
+        # Not installed, or no longer there.
+        return False
+    return bool(localhost_supports_ipv6())
 
 
 def _key(cloud: str, region: str | None) -> tuple[str | None, ...]:

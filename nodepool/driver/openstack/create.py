@@ -18,7 +18,7 @@ from nodepool.clock import monotonic
 from nodepool.driver.openstack import spec, verdicts
 from nodepool.driver.openstack.errors import CloudRefused
 from nodepool.driver.openstack.instance import OpenStackInstance, usage
-from nodepool.driver.openstack.views import ACTIVE, ERROR, Flavor, Server
+from nodepool.driver.openstack.views import ACTIVE, ERROR, Flavor, FloatingIp, Server
 from nodepool.driver.statemachine.creation_machine import CreationMachine
 from nodepool.driver.statemachine.inventory_machine import Step
 from nodepool.driver.statemachine.lost_creations import CreationKey
@@ -66,7 +66,7 @@ class ServerCreation(CreationMachine[Server]):
         self._request = request
         self._az = az
         self._flavor: Flavor | None = None
-        self._floating_ip: str | None = None
+        self._floating_ip: FloatingIp | None = None
         self._marked = False
 
     def steps(self) -> Mapping[str, Step]:

@@ -109,13 +109,15 @@ class Facts:
         self.flavors: Fact[list[Flavor]] = Fact(api.flavors)
         self.networks: Fact[list[Network] | None] = Fact(api.networks)
         self.zones: Fact[list[str]] = Fact(api.zones)
+        #: Ids of networks that have a gateway.
+        self.gateways: Fact[frozenset[str]] = Fact(api.networks_with_gateway)
         self._images: dict[str, Fact[Image | None]] = {}
         #: Flavors that are not listed, e.g. deleted ones of old servers.
         self._hidden_flavors: dict[str, Fact[Flavor | None]] = {}
 
     def clear(self) -> None:
         """Something that we believed in was refused (O-2). Does not block."""
-        for fact in (self.flavors, self.networks, self.zones):
+        for fact in (self.flavors, self.networks, self.zones, self.gateways):
             fact.clear()
         with self._lock:
             self._images.clear()

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Final
 
 from nodepool.clock import monotonic
@@ -12,6 +13,7 @@ from nodepool.driver.openstack.addresses import CloudNetworks, classify
 from nodepool.driver.openstack.errors import CloudNotFound, CloudRefused
 from nodepool.driver.openstack.facts import Fact
 from nodepool.driver.openstack.views import FloatingIp, Network, Port, Server
+from nodepool.exceptions import LaunchNetworkException
 
 if TYPE_CHECKING:
     from nodepool.driver.openstack.api import Api
@@ -55,27 +57,57 @@ class FloatingIps:
             return False
         return found.private_v4 is not None and bool(self._sources())
 
-    def attach(self, server: Server, note: str) -> str | None:
+    def attach(self, server: Server, note: str) -> FloatingIp | None:
         """Make one for a server; blocks. None = no external network can be reached from the server.
 
         :param note: description of the floating IP, for operators.
         :raises CloudQuota: there are no more.
+        :raises LaunchNetworkException: it is not clear which port is to get it.
         """
-        for port in self._api.ports(device=server.id):
-            fixed = next((address for address in port.addresses if ":" not in address), None)
-            if fixed is None:
-                continue
-            for source in self._sources():
-                made = self._create(source, port, fixed, note)
-                if made is not None:
-                    with self._lock:
-                        self._made.setdefault(server.id, []).append(made.id)
-                        if len(self._made) > MAX_MADE:
-                            # Of a server that another launcher has deleted; others are found at their servers.
-                            del self._made[next(iter(self._made))]
-                    return made.address
+        found = self._destination(server)
+        if found is None:
+            return None
+        port, fixed = found
+        for source in self._sources():
+            made = self._create(source, port, fixed, note)
+            if made is not None:
+                with self._lock:
+                    self._made.setdefault(server.id, []).append(made.id)
+                    if len(self._made) > MAX_MADE:
+                        # Of a server that another launcher has deleted; others are found at their servers.
+                        del self._made[next(iter(self._made))]
+                return made._replace(fixed_address=fixed)
         log.debug("Provider %s: no external network is routed to server %s", self.provider, server.id)
         return None
+
+    def _destination(self, server: Server) -> tuple[Port, str] | None:
+        """The port that gets it, with its address (O-13); None = no port has one of IPv4. Blocks."""
+        found = [
+            (port, next(address for address in port.addresses if ":" not in address))
+            for port in self._api.ports(device=server.id)
+            if any(":" not in address for address in port.addresses)
+        ]
+        if len({port.network for port, _ in found}) > 1:
+            wanted = self._nat_networks()
+            found = [(port, fixed) for port, fixed in found if port.network in wanted]
+            if len({port.network for port, _ in found}) != 1:
+                raise LaunchNetworkException(
+                    f"provider {self.provider}: server {server.id} has several ports, and {self._why_none()}; mark the "
+                    "network whose port shall get the floating IP with nat_destination: true in clouds.yaml"
+                )
+        return found[0] if found else None
+
+    def _nat_networks(self) -> Collection[str]:
+        """Ids of the networks that may get floating IPs: the marked one, else those with a gateway."""
+        marked = self._cloud.nat_destination
+        if marked is None:
+            return self._facts.gateways.get()
+        return {network.id for network in self._facts.networks.get() or [] if marked in (network.id, network.name)}
+
+    def _why_none(self) -> str:
+        if self._cloud.nat_destination is None:
+            return "not exactly one of them is on a network with a gateway"
+        return f"none of them is on network {self._cloud.nat_destination}"
 
     def _create(self, source: Network, port: Port, fixed: str, note: str) -> FloatingIp | None:
         route = (source.id, port.network)

@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from nodepool.driver.openstack.addresses import CloudNetworks, classify
-from nodepool.driver.openstack.views import ACTIVE, Network, Server
+from nodepool.driver.openstack.addresses import CloudNetworks, classify, with_floating_ip
+from nodepool.driver.openstack.views import ACTIVE, FloatingIp, Network, Server
 from nodepool.driver.statemachine import Instance
 from nodepool.model.quota import QuotaInformation
 
@@ -28,7 +28,7 @@ class OpenStackInstance(Instance):
         *,
         cloud_name: str,
         region: str | None,
-        floating_ip: str | None = None,
+        floating_ip: FloatingIp | None = None,
     ) -> None:
         super().__init__()
         self.ready = server.status == ACTIVE
@@ -39,12 +39,12 @@ class OpenStackInstance(Instance):
         self.cloud = cloud_name
         self.region = region
         self.host_id = server.host_id
-        found = classify(server, networks, cloud)
-        self.public_ipv4 = floating_ip or found.public_v4
+        found = classify(server if floating_ip is None else with_floating_ip(server, floating_ip), networks, cloud)
+        self.public_ipv4 = found.public_v4
         self.public_ipv6 = found.public_v6
         # O-9: playbooks of long ago rely on it.
         self.private_ipv4 = found.private_v4 or self.public_ipv4
-        self.interface_ip = floating_ip or found.interface
+        self.interface_ip = found.interface
         self._quota = quota
 
     def getQuotaInformation(self) -> QuotaInformation:

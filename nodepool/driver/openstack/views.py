@@ -13,6 +13,7 @@ _ADDRESS: Final = re.compile(r"[0-9A-Fa-f:.]{2,45}")
 #: What is read of the things that Neutron lists: it can be asked for these fields alone. Nova cannot.
 NETWORK_FIELDS: Final = ("id", "name", "router:external", "provider:physical_network")
 PORT_FIELDS: Final = ("id", "network_id", "status", "device_owner", "device_id", "fixed_ips")
+SUBNET_FIELDS: Final = ("id", "network_id", "gateway_ip")
 FLOATING_IP_FIELDS: Final = ("id", "floating_ip_address", "port_id", "fixed_ip_address")
 
 ACTIVE: Final = "ACTIVE"
@@ -26,12 +27,14 @@ class Address(NamedTuple):
 
     :param network: name of the network.
     :param floating: a floating IP, not one of the server's own.
+    :param mac: of the port; "" = the cloud does not say.
     """
 
     network: str
     ip: str
     version: int
     floating: bool
+    mac: str = ""
 
 
 class Server(NamedTuple):
@@ -244,7 +247,9 @@ def _addresses(networks: Mapping[Any, Any]) -> list[Address]:
         for entry in _list(entries):
             if isinstance(entry, dict) and (ip := _ip(entry.get("addr"))):
                 version = 6 if entry.get("version") == 6 or ":" in ip else 4
-                found.append(Address(str(network), ip, version, entry.get("OS-EXT-IPS:type") == "floating"))
+                mac = entry.get("OS-EXT-IPS-MAC:mac_addr")
+                floating = entry.get("OS-EXT-IPS:type") == "floating"
+                found.append(Address(str(network), ip, version, floating, mac if isinstance(mac, str) else ""))
     return found
 
 

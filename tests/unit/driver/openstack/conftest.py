@@ -8,7 +8,14 @@ from typing import Any
 
 import pytest
 
+from nodepool.driver.openstack import cloud as cloud_module
 from tests.unit.driver.openstack.support import StubCloud, load, section
+
+
+@pytest.fixture(autouse=True)
+def _host_without_ipv6(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever this host has: `CloudNetworks` are told otherwise by the tests that are about it."""
+    monkeypatch.setattr(cloud_module, "host_has_ipv6", lambda: False)
 
 
 @pytest.fixture

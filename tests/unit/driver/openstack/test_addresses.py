@@ -9,7 +9,7 @@ import pytest
 
 from nodepool.driver.openstack.addresses import CloudNetworks, ServerAddresses, classify
 from nodepool.driver.openstack.instance import OpenStackInstance, usage
-from nodepool.driver.openstack.views import Network
+from nodepool.driver.openstack.views import FloatingIp, Network
 from tests.unit.driver.openstack.support import view
 
 NETWORKS = [
@@ -118,7 +118,56 @@ def test_instance() -> None:
 def test_floating_ip_that_the_server_does_not_show_yet() -> None:
     server = view(addresses={"internal": [entry("10.0.0.5")]})
     quota = usage(1, 1)
-    made = OpenStackInstance(
-        server, quota, NETWORKS, CloudNetworks(), cloud_name="c", region=None, floating_ip="8.8.8.8"
-    )
-    assert (made.public_ipv4, made.private_ipv4, made.interface_ip) == ("8.8.8.8", "10.0.0.5", "8.8.8.8")
+    floating = FloatingIp("fip1", "8.8.8.8", "p1", "10.0.0.5")
+    for _ in range(2):
+        made = OpenStackInstance(
+            server, quota, NETWORKS, CloudNetworks(), cloud_name="c", region=None, floating_ip=floating
+        )
+        assert (made.public_ipv4, made.private_ipv4, made.interface_ip) == ("8.8.8.8", "10.0.0.5", "8.8.8.8")
+        # Now it does.
+        server = view(addresses={"internal": [entry("10.0.0.5"), entry("8.8.8.8", "floating")]})
+
+
+@pytest.mark.parametrize(
+    ("settings", "host_has_ipv6", "interface"),
+    [
+        ({}, True, "fd00::1"),
+        ({}, False, "9.9.9.9"),
+        ({"force_ipv4": True}, True, "9.9.9.9"),
+        ({"private": True}, True, "10.0.0.5"),
+        ({"networks": [{"name": "internal", "default_interface": True}]}, True, "fd00::5"),
+        ({"networks": [{"name": "internal", "default_interface": True}]}, False, "10.0.0.5"),
+        ({"use_external_network": False, "force_ipv4": True}, True, "10.0.0.5"),
+    ],
+)
+def test_dual_stack(settings: dict[str, Any], host_has_ipv6: bool, interface: str) -> None:
+    """O-12, L-13: public IPv6 before public IPv4 where the launcher has IPv6, as openstacksdk chooses."""
+    cloud = CloudNetworks.of(settings, host_has_ipv6=host_has_ipv6)
+    made = found(cloud, flat=[entry("9.9.9.9"), entry("fd00::1")], internal=[entry("10.0.0.5"), entry("fd00::5")])
+    assert made.interface == interface
+    assert (made.public_v6 is None) == ("force_ipv4" in settings)
+
+
+@pytest.mark.parametrize("flat", [True, False])
+def test_cloud_without_a_way_in(flat: bool) -> None:
+    """O-12: ``floating_ip_source: None`` and no external network: a private cloud, although there is IPv6."""
+    cloud = CloudNetworks.of({"floating_ip_source": "None"}, host_has_ipv6=True)
+    networks: dict[str, Any] = {"flat" if flat else "internal": [entry("10.0.0.5"), entry("fd00::1")]}
+    assert found(cloud, **networks).interface == ("fd00::1" if flat else "10.0.0.5")
+
+
+def test_address_that_the_floating_ip_leads_to() -> None:
+    """Of several private addresses, as openstacksdk chooses."""
+    networks: dict[str, Any] = {
+        "internal": [{**entry("10.0.0.5"), "OS-EXT-IPS-MAC:mac_addr": "fa:01"}],
+        "private": [
+            {**entry(ip, kind), "OS-EXT-IPS-MAC:mac_addr": "fa:02"}
+            for ip, kind in (("10.1.0.5", "fixed"), ("8.8.8.8", "floating"))
+        ],
+    }
+    assert found(**networks)[:3] == ("8.8.8.8", None, "10.1.0.5")
+
+
+def test_address_of_network_unknown_to_us() -> None:
+    """A server without any public address is better reached by its own than not at all."""
+    assert found(elsewhere=[entry("10.0.0.5")]).interface == "10.0.0.5"

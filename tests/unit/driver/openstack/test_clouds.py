@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 # The loader looks into what was the working directory when it was imported: that of pytest, for all tests.
@@ -13,7 +15,8 @@ import yaml
 
 from nodepool.config.loader import load_config
 from nodepool.driver.openstack import OpenStackDriver
-from nodepool.driver.openstack.clouds import CloudProblem, Clouds
+from nodepool.driver.openstack.addresses import CloudNetworks
+from nodepool.driver.openstack.clouds import CloudProblem, Clouds, host_has_ipv6, settings_of
 from nodepool.driver.openstack.config import OpenStackProviderConfig
 from tests.unit.driver.openstack.support import load, section
 
@@ -56,6 +59,33 @@ def test_read_again_after_reset(file: Path) -> None:
     driver.reset()
     assert clouds.settings("one", None) != before
     assert "secret" not in repr(before)
+
+
+def test_address_family(file: Path) -> None:
+    """O-12: ``force_ipv4``, which openstacksdk takes out of its settings; a change of it is a changed provider."""
+    write(file, "one")
+    clouds = Clouds()
+    before = clouds.settings("one", None)
+    region = clouds.region("one", None)
+    assert not CloudNetworks.of(settings_of(region)).only_v4
+    for text, wanted in (("    force_ipv4: true\n", True), ("client:\n  force_ipv4: true\n", True), ("", False)):
+        write(file, "one", more=text)
+        clouds.forget()
+        assert CloudNetworks.of(settings_of(clouds.region("one", None))).only_v4 is wanted
+        assert (clouds.settings("one", None) != before) is wanted
+        assert (clouds.renewed("one", None, region) is not None) is wanted
+
+
+@pytest.mark.parametrize(
+    ("address", "found"),
+    [("fd00::2", True), ("2001:db8::2", True), ("fe80::2", False), ("::1", False), ("10.0.0.2", False)],
+)
+def test_ipv6_of_the_host(monkeypatch: pytest.MonkeyPatch, address: str, found: bool) -> None:
+    """O-12: as openstacksdk tells it."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    interface = SimpleNamespace(family=family, address=address)
+    monkeypatch.setattr("psutil.net_if_addrs", lambda: {"eth0": [interface]})
+    assert host_has_ipv6() is found
 
 
 @pytest.mark.parametrize(

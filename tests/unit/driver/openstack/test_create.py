@@ -253,3 +253,17 @@ def test_not_wanted_any_more(cloud: StubCloud) -> None:
     with pytest.raises(LaunchStatusException, match="not wanted any more"):
         launch.advance()
     assert cloud.stub.count("POST", "/servers") == 0
+
+
+@pytest.mark.parametrize("region_name", [None, "north"])
+def test_region(make_cloud: MakeCloud, region_name: str | None) -> None:
+    """reference/zookeeper 5.1: that of nodepool.yaml, and null without one, whatever clouds.yaml says."""
+    more = {} if region_name is None else {"region-name": region_name}
+    cloud = make_cloud(settings={"region_name": "RegionOne"}, **more)
+    launch = machine(cloud)
+    launch.advance()
+    cloud.show(server(status="ACTIVE", accessIPv4="9.9.9.9"))
+    instance = launch.advance()
+    assert instance is not None
+    assert instance.region == region_name
+    assert [found.region for found in cloud.instances()] == [region_name]
