@@ -30,11 +30,14 @@ NAMES: Final = {
 #: Module, class -> its methods that ours call or replace, each with the number of its arguments.
 METHODS: Final = {
     ("kazoo.client", "KazooClient"): {"_call": 2, "unchroot": 1},
-    ("kazoo.handlers.threading", "SequentialThreadingHandler"): {"select": 4, "create_connection": 1},
+    ("kazoo.handlers.threading", "SequentialThreadingHandler"): {
+        "select": 4,
+        "create_connection": 1,
+        "create_socket_pair": 0,
+    },
     ("kazoo.protocol.connection", "ConnectionHandler"): {
         "zk_loop": 0,
         "_connect": 3,
-        "_send_request": 2,
         "_send_ping": 1,
         "_submit": 3,
         "_read_header": 1,
@@ -46,7 +49,7 @@ CLIENT_FIELDS: Final = (
     *("_child_watchers", "_conn_retry", "_connection", "_data_watchers", "_queue", "_stopped"),
     *("chroot", "hosts", "state"),
 )
-CONNECTION_FIELDS: Final = ("_write_sock", "handler", "logger")
+CONNECTION_FIELDS: Final = ("handler", "logger")
 
 
 @cache

@@ -2,17 +2,16 @@
 """Kazoo's connection, with events in order, a lease of the session, and calls from its own thread.
 
 How long is it certain that the session lives? See `WatchConnection.lease_until`. And calls from the connection thread
-itself: Kazoo announces each call by a byte in a socket pair that the connection thread empties, and which holds some
-280 of them; the thread would wait for itself. See `WatchConnection.call`.
+itself: when a connection breaks Kazoo answers all calls in its queue by errors until the queue is empty. A callback that
+makes another call then would keep it from ever being so. See `WatchConnection.call`.
 """
 
 from __future__ import annotations
 
 import logging
-import socket
 import threading
 from collections import deque
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from kazoo.exceptions import ConnectionLoss
 from kazoo.protocol.connection import WATCH_XID, ConnectionHandler
@@ -30,9 +29,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(log_names.ZOOKEEPER)
 
-#: Calls from the connection thread that may wait in Kazoo's queue; the others wait in ours.
-_MAX_QUEUED: Final = 100
-
 
 class WatchConnection(ConnectionHandler):  # type: ignore[misc]
     """Gives events under a recursive watch to their function, and notes how long the session is certain to live."""
@@ -47,8 +43,8 @@ class WatchConnection(ConnectionHandler):  # type: ignore[misc]
         #: When requests were sent that have no answer yet, and whether the leader had to see them. Answers come in the
         #: order of the requests.
         self._sent: deque[tuple[float, bool]] = deque()
-        #: Calls from this thread that are not in Kazoo's queue yet.
-        self._own_calls: deque[tuple[Any, Reply]] = deque()
+        #: Calls that callbacks made while the connection broke.
+        self._late_calls: deque[Reply] = deque()
         self._thread_id = 0
 
     def zk_loop(self) -> None:
@@ -61,29 +57,18 @@ class WatchConnection(ConnectionHandler):  # type: ignore[misc]
 
     def call(self, request: Any, reply: Reply) -> None:
         """A call from the connection thread: never blocks, however many there are."""
-        self._own_calls.append((request, reply))
-        self._pass_on()
-
-    def _pass_on(self) -> None:
-        """Move own calls to Kazoo's queue while there is room in the socket pair; the rest goes when some were sent."""
-        queue = self.client._queue
-        while self._own_calls and len(queue) < _MAX_QUEUED:
-            try:
-                self._write_sock.send(b"\0", socket.MSG_DONTWAIT)
-            except OSError:
-                # Full of calls from other threads: when one of them is sent, it is our turn again.
-                return
-            queue.append(self._own_calls.popleft())
-
-    def _send_request(self, *arguments: Any) -> None:
-        super()._send_request(*arguments)
-        self._pass_on()
+        if self.client.connected:
+            self.client._call(request, reply)
+        else:
+            self._late_calls.append(reply)
 
     def _connect(self, *arguments: Any) -> tuple[int, int]:
         begun = monotonic()
-        while self._own_calls:
+        late = list(self._late_calls)
+        self._late_calls.clear()
+        for reply in late:
             # As Kazoo does with what was in its queue when the last connection broke.
-            self._own_calls.popleft()[1].set_exception(ConnectionLoss())
+            reply.set_exception(ConnectionLoss())
         self._sent.clear()
         self.handler.servers = len(self.client.hosts)
         # Kazoo's read timeout is two thirds of the session timeout that the server has granted.

@@ -69,7 +69,7 @@ class WatchedClient(KazooClient):  # type: ignore[misc]
     @property
     def queued_calls(self) -> int:
         """Calls that wait to be sent."""
-        return len(self._queue) + len(self._connection._own_calls)
+        return len(self._queue)
 
     def call(self, request: Any, reply: Reply) -> Reply:
         """Send one of `operations`. Does not wait for an answer."""

@@ -39,11 +39,11 @@ def test_module_that_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_method_with_other_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
-    def send(self: object, timeout: float) -> None: ...
+    def send_ping(self: object) -> None: ...
 
-    monkeypatch.setattr(kazoo.protocol.connection.ConnectionHandler, "_send_request", send)
+    monkeypatch.setattr(kazoo.protocol.connection.ConnectionHandler, "_send_ping", send_ping)
     monkeypatch.delattr(kazoo.protocol.connection.ConnectionHandler, "_read_header")
-    assert compatibility.missing() == ["ConnectionHandler._send_request", "ConnectionHandler._read_header"]
+    assert compatibility.missing() == ["ConnectionHandler._send_ping", "ConnectionHandler._read_header"]
 
 
 def test_field_that_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:

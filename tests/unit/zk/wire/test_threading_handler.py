@@ -1,150 +1,136 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a wait for sockets says."""
+"""What a wait for sockets says, and when connections send what was given to them."""
 
 from __future__ import annotations
 
 import socket
-import ssl
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 
-from nodepool.zk.wire.threading_handler import TlsHandler, TlsSocket
-from tests.support.certificates import make_certificates
+from nodepool.zk.wire.buffered_socket import MOST_WAITING_BYTES, BufferedSocket
+from nodepool.zk.wire.threading_handler import TlsHandler
+from nodepool.zk.wire.wakeup import WakeReader, WakeWriter
 
-Pair = tuple[socket.socket, socket.socket]
-
-
-@pytest.fixture
-def pair() -> Iterator[Pair]:
-    ours, other = socket.socketpair()
-    yield ours, other
-    ours.close()
-    other.close()
+Pair = tuple[BufferedSocket, socket.socket]
+Wake = tuple[WakeReader, WakeWriter]
 
 
 @pytest.fixture
-def call() -> Iterator[socket.socket]:
-    """By which Kazoo wakes its connection thread."""
-    ours, other = socket.socketpair()
-    yield ours
-    ours.close()
-    other.close()
+def handler() -> TlsHandler:
+    return TlsHandler()
 
 
-@pytest.fixture
-def tls_pair(pair: Pair, tmp_path: Path) -> Iterator[tuple[TlsSocket, ssl.SSLSocket]]:
-    files = make_certificates(tmp_path)
-    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    server.load_cert_chain(files.client_cert, files.client_key)
-    client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    client.check_hostname, client.verify_mode = False, ssl.CERT_NONE
-    client.sslsocket_class = TlsSocket
-    with ThreadPoolExecutor(1) as other_end:
-        other = other_end.submit(server.wrap_socket, pair[1], server_side=True)
-        with client.wrap_socket(pair[0]) as ours, other.result() as theirs:
-            assert isinstance(ours, TlsSocket)
-            yield ours, theirs
+def test_nothing_to_read(handler: TlsHandler, pair: Pair, wake: Wake) -> None:
+    assert handler.select([pair[0], wake[0]], [], [], 0) == ([], [], [])
 
 
-def test_nothing_to_read(pair: Pair) -> None:
-    assert TlsHandler().select([pair[0]], [], [], 0) == ([], [], [])
-
-
-def test_ready_to_read_and_to_write(pair: Pair) -> None:
+def test_ready_to_read(handler: TlsHandler, pair: Pair, wake: Wake) -> None:
+    """What has come is read at once: whoever asks for a part of it need not wait."""
     ours, other = pair
-    other.send(b"a")
-    assert TlsHandler().select([ours, other], [ours], [], None) == ([ours], [ours], [])
+    other.sendall(b"onetwo")
+    assert handler.select([ours, wake[0]], [], [], None) == ([ours], [], [])
+    assert ours.pending() == 6
+    assert ours.recv(3) == b"one"
+    assert handler.select([ours, wake[0]], [], [], None) == ([ours], [], [])
+    assert ours.recv(3) == b"two"
+    assert handler.select([ours, wake[0]], [], [], 0) == ([], [], [])
 
 
-def test_closed_by_the_other_end(pair: Pair) -> None:
+def test_closed_by_the_other_end(handler: TlsHandler, pair: Pair) -> None:
     """Whoever reads is told."""
     ours, other = pair
     other.close()
-    assert TlsHandler().select([ours], [], [], None) == ([ours], [], [])
+    assert handler.select([ours], [], [], None) == ([ours], [], [])
+    assert ours.recv(4) == b""
 
 
-def test_rest_of_a_tls_record(tls_pair: tuple[TlsSocket, ssl.SSLSocket], call: socket.socket) -> None:
-    """Two packets in one record: the second is there, although the system has told of all that it has."""
-    ours, theirs = tls_pair
-    theirs.sendall(b"onetwo")
-    assert ours.recv(3) == b"one"
-    assert TlsHandler().select([ours, call], [], [], None) == ([ours], [], [])
-    assert ours.recv(3) == b"two"
-    ours.setblocking(False)
-    assert TlsHandler().select([ours, call], [], [], 0) == ([], [], [])
-
-
-def test_rest_of_a_tls_record_and_a_call(tls_pair: tuple[TlsSocket, ssl.SSLSocket], call: socket.socket) -> None:
+def test_a_call_and_data(handler: TlsHandler, pair: Pair, wake: Wake) -> None:
     """Neither has to wait for the other."""
-    ours, theirs = tls_pair
-    theirs.sendall(b"onetwo")
-    assert ours.recv(3) == b"one"
-    call.shutdown(socket.SHUT_RD)
-    assert TlsHandler().select([ours, call], [], [], None) == ([ours, call], [], [])
+    ours, other = pair
+    other.sendall(b"onetwo")
+    assert handler.select([ours], [], [], None) == ([ours], [], [])
+    wake[1].send(b"\0")
+    assert handler.select([ours, wake[0]], [], [], None) == ([ours, wake[0]], [], [])
 
 
-def test_read_in_parts(tls_pair: tuple[TlsSocket, ssl.SSLSocket]) -> None:
-    """What comes together is read at once, and given in the parts that are asked for, in order."""
-    ours, theirs = tls_pair
-    theirs.sendall(b"0123456789")
-    assert [ours.recv(4), ours.recv(1)] == [b"0123", b"4"]
-    assert ours.pending() == 5
-    assert ours.recv(100) == b"56789"
-    assert ours.pending() == 0
-    theirs.sendall(b"ab")
-    assert ours.recv(2) == b"ab"
-    assert ours.pending() == 0
+def test_a_call_wakes_who_waits(handler: TlsHandler, pair: Pair, wake: Wake) -> None:
+    """From another thread, again and again, and each is handed out once."""
+    reader, writer = wake
+    with ThreadPoolExecutor(1) as other_thread:
+        for _ in range(200):
+            sent = other_thread.submit(writer.send, b"\0")
+            assert handler.select([pair[0], reader], [], [], 30) == ([reader], [], [])
+            reader.recv(1)
+            sent.result()
+    assert handler.select([pair[0], reader], [], [], 0) == ([], [], [])
 
 
-def test_large_packets(tls_pair: tuple[TlsSocket, ssl.SSLSocket]) -> None:
-    """Larger than a record, and read in parts of odd sizes."""
-    ours, theirs = tls_pair
-    sent = bytes(range(256)) * 400
+def test_calls_are_sent_together(handler: TlsHandler, pair: Pair, wake: Wake) -> None:
+    """Nothing is sent as long as there are more calls; all of it before anybody waits."""
+    ours, other = pair
+    reader, writer = wake
+    for _ in range(3):
+        writer.send(b"\0")
+    for number in range(3):
+        assert handler.select([ours, reader], [], [], None) == ([reader], [], [])
+        assert handler.select([], [ours], [], None) == ([], [ours], [])
+        ours.send(b"%d" % number)
+        reader.recv(1)
+    other.setblocking(False)
+    with pytest.raises(OSError, match=r"."):
+        other.recv(10)
+    assert handler.select([ours, reader], [], [], 0) == ([], [], [])
+    assert other.recv(10) == b"012"
+
+
+def test_sent_before_what_came_is_handled(handler: TlsHandler, pair: Pair, wake: Wake) -> None:
+    ours, other = pair
+    other.sendall(b"answer")
+    handler.select([ours, wake[0]], [], [], None)
+    ours.send(b"call")
+    assert handler.select([ours, wake[0]], [], [], None) == ([ours], [], [])
+    assert other.recv(10) == b"call"
+
+
+def test_many_calls_do_not_keep_answers_away(handler: TlsHandler, pair: Pair, wake: Wake) -> None:
+    """When a lot was sent there is a look at what has come, although there are more calls."""
+    ours, other = pair
+    other.sendall(b"answer")
+    wake[1].send(b"\0")
+    assert handler.select([ours, wake[0]], [], [], None) == ([wake[0]], [], [])
+    ours.send(bytes(MOST_WAITING_BYTES))
+    assert handler.select([ours, wake[0]], [], [], None) == ([ours, wake[0]], [], [])
+
+
+def test_no_room_to_send(handler: TlsHandler, pair: Pair) -> None:
+    """Who sends waits only when the system has had no room for a while; what was taken arrives, in order."""
+    ours, other = pair
+    sent = 0
+    while handler.select([], [ours], [], 0)[1]:
+        sent += ours.send(sent.to_bytes(8, "big") * 1000)
+    received = b""
     with ThreadPoolExecutor(1) as other_end:
-        done = other_end.submit(theirs.sendall, sent)
-        read = b""
-        while len(read) < len(sent):
-            read += ours.recv(7001)
-        done.result()
-    assert read == sent
+        done = other_end.submit(_receive, other, sent)
+        assert handler.select([], [ours], [], 30) == ([], [ours], [])
+        # A wait for answers goes on with what is left to be sent.
+        while not ours.flush():
+            assert handler.select([ours], [], [], 0.01) == ([], [], [])
+        received = done.result()
+    assert received == b"".join(at.to_bytes(8, "big") * 1000 for at in range(0, sent, 8000))
 
 
-def test_end_of_the_connection(tls_pair: tuple[TlsSocket, ssl.SSLSocket]) -> None:
-    """The rest comes first."""
-    ours, theirs = tls_pair
-    theirs.sendall(b"last")
-    theirs.close()
-    assert [ours.recv(2), ours.recv(2), ours.recv(2)] == [b"la", b"st", b""]
+def _receive(connection: socket.socket, count: int) -> bytes:
+    parts = bytearray()
+    while len(parts) < count:
+        parts += connection.recv(65_536)
+    return bytes(parts)
 
 
-def test_nothing_to_read_now(tls_pair: tuple[TlsSocket, ssl.SSLSocket]) -> None:
-    ours, theirs = tls_pair
-    ours.setblocking(False)
-    with pytest.raises(ssl.SSLWantReadError):
-        ours.recv(4)
-    theirs.sendall(b"abc")
-    assert TlsHandler().select([ours], [], [], None) == ([ours], [], [])
-    assert ours.recv(4) == b"abc"
-
-
-def test_no_room_to_send(tls_pair: tuple[TlsSocket, ssl.SSLSocket]) -> None:
-    """Who sends does not wait for room, except after a call that found none."""
-    ours, theirs = tls_pair
-    ours.setblocking(False)
-    data = bytes(10_000)
-
-    def fill() -> None:
-        for _ in range(10_000):
-            assert TlsHandler().select([], [ours], [], 0) == ([], [ours], [])
-            ours.send(data)
-
-    with pytest.raises(ssl.SSLWantWriteError):
-        fill()
-    assert TlsHandler().select([], [ours], [], 0) == ([], [], [])
-    while TlsHandler().select([], [ours], [], 0) == ([], [], []):
-        theirs.recv(16_384)
-    ours.send(data)
-    assert not ours.full
+def test_broken_while_sending(handler: TlsHandler, pair: Pair) -> None:
+    """Kazoo takes the error of a wait for the end of the connection."""
+    ours, other = pair
+    other.close()
+    ours.send(b"call")
+    with pytest.raises(OSError, match=r"."):
+        handler.select([ours], [], [], 0)
