@@ -107,6 +107,9 @@ class DeletedNodeWorker(Worker):
         pending: list[tuple[Node, Node | None, Reply]] = []
         for node_id in self._candidates(now):
             self._consider(node_id, now, pending)
+        if pending:
+            # Answers come in order: to wait for each would wake this thread as often.
+            pending[-1][2].wait()
         for node, replacement, reply in pending:
             self._finish_replacement(node, replacement, reply)
         if self._changed or self._gone_requests:

@@ -41,8 +41,13 @@ class PassThread(threading.Thread):
         return self._stopping.is_set()
 
     def wake(self) -> None:
-        """Make a pass soon. Any thread; does not block."""
-        self._event.set()
+        """Make a pass soon. Any thread; does not block.
+
+        Whoever wakes it for a change notes the change first: a pass that has not begun yet sees it.
+        """
+        # To set what is set costs as much as to wake somebody; there may be dozens of changes before a pass.
+        if not self._event.is_set():
+            self._event.set()
 
     def stop(self) -> None:
         """Ask the thread to end after the pass that it is in. Does not block."""

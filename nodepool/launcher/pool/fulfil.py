@@ -124,6 +124,8 @@ class FastPath:
             if service.reply is None and service.checked:
                 self._send(request_id, service)
         while waiting := [(i, s, s.reply) for i, s in self._services.items() if s.reply is not None]:
+            # Answers come in order: to wait for each would wake this thread as often.
+            waiting[-1][2].wait()
             for request_id, service, reply in waiting:
                 self._finish(request_id, service, reply)
 

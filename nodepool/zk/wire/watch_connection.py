@@ -2,7 +2,7 @@
 """Kazoo's connection, with events in order, a lease of the session, and calls from its own thread.
 
 How long is it certain that the session lives? See `WatchConnection.lease_until`. And calls from the connection thread
-itself: when a connection breaks Kazoo answers all calls in its queue by errors until the queue is empty. A callback that
+itself: when a connection breaks Kazoo answers calls in its queue by errors until the queue is empty. A callback that
 makes another call then would keep it from ever being so. See `WatchConnection.call`.
 """
 

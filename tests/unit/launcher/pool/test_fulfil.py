@@ -12,7 +12,6 @@ import pytest
 from kazoo.exceptions import NodeExistsError
 
 from nodepool.exceptions import ZKConflict, ZKConnectionError, ZKException
-from nodepool.launcher.pool import fulfil as fulfil_module
 from nodepool.launcher.pool.desk import Desk
 from nodepool.launcher.pool.fulfil import FastPath
 from nodepool.launcher.pool.nodes import FreeNodes
@@ -21,6 +20,7 @@ from nodepool.model.node import Node
 from nodepool.model.request import NodeRequest
 from nodepool.plan.queue import RequestQueue
 from nodepool.plan.request_stage import Progress, Stage
+from nodepool.zk.reply import Reply
 from nodepool.zk.transactions import TransactionFailed
 
 
@@ -59,14 +59,15 @@ class Place:
     def _wake(self) -> None:
         self.woken += 1
 
-    def _send(self, request: NodeRequest, nodes: list[Node], *, lock_dir_exists: bool) -> int:
+    def _send(self, request: NodeRequest, nodes: list[Node], *, lock_dir_exists: bool) -> Reply:
         self.sent.append((request, nodes, lock_dir_exists))
-        return len(self.sent)
-
-    def result(self, reply: int) -> None:
-        answer = self.answers[reply - 1] if reply <= len(self.answers) else None
-        if answer is not None:
-            raise answer
+        answer = self.answers[len(self.sent) - 1] if len(self.sent) <= len(self.answers) else None
+        reply = Reply()
+        if answer is None:
+            reply.set()
+        else:
+            reply.set_exception(answer)
+        return reply
 
     def start(self) -> Any:
         request = NodeRequest("100-1")
@@ -99,10 +100,8 @@ class Place:
 
 
 @pytest.fixture
-def place(monkeypatch: pytest.MonkeyPatch) -> Place:
-    made = Place()
-    monkeypatch.setattr(fulfil_module, "result", made.result)
-    return made
+def place() -> Place:
+    return Place()
 
 
 def test_fulfilled(place: Place) -> None:
