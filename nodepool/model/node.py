@@ -118,10 +118,9 @@ class Node(Record):
             self.created_time = now
         data = self._dump_state(now)
         data["type"] = self.type
-        for name in self.TEXT_FIELDS:
-            data[name] = getattr(self, name)
-        for name in self.OPAQUE_FIELDS:
-            data[name] = getattr(self, name)
+        values = vars(self)
+        for name in (*self.TEXT_FIELDS, *self.OPAQUE_FIELDS):
+            data[name] = values[name]
         data["ssh_port"] = self.connection_port
         data["host_keys"] = self.host_keys
         data["created_time"] = self.created_time
@@ -152,12 +151,14 @@ class Node(Record):
         labels = data.get("type")
         # Old records hold one label as a bare string.
         self.type = [labels] if isinstance(labels, str) else str_list("type", labels)
+        values = vars(self)
         for name in self.TEXT_FIELDS:
-            setattr(self, name, optional_str(name, data.get(name)))
+            value = data.get(name)
+            values[name] = value if value is None else optional_str(name, value)
         if "username" not in data:
             self.username = "zuul"
         for name in self.OPAQUE_FIELDS:
-            setattr(self, name, data.get(name))
+            values[name] = data.get(name)
         if "connection_port" not in data:
             self.connection_port = data.get("ssh_port", 22)
         slot = data.get("slot")

@@ -42,6 +42,17 @@ MAX_OWN_CHECKS: Final = 50
 SPARE_THREADS: Final = 4
 
 
+def _known(result: bool) -> Future[bool]:
+    future: Future[bool] = Future()
+    future.set_result(result)
+    return future
+
+
+#: Checks of ready nodes that need none: shared, because a result that is there never changes.
+_UNCHECKED: Final = _known(True)
+_GONE: Final = _known(False)
+
+
 class StaticProvider(Provider):
     """Hosts that exist already. It never launches.
 
@@ -288,9 +299,7 @@ class StaticProvider(Provider):
         """
         spec = self._registry.spec_of(node)
         if spec is None or not spec.check:
-            known: Future[bool] = Future()
-            known.set_result(spec is not None)
-            return known
+            return _GONE if spec is None else _UNCHECKED
         return self._checker.submit(lambda: self._check_alive(spec, node), False)
 
     def _check_alive(self, spec: HostSpec, node: Node) -> bool:
