@@ -66,7 +66,7 @@ class Guard:
         return self
 
     def __exit__(self, _: type[BaseException] | None, error: BaseException | None, __: TracebackType | None) -> bool:
-        if not isinstance(error, ERRORS) or isinstance(error, self._but):
+        if error is None or not isinstance(error, ERRORS) or isinstance(error, self._but):
             return False
         self.error = as_exception(error)
         if self._traceback:

@@ -21,7 +21,7 @@ NAMES: Final = {
     "kazoo.handlers.threading": ("SequentialThreadingHandler",),
     "kazoo.protocol.connection": ("ConnectionHandler", "WATCH_XID"),
     "kazoo.protocol.serialization": (
-        *("CheckVersion", "Create", "Delete", "GetChildren", "GetData", "MultiHeader", "SetData", "Sync"),
+        *("CheckVersion", "Create", "Delete", "GetChildren", "GetData", "SetData", "Sync"),
         *("Transaction", "Watch", "int_struct", "multiheader_struct", "read_buffer", "read_string", "stat_struct"),
         "write_string",
     ),

@@ -16,7 +16,6 @@ from kazoo.protocol.serialization import (
     Delete,
     GetChildren,
     GetData,
-    MultiHeader,
     SetData,
     Sync,
     Transaction,
@@ -35,6 +34,20 @@ PASSED_ON: Final = frozenset(request.type for request in (Create, Delete, SetDat
 
 _ERROR: Final = -1
 _END: Final = multiheader_struct.pack(-1, True, -1)
+#: What stands in front of an operation, by its type.
+_HEADS: Final = {
+    operation.type: multiheader_struct.pack(operation.type, False, -1)
+    for operation in (CheckVersion, Create, Delete, GetChildren, GetData, SetData)
+}
+
+
+def _joined(operations: list[Any]) -> bytes:
+    """Operations as a MultiRequest has them."""
+    parts: list[bytes] = []
+    for operation in operations:
+        parts += (_HEADS[operation.type], operation.serialize())
+    parts.append(_END)
+    return b"".join(parts)
 
 
 class AddWatch(NamedTuple):
@@ -68,8 +81,7 @@ class MultiRead(NamedTuple):
         return 22
 
     def serialize(self) -> bytes:
-        parts = [MultiHeader(op.type, False, -1).serialize() + op.serialize() for op in self.operations]
-        return b"".join([*parts, _END])
+        return _joined(self.operations)
 
     @staticmethod
     def deserialize(buffer: bytes, offset: int) -> list[Any]:
@@ -97,6 +109,15 @@ class MultiRead(NamedTuple):
                 results.append(EXCEPTIONS[code]())
             else:
                 raise ValueError(f"unexpected result of type {kind} in the answer to multiRead")
+
+
+class MultiWrite(Transaction):  # type: ignore[misc]
+    """Kazoo's transaction, put together in half the time."""
+
+    __slots__ = ()
+
+    def serialize(self) -> bytes:
+        return _joined(self.operations)
 
 
 class Operations:
@@ -141,7 +162,7 @@ class Operations:
 
     def transaction(self, operations: list[Any]) -> Any:
         """All or none of some writes and checks; answered by a list of results."""
-        return Transaction(operations)
+        return MultiWrite(operations)
 
     def reads(self, operations: list[Any]) -> Any:
         """Some of `get` and `children` in one packet, each for itself; see `MultiRead`."""

@@ -84,7 +84,7 @@ def test_data_that_is_no_tls(tls_pair: Pair) -> None:
     """What came before it is read; then the error is told."""
     ours, other = tls_pair
     other.sendall(b"good")
-    with socket.socket(fileno=socket.dup(other.fileno())) as raw:  # type: ignore[attr-defined]
+    with socket.socket(fileno=socket.dup(other.fileno())) as raw:
         raw.sendall(b"bad" * 100)
     ours.fill()
     assert ours.recv(10) == b"good"

@@ -29,8 +29,8 @@ def test_the_installed_one() -> None:
 
 
 def test_operation_that_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(kazoo.protocol.serialization, "MultiHeader")
-    assert compatibility.missing() == ["kazoo.protocol.serialization.MultiHeader"]
+    monkeypatch.delattr(kazoo.protocol.serialization, "CheckVersion")
+    assert compatibility.missing() == ["kazoo.protocol.serialization.CheckVersion"]
 
 
 def test_module_that_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:

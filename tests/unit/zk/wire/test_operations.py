@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from kazoo.exceptions import NoNodeError
+from kazoo.protocol.serialization import Transaction
 
 from nodepool.zk.wire.operations import PASSED_ON, AddWatch, MultiRead, Operations
 
@@ -38,6 +39,16 @@ def test_reads() -> None:
     assert isinstance(reads, MultiRead)
     assert reads.type == 22
     assert reads.serialize() == head(4) + text("/root/a") + b"\0" + head(8) + text("/root/b") + b"\0" + END
+
+
+def test_transaction() -> None:
+    """Byte for byte what Kazoo makes of it."""
+    writes = [
+        *(OPERATIONS.create("/a", b"data", 3), OPERATIONS.delete("/b", 4)),
+        *(OPERATIONS.check("/c", 5), OPERATIONS.set("/d", b"other", 6)),
+    ]
+    assert OPERATIONS.transaction(writes).serialize() == Transaction(writes).serialize()
+    assert OPERATIONS.transaction([]).serialize() == END
 
 
 def test_answer_to_reads() -> None:
