@@ -19,7 +19,7 @@ from typing import ClassVar, Final
 
 from nodepool.driver.framework import class_checks
 from nodepool.driver.interface import Driver
-from nodepool.guard import Guard
+from nodepool.guard import Guard, OnError
 
 BUILTIN: Final = Path(__file__).parent
 #: In which all drivers are imported.
@@ -205,12 +205,9 @@ def _library_missing(driver: str, path: Path, reason: str) -> LibraryMissing:
 def _import(name: str, path: Path) -> ModuleType:
     """Import a driver as ``nodepool.driver.<name>``, wherever it is: that is how drivers import their own modules."""
     _make_way(name, path)
-    try:
+    # What was imported of it so far may be what is mended next.
+    with OnError(lambda _: _take_away(name)):
         return importlib.import_module(f"{PACKAGE}.{name}")
-    except BaseException:
-        # What was imported of it so far may be what is mended next.
-        _take_away(name)
-        raise
 
 
 class _ExtraDrivers(importlib.abc.MetaPathFinder):
