@@ -34,10 +34,18 @@ class _Work:
         self.call = call
         self.future = future
 
-    def run(self) -> None:
+    def run(self, own: Any) -> None:
+        """:param own: ``telling`` is set when the call has ended, and whoever waits for it is told."""
         if not self.future.set_running_or_notify_cancel():
             return
-        settle((self.future,), self.call)
+
+        def call() -> Any:
+            try:
+                return self.call()
+            finally:
+                own.telling = True
+
+        settle((self.future,), call)
 
 
 class _Idle:
@@ -71,6 +79,13 @@ class ThreadShare(Executor):
         """See `concurrent.futures.Executor`. Does not block."""
         return self._threads.submit(self, lambda: fn(*args, **kwargs))
 
+    def submit_next(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        """As `submit`, for what is called at the end of a call that runs in one of the threads: no other is woken.
+
+        The thread goes on with it, unless another one is free before.
+        """
+        return self._threads.submit(self, lambda: fn(*args, **kwargs), follows=True)
+
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """See `concurrent.futures.Executor`. The threads are left to the others."""
         self._threads.shut_down(self, wait, cancel_futures)
@@ -97,6 +112,8 @@ class SharedThreads:
         self._threads: set[threading.Thread] = set()
         #: The one that waits for the shortest time is last, and gets the next work: the others end.
         self._idle: list[_Idle] = []
+        #: Of each thread: is there work that it goes on with, and does it tell the end of what it did?
+        self._own = threading.local()
         self._numbers = 0
         self._closed = False
 
@@ -124,17 +141,29 @@ class SharedThreads:
 
     # -- for the shares --
 
-    def submit(self, share: ThreadShare, call: Callable[[], T]) -> Future[T]:
-        """See `ThreadShare.submit`."""
+    def submit(self, share: ThreadShare, call: Callable[[], T], *, follows: bool = False) -> Future[T]:
+        """See `ThreadShare.submit`.
+
+        :param follows: see `ThreadShare.submit_next`; also what is submitted when the end of a call is told.
+        """
         future: Future[T] = Future()
+        own = self._own
+        # One thread can go on with one thing.
+        left_to_us = (follows or getattr(own, "telling", False)) and not getattr(own, "follows", True)
         with self._lock:
             if share.closed or self._closed:
                 raise RuntimeError("cannot schedule new futures after shutdown")
             self._numbers += 1
-            share.queue.append(_Work(share, self._numbers, call, future))
-            work = self._next_work()
-            if work is not None:
+            mine = _Work(share, self._numbers, call, future)
+            share.queue.append(mine)
+            if left_to_us:
+                own.follows = True
+                return future
+            # What is older was left to a thread that has not ended its work yet.
+            while (work := self._next_work()) is not None:
                 self._hand_over(work)
+                if work is mine:
+                    break
         return future
 
     def shut_down(self, share: ThreadShare, wait: bool, cancel: bool) -> None:
@@ -196,10 +225,12 @@ class SharedThreads:
     # -- a thread --
 
     def _run(self, work: _Work | None) -> None:
-        thread, idle = threading.current_thread(), _Idle()
+        thread, idle, own = threading.current_thread(), _Idle(), self._own
         while work is not None:
             thread.name = f"{self._name}-{work.share.kind}"
-            work.run()
+            own.follows = own.telling = False
+            work.run(own)
+            own.telling = False
             share = work.share
             # Not kept while the thread waits: neither the call nor its result.
             del work
@@ -214,6 +245,9 @@ class SharedThreads:
             self._ended_one.notify_all()
             work = self._next_work()
             if work is not None:
+                if self._own.follows and (another := self._next_work()) is not None:
+                    # What was left to this thread: something older came first.
+                    self._hand_over(another)
                 return work
             if self._closed or all(each.closed and not each.queue for each in self._shares):
                 return None

@@ -9,6 +9,7 @@ from concurrent.futures import Executor, Future
 from typing import Any, ClassVar, Final, Generic, TypeVar
 
 from nodepool.clock import monotonic
+from nodepool.driver.framework.shared_threads import ThreadShare
 from nodepool.driver.statemachine.adapter import Log
 from nodepool.driver.statemachine.instance import Instance
 from nodepool.driver.statemachine.instance_cloud import InstanceCloud
@@ -85,7 +86,10 @@ class InventoryMachine(StateMachine, abc.ABC, Generic[R]):
 
     def call(self, function: Callable[[], Any], executor: Executor | None = None) -> None:
         """Make a call in a thread of the cloud; its end wakes the machine. See `answered` and `answer`."""
-        self._call = (executor or self.cloud.others).submit(function)
+        share = executor or self.cloud.others
+        # Steps end when they have made a call: the same thread can make it.
+        submit = share.submit_next if isinstance(share, ThreadShare) else share.submit
+        self._call = submit(function)
         self._call.add_done_callback(lambda _: self.wake())
 
     @property

@@ -66,6 +66,70 @@ def test_one_thread_for_what_follows_each_other(threads: SharedThreads) -> None:
     assert len(threads) == 1
 
 
+def name_of_thread() -> str:
+    return str(threading.get_ident())
+
+
+def test_what_follows_stays_in_the_thread(threads: SharedThreads) -> None:
+    """To wake another one costs more than a small piece of work."""
+    steps, calls = threads.share("step", 4, 1), threads.share("call", 4, 1)
+    followed: Future[Future[str]] = Future()
+
+    def call() -> str:
+        return name_of_thread()
+
+    def step() -> str:
+        ended = calls.submit_next(call)
+        # The end of the call is told in its thread, and makes a step due there.
+        ended.add_done_callback(lambda _: followed.set_result(steps.submit(name_of_thread)))
+        return name_of_thread()
+
+    first = steps.submit(step).result(DEADLINE_SECONDS)
+    assert followed.result(DEADLINE_SECONDS).result(DEADLINE_SECONDS) == first
+    assert len(threads) == 1
+
+
+def test_what_follows_does_not_wait_for_a_slow_thread(threads: SharedThreads, holds: Holds) -> None:
+    """The next piece of work has another thread take what was left to one that is not at its end."""
+    share = threads.share("step", 4, 1)
+    left: Future[Future[str]] = Future()
+
+    def slow() -> None:
+        left.set_result(share.submit_next(name_of_thread))
+        holds()
+
+    share.submit(slow)
+    following = left.result(DEADLINE_SECONDS)
+    assert share.submit(int).result(DEADLINE_SECONDS) == 0
+    following.result(DEADLINE_SECONDS)
+
+
+def test_older_work_before_what_follows(threads: SharedThreads, holds: Holds) -> None:
+    """Then another thread does what was left."""
+    first, second = threads.share("first", 1, 1), threads.share("second", 1, 1)
+    begun, go = threading.Event(), threading.Event()
+    older: list[Future[str]] = []
+
+    def work() -> Future[str]:
+        begun.set()
+        assert go.wait(DEADLINE_SECONDS)
+        return second.submit_next(name_of_thread)
+
+    leading = first.submit(work)
+    assert begun.wait(DEADLINE_SECONDS)
+    older.append(first.submit(holds))
+    go.set()
+    # The thread goes on with `holds`, which does not end.
+    assert leading.result(DEADLINE_SECONDS).result(DEADLINE_SECONDS)
+    holds.go.set()
+    older[0].result(DEADLINE_SECONDS)
+
+
+def test_submit_next_elsewhere(threads: SharedThreads) -> None:
+    """In a thread that is none of them it is like any other work."""
+    assert threads.share("a", 2, 1).submit_next(divmod, 7, 2).result(DEADLINE_SECONDS) == (3, 1)
+
+
 def test_limit(threads: SharedThreads, holds: Holds) -> None:
     share = threads.share("a", 2, 1)
     futures = holds.begin(share, 5, running=2)
