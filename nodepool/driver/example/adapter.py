@@ -120,6 +120,7 @@ class ExampleAdapter(Adapter):
         super().__init__(provider_config)
         self._client = Client(provider_config.url, provider_config.rate)
         self._machines = Machines(provider_config.name, self._client)
+        self._machines.on_room = lambda: self.on_room()
         # The framework uses them, too.
         self.shared_threads = self._machines.threads
 

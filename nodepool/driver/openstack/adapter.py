@@ -58,6 +58,7 @@ class OpenStackAdapter(Adapter):
                 provider_config.name, region, provider_config.rate, renew=provider_config.renewed_region
             )
         self.cloud = OpenStackCloud(provider_config, transport, settings)
+        self.cloud.on_room = lambda: self.on_room()
         self.shared_threads = self.cloud.threads
         self._leaks = Leaks(self.cloud)
         self._images = OpenStackImages(provider_config.name, self.cloud.api, transport.stopped)

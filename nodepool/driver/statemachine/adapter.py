@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from nodepool.model.quota import QuotaInformation
@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 
 #: What `Adapter` methods get to log with: a logger that adds the ids of node, request and event.
 Log = logging.LoggerAdapter[logging.Logger]
+
+
+def _nobody() -> None:
+    """Stands for the framework until it uses the adapter."""
 
 
 class Adapter:
@@ -38,6 +42,9 @@ class Adapter:
     lag_seconds: ClassVar[float] = 0.0
     #: Threads in which the adapter makes its calls, for the framework to use as well. None = it has none of its own.
     shared_threads: SharedThreads | None = None
+    #: Set by the framework. Call it, from any thread, when a creation of `unansweredCreations` turned out to have made
+    #: nothing, so that it counts no more: `InstanceCloud.on_room`. Neither blocks nor raises.
+    on_room: Callable[[], None] = staticmethod(_nobody)
 
     def __init__(self, provider_config: ProviderConfig) -> None:
         pass

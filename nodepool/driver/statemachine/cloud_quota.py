@@ -215,6 +215,10 @@ class StateMachineQuota(QuotaSupport):
             self._unanswered = (now + UNANSWERED_AGE_SECONDS, creations)
         return creations
 
+    def forget_unanswered(self) -> None:
+        """Ask the driver again."""
+        self._unanswered = (0.0, ())
+
     def _has_node(self, node_id: str) -> bool:
         """Is there a node, which counts by itself?"""
         cache = None if self.zk is None else self.zk.cache

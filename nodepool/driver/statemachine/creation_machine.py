@@ -189,7 +189,8 @@ class CreationMachine(InventoryMachine[R]):
                 raise self.refused(error) from error
             self.log.warning("The repeated creation was refused, looking for the instance: %s", error)
             return self._search()
-        self.cloud.creations.answered(self._creation, record_id)
+        if self.cloud.creations.answered(self._creation, record_id):
+            self.cloud.delete_strays(self.cloud.inventory.of_node(self.node_id))
         return self._created(record_id)
 
     def _not_answered(self, error: Exception) -> bool:

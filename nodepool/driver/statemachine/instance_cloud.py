@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import abc
 import logging
+import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import Executor
 from typing import ClassVar, Final, Generic, TypeVar
@@ -13,6 +14,7 @@ from nodepool.clock import monotonic
 from nodepool.driver.framework.shared_threads import SharedThreads
 from nodepool.driver.statemachine import metadata
 from nodepool.driver.statemachine.inventory import Inventory, InventoryRecord, no_changes
+from nodepool.driver.statemachine.list_pace import Waiter
 from nodepool.driver.statemachine.lost_creations import Creation, LostCreations
 from nodepool.exceptions import LaunchError, NotFound
 from nodepool.metrics import leaks
@@ -50,8 +52,14 @@ class InstanceCloud(abc.ABC, Generic[R]):
         self.provider = provider
         since = self.changes_since if self.lists_changes else no_changes
         self.inventory: Inventory[R] = Inventory(provider, self.list_instances, since, self.lag_seconds, clock)
-        self.inventory.on_news = self._delete_strays
+        self.inventory.on_news = self.delete_strays
+        self.inventory.on_list = self._listed
         self.creations = LostCreations(provider, clock)
+        #: Lists are made for creations without an answer while there is one. ``_lock`` guards it.
+        self._lost: Waiter | None = None
+        self._lock = threading.Lock()
+        #: Told when such a creation turned out to have made nothing: it does not count any more. Any thread.
+        self.on_room: Callable[[], None] = lambda: None
         self.threads = SharedThreads(provider)
         self.creators: Executor = self.threads.share("create", self.create_threads, RESERVED_CREATE_THREADS)
         self.others: Executor = self.threads.share("call", self.other_threads, RESERVED_OTHER_THREADS)
@@ -100,11 +108,40 @@ class InstanceCloud(abc.ABC, Generic[R]):
         self.inventory.join()
 
     def unanswered(self) -> list[Creation]:
-        """Creations that may have made an instance which no list has shown yet. Does not block."""
-        return self.creations.unanswered(self.inventory.absence_is_certain)
+        """Creations that may have made an instance which no list has shown yet. Does not block.
 
-    def _delete_strays(self, records: Iterable[R]) -> None:
-        """An instance whose creation was given up as lost showed up late."""
+        Whoever asks may wait for the room that they take: lists are made until it is known.
+        """
+        before = self.creations.made_nothing
+        found = self.creations.unanswered(self.inventory.absence_is_certain)
+        self._wait_for_lists([creation.lost_at for creation in found if creation.lost_at is not None])
+        if self.creations.made_nothing > before:
+            self.on_room()
+        return found
+
+    def _wait_for_lists(self, lost_at: list[float]) -> None:
+        """Have the instances listed while there are creations without an answer.
+
+        :param lost_at: since when each of them is without one.
+        """
+        with self._lock:
+            waiter = self._lost
+            if waiter is None and lost_at:
+                since = min(lost_at) + self.lag_seconds
+                self._lost = self.inventory.wait_for("lost", lambda: None, complete=True, not_before=since)
+            elif waiter is not None and lost_at:
+                self.inventory.touch(waiter)
+            elif waiter is not None:
+                self._lost = None
+                self.inventory.done(waiter, happened=False)
+
+    def _listed(self) -> None:
+        """After each list."""
+        if self._lost is not None:
+            self.unanswered()
+
+    def delete_strays(self, records: Iterable[R]) -> None:
+        """Instances whose creation was given up as lost, and that showed up late. Does not block."""
         for record in self.creations.strays(records):
             log.warning(
                 "Provider %s: instance %s of node %s was made by a call that was not answered, deleting it",

@@ -112,17 +112,26 @@ class Inventory(Generic[R]):
         self._stopped = False
         #: Told after each list, in the thread that listed: instances that are new or changed.
         self.on_news: Callable[[list[R]], None] = lambda records: None
+        #: Told after each list, in the thread that listed, whether there is news or not.
+        self.on_list: Callable[[], None] = lambda: None
 
     # -- who waits --
 
     def wait_for(
-        self, kind: str, wake: Callable[[], None], record_id: str | None = None, complete: bool = False
+        self,
+        kind: str,
+        wake: Callable[[], None],
+        record_id: str | None = None,
+        complete: bool = False,
+        not_before: float = float("-inf"),
     ) -> Waiter:
         """Begin to wait; ends with `done`, or when the waiter is not touched any more. Starts the thread.
 
         Parameters as those of `Waiter`.
+
+        :param not_before: an earlier list is of no use, in seconds of the inventory's clock.
         """
-        waiter = Waiter(kind, wake, self._clock(), record_id, complete)
+        waiter = Waiter(kind, wake, max(self._clock(), not_before), record_id, complete)
         with self._changed:
             self._add(waiter)
             if self._thread is None and not self._stopped:
@@ -238,6 +247,7 @@ class Inventory(Generic[R]):
             self.on_news(news)
         for waiter in wake:
             waiter.wake()
+        self.on_list()
 
     def _take(self, records: list[R], started: float, complete: bool) -> tuple[list[R], list[Waiter]]:
         """Store a list; returns what is new, and who is to be woken."""

@@ -92,6 +92,8 @@ class LostCreations:
         #: Creations that were sent, and whose outcome is not known.
         self._open: dict[Creation, None] = {}
         self._many = MANY_NODES
+        #: Creations without an answer of which it turned out that they had made nothing, since the beginning.
+        self.made_nothing = 0
 
     # -- the life of a creation --
 
@@ -121,16 +123,21 @@ class LostCreations:
         with self._lock:
             self._close(creation)
 
-    def answered(self, creation: Creation, record_id: str) -> None:
+    def answered(self, creation: Creation, record_id: str) -> bool:
         """A creation was answered with this instance, and its machine goes on with it.
 
         The instance of a machine that was given up before is nobody's: this is not called for it.
+
+        :return: may an earlier creation of the node have made another one meanwhile? Then ask `strays` for all of them:
+            until now any of them could have been this one.
         """
         with self._lock:
             node = self._close(creation)
-            if node is not None and node.latest is creation:
-                node.pending = False
-                self._own(node, creation.key.node_id, record_id)
+            if node is None or node.latest is not creation:
+                return False
+            node.pending = False
+            self._own(node, creation.key.node_id, record_id)
+            return node.late_until >= self._clock()
 
     def refused(self, creation: Creation) -> None:
         """A creation was answered: no instance was made."""
@@ -206,8 +213,9 @@ class LostCreations:
         with self._lock:
             for creation in over:
                 # One that was sent again meanwhile is open again.
-                if creation.lost_at == lost[creation]:
-                    self._open.pop(creation, None)
+                if creation.lost_at == lost[creation] and creation in self._open:
+                    del self._open[creation]
+                    self.made_nothing += 1
         return [creation for creation in lost if creation not in over]
 
     # -- inside, with the lock held --

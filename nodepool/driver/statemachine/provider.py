@@ -98,6 +98,7 @@ class StateMachineProvider(StateMachineQuota, Provider):
         self._azs: Known[Sequence[str | None]] = Known(
             self.calls.get_azs, AZ_AGE_SECONDS, self._asks, patience=self.patience
         )
+        adapter.on_room = self._room_came_free
         self._leaks = LeakSweep(self, self.log)
         self._leak_look: LeakLook | None = None
         #: Of the circuit breaker, since it opened last.
@@ -159,6 +160,11 @@ class StateMachineProvider(StateMachineQuota, Provider):
             workers = list(self._workers)
         for worker in workers:
             worker.wake()
+
+    def _room_came_free(self) -> None:
+        """A creation without an answer counts no more."""
+        self.forget_unanswered()
+        self.wake_workers()
 
     def pausedReason(self) -> str | None:
         """Why nothing new is begun now; None = all is well."""

@@ -139,7 +139,8 @@ class StubCloud(OpenStackCloud):
         self.clock = ManualClock()
         self.creators = self.others = ManualExecutor()
         self.inventory = QuietInventory(config.name, self.list_instances, self.changes_since, clock=self.clock)
-        self.inventory.on_news = self._delete_strays
+        self.inventory.on_news = self.delete_strays
+        self.inventory.on_list = self._listed
 
     def show(self, *servers: dict[str, Any], complete: bool = True) -> None:
         """The cloud has these servers, and they are listed now."""

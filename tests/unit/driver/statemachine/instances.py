@@ -51,7 +51,8 @@ class StubInstances(InstanceCloud[Seen]):
         super().__init__(PROVIDER, self.clock)
         since = self.changes_since if lists_changes else no_changes
         self.inventory = QuietInventory(PROVIDER, self.list_instances, since, clock=self.clock)
-        self.inventory.on_news = self._delete_strays
+        self.inventory.on_news = self.delete_strays
+        self.inventory.on_list = self._listed
         self.creators: ThreadPoolExecutor = ManualExecutor()  # type: ignore[assignment]
         self.others: ThreadPoolExecutor = ManualExecutor()  # type: ignore[assignment]
         self.answers: dict[str, Any] = {"list": [], "delete": None, "get": NotFound("it is gone")}

@@ -89,6 +89,21 @@ def test_not_asked_for_each_time(site: Site, monkeypatch: pytest.MonkeyPatch) ->
         assert len(asked) == expected
 
 
+def test_room_of_a_lost_creation_wakes_the_pools(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Q-3: it made nothing, and somebody may wait for its room; what was known a moment ago does not count."""
+    creations = [creation()]
+    monkeypatch.setattr(site.adapter, "unansweredCreations", lambda: creations)
+    monotonic_clock(monkeypatch, cloud_quota)
+    site.serve("small")
+    before = used(site)["instances"]
+    creations.clear()
+    woken: list[bool] = []
+    monkeypatch.setattr(site.provider, "wake_workers", lambda: woken.append(True))
+    site.adapter.on_room()
+    assert woken == [True]
+    assert used(site)["instances"] == before - 1
+
+
 def test_error_of_the_driver(site: Site, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     """It says nothing about the room."""
 

@@ -373,3 +373,19 @@ def test_not_wanted_any_more(cloud: StubInstances) -> None:
     with pytest.raises(LaunchStatusException, match="not wanted any more"):
         advance(launch)
     assert cloud.count("create") == 0
+
+
+def test_late_instance_while_the_next_creation_is_under_way(cloud: StubInstances) -> None:
+    """L-4: it may be the next one's; when that one has an instance of its own, the late one is deleted at once."""
+    cloud.creations.given_up(cloud.creations.begin(CreationKey(PROVIDER, NODE, 1)))
+    cloud.creators = creators = ManualExecutor(eager=False)  # type: ignore[assignment]
+    cloud.answers["create"] = "own"
+    machine = Launch(cloud)
+    machine.attempt = 2
+    machine.advance()
+    cloud.show(seen("late"))
+    assert cloud.count("delete") == 0
+    creators.run()
+    machine.advance()
+    assert machine.external_id == "own"
+    assert cloud.count("delete") == 1

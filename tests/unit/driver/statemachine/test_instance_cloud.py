@@ -9,7 +9,7 @@ from collections.abc import Iterable
 import pytest
 
 from nodepool.driver.statemachine.instance_cloud import InstanceCloud
-from nodepool.driver.statemachine.lost_creations import CreationKey
+from nodepool.driver.statemachine.lost_creations import Creation, CreationKey
 from nodepool.exceptions import LaunchError, NotFound
 from tests.unit.driver.statemachine.instances import NODE, PROVIDER, Seen, StubInstances, seen
 
@@ -49,6 +49,56 @@ def test_strays(answer: Exception | None, text: str, caplog: pytest.LogCaptureFi
     cloud.show(seen("late"), seen("theirs", provider="elsewhere"))
     assert cloud.count("delete") == 1
     assert text in caplog.text
+
+
+def pause(cloud: StubInstances) -> float:
+    """Seconds until the thread would list."""
+    return cloud.inventory._pause()
+
+
+def lose(cloud: StubInstances) -> Creation:
+    """A creation that was sent and got no answer."""
+    creation = cloud.creations.begin(CreationKey(PROVIDER, NODE, 1))
+    cloud.creations.sent(creation)
+    cloud.creations.not_answered(creation)
+    return creation
+
+
+def test_room_of_a_creation_that_made_nothing() -> None:
+    """Q-3: whoever waits for it is told, without asking again; lists are made for that although nobody else waits."""
+    cloud = StubInstances(lists_changes=False)
+    told: list[int] = []
+    cloud.on_room = lambda: told.append(len(cloud.creations.unanswered(lambda _: False)))
+    lose(cloud)
+    assert pause(cloud) == float("inf")
+    assert len(cloud.unanswered()) == 1
+    assert pause(cloud) <= 0
+    cloud.show()
+    assert told == [0]
+    assert cloud.unanswered() == []
+    assert pause(cloud) == float("inf")
+    assert told == [0], "once"
+
+
+def test_room_is_told_of_when_somebody_else_listed() -> None:
+    """The list was made before anybody asked for room: all the others must hear of it, too."""
+    cloud = StubInstances(lists_changes=False)
+    told: list[bool] = []
+    cloud.on_room = lambda: told.append(True)
+    lose(cloud)
+    cloud.show()
+    assert told == []
+    assert cloud.unanswered() == []
+    assert told == [True]
+
+
+def test_lists_for_a_lost_creation_wait_for_what_lists_lack(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An earlier list would prove nothing."""
+    monkeypatch.setattr(StubInstances, "lag_seconds", 5.0)
+    cloud = StubInstances(lists_changes=False)
+    lose(cloud)
+    cloud.unanswered()
+    assert pause(cloud) == 5.0
 
 
 def test_lists_only() -> None:
