@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from nodepool.driver.statemachine import (
+    SWEEP_LIST_SECONDS,
     Adapter,
     Creation,
     CreationKey,
@@ -153,7 +154,7 @@ class ExampleAdapter(Adapter):
         return self._machines.unanswered()
 
     def listResources(self) -> Iterator[Resource]:
-        for machine in self._machines.inventory.all(max_age=0.0):
+        for machine in self._machines.inventory.all(SWEEP_LIST_SECONDS):
             yield ExampleResource("machine", machine.id, machine.metadata)
         for image in self._client.images():
             yield ExampleResource("image", image["id"], image["tags"])

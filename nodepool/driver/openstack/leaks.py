@@ -15,6 +15,7 @@ from nodepool.clock import monotonic
 from nodepool.driver.openstack.errors import CloudNotFound, CloudRefused
 from nodepool.driver.openstack.views import Server, Volume
 from nodepool.driver.statemachine import Resource
+from nodepool.driver.statemachine.adapter import SWEEP_LIST_SECONDS
 from nodepool.driver.statemachine.leaks import LOOK_AGAIN_SECONDS
 from nodepool.exceptions import LaunchError
 from nodepool.metrics import leaks
@@ -55,7 +56,7 @@ class Leaks:
 
     def resources(self) -> Iterator[OpenStackResource]:
         """All that says whose it is; also deletes ports and floating IPs that are left over. Blocks."""
-        servers = self._cloud.inventory.all(max_age=0.0)
+        servers = self._cloud.inventory.all(SWEEP_LIST_SECONDS)
         for server in servers:
             yield OpenStackResource(server.metadata, INSTANCE, server.id)
         if self._config.uses_volumes:

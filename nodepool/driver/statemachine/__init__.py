@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nodepool.driver.statemachine.adapter import Adapter
+from nodepool.driver.statemachine.adapter import SWEEP_LIST_SECONDS, Adapter
 from nodepool.driver.statemachine.creation_machine import CreationMachine
 from nodepool.driver.statemachine.deletion_machine import DeletionMachine
 from nodepool.driver.statemachine.driver import StateMachineDriver
@@ -18,6 +18,7 @@ from nodepool.driver.statemachine.provider import StateMachineProvider
 from nodepool.late_names import late_names
 
 __all__ = [
+    "SWEEP_LIST_SECONDS",
     "Adapter",
     "Creation",
     "CreationKey",

@@ -6,7 +6,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from nodepool.model.quota import QuotaInformation
 
@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from nodepool.driver.statemachine.instance import Instance, Resource
     from nodepool.driver.statemachine.lost_creations import Creation
     from nodepool.driver.statemachine.machine import StateMachine
+
+#: How old a list of instances may be that `Adapter.listResources` uses. Less than the time between two looks for leaks:
+#: what is seen in both is seen in two lists.
+SWEEP_LIST_SECONDS: Final = 5.0
 
 #: What `Adapter` methods get to log with: a logger that adds the ids of node, request and event.
 Log = logging.LoggerAdapter[logging.Logger]
@@ -88,7 +92,10 @@ class Adapter:
         return ()
 
     def listResources(self) -> Iterable[Resource]:
-        """All visible things that could be left over. Called every 40 s; may block."""
+        """All visible things that could be left over. Called every 40 s; may block.
+
+        `listInstances` is called right before it: instances may be taken from that list, see `SWEEP_LIST_SECONDS`.
+        """
         raise NotImplementedError
 
     def suspectsLeaks(self) -> bool:

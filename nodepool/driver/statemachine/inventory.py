@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final, Generic, Protocol, TypeVar
 
 from nodepool.clock import monotonic
+from nodepool.driver.framework.fact import Fact
 from nodepool.driver.statemachine import metadata
 from nodepool.driver.statemachine.list_pace import ListPace, Waiter
 
@@ -110,6 +111,7 @@ class Inventory(Generic[R]):
         self.failed_lists = 0
         self._thread: threading.Thread | None = None
         self._stopped = False
+        self._complete: Fact[None] = Fact(lambda: self.refresh(complete=True), clock)
         #: Told after each list, in the thread that listed: instances that are new or changed.
         self.on_news: Callable[[list[R]], None] = lambda records: None
         #: Told after each list, in the thread that listed, whether there is news or not.
@@ -215,11 +217,14 @@ class Inventory(Generic[R]):
         return [record for record in records if metadata.node_id_of(record.metadata, self.provider) == node_id]
 
     def all(self, max_age: float) -> list[R]:
-        """All instances; asks the cloud unless the last complete list is at most ``max_age`` seconds old. Blocks."""
+        """All instances; asks the cloud unless the last complete list began at most ``max_age`` seconds ago. Blocks.
+
+        Of those who ask at the same time one asks the cloud. Raises what the cloud says.
+        """
         with self._changed:
             fresh = self._clock() - self.complete_at <= max_age
         if not fresh:
-            self.refresh(complete=True)
+            self._complete.get_new()
         with self._changed:
             return list(self._records.values())
 
@@ -311,7 +316,11 @@ class Inventory(Generic[R]):
         """One turn of the thread: list, and decide when to list again. Does not raise."""
         started = self._clock()
         try:
-            self.refresh(complete)
+            if complete:
+                # Others may want one, too.
+                self._complete.get_new()
+            else:
+                self.refresh(complete=False)
         # Whatever it is, also sys.exit() of a library: the thread goes on, and so do all who wait for it.
         except (Exception, SystemExit) as error:  # noqa: BLE001 - logged below
             with self._changed:

@@ -91,7 +91,9 @@ class LeakSweep:
             self._busy.release()
 
     def _sweep(self) -> None:
-        # First the cloud, then ZooKeeper: a node or upload is stored before anything is made for it.
+        # First the cloud, then ZooKeeper: a node or upload is stored before anything is made for it. In this order both
+        # lists cost one: drivers may take the instances among the resources from the list before.
+        instances = self._provider.calls.list_instances()
         resources = self._provider.calls.list_resources()
         leaked = self._unknown(resources)
         certain = self._left_over.look(key for _, key in leaked)
@@ -100,7 +102,7 @@ class LeakSweep:
         for resource, key in leaked:
             if key in certain and not self._provider.idle_now:
                 deleted += self._delete(resource)
-        self._sweep_extra_instances()
+        self._sweep_extra(instances)
         if deleted:
             # They counted as used by others.
             self._provider.invalidateQuotaCache()
@@ -146,10 +148,10 @@ class LeakSweep:
             leaks.report(self._provider.name, resource.plural_metric_name)
         return 1
 
-    def _sweep_extra_instances(self) -> None:
+    def _sweep_extra(self, listed: list[Instance]) -> None:
         """Second instances of a node: both creations worked, and one answer was lost."""
         by_node: dict[str, list[Instance]] = {}
-        for instance in self._provider.calls.list_instances():
+        for instance in listed:
             node_id = metadata.node_id_of(instance.metadata, self._provider.name)
             if node_id is not None and not instance.deleted:
                 by_node.setdefault(node_id, []).append(instance)

@@ -10,6 +10,7 @@ import pytest
 
 from nodepool.driver.openstack.errors import CloudAway, CloudRefused
 from nodepool.driver.openstack.leaks import Leaks
+from nodepool.driver.statemachine.leaks import LOOK_AGAIN_SECONDS
 from tests.unit.driver.openstack.support import METADATA, StubCloud, label_section, server
 
 MakeCloud = Callable[..., StubCloud]
@@ -167,3 +168,16 @@ class TestResources:
         assert (found.type, found.metadata["nodepool_upload_id"]) == ("image", "2")
         sweep.delete(found)
         assert cloud.stub.count("DELETE", "/images/i1") == 1
+
+
+def test_one_list_of_servers_for_both_lists_of_a_sweep(make_cloud: MakeCloud) -> None:
+    """D-2: the next sweep has another one, so that what is seen twice is seen in two."""
+    cloud = make_cloud()
+    cloud.stub.answers["GET", "/servers/detail"] = {"servers": [server("s1")]}
+    leaks = Leaks(cloud, cloud.clock)
+    for sweep in (1, 2):
+        assert [instance.external_id for instance in cloud.instances()] == ["s1"]
+        cloud.clock.now += 1
+        assert [resource.id for resource in leaks.resources()] == ["s1"]
+        assert cloud.stub.calls.count(("GET", "/servers/detail")) == sweep
+        cloud.clock.now += LOOK_AGAIN_SECONDS

@@ -6,6 +6,7 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -14,6 +15,7 @@ from nodepool.driver.statemachine.inventory import ChangesNotListed, Inventory
 from nodepool.exceptions import CloudUnavailableException
 from tests.support.manual_clock import ManualClock
 from tests.support.quiet_inventory import QuietInventory
+from tests.support.wait import DEADLINE_SECONDS
 from tests.unit.driver.statemachine.instances import Seen
 
 
@@ -268,3 +270,36 @@ def test_all(known: QuietInventory[Seen], cloud: Cloud, clock: ManualClock) -> N
     clock.now += 6
     with pytest.raises(CloudUnavailableException):
         known.all(max_age=5)
+
+
+def test_one_list_for_all_who_ask(clock: ManualClock) -> None:
+    """Leaks, quota and the search for an instance ask at the same time: what began before they asked does not do."""
+    begun, go = threading.Semaphore(0), threading.Event()
+    lists: list[str | None] = []
+
+    def fetch(since: str | None) -> list[Seen]:
+        lists.append(since)
+        begun.release()
+        assert go.wait(DEADLINE_SECONDS)
+        return [Seen("a")]
+
+    inventory = QuietInventory("somewhere", fetch, clock=clock)
+    with ThreadPoolExecutor(4) as pool:
+        first = pool.submit(inventory.all, 0.0)
+        assert begun.acquire(timeout=DEADLINE_SECONDS)
+        clock.now += 1
+        others = [pool.submit(inventory.all, 0.0) for _ in range(3)]
+        go.set()
+        assert all(answer.result(DEADLINE_SECONDS) == [Seen("a")] for answer in (first, *others))
+    assert lists == [None, None]
+
+
+def test_error_of_a_list_is_told(cloud: Cloud, clock: ManualClock) -> None:
+    """The next one who asks has it tried again."""
+    inventory = QuietInventory("somewhere", cloud.fetch, clock=clock)
+    cloud.error = CloudUnavailableException("503")
+    with pytest.raises(CloudUnavailableException):
+        inventory.all(0.0)
+    cloud.error = None
+    cloud.records = [Seen("a")]
+    assert inventory.all(0.0) == [Seen("a")]

@@ -376,3 +376,18 @@ def test_unmanaged_use(make_site: MakeSite, zk: MemoryZooKeeper) -> None:
     assert site.provider.unmanagedQuotaUsed().get_resources() == {"cores": 16, "instances": 1, "ram": 0}
     zk.deleteRawNode(node.key)
     assert site.provider.unmanagedQuotaUsed().get_resources() == {"cores": 18, "instances": 2, "ram": 2048}
+
+
+def test_instances_are_listed_once_a_sweep(make_site: MakeSite, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Right before the resources: a driver takes them from the same list."""
+    site = make_site()
+    calls: list[str] = []
+
+    def note(name: str) -> list[Any]:
+        calls.append(name)
+        return []
+
+    monkeypatch.setattr(site.adapter, "listInstances", lambda: note("instances"))
+    monkeypatch.setattr(site.adapter, "listResources", lambda: note("resources"))
+    site.provider.sweep_leaks()
+    assert calls == ["instances", "resources"]

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`Fact`: one answer of a cloud, for all who ask."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Final, Generic, TypeVar
+
+from nodepool.clock import monotonic
+from nodepool.guard import OnError
+
+T = TypeVar("T")
+
+#: How old an answer may be, in seconds, unless somebody says otherwise.
+MAX_AGE_SECONDS: Final = 600.0
+
+
+class Fact(Generic[T]):
+    """One answer of the cloud. Thread-safe; of those who ask at the same time one asks the cloud, the others wait.
+
+    ``_lock`` guards the fields; it is not held while the cloud is asked.
+    """
+
+    def __init__(self, ask: Callable[[], T], clock: Callable[[], float] = monotonic) -> None:
+        self._ask = ask
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._answer: Future[T] | None = None
+        self._asked_at = float("-inf")
+
+    def get(self, max_age: float = MAX_AGE_SECONDS) -> T:
+        """The answer, at most ``max_age`` seconds old; may block. Raises what the cloud's API raises."""
+        with self._lock:
+            answer = self._answer
+            mine = answer is None or (answer.done() and self._clock() - self._asked_at > max_age)
+            if mine:
+                answer = self._begin()
+        assert answer is not None
+        return self._ask_for(answer) if mine else answer.result()
+
+    def get_new(self) -> T:
+        """The answer to a question that is asked from now on; may block for two of them. Raises what `get` does."""
+        since = self._clock()
+        while True:
+            with self._lock:
+                answer, new = self._answer, self._asked_at >= since
+                mine = answer is None or (answer.done() and not new)
+                if mine:
+                    answer = self._begin()
+            assert answer is not None
+            if mine:
+                return self._ask_for(answer)
+            if new:
+                return answer.result()
+            # Of those who wait for the end of an older question one asks the next, for all of them.
+            answer.exception()
+
+    def _begin(self) -> Future[T]:
+        answer = self._answer = Future()
+        self._asked_at = self._clock()
+        return answer
+
+    def _ask_for(self, answer: Future[T]) -> T:
+        with OnError(lambda error: self._failed(answer, error)):
+            answer.set_result(self._ask())
+        return answer.result()
+
+    def _failed(self, answer: Future[T], error: BaseException) -> None:
+        with self._lock:
+            if self._answer is answer:
+                self._answer = None
+        answer.set_exception(error)
+
+    def known(self, max_age: float = float("inf")) -> T | None:
+        """The answer if there is one that is not too old. Does not block."""
+        with self._lock:
+            answer = self._answer
+            old = self._clock() - self._asked_at > max_age
+        if answer is None or old or not answer.done() or answer.exception() is not None:
+            return None
+        return answer.result()
+
+    def clear(self) -> None:
+        """Ask again next time."""
+        with self._lock:
+            self._answer = None
