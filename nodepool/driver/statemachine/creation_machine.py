@@ -15,21 +15,19 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Callable, Mapping
-from typing import ClassVar, Final, TypeVar
+from typing import ClassVar, Final
 
 from nodepool.clock import monotonic
 from nodepool.driver.statemachine import metadata as tags
 from nodepool.driver.statemachine.adapter import Log
 from nodepool.driver.statemachine.instance import Instance
 from nodepool.driver.statemachine.instance_cloud import InstanceCloud
-from nodepool.driver.statemachine.inventory import InventoryRecord
+from nodepool.driver.statemachine.inventory import R
 from nodepool.driver.statemachine.inventory_machine import InventoryMachine, Step
 from nodepool.driver.statemachine.lost_creations import Creation, CreationKey
 from nodepool.exceptions import CloudUnavailableException, LaunchStatusException, NotFound
 from nodepool.guard import OnError
 from nodepool.plan.backoff import Backoff
-
-R = TypeVar("R", bound=InventoryRecord)
 
 #: A machine that was not advanced for so long was given up: nothing may be made for it any more.
 GIVEN_UP_SECONDS: Final = 30.0
@@ -255,16 +253,14 @@ class CreationMachine(InventoryMachine[R]):
             raise LaunchStatusException(f"{self.where}: instance {record_id} was deleted by somebody else")
         if self.answered:
             try:
-                self.answer()
+                self.own_answer()
             except NotFound:
                 inventory.set_gone(record_id)
                 raise LaunchStatusException(f"{self.where}: instance {record_id} is gone") from None
             except NotImplementedError:
                 # The cloud has lists only: if it never shows, launch-timeout ends the attempt.
                 self.log.debug("Instance %s is in no list", record_id)
-            except (CloudUnavailableException, OSError) as error:
-                self.log.debug("Instance %s: %s", record_id, error)
             self.since = self.clock()
         elif not self.calling and self.clock() - self.since > ABSENT_SECONDS:
-            self.call(lambda: self.cloud.get_instance(record_id))
+            self.ask_itself()
         return False

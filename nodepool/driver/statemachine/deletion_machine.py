@@ -11,17 +11,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Final, TypeVar
+from typing import Any, ClassVar, Final
 
 from nodepool.clock import monotonic
 from nodepool.driver.statemachine.adapter import Log
 from nodepool.driver.statemachine.instance_cloud import InstanceCloud
-from nodepool.driver.statemachine.inventory import InventoryRecord
+from nodepool.driver.statemachine.inventory import R
 from nodepool.driver.statemachine.inventory_machine import InventoryMachine, Step, cloud_is_away
 from nodepool.exceptions import LaunchError, NotFound
 from nodepool.plan.backoff import Backoff
-
-R = TypeVar("R", bound=InventoryRecord)
 
 #: After how long a deletion that shows no effect is sent again.
 RESEND: Final = Backoff(2.0, 60.0)
@@ -160,9 +158,7 @@ class DeletionMachine(InventoryMachine[R]):
         record = inventory.get(self.external_id)
         if record is None:
             if inventory.absence_is_certain(self._accepted_at):
-                # Lists can overlook an instance: only its own answer counts.
-                record_id = self.external_id
-                self.call(lambda: self.cloud.get_instance(record_id))
+                self.ask_itself()
             else:
                 # The list that makes it certain may have no news of this instance.
                 self.next_advance_seconds = UNLISTED_SECONDS
@@ -183,14 +179,10 @@ class DeletionMachine(InventoryMachine[R]):
         """The instance itself was asked for, because it is in no list."""
         if not self.answered:
             return False
-        record: R | None = None
         try:
-            record = self.answer()
+            record = self.own_answer(LaunchError)
         except (NotFound, NotImplementedError):
-            # The second: lists are all that the cloud has.
             return self._gone()
-        except (LaunchError, OSError) as error:
-            self.log.debug("Instance %s: %s", self.external_id, error)
         if record is not None and record.gone:
             return self._gone()
         if self.clock() >= self._resend_at and not (record is not None and self.begun(record)):

@@ -8,18 +8,16 @@ import logging
 import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import Executor
-from typing import ClassVar, Final, Generic, TypeVar
+from typing import ClassVar, Final, Generic
 
 from nodepool.clock import monotonic
 from nodepool.driver.framework.shared_threads import SharedThreads
 from nodepool.driver.statemachine import metadata
-from nodepool.driver.statemachine.inventory import Inventory, InventoryRecord, no_changes
+from nodepool.driver.statemachine.inventory import Inventory, R, no_changes
 from nodepool.driver.statemachine.list_pace import Waiter
 from nodepool.driver.statemachine.lost_creations import Creation, LostCreations
 from nodepool.exceptions import LaunchError, NotFound
 from nodepool.metrics import leaks
-
-R = TypeVar("R", bound=InventoryRecord)
 
 log = logging.getLogger("nodepool.driver.statemachine.InstanceCloud")
 

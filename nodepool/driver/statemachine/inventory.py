@@ -53,6 +53,7 @@ class InventoryRecord(Protocol):
         """When it changed last, as a text that grows with time; "" where the cloud cannot list changes."""
 
 
+#: The records of a driver.
 R = TypeVar("R", bound=InventoryRecord)
 
 

@@ -6,20 +6,18 @@ from __future__ import annotations
 import abc
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, Future
-from typing import Any, ClassVar, Final, Generic, TypeVar
+from typing import Any, ClassVar, Final, Generic
 
 from nodepool.clock import monotonic
 from nodepool.driver.framework.shared_threads import ThreadShare
 from nodepool.driver.statemachine.adapter import Log
 from nodepool.driver.statemachine.instance import Instance
 from nodepool.driver.statemachine.instance_cloud import InstanceCloud
-from nodepool.driver.statemachine.inventory import InventoryRecord
+from nodepool.driver.statemachine.inventory import R
 from nodepool.driver.statemachine.list_pace import Waiter
 from nodepool.driver.statemachine.machine import StateMachine
-from nodepool.exceptions import CloudUnavailableException
+from nodepool.exceptions import CloudUnavailableException, NotFound
 from nodepool.guard import OnError
-
-R = TypeVar("R", bound=InventoryRecord)
 
 #: What a step of a machine returns: the instance = complete; True = look at the new state at once; False = wait.
 Step = Callable[[], "Instance | bool"]
@@ -110,6 +108,27 @@ class InventoryMachine(StateMachine, abc.ABC, Generic[R]):
             return call.result()
         except SystemExit as error:
             raise RuntimeError(f"the driver called sys.exit({error})") from error
+
+    def ask_itself(self) -> None:
+        """Ask for the instance, because it is in no list: lists can overlook it. See `own_answer`."""
+        record_id = self.external_id
+        self.call(lambda: self.cloud.get_instance(record_id))
+
+    def own_answer(self, *passing: type[Exception]) -> R | None:
+        """Take the instance's own answer, which has come; None = an error that says nothing about it (logged).
+
+        :param passing: such errors, beside those of a cloud that is away.
+        :raises NotFound: it is gone: that is the proof.
+        :raises NotImplementedError: lists are all that the cloud has.
+        """
+        try:
+            record: R = self.answer()
+        except NotFound:
+            raise
+        except (CloudUnavailableException, OSError, *passing) as error:
+            self.log.debug("Instance %s: %s", self.external_id, error)
+            return None
+        return record
 
     def forget_call(self) -> None:
         """The answer is not needed any more."""

@@ -20,7 +20,7 @@ PAUSE_SHARE: Final = 1 / 10
 LISTS_PER_WAIT: Final = 0.24
 PAID_LISTS: Final = 10.0
 #: What the waiters of a list that is paid for must be expected to have lost together, in seconds, to be worth it.
-PRICE_SECONDS: Final = 0.1
+PRICE_SECONDS: Final = 0.03
 #: From the beginning of one list to that of the next one that is paid for.
 PAID_PAUSE_SECONDS: Final = 0.03
 #: More waiters than these share the cost of a list: pauses are shorter then, down to this part of their length.

@@ -11,13 +11,11 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections.abc import Callable, Iterable
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple
 
 from nodepool.clock import monotonic
 from nodepool.driver.statemachine import metadata
-from nodepool.driver.statemachine.inventory import InventoryRecord
-
-R = TypeVar("R", bound=InventoryRecord)
+from nodepool.driver.statemachine.inventory import R
 
 #: How long an instance may take to show up after its creation was not answered, in seconds.
 LATE_SECONDS: Final = 3600.0

@@ -8,6 +8,7 @@ import pytest
 from nodepool.driver.statemachine import list_pace
 from nodepool.driver.statemachine.list_pace import ListPace, Waiter, worth_a_list
 
+PRICE = list_pace.PRICE_SECONDS
 NOW = 1000.0
 
 
@@ -81,16 +82,16 @@ def test_many_waiters() -> None:
     ("ends", "expected"),
     [
         ([], float("inf")),
-        ([NOW], NOW + 0.1),
-        ([NOW] * 5, NOW + 0.02),
-        ([NOW, NOW + 50], NOW + 0.1),
-        ([NOW + 0.04, NOW], NOW + 0.07),
-        ([NOW, NOW, NOW + 0.03, NOW + 1], NOW + 0.03 + 0.04 / 3),
+        ([NOW], NOW + PRICE),
+        ([NOW] * 5, NOW + PRICE / 5),
+        ([NOW, NOW + 50], NOW + PRICE),
+        ([NOW + 0.4 * PRICE, NOW], NOW + 0.7 * PRICE),
+        ([NOW, NOW, NOW + 0.3 * PRICE, NOW + 1], NOW + 0.3 * PRICE + 0.4 * PRICE / 3),
     ],
 )
 def test_worth_a_list(ends: list[float], expected: float) -> None:
     """What all lose together counts, from when on there can be news of each."""
-    assert worth_a_list(ends) == pytest.approx(expected)
+    assert worth_a_list(ends) == pytest.approx(expected, rel=1e-9)
 
 
 def paid_pace(waits: int = 1000, seconds: float = 0.1) -> ListPace:
@@ -107,10 +108,11 @@ def test_waits_that_ended_pay_for_lists() -> None:
     kept = [waiter(since=NOW - 0.1) for _ in range(2)]
     for each in kept:
         pace.add(each)
-    assert pause(pace, NOW) == pytest.approx(list_pace.PRICE_SECONDS / 2)
+    soon = max(PRICE / 2, list_pace.PAID_PAUSE_SECONDS)
+    assert pause(pace, NOW) == pytest.approx(soon)
     new = waiter(since=NOW)
     pace.add(new)
-    assert pace.next_for(new, NOW, NOW) == pytest.approx(NOW + list_pace.PRICE_SECONDS / 2)
+    assert pace.next_for(new, NOW, NOW) == pytest.approx(NOW + soon)
     pauses = [pause(pace, NOW) for _ in range(20)]
     assert sum(each < list_pace.SHORTEST_PAUSE_SECONDS for each in pauses) < list_pace.PAID_LISTS
     assert pauses[-1] == pytest.approx(list_pace.SHORTEST_PAUSE_SECONDS)
@@ -138,7 +140,7 @@ def test_who_was_told_waits_for_nothing() -> None:
     assert pace.to_wake({"a"}) == [kept]
     assert pause(pace, NOW) == pytest.approx(list_pace.SHORTEST_PAUSE_SECONDS)
     kept.told = False
-    assert pause(pace, NOW) == pytest.approx(list_pace.PRICE_SECONDS)
+    assert pause(pace, NOW) == pytest.approx(max(PRICE, list_pace.PAID_PAUSE_SECONDS))
 
 
 def test_lists_of_many_are_not_paid_for() -> None:
