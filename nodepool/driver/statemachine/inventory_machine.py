@@ -121,11 +121,12 @@ class InventoryMachine(StateMachine, abc.ABC, Generic[R]):
         :raises NotFound: it is gone: that is the proof.
         :raises NotImplementedError: lists are all that the cloud has.
         """
+        nothing: tuple[type[Exception], ...] = (CloudUnavailableException, OSError, *passing)
         try:
             record: R = self.answer()
         except NotFound:
             raise
-        except (CloudUnavailableException, OSError, *passing) as error:
+        except nothing as error:
             self.log.debug("Instance %s: %s", self.external_id, error)
             return None
         return record
