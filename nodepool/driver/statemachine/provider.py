@@ -15,6 +15,7 @@ from nodepool.driver.interface import Provider
 from nodepool.driver.statemachine import signature
 from nodepool.driver.statemachine.adapter import Adapter
 from nodepool.driver.statemachine.calls import CloudCalls
+from nodepool.driver.statemachine.circuit_probe import CircuitProbe
 from nodepool.driver.statemachine.cloud_quota import StateMachineQuota
 from nodepool.driver.statemachine.deletion import InstanceDeletion, NodeDeletion
 from nodepool.driver.statemachine.finder import InstanceFinder
@@ -25,7 +26,6 @@ from nodepool.driver.statemachine.removal import Removal
 from nodepool.driver.statemachine.scans import EXCHANGE_THREADS, Scans
 from nodepool.driver.statemachine.scheduler import Scheduler
 from nodepool.exceptions import LaunchNodepoolException, ServerDeleteTimeoutException
-from nodepool.guard import Guard
 from nodepool.logconfig import get_annotated_logger
 from nodepool.metrics import circuit_breakers
 
@@ -102,7 +102,7 @@ class StateMachineProvider(StateMachineQuota, Provider):
         self._leaks = LeakSweep(self, self.log)
         self._leak_look: LeakLook | None = None
         #: Of the circuit breaker, since it opened last.
-        self.probe: _Probe | None = None
+        self.probe: CircuitProbe | None = None
 
     # -- life --
 
@@ -150,7 +150,7 @@ class StateMachineProvider(StateMachineQuota, Provider):
     def _circuit_changed(self, begins: bool) -> None:
         circuit_breakers.report(self.name, begins)
         if begins:
-            self.probe = _Probe(self)
+            self.probe = CircuitProbe(self)
             self.scheduler.add(self.probe)
         self.wake_workers()
 
@@ -384,25 +384,3 @@ class StateMachineProvider(StateMachineQuota, Provider):
         """External id of a node that is not being launched; else None."""
         node = None if self.zk is None else self.zk.getNode(node_id)
         return None if node is None or node.state == "building" else node.external_id
-
-
-class _Probe:
-    """A task of the scheduler: asks a cloud whose circuit breaker is open whether it is back."""
-
-    def __init__(self, provider: StateMachineProvider) -> None:
-        self._provider = provider
-
-    def step(self) -> float | None:
-        if self._provider.probe is not self:
-            # The circuit breaker closed and opened again, and has a probe of its own.
-            return None
-        wait = self._provider.calls.probe_due()
-        if wait is None or wait > 0:
-            return wait
-        if self._provider.idle_now and len(self._provider.scheduler) == 1:
-            # It was replaced, and nothing that it began is left: its successor asks.
-            return None
-        text = "Provider %s does not answer yet"
-        with Guard(self._provider.log, text, self._provider.name, level=logging.WARNING, traceback=False):
-            self._provider.calls.list_instances()
-        return self._provider.calls.probe_due()

@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`CircuitProbe`: finds out when a cloud whose circuit breaker is open answers again."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Protocol
+
+from nodepool.driver.statemachine.provider_view import CloudProviderView
+from nodepool.guard import Guard
+
+if TYPE_CHECKING:
+    from nodepool.driver.statemachine.adapter import Log
+
+
+class ProbingProvider(CloudProviderView, Protocol):
+    """What a probe asks of its provider, too."""
+
+    #: Of the circuit breaker, since it opened last.
+    probe: CircuitProbe | None
+
+    @property
+    def log(self) -> Log: ...
+
+    @property
+    def idle_now(self) -> bool:
+        """Is there, or will there be, a successor?"""
+        ...
+
+
+class CircuitProbe:
+    """A task of the scheduler: asks a cloud whose circuit breaker is open whether it is back."""
+
+    def __init__(self, provider: ProbingProvider) -> None:
+        self._provider = provider
+
+    def step(self) -> float | None:
+        if self._provider.probe is not self:
+            # The circuit breaker closed and opened again, and has a probe of its own.
+            return None
+        wait = self._provider.calls.probe_due()
+        if wait is None or wait > 0:
+            return wait
+        if self._provider.idle_now and len(self._provider.scheduler) == 1:
+            # It was replaced, and nothing that it began is left: its successor asks.
+            return None
+        text = "Provider %s does not answer yet"
+        with Guard(self._provider.log, text, self._provider.name, level=logging.WARNING, traceback=False):
+            self._provider.calls.list_instances()
+        return self._provider.calls.probe_due()
