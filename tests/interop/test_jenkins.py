@@ -123,12 +123,16 @@ def test_contenders_can_be_read(workplace: Workplace, jenkins: JenkinsClient) ->
     assert all(number_of(name) >= 0 for name in names)
 
 
-def test_locked_node_is_left_alone(workplace: Workplace, jenkins: JenkinsClient) -> None:
-    """N-2: a ready node whose lock Jenkins has is given to nobody else; it is as soon as the lock is free."""
+@pytest.mark.parametrize("mark", ["__lock__", "jenkins_"])
+def test_locked_node_is_left_alone(workplace: Workplace, jenkins: JenkinsClient, mark: str) -> None:
+    """N-2: a ready node whose lock Jenkins has is given to nobody else; it is as soon as the lock is free.
+
+    Also when its contender has a name that Kazoo does not know.
+    """
     workplace.launch(StaticProvider([StaticHost("127.1.1.1"), StaticHost("127.1.2.1", ["other"])]))
     znodes = workplace.znodes
     (small,) = [name for name, node in znodes.nodes().items() if node["type"] == ["small"]]
-    lock = JenkinsLock(jenkins.kazoo, f"{NODES}/{small}/lock", "jenkins")
+    lock = JenkinsLock(jenkins.kazoo, f"{NODES}/{small}/lock", "jenkins", mark)
     lock.acquire()
     waiting = jenkins.submit("small")
     for _ in range(3):

@@ -37,19 +37,23 @@ LOCK_SECONDS = 30.0
 
 
 class JenkinsLock:
-    """The lock of a node: the least number has it; whoever comes later waits for each one before it to go."""
+    """The lock of a node: the least number has it; whoever comes later waits for each one before it to go.
 
-    def __init__(self, kazoo: PlainKazoo, directory: str, owner: str) -> None:
+    :param mark: what stands between the unique part of a contender's name and its number.
+    """
+
+    def __init__(self, kazoo: PlainKazoo, directory: str, owner: str, mark: str = "__lock__") -> None:
         self._kazoo = kazoo
         self._directory = directory
         self._owner = owner.encode()
+        self._mark = mark
         self.contender = ""
 
     def acquire(self) -> None:
         """Blocks until it is taken. :raises AssertionError: a contender has no number, or does not go."""
         with contextlib.suppress(NodeExistsError):
             self._kazoo.create(self._directory, self._owner, makepath=True)
-        prefix = f"{self._directory}/{uuid.uuid4()}__lock__"
+        prefix = f"{self._directory}/{uuid.uuid4()}{self._mark}"
         self.contender = self._kazoo.create(prefix, self._owner, ephemeral=True, sequence=True)
         own = number_of(self.contender)
         for name in self._kazoo.get_children(self._directory):
