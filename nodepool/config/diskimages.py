@@ -11,7 +11,8 @@ from nodepool.config.marks import Document
 from nodepool.config.objects import Config, DiskImage
 from nodepool.config.problems import Problems, Severity, did_you_mean, show
 from nodepool.config.schema import Checker
-from nodepool.config.sections import duplicate, entries
+from nodepool.config.sections import entries, report_repeated
+from nodepool.config.tolerance import Tolerance
 from nodepool.driver.framework.key_schema import fields_of, section_schema
 from nodepool.model.config_keys import keys_of
 
@@ -25,12 +26,15 @@ def read_diskimages(document: Document, config: Config, problems: Problems) -> N
     """Check ``diskimages`` and put the images into ``config``, each with what it inherits."""
     if "diskimages" not in document.data:
         return
-    fine = IMAGES.check(document.data["diskimages"], document, ["diskimages"], problems)
+    images = document.data["diskimages"]
+    if not IMAGES.check(images, document, ["diskimages"], Problems()):
+        Tolerance(document, problems).entries(DiskImage, images, ["diskimages"])
+    fine = IMAGES.check(images, document, ["diskimages"], problems)
+    again = report_repeated(document, "diskimages", "name", "diskimage", problems, Severity.TOLERATED)
     sections: dict[str, tuple[int, dict[str, Any]]] = {}
     for index, section in entries(document.data, "diskimages", "name"):
         name = section["name"]
-        if name in sections:
-            duplicate(document, ["diskimages", index, "name"], "diskimage", name, problems)
+        if index in again:
             continue
         sections[name] = (index, section)
         _warn_release(document, index, section, problems)

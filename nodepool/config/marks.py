@@ -80,11 +80,23 @@ class Document:
                 break
         return line
 
+    def own_copy(self, value: Any) -> Any:
+        """A copy of a part of the document, with its lines, that no alias leads to."""
+        if isinstance(value, dict):
+            copy: Any = {key: self.own_copy(item) for key, item in value.items()}
+        elif isinstance(value, list):
+            copy = [self.own_copy(item) for item in value]
+        else:
+            return value
+        self.lines[id(copy)] = self.lines[id(value)].copy()
+        self.starts[id(copy)] = self.starts[id(value)]
+        return copy
+
 
 def parse(source: SourceText, problems: Problems) -> Document:
     """Read a YAML document.
 
-    Duplicate keys and unreadable scalars are added to ``problems``, all of them.
+    Keys that are there twice, where the last one counts, and unreadable scalars are added to ``problems``, all of them.
 
     :raises ConfigError: the text is no YAML, or dangerous; one line with file and line number.
     """
@@ -225,9 +237,8 @@ class _Builder:
             self._problem(frame.key_line, f"{show(key)} cannot be a key")
             return
         if key in frame.lines:
-            text = f"the key {key!r} is here for the second time, first in line {frame.lines[key]}; remove one"
-            self._problem(frame.key_line, text, key)
-            return
+            text = f"the key {key!r} is here again, first in line {frame.lines[key]}; the last one counts, remove one"
+            self._problem(frame.key_line, text, key, severity=Severity.WARNING)
         frame.value[key] = value
         frame.lines[key] = frame.key_line
 

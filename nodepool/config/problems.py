@@ -14,7 +14,7 @@ from nodepool.exceptions import ConfigError
 
 #: Longest piece of a value that a message shows.
 MAX_SHOWN: Final = 40
-#: Most problems that the text of one error lists.
+#: Most problems that the text of one error lists, or that are logged.
 MAX_REPORTED: Final = 1000
 #: Values under keys with these words in them are never shown.
 SECRET_WORDS: Final = ("password", "secret", "token", "env-vars", "api-key", "apikey", "credential")
@@ -80,6 +80,14 @@ class Problems:
                 confined.append(self.found[index])
         return list(dict.fromkeys(confined))
 
+    def tolerate(self) -> None:
+        """Make errors of the file what only a validator refuses."""
+        tolerated = Severity.TOLERATED
+        self.found = [
+            dataclasses.replace(problem, severity=tolerated) if problem.severity is Severity.ERROR else problem
+            for problem in self.found
+        ]
+
     def all(self) -> list[Problem]:
         """Everything that was found, in the order of the lines."""
         return self._sorted(self.found)
@@ -97,7 +105,7 @@ class Problems:
 
     def finish(self, log: logging.Logger, *, strict: bool) -> None:
         """Log what the file is not refused for; raise ConfigError with the errors, one a line, if there is one."""
-        for problem in self.warnings(strict=strict):
+        for problem in self.warnings(strict=strict)[:MAX_REPORTED]:
             log.log(logging.ERROR if problem.severity is Severity.PROVIDER_ERROR else logging.WARNING, "%s", problem)
         errors = self.errors(strict=strict)
         if errors:

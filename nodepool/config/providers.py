@@ -7,41 +7,19 @@ file, and the other providers work. So does a driver that Nodepool knows, but th
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Hashable, Iterator
-from typing import Any, Final, TypeVar
-
-import voluptuous as v
+from collections.abc import Hashable, Iterator
+from typing import Any
 
 from nodepool.config.marks import Document
 from nodepool.config.objects import Config
 from nodepool.config.problems import Problems, Severity, did_you_mean, listing, show
-from nodepool.config.schema import Checker
-from nodepool.config.sections import duplicate, entries, repeated
-from nodepool.driver.config import DEFAULT_DRIVER, ConfigPool, ProviderConfig
+from nodepool.config.provider_check import DriverError, ProviderCheck, call_driver
+from nodepool.config.sections import entries, report_repeated
+from nodepool.driver.config import DEFAULT_DRIVER, ProviderConfig
 from nodepool.driver.framework import class_checks
 from nodepool.driver.framework.unavailable import UnavailableProviderConfig
 from nodepool.driver.interface import Driver
 from nodepool.driver.registry import KNOWN, Drivers, DriverUnavailable, LibraryMissing
-from nodepool.exceptions import ConfigError
-
-log = logging.getLogger("nodepool.config")
-
-T = TypeVar("T")
-
-COMMON: Final = Checker(
-    v.Schema(
-        {
-            **ProviderConfig.getCommonSchemaDict(),
-            "pools": [v.Schema(ConfigPool.getCommonSchemaDict(), extra=v.ALLOW_EXTRA)],
-        },
-        extra=v.ALLOW_EXTRA,
-    )
-)
-
-
-class DriverError(Exception):
-    """A driver raised an error of its own while it read a section."""
 
 
 class CheckedSections:
@@ -51,20 +29,17 @@ class CheckedSections:
     """
 
     def __init__(self) -> None:
-        #: Name of the provider -> class of its driver (a new one when the driver was imported anew), section.
-        self._sections: dict[str, tuple[type[Driver], dict[str, Any]]] = {}
+        #: Name of the provider -> class of its object (a new one when the driver was imported anew), section.
+        self._sections: dict[str, tuple[type[ProviderConfig], dict[str, Any]]] = {}
 
-    def knows(self, section: dict[str, Any], driver: Driver | None = None) -> bool:
-        """Was just this section checked before, by this driver, and without an objection?
-
-        :param driver: None = any.
-        """
+    def knows(self, section: dict[str, Any], kind: type[ProviderConfig]) -> bool:
+        """Was just this section checked before, for an object of this class, and without an objection?"""
         name = section.get("name")
         known = self._sections.get(name) if isinstance(name, str) else None
-        return known is not None and (driver is None or known[0] is type(driver)) and known[1] == section
+        return known is not None and known[0] is kind and known[1] == section
 
-    def remember(self, section: dict[str, Any], driver: Driver) -> None:
-        self._sections[section["name"]] = (type(driver), section)
+    def remember(self, section: dict[str, Any], kind: type[ProviderConfig]) -> None:
+        self._sections[section["name"]] = (kind, section)
 
 
 class ProviderReader:
@@ -80,6 +55,7 @@ class ProviderReader:
         self._config = config
         self._problems = problems
         self._checked = checked or CheckedSections()
+        self._check = ProviderCheck(document, problems)
         #: How many problems there were before the section that is being read.
         self._found = 0
 
@@ -95,28 +71,25 @@ class ProviderReader:
             if not isinstance(section, dict):
                 text = f"expected a mapping, got {show(section)}"
                 self._problem(["providers", index], text, Severity.PROVIDER_ERROR)
-        last = {section["name"]: index for index, section in entries(self._document.data, "providers", "name")}
+        again = report_repeated(self._document, "providers", "name", "provider", self._problems)
         for index, section in enumerate(sections):
-            if not isinstance(section, dict):
-                continue
-            name = section.get("name")
-            if isinstance(name, str) and last[name] != index:
-                repeated(self._document, ["providers", index, "name"], "provider", name, last[name], self._problems)
-                continue
-            self._section(["providers", index], section)
+            if isinstance(section, dict) and index not in again:
+                self._section(["providers", index], section)
 
     def _section(self, path: list[Hashable], section: dict[str, Any]) -> None:
         """Check and load one section."""
         self._found = len(self._problems.found)
-        name = section.get("name")
-        if not self._checked.knows(section):
-            COMMON.check(section, self._document, path, self._problems)
         self._check_names(path, section)
         provider = self._make(path, section)
+        if provider is None or not self._checked.knows(section, type(provider)):
+            section, provider = self._conform(path, section, provider)
+        name = section.get("name")
+        if provider is not None and len(self._problems.found) == self._found:
+            self._checked.remember(section, type(provider))
         errors = self._problems.confine(self._found)
         if provider is not None and not errors and not self._is_broken("labels") and not self._is_broken("diskimages"):
             try:
-                _call("load()", provider.load, self._config)
+                call_driver("load()", provider.load, self._config)
             except DriverError as error:
                 self._problem(path, f"driver {provider.driver.name!r} cannot use this section: {error}")
                 errors = self._problems.confine(self._found)
@@ -133,7 +106,7 @@ class ProviderReader:
             label.pools = [pool for pool in label.pools if getattr(pool.provider, "provider", None) is not section]
 
     def _make(self, path: list[Hashable], section: dict[str, Any]) -> ProviderConfig | None:
-        """Check a section with its driver's schema; returns its object, not loaded, or None if there is none."""
+        """The object of a section, not checked and not loaded; None: there is none, which is reported."""
         driver_name = section.get("driver", DEFAULT_DRIVER)
         where = [*path, "driver"] if "driver" in section else path
         if not isinstance(driver_name, str) or not isinstance(section.get("name"), str):
@@ -149,7 +122,7 @@ class ProviderReader:
             self._problem(where, f"there is no driver {driver_name!r}{hint} (known: {listing(known)})")
             return None
         try:
-            return self._ask_driver(Drivers.get(driver_name), path, section)
+            return _ask_driver(Drivers.get(driver_name), section)
         except LibraryMissing as error:
             # Nothing is wrong with the file.
             self._problem(where, f"{error}; details of the section are not checked", Severity.WARNING)
@@ -158,31 +131,28 @@ class ProviderReader:
             self._problem(where, str(error))
             return None
 
-    def _ask_driver(self, driver: Driver, path: list[Hashable], section: dict[str, Any]) -> ProviderConfig | None:
-        """Raises DriverError."""
-        origin = f"driver {driver.name!r}"
-        made = _call(f"{origin}: getProviderConfig()", driver.getProviderConfig, section)
-        provider: ProviderConfig = _call(
-            origin, class_checks.check_instance, made, ProviderConfig, f"{origin}: getProviderConfig()"
-        )
-        if self._checked.knows(section, driver):
-            return provider
-        checker = _call(f"{origin}: getSchema()", lambda: Checker(provider.getSchema()))
-        _call(f"{origin}: getSchema()", checker.check, section, self._document, path, self._problems)
-        if len(self._problems.found) == self._found:
-            self._checked.remember(section, driver)
-        return provider
+    def _conform(
+        self, path: list[Hashable], section: dict[str, Any], provider: ProviderConfig | None
+    ) -> tuple[dict[str, Any], ProviderConfig | None]:
+        """Check a section against the schemas; see `ProviderCheck.conform`. Returns what takes the place of both."""
+        try:
+            conforming = self._check.conform(path, section, provider)
+        except DriverError as error:
+            self._problem(path, str(error))
+            return section, provider
+        if conforming is section:
+            return section, provider
+        made = self._make(path, conforming)
+        if provider is None and made is not None:
+            # It can be checked against the schema of its driver only now.
+            return self._conform(path, conforming, made)
+        return conforming, made
 
     # -- names that must be defined elsewhere in the file --
 
     def _check_names(self, path: list[Hashable], section: dict[str, Any]) -> None:
-        """Unique pool names; labels and images must be defined at the top level."""
+        """Labels and images must be defined at the top level."""
         self._check_images(path, section)
-        seen: set[str] = set()
-        for index, pool in entries(section, "pools", "name"):
-            if pool["name"] in seen:
-                duplicate(self._document, [*path, "pools", index, "name"], "pool", pool["name"], self._problems)
-            seen.add(pool["name"])
         # Pools without a usable name are looked at as well.
         pools = section.get("pools")
         for index, pool in enumerate(pools if isinstance(pools, list) else []):
@@ -197,11 +167,6 @@ class ProviderReader:
                 self._undefined([*path, "diskimages", index, "name"], "diskimage", image["name"])
 
     def _check_labels(self, path: list[Hashable], pool: dict[str, Any]) -> None:
-        offered: set[str] = set()
-        for index, label in entries(pool, "labels", "name"):
-            if label["name"] in offered:
-                duplicate(self._document, [*path, "labels", index, "name"], "label", label["name"], self._problems)
-            offered.add(label["name"])
         if not self._is_broken("labels"):
             labels = self._config.labels
             for where, name in _label_names(pool):
@@ -228,6 +193,14 @@ class ProviderReader:
         self._problems.add(self._document.path, self._document.line_of(path), path, message, severity)
 
 
+def _ask_driver(driver: Driver, section: dict[str, Any]) -> ProviderConfig:
+    """Raises DriverError."""
+    origin = f"driver {driver.name!r}: getProviderConfig()"
+    made = call_driver(origin, driver.getProviderConfig, section)
+    provider: ProviderConfig = call_driver(origin, class_checks.check_instance, made, ProviderConfig, origin)
+    return provider
+
+
 def _label_names(pool: dict[str, Any]) -> Iterator[tuple[list[Hashable], str]]:
     """All labels that a pool offers, each with its place in the pool: ``labels``, and ``nodes[].labels`` of static."""
     for index, label in enumerate(_list(pool.get("labels"))):
@@ -246,16 +219,3 @@ def _label_names(pool: dict[str, Any]) -> Iterator[tuple[list[Hashable], str]]:
 
 def _list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
-
-
-def _call(what: str, function: Callable[..., T], *arguments: Any) -> T:
-    """Call code of a driver. Raises DriverError whatever it raises: a driver must not take the program down."""
-    try:
-        return function(*arguments)
-    except (ConfigError, class_checks.ContractError) as error:
-        raise DriverError(str(error)) from error
-    except Exception as error:
-        # Code of a driver: whatever it is, the other providers are configured.
-        log.debug("%s failed", what, exc_info=True)
-        text = f"{error} is not defined" if isinstance(error, KeyError) else f"{type(error).__name__}: {error}"
-        raise DriverError(f"{what}: {' '.join(text.split())}") from error

@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Sequence
 from typing import Any, Final
 
 from nodepool.config.marks import Document
 from nodepool.config.objects import Config, Label, TenantLimits, TopLevel
 from nodepool.config.problems import Problems, Severity, did_you_mean
 from nodepool.config.schema import Checker
+from nodepool.config.tolerance import Tolerance
 from nodepool.driver.framework.key_schema import fields_of
 from nodepool.model.config_keys import keys_of
 
@@ -18,6 +19,8 @@ QUOTA_NAMES: Final = {
     item.name: item.attribute.replace("_", "-") for item in keys_of(TenantLimits) if item.name != "tenant-name"
 }
 
+#: Keys that may be there without a value; how to reach ZooKeeper is needed.
+_MAY_BE_EMPTY: Final = (*{item.path[0] for item in keys_of(TopLevel)}, "zookeeper-timeout")
 #: Read elsewhere, and checked there.
 _ELSEWHERE: Final = ("zookeeper-servers", "zookeeper-tls", "zookeeper-timeout", "diskimages", "providers")
 
@@ -31,14 +34,18 @@ TOP: Final = Checker(
 
 def read_sections(document: Document, config: Config, problems: Problems) -> None:
     """Check the whole top level, and put what is fine into ``config``."""
-    fine = TOP.check(document.data, document, [], problems)
     data: dict[str, Any] = document.data
+    tolerance = Tolerance(document, problems)
+    tolerance.empty_keys(_MAY_BE_EMPTY)
+    if not TOP.check(data, document, [], Problems()):
+        tolerance.section(TopLevel, data, [])
+    fine = TOP.check(data, document, [], problems)
     if fine:
         config.read_keys(data, TopLevel)
+    again = report_repeated(document, "labels", "name", "label", problems)
     for index, section in entries(data, "labels", "name"):
         name = section["name"]
-        if name in config.labels:
-            duplicate(document, ["labels", index, "name"], "label", name, problems)
+        if index in again:
             continue
         config.labels[name] = Label(name)
         if fine:
@@ -47,11 +54,11 @@ def read_sections(document: Document, config: Config, problems: Problems) -> Non
 
 
 def _tenants(document: Document, config: Config, problems: Problems) -> None:
+    again = report_repeated(document, "tenant-resource-limits", "tenant-name", "tenant", problems)
     for index, section in entries(document.data, "tenant-resource-limits", "tenant-name"):
         name = section["tenant-name"]
         path = ["tenant-resource-limits", index]
-        if name in config.tenant_resource_limits:
-            duplicate(document, [*path, "tenant-name"], "tenant", name, problems)
+        if index in again:
             continue
         limits: dict[str, float] = {}
         for key, value in section.items():
@@ -77,17 +84,35 @@ def entries(data: Any, key: str, name_key: str) -> Iterator[tuple[int, dict[str,
                 yield index, entry
 
 
-def repeated(document: Document, path: list[Hashable], kind: str, name: str, last: int, problems: Problems) -> None:
-    """Report an entry whose name stands in the list again: Nodepool 11 takes the last one, and so do we.
+def repeated(data: Any, key: str, name_key: str) -> Iterator[tuple[int, str, int]]:
+    """Entries of a list whose names stand in it again: position, name, and position of the last one.
 
-    :param last: position of that one in the list.
+    Nodepool 11 takes the last one, and so do we.
     """
-    line = document.line_of([*path[:-2], last])
-    message = f"there is another {kind} named {name!r} in line {line}, which counts instead of this one; remove one"
-    problems.add(document.path, document.line_of(path), path, message, Severity.WARNING)
+    last = {entry[name_key]: index for index, entry in entries(data, key, name_key)}
+    for index, entry in entries(data, key, name_key):
+        if last[entry[name_key]] != index:
+            yield index, entry[name_key], last[entry[name_key]]
 
 
-def duplicate(document: Document, path: list[Hashable], kind: str, name: str, problems: Problems) -> None:
-    """Report a name that is there for the second time."""
-    message = f"there is a {kind} named {name!r} already; names must be unique"
-    problems.add(document.path, document.line_of(path), path, message)
+def repeated_text(document: Document, path: Sequence[Hashable], kind: str, name: str, last: int) -> str:
+    """What to say of such an entry.
+
+    :param path: of the list.
+    :param last: position of the last one.
+    """
+    line = document.line_of([*path, last])
+    return f"there is another {kind} named {name!r} in line {line}, which counts instead of this one; remove one"
+
+
+def report_repeated(
+    document: Document, key: str, name_key: str, kind: str, problems: Problems, severity: Severity = Severity.WARNING
+) -> set[int]:
+    """Report the entries of a list at the top level whose names stand in it again; returns their positions."""
+    found: set[int] = set()
+    for index, name, last in repeated(document.data, key, name_key):
+        path = [key, index, name_key]
+        text = repeated_text(document, [key], kind, name, last)
+        problems.add(document.path, document.line_of(path), path, text, severity)
+        found.add(index)
+    return found

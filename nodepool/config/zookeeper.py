@@ -115,6 +115,10 @@ class ZooKeeperReader:
             where = [*path, "host"] if "host" in entry else path
             self._problem(where, "host is required: the name or address of a server, a text")
             fine = False
+        if isinstance(port, str) and port.isdecimal():
+            message = f"expected a port, 1 to {MAX_PORT}, got {show(port)}; it is read without the quotes"
+            self._problem([*path, "port"], message, Severity.TOLERATED)
+            port = int(port)
         if not isinstance(port, int) or isinstance(port, bool) or not 1 <= port <= MAX_PORT:
             self._problem([*path, "port"], f"expected a port, 1 to {MAX_PORT}, got {show(port)}")
             fine = False
@@ -139,6 +143,10 @@ class ZooKeeperReader:
         settings.zookeeper_tls_cert, settings.zookeeper_tls_key, settings.zookeeper_tls_ca = texts
 
     def _timeout(self, value: Any) -> None:
+        if isinstance(value, str) and value.replace(".", "", 1).isdecimal():
+            message = f"expected a number of seconds above 0, got {show(value)}; it is read without the quotes"
+            self._problem(["zookeeper-timeout"], message, Severity.TOLERATED)
+            value = float(value)
         good = isinstance(value, (int, float)) and not isinstance(value, bool)
         if not good or not math.isfinite(value) or value <= 0:
             self._problem(["zookeeper-timeout"], f"expected a number of seconds above 0, got {show(value)}")

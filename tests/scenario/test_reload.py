@@ -96,6 +96,34 @@ def test_broken_section(
         fulfilled(znodes, znodes.submit([label]))
 
 
+def test_file_of_nodepool_11(
+    launch: Launch, znodes: PoolZnodes, cloud_name: str, cloud: FakeCloud, caplog: pytest.LogCaptureFixture
+) -> None:
+    """reference/configuration 1: what its daemons take is a warning with file and line, at start as at a reload."""
+    section = fake_provider("one", cloud=cloud_name, launch_retries=0, pool_max_servers="3")
+    with caplog.at_level(logging.WARNING):
+        launcher = launch([section], {"small": {"min-ready": None}}, tenant_resource_limits=None)
+        fulfilled(znodes, znodes.submit(["small"]))
+        settings = launcher.settings
+        settings["labels"].append({"name": "small", "max-ready-age": "0"})
+        settings["max-hold-age"] = None
+        launcher.write(settings)
+        add_label(launcher, 0, "late", znodes)
+    fulfilled(znodes, znodes.submit(["late"]))
+    told = [record.getMessage() for record in caplog.records if record.name == "nodepool.config"]
+    assert all(text.startswith(f"{launcher.path}:") for text in told)
+    for key in (
+        "launch-retries",
+        "max-servers",
+        "min-ready",
+        "tenant-resource-limits",
+        "max-ready-age",
+        "max-hold-age",
+    ):
+        assert any(f"{key}: " in text for text in told), key
+    assert any("there is another label named 'small'" in text for text in told)
+
+
 def test_broken_provider(
     launch: Launch,
     znodes: PoolZnodes,

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from nodepool.driver.config import ConfigPool, ImageSettings, LabelSettings
@@ -103,6 +103,35 @@ def known_images(provider: dict[str, Any]) -> dict[str, Any]:
     if problems:
         raise v.MultipleInvalid(problems)
     return provider
+
+
+def labels_not_offered(section: dict[str, Any], checks: Iterable[Any]) -> Iterator[tuple[list[Hashable], str, bool]]:
+    """Labels that no node can be launched for; see `DeclaredProviderConfig.without_effect`.
+
+    :param section: of a provider.
+    :param checks: of a label.
+    """
+    import voluptuous as v
+
+    images = {image.get("name") for _, image in _mappings(section, "diskimages")}
+    for pool_index, pool in _mappings(section, "pools"):
+        for index, label in _mappings(pool, "labels"):
+            path: list[Hashable] = ["pools", pool_index, "labels", index]
+            image = label.get("diskimage")
+            try:
+                for check in checks:
+                    check(label)
+            except v.Invalid as problem:
+                yield path, f"{problem.error_message}; a daemon does not offer the label here", True
+                continue
+            if isinstance(image, str) and image not in images:
+                text = f"the provider has no diskimage {image!r}; add it to its diskimages"
+                yield [*path, "diskimage"], f"{text}; a daemon does not offer the label here", False
+
+
+def _mappings(data: dict[str, Any], key: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Position and content of the entries of a list that are mappings."""
+    return ((index, entry) for index, entry in enumerate(data.get(key) or []) if isinstance(entry, dict))
 
 
 def _unknown_images(provider: dict[str, Any]) -> Iterator[tuple[list[Any], str]]:

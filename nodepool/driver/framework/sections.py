@@ -3,10 +3,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Iterator
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from nodepool.driver.config import ConfigPool, ProviderConfig
-from nodepool.driver.framework.images import known_images
+from nodepool.driver.framework.images import known_images, labels_not_offered
 from nodepool.driver.framework.key_schema import section_schema
 from nodepool.exceptions import ConfigError
 from nodepool.model.config_keys import FILLED_TEXT, SECONDS, TEXT, Whole, key, section_class
@@ -38,6 +39,15 @@ class DeclaredProviderConfig(ProviderConfig, Generic[PoolT]):
     @property
     def manage_images(self) -> bool:
         return False
+
+    @classmethod
+    def without_effect(cls, section: dict[str, Any]) -> Iterator[tuple[list[Hashable], str, bool]]:
+        """Entries of lists that daemons of Nodepool 11 go on without. They are taken away before the section is loaded.
+
+        :param section: whose values are of their types, as far as they have a meaning.
+        :return: path in the section, to the entry or into it; what is wrong; does Nodepool 11's validator refuse it?
+        """
+        return iter(())
 
     def load(self, newconfig: Config) -> None:
         """Take all declared keys, make the pools, and tell each label of them.
@@ -105,6 +115,12 @@ class CloudProviderConfig(LaunchingProviderConfig[PoolT]):
     @property
     def manage_images(self) -> bool:
         return True
+
+    @classmethod
+    def without_effect(cls, section: dict[str, Any]) -> Iterator[tuple[list[Hashable], str, bool]]:
+        """Labels that cannot be launched: of an image that the provider does not list, without an image, and so on."""
+        checks = getattr(section_class(section_class(cls, "pools"), "labels"), "checks", ())
+        return labels_not_offered(section, checks)
 
     def load(self, newconfig: Config) -> None:
         """Take the images, then all the rest; see `DeclaredProviderConfig.load`."""

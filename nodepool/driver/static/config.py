@@ -34,7 +34,6 @@ from nodepool.model.config_keys import (
     Number,
     OneOf,
     Sections,
-    Text,
     Whole,
     key,
 )
@@ -64,7 +63,7 @@ class StaticNode(Connection):
         convert=as_list,
     )
     username: str = key(TEXT, "zuul", "Zuul logs in as this user.")
-    connection_type: str = key(Text(choices=("ssh", "winrm", "network_cli")), "ssh", "How Zuul connects.")
+    connection_type: str = key(TEXT, "ssh", "How Zuul connects: ``ssh``, ``winrm``, ``network_cli`` ...")
     connection_port: int = key(PORT, DEFAULT_PORT, "Also for ``winrm``, whose usual port is 5986.")
     ssh_port: int | None = key(PORT, None, "Deprecated: old name of ``connection-port``.")
     host_key: list[str] = key(
@@ -146,6 +145,20 @@ class StaticProviderConfig(DeclaredProviderConfig[StaticPool]):
     checks: ClassVar[tuple[Any, ...]] = (_refuse_duplicates,)
 
     _pools: dict[str, StaticPool] = key(Sections(StaticPool), None, "Slices of the provider.", name="pools")
+
+    @classmethod
+    def without_effect(cls, section: dict[str, Any]) -> Iterator[tuple[list[Hashable], str, bool]]:
+        """Hosts that are there again later on: the last place counts."""
+        places: list[tuple[list[Hashable], Any, HostId]] = [
+            (["pools", pool_index, "nodes", index, "name"], pool.get("name"), StaticNode(data).id)
+            for pool_index, pool in enumerate(section.get("pools") or [])
+            for index, data in enumerate(pool.get("nodes") or [])
+        ]
+        last = {host: (path, pool) for path, pool, host in places}
+        for path, _, host in places:
+            if last[host][0] != path:
+                text = f"host {host} is in pool {last[host][1]} again, where it counts"
+                yield path, f"{text}; name, username and connection-port together must be unique in a provider", False
 
     def hosts(self) -> dict[HostId, HostSpec]:
         """All hosts of all pools."""

@@ -333,8 +333,8 @@ def test_bombs(tmp_path: Path, text: str) -> None:
 def test_many_problems(tmp_path: Path) -> None:
     """A hopeless file does not flood the log, and the cost of reporting grows with the file, not with its square."""
     file = tmp_path / "nodepool.yaml"
-    file.write_text("labels:\n- &a {name: x}\n" + "- *a\n" * 20_000, encoding="utf-8")
+    file.write_text("labels:\n" + "- 7\n" * 20_000, encoding="utf-8")
     with pytest.raises(ConfigError) as caught:
-        load_config(str(file))
+        load_config(str(file), strict=True)
     assert len(str(caught.value).splitlines()) == MAX_REPORTED + 1
-    assert len([problem for problem in validate(str(file)) if "already" in str(problem)]) == 20_000
+    assert len([problem for problem in validate(str(file)) if "got 7" in str(problem)]) == 20_000

@@ -102,18 +102,18 @@ class TestLines:
     def test_after_substitution(self) -> None:
         source = substitute("f", "a: %(NODEPOOL_X)\nb: 1\nb: 2", {"NODEPOOL_X": "[1,\n 2]"})
         problems = Problems()
-        assert parse(source, problems).line_of(["b"]) == 2
-        assert str(problems.all()[0]).startswith("f:3: b: the key 'b' is here for the second time, first in line 2")
+        assert parse(source, problems).line_of(["b"]) == 3
+        assert str(problems.all()[0]).startswith("f:3: b: the key 'b' is here again, first in line 2")
 
 
 class TestProblems:
     def test_duplicate_keys(self) -> None:
-        """Each is reported, at its place; the first value stays."""
+        """Each is reported, at its place; the last value counts, as in Nodepool 11."""
         document, problems = read("a: 1\na: 2\nb:\n  - {c: 1, c: 2}\n")
-        assert document.data == {"a": 1, "b": [{"c": 1}]}
+        assert document.data == {"a": 2, "b": [{"c": 2}]}
         assert [problem.split(";")[0] for problem in problems] == [
-            "f:2: a: the key 'a' is here for the second time, first in line 1",
-            "f:4: b[0].c: the key 'c' is here for the second time, first in line 4",
+            "f:2: a: the key 'a' is here again, first in line 1",
+            "f:4: b[0].c: the key 'c' is here again, first in line 4",
         ]
 
     @pytest.mark.parametrize(

@@ -46,7 +46,6 @@ def test_everything_in_one_go(tmp_path: Path) -> None:
     assert [line.split(": ")[:2] for _, line in found] == [
         ["f.yaml:3", "lables"],
         ["f.yaml:4", "labels[0].min-ready"],
-        ["f.yaml:5", "max-hold-age"],
         ["f.yaml:6", "diskimages[0].parent"],
         ["f.yaml:8", "providers[0].driver"],
         ["f.yaml:9", "providers[1].pools[0].nodes[0].labels[0]"],
@@ -57,6 +56,7 @@ def test_everything_in_one_go(tmp_path: Path) -> None:
         Severity.UNKNOWN_KEY,
         Severity.PROVIDER_ERROR,
         Severity.PROVIDER_ERROR,
+        Severity.WARNING,
         Severity.WARNING,
     ]
 

@@ -78,7 +78,7 @@ def test_timeout(file: Path, value: float) -> None:
         ({"zookeeper_servers": [{"host": " "}]}, "zookeeper-servers[0].host: host is required"),
         ({"zookeeper_servers": [{"host": "a", "port": 0}]}, "[0].port: expected a port, 1 to 65535, got 0"),
         ({"zookeeper_servers": [{"host": "a", "port": 65536}]}, "[0].port: expected a port, 1 to 65535, got 65536"),
-        ({"zookeeper_servers": [{"host": "a", "port": "1"}]}, "[0].port: expected a port, 1 to 65535, got '1'"),
+        ({"zookeeper_servers": [{"host": "a", "port": "x"}]}, "[0].port: expected a port, 1 to 65535, got 'x'"),
         ({"zookeeper_servers": [{"host": "a", "port": True}]}, "[0].port: expected a port, 1 to 65535, got true"),
         ({"zookeeper_servers": [{"host": "a", "chroot": "x"}]}, "[0].chroot: expected a path that begins with '/'"),
         (
@@ -93,7 +93,7 @@ def test_timeout(file: Path, value: float) -> None:
         ),
         ({"zookeeper_tls": {"cert": "", "key": "b", "ca": "c"}}, "zookeeper-tls.cert: expected the path of a PEM file"),
         ({"zookeeper_timeout": 0}, "zookeeper-timeout: expected a number of seconds above 0, got 0"),
-        ({"zookeeper_timeout": "10"}, "zookeeper-timeout: expected a number of seconds above 0, got '10'"),
+        ({"zookeeper_timeout": "ten"}, "zookeeper-timeout: expected a number of seconds above 0, got 'ten'"),
         ({"zookeeper_timeout": True}, "zookeeper-timeout: expected a number of seconds above 0, got true"),
         ({"zookeeper_timeout": float("inf")}, "zookeeper-timeout: expected a number of seconds above 0, got inf"),
     ],
@@ -107,6 +107,17 @@ def test_bad(file: Path, changes: dict[str, Any], expected: str) -> None:
         (line,) = str(caught.value).splitlines()
         assert line.startswith(f"{path}:")
         assert expected in line
+
+
+def test_quotes(file: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Daemons of Nodepool 11 take numbers in quotes, and so do we; the validator does not."""
+    path = write(file, zookeeper_servers=[{"host": "a", "port": "2281"}], zookeeper_timeout="10")
+    for load in (load_zookeeper, load_config):
+        settings = load(path)
+        assert (settings.zookeeper_servers[0].port, settings.zookeeper_timeout) == (2281, 10.0)
+    assert [record.levelname for record in caplog.records] == ["WARNING"] * 4
+    with pytest.raises(ConfigError, match="got '2281'; it is read without the quotes"):
+        load_config(path, strict=True)
 
 
 def test_all_problems_at_once(file: Path) -> None:

@@ -135,7 +135,7 @@ def test_same_name_other_port_is_another_host() -> None:
     [
         {"labels": "small"},
         {"name": "h"},
-        {"name": "h", "labels": "small", "connection-type": "telnet"},
+        {"name": "h", "labels": "small", "connection-type": 7},
         {"name": "h", "labels": "small", "connection-port": 70000},
         {"name": "h", "labels": "small", "timeout": 0},
         {"name": "h", "labels": "small", "max-parallel-jobs": -1},

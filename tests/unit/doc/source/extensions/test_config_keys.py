@@ -116,7 +116,7 @@ def named(name: str, section: str) -> Key:
         ("driver.openstack.config.OpenStackPool", "auto-floating-ip", ("true or false", "true")),
         ("driver.openstack.config.OpenStackPool", "labels", ("list of sections", "none")),
         ("driver.openstack.config.OpenStackProviderConfig", "rate", ("number, 0 or more; seconds", "1")),
-        ("driver.static.config.StaticNode", "connection-type", ("one of ssh, winrm, network_cli", "``ssh``")),
+        ("driver.static.config.StaticNode", "connection-type", ("text", "``ssh``")),
         ("config.objects.DiskImage", "env-vars", ("mapping", "none")),
         ("config.objects.TopLevel", "webapp.port", ("whole number, 0 to 65535", "8005")),
     ],

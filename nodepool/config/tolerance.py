@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What daemons of Nodepool 11 make of values that no schema allows (reference/configuration 1).
+
+They never ran a schema, so there are files with empty keys, numbers in quotes, and so on, that work. Here such values
+are changed to what they mean, and each change is a problem: a warning for a daemon, and an error for the validator
+where that of Nodepool 11 refuses the value, too.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from nodepool.config.marks import Document
+from nodepool.config.problems import Problems, Severity, show
+from nodepool.config.schema import describe
+from nodepool.driver.framework.key_schema import value_schema
+from nodepool.model import config_keys as keys
+
+#: Severity of what the validator of Nodepool 11 refuses as well.
+_REFUSED: Final = Severity.TOLERATED
+#: Severity of what it does not look at.
+_ACCEPTED: Final = Severity.WARNING
+#: Instead of a value: the key counts as not given.
+NOT_GIVEN: Final = object()
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How a value is read.
+
+    :param value: what it means, or `NOT_GIVEN`.
+    """
+
+    value: Any
+    severity: Severity
+
+
+def read_as(kind: keys.ValueType, value: Any) -> Reading | None:
+    """What a value means that is not of its type; None = it is, or means nothing. For what is no list or mapping."""
+    if value is None:
+        return None if kind.null else Reading(NOT_GIVEN, _REFUSED)
+    match kind:
+        case keys.Whole() | keys.Number():
+            return _number(kind, value)
+        case keys.Flag() if isinstance(value, (str, int, float)) and not isinstance(value, bool):
+            return Reading(bool(value), _REFUSED)
+        case keys.Text() if isinstance(value, (int, float)) and not isinstance(value, bool):
+            return Reading(str(value), _REFUSED)
+        case keys.Text() if isinstance(value, bool) and kind.empty:
+            return Reading(str(value).lower(), _REFUSED)
+        case keys.ListOf(item=keys.Text()) if isinstance(value, str):
+            return Reading([value], _REFUSED)
+        case keys.Text() if value == "" and not kind.empty:
+            return Reading(NOT_GIVEN, _ACCEPTED)
+    return None
+
+
+def _number(kind: keys.Whole | keys.Number, given: Any) -> Reading | None:
+    """A number in quotes, one with a fraction where none is allowed, a truth value, and one that is too small."""
+    severity = _REFUSED
+    if isinstance(given, bool):
+        number: float = int(given)
+        severity = _ACCEPTED
+    elif isinstance(given, (int, float)):
+        number = given
+    else:
+        try:
+            number = float(given) if isinstance(kind, keys.Number) or "." in given else int(given)
+        except (TypeError, ValueError):
+            return None
+    if not math.isfinite(number):
+        return None
+    if isinstance(kind, keys.Whole):
+        number = math.floor(number)
+    more = isinstance(kind, keys.Number) and kind.more
+    # Port 1 is not what port 0 means.
+    if number < kind.minimum and kind != keys.PORT and not more:
+        number, severity = kind.minimum, _ACCEPTED if number == given else severity
+    return None if number == given and type(number) is type(given) else Reading(number, severity)
+
+
+def _show(value: Any, path: Sequence[Any]) -> str:
+    return "a list of that" if isinstance(value, list) else show(value, path)
+
+
+class Tolerance:
+    """Changes the values of a document.
+
+    :param document: whose values are changed in place.
+    :param problems: is told of each change.
+    """
+
+    def __init__(self, document: Document, problems: Problems) -> None:
+        self._document = document
+        self._problems = problems
+
+    def section(self, section: type, data: dict[str, Any], path: Sequence[Any]) -> None:
+        """Change the values of one section.
+
+        :param section: declares its keys.
+        :param path: where in the document it stands.
+        """
+        declared = keys.keys_of(section)
+        for item in declared:
+            self._key(item, data, path)
+        other = getattr(section, "other_keys", None)
+        if other is not None:
+            known = {item.path[0] for item in declared}
+            for name in [name for name in data if name not in known]:
+                self._value(other, data, name, [*path, name])
+
+    def entries(self, section: type, entries: Any, path: Sequence[Any]) -> None:
+        """Change the values of each section of a list."""
+        for index, entry in enumerate(entries if isinstance(entries, list) else ()):
+            if isinstance(entry, dict):
+                self.section(section, entry, [*path, index])
+
+    def drop(self, path: Sequence[Any], message: str, severity: Severity) -> None:
+        """Take the entry of a list away that a path leads to, or leads through at last."""
+        self._problems.add(self._document.path, self._document.line_of(path), path, message, severity)
+        last = max(index for index, part in enumerate(path) if isinstance(part, int))
+        entries: Any = self._document.data
+        for part in path[:last]:
+            entries = entries[part]
+        del entries[path[last]]
+        del self._document.lines[id(entries)][path[last]]
+
+    def empty_keys(self, names: Sequence[str]) -> None:
+        """Take keys of the top level away that have no value.
+
+        :param names: the keys that may have none.
+        """
+        data = self._document.data
+        for name in [name for name in names if name in data and data[name] is None]:
+            message = "there is nothing below it (null); remove it, a daemon takes it as not given"
+            self._problems.add(self._document.path, self._document.line_of([name]), [name], message, _REFUSED)
+            del data[name]
+
+    def _key(self, item: keys.Key, data: dict[str, Any], path: Sequence[Any]) -> None:
+        place: Any = data
+        for part in item.path[:-1]:
+            place = place.get(part) if isinstance(place, dict) else None
+        name = item.path[-1]
+        if isinstance(place, dict) and name in place and not (item.required and place[name] in (None, "")):
+            self._value(item.kind, place, name, [*path, *item.path])
+
+    def _value(self, kind: keys.ValueType, place: Any, name: Any, path: list[Any]) -> None:
+        """Change a value, and those in it.
+
+        :param place: the mapping or list that it is in, under ``name``.
+        """
+        value = place[name]
+        match kind:
+            case keys.Sections() if value is not None:
+                self.entries(kind.section, value, path)
+                return
+            case keys.MappingOf(values=keys.ValueType() as inner) if isinstance(value, dict):
+                for key in list(value):
+                    self._value(inner, value, key, [*path, key])
+                return
+            case keys.ListOf() if isinstance(value, list):
+                for index in range(len(value)):
+                    self._value(kind.item, value, index, [*path, index])
+                return
+        reading = read_as(kind, value)
+        if reading is None or (reading.value is NOT_GIVEN and not isinstance(place, dict)):
+            return
+        meaning = "as not given" if reading.value is NOT_GIVEN else f"as {_show(reading.value, path)}"
+        expected = describe(value_schema(kind)) or "something else"
+        hint = "put it in quotes" if isinstance(kind, keys.Text) and value not in (None, "") else "correct it"
+        message = f"expected {expected}, got {show(value, path)}; {hint}, a daemon takes it {meaning}"
+        self._problems.add(self._document.path, self._document.line_of(path), path, message, reading.severity)
+        if reading.value is NOT_GIVEN:
+            del place[name]
+        else:
+            place[name] = reading.value
+            if isinstance(reading.value, list):
+                line = self._document.line_of(path) or 0
+                self._document.lines[id(reading.value)] = [line] * len(reading.value)
+                self._document.starts[id(reading.value)] = line
