@@ -12,7 +12,7 @@ from nodepool.config.objects import Config, DiskImage
 from nodepool.config.problems import Problems, Severity, did_you_mean, show
 from nodepool.config.schema import Checker
 from nodepool.config.sections import entries, report_repeated
-from nodepool.config.tolerance import Tolerance
+from nodepool.config.tolerance import Tolerance, check_or_change
 from nodepool.driver.framework.key_schema import fields_of, section_schema
 from nodepool.model.config_keys import keys_of
 
@@ -27,9 +27,9 @@ def read_diskimages(document: Document, config: Config, problems: Problems) -> N
     if "diskimages" not in document.data:
         return
     images = document.data["diskimages"]
-    if not IMAGES.check(images, document, ["diskimages"], Problems()):
-        Tolerance(document, problems).entries(DiskImage, images, ["diskimages"])
-    fine = IMAGES.check(images, document, ["diskimages"], problems)
+    path = ["diskimages"]
+    tolerance = Tolerance(document, problems)
+    fine = check_or_change(IMAGES, images, document, path, problems, lambda: tolerance.entries(DiskImage, images, path))
     again = report_repeated(document, "diskimages", "name", "diskimage", problems, Severity.TOLERATED)
     sections: dict[str, tuple[int, dict[str, Any]]] = {}
     for index, section in entries(document.data, "diskimages", "name"):

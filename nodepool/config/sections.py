@@ -10,7 +10,7 @@ from nodepool.config.marks import Document
 from nodepool.config.objects import Config, Label, TenantLimits, TopLevel
 from nodepool.config.problems import Problems, Severity, did_you_mean
 from nodepool.config.schema import Checker
-from nodepool.config.tolerance import Tolerance
+from nodepool.config.tolerance import Tolerance, check_or_change
 from nodepool.driver.framework.key_schema import fields_of
 from nodepool.model.config_keys import keys_of
 
@@ -37,9 +37,7 @@ def read_sections(document: Document, config: Config, problems: Problems) -> Non
     data: dict[str, Any] = document.data
     tolerance = Tolerance(document, problems)
     tolerance.empty_keys(_MAY_BE_EMPTY)
-    if not TOP.check(data, document, [], Problems()):
-        tolerance.section(TopLevel, data, [])
-    fine = TOP.check(data, document, [], problems)
+    fine = check_or_change(TOP, data, document, [], problems, lambda: tolerance.section(TopLevel, data, []))
     if fine:
         config.read_keys(data, TopLevel)
     again = report_repeated(document, "labels", "name", "label", problems)

@@ -9,13 +9,13 @@ where that of Nodepool 11 refuses the value, too.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from nodepool.config.marks import Document
 from nodepool.config.problems import Problems, Severity, show
-from nodepool.config.schema import describe
+from nodepool.config.schema import Checker, describe
 from nodepool.driver.framework.key_schema import value_schema
 from nodepool.model import config_keys as keys
 
@@ -84,6 +84,27 @@ def _number(kind: keys.Whole | keys.Number, given: Any) -> Reading | None:
 
 def _show(value: Any, path: Sequence[Any]) -> str:
     return "a list of that" if isinstance(value, list) else show(value, path)
+
+
+def check_or_change(
+    checker: Checker,
+    value: Any,
+    document: Document,
+    path: Sequence[Any],
+    problems: Problems,
+    change: Callable[[], None],
+) -> bool:
+    """Check a value against a schema; if it does not conform, change it, and check it once more.
+
+    :param change: changes the value in place, and tells of it.
+    :return: does it conform now, but for unknown keys?
+    """
+    trial = Problems()
+    if checker.check(value, document, path, trial):
+        problems.found.extend(trial.found)
+        return True
+    change()
+    return checker.check(value, document, path, problems)
 
 
 class Tolerance:
