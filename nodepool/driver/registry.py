@@ -93,6 +93,12 @@ class Drivers:
         return cls._found.get(name)
 
     @classmethod
+    def is_extra(cls, name: str) -> bool:
+        """Is a driver not among the built-in ones? Does not block."""
+        where = cls._found.get(name)
+        return where is not None and where.parent != BUILTIN
+
+    @classmethod
     def names(cls) -> list[str]:
         """Names of the drivers that are there, sorted; which of them work shows in `get`."""
         with cls._lock:

@@ -18,6 +18,15 @@ if TYPE_CHECKING:
     from nodepool.zk.zookeeper import ZooKeeper
 
 
+def facade_for(config: ProviderConfig, zk: ZooKeeper) -> ZooKeeper:
+    """What the driver of a provider gets of ZooKeeper: one that is not built-in may be written for 11.0.0."""
+    if not Drivers.is_extra(config.driver.name):
+        return zk
+    from nodepool.compat.released_zookeeper import facade_for_extra_driver
+
+    return facade_for_extra_driver(zk)
+
+
 class ProviderStart:
     """Begins at once. ``_lock`` guards the outcome; it is not held while the driver works."""
 
@@ -72,8 +81,8 @@ class ProviderStart:
         # What it has started already must not stay after an error: there will be another attempt, and another.
         with OnError(lambda _: gateway.stop_provider(provider)):
             _complete(provider, config)
-            provider.zk = self._zk
-            gateway.start_provider(provider, self._zk)
+            provider.zk = zk = facade_for(config, self._zk)
+            gateway.start_provider(provider, zk)
         return provider
 
 

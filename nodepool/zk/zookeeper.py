@@ -86,16 +86,30 @@ class ZooKeeper:
         """Ids of all nodes; blocks for a round trip."""
         return self.nodes.ids()
 
-    def getNode(self, node_id: str) -> Node | None:
-        """Read a node now; None if there is none. Blocks for a round trip."""
-        return self.nodes.get(node_id)
+    def getNode(self, node: str, cached: bool = False, only_cached: bool = False) -> Node | None:
+        """Read a node now; None if there is none. Blocks for a round trip.
 
-    def nodeIterator(self, cached: bool = True) -> Iterator[Node]:
-        """All nodes, from the cache (do not change them: copy first) or, without a cache, from ZooKeeper."""
-        if cached and self.cache is not None:
+        :param node: its id.
+        :param cached: what the cache has is good enough: a copy of that, if it is there.
+        :param only_cached: what the cache does not have is not there; does not block.
+        """
+        if (cached or only_cached) and self.cache is not None:
+            found = self.cache.nodes.get(node)
+            if found is not None or only_cached:
+                return None if found is None else found.copy()
+        return self.nodes.get(node)
+
+    def nodeIterator(self, cached: bool = True, cached_ids: bool = False) -> Iterator[Node]:
+        """All nodes, from the cache (do not change them: copy first) or, without a cache, from ZooKeeper.
+
+        :param cached_ids: those that the cache knows; with ``cached`` false each of them is read.
+        """
+        if self.cache is None or not (cached or cached_ids):
+            yield from self.nodes.iterate()
+        elif cached:
             yield from self.cache.nodes.values()
         else:
-            yield from self.nodes.iterate()
+            yield from filter(None, map(self.nodes.get, self.cache.nodes.ids()))
 
     def storeNode(self, node: Node) -> None:
         """Create a node that has no id yet, else overwrite it, fenced by its version.
@@ -172,16 +186,26 @@ class ZooKeeper:
         """Ids of all requests; blocks for a round trip."""
         return self.requests.ids()
 
-    def getNodeRequest(self, request_id: str) -> NodeRequest | None:
-        """Read a request now; None if there is none. Blocks for a round trip."""
-        return self.requests.get(request_id)
+    def getNodeRequest(self, request: str, cached: bool = False) -> NodeRequest | None:
+        """Read a request now; None if there is none. Blocks for a round trip.
 
-    def nodeRequestIterator(self, cached: bool = True) -> Iterator[NodeRequest]:
-        """All requests, from the cache (do not change them) or, without a cache, from ZooKeeper."""
-        if cached and self.cache is not None:
+        :param request: its id.
+        :param cached: what the cache has is good enough: a copy of that, if it is there.
+        """
+        found = self.cache.requests.get(request) if cached and self.cache is not None else None
+        return self.requests.get(request) if found is None else found.copy()
+
+    def nodeRequestIterator(self, cached: bool = True, cached_ids: bool = False) -> Iterator[NodeRequest]:
+        """All requests, from the cache (do not change them) or, without a cache, from ZooKeeper.
+
+        :param cached_ids: those that the cache knows; with ``cached`` false each of them is read.
+        """
+        if self.cache is None or not (cached or cached_ids):
+            yield from self.requests.iterate()
+        elif cached:
             yield from self.cache.requests.values()
         else:
-            yield from self.requests.iterate()
+            yield from filter(None, map(self.requests.get, self.cache.requests.ids()))
 
     def storeNodeRequest(self, request: NodeRequest, priority: str = "500") -> None:
         """Submit a new request (ephemeral) or overwrite one, fenced by its version. Raises ZKConflict."""

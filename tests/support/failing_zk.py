@@ -35,13 +35,13 @@ class FailingZooKeeper(MemoryZooKeeper):
         self._call("getNodes")
         return super().getNodes()
 
-    def getNode(self, node_id: str) -> Node | None:
+    def getNode(self, node: str, cached: bool = False, only_cached: bool = False) -> Node | None:
         self._call("getNode")
-        return super().getNode(node_id)
+        return super().getNode(node, cached, only_cached)
 
-    def nodeIterator(self, cached: bool = True) -> Iterator[Node]:
+    def nodeIterator(self, cached: bool = True, cached_ids: bool = False) -> Iterator[Node]:
         self._call("nodeIterator")
-        return super().nodeIterator(cached)
+        return super().nodeIterator(cached, cached_ids)
 
     def storeNode(self, node: Node) -> None:
         self._call("storeNode")

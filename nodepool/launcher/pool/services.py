@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from nodepool.runtime.provider_start import facade_for
+
 if TYPE_CHECKING:
     from nodepool.compat.launcher_view import LauncherView
     from nodepool.driver.config import ConfigPool, ProviderConfig
@@ -39,7 +41,7 @@ class PoolServices:
         self._wake = wake
 
     def getZK(self) -> ZooKeeper:
-        return self._pool.zk
+        return facade_for(self._pool.config, self._pool.zk)
 
     def getProviderManager(self) -> Provider:
         return self._pool.provider
@@ -55,7 +57,7 @@ class PoolServices:
         """For drivers written for 11.0.0."""
         from nodepool.compat.launcher_view import LauncherView
 
-        return LauncherView(self._pool.zk, self._pool.launcher.provider)
+        return LauncherView(self.getZK(), self._pool.launcher.provider)
 
     def wake(self) -> None:
         self._wake()

@@ -10,10 +10,12 @@ from typing import Any, cast
 
 import pytest
 
+from nodepool.compat.released_zookeeper import ReleasedZooKeeper
 from nodepool.driver.config import ProviderConfig
 from nodepool.driver.interface import Provider
 from nodepool.runtime import provider_start
 from nodepool.runtime.provider_start import ProviderStart
+from nodepool.zk.zookeeper import ZooKeeper
 
 SECONDS = 30.0
 
@@ -23,6 +25,7 @@ class Site:
 
     def __init__(self) -> None:
         self.zk: Any = object()
+        self.extra: set[str] = set()
         self.stopped = threading.Event()
         self.go_on = threading.Event()
         self.go_on.set()
@@ -55,7 +58,8 @@ class Site:
 @pytest.fixture
 def site(monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
     site = Site()
-    monkeypatch.setattr(provider_start, "Drivers", SimpleNamespace(get={"odd": site}.__getitem__))
+    drivers = SimpleNamespace(get={"odd": site}.__getitem__, is_extra=site.extra.__contains__)
+    monkeypatch.setattr(provider_start, "Drivers", drivers)
     yield site
     site.go_on.set()
 
@@ -65,6 +69,18 @@ def test_started(site: Site) -> None:
     assert start.wait(SECONDS)
     assert start.result().zk is site.zk
     assert not site.stopped.is_set()
+
+
+def test_facade_of_an_extra_driver(site: Site) -> None:
+    """One that is not built-in may be written for 11.0.0: it gets what that release had."""
+    site.zk = ZooKeeper(cast(Any, SimpleNamespace(connected=True)))
+    site.extra.add("odd")
+    start = site.begin()
+    assert start.wait(SECONDS)
+    zk = start.result().zk
+    assert isinstance(zk, ReleasedZooKeeper)
+    assert zk.connected
+    assert zk.nodes is site.zk.nodes
 
 
 def test_not_yet(site: Site) -> None:

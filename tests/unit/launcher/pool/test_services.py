@@ -19,13 +19,14 @@ def test_each_question_goes_to_its_part() -> None:
         return False
 
     node = Node("small", id="1")
+    config = SimpleNamespace(driver=SimpleNamespace(name="static"))
     pool = SimpleNamespace(
         launcher_id="me",
         provider_name="one",
         pool_name="main",
         zk="zk",
         provider="provider",
-        config="config",
+        config=config,
         pool_config="pool config",
         absent_pools=lambda: ["absent"],
         provider_replaced=lambda: True,
@@ -41,7 +42,7 @@ def test_each_question_goes_to_its_part() -> None:
     seen: PoolWorkerView = services
     assert (seen.launcher_id, services.provider_name, services.pool_name) == ("me", "one", "main")
     answers: list[Any] = [seen.ready_nodes, seen.getZK(), seen.getProviderManager(), seen.getProviderConfig()]
-    assert [*answers, seen.getPoolConfig()] == ["ready", "zk", "provider", "config", "pool config"]
+    assert [*answers, seen.getPoolConfig()] == ["ready", "zk", "provider", config, "pool config"]
     assert (list(map(str, seen.absent_pools())), seen.provider_replaced()) == (["absent"], True)
     # What drivers written for 11.0.0 ask.
     launcher: Any = services.nodepool

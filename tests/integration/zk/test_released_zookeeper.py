@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The facade that drivers written for 11.0.0 get: its methods beside those of ours."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from nodepool.compat.released_zookeeper import ReleasedZooKeeper, facade_for_extra_driver
+from nodepool.exceptions import ZKConflict, ZKException, ZKLockException
+from nodepool.model.image import ImageBuild, ImageUpload
+from nodepool.model.node import Node
+from nodepool.model.request import NodeRequest
+from nodepool.zk.client import ZooKeeperClient
+from nodepool.zk.nodepool_cache import NodepoolCache
+from nodepool.zk.zookeeper import ZooKeeper
+from tests.support.pool_znodes import PoolZnodes
+from tests.support.wait import wait_for
+
+
+@pytest.fixture
+def zk(client: ZooKeeperClient) -> ReleasedZooKeeper:
+    cache = NodepoolCache(client)
+    assert cache.wait_ready(30)
+    made = facade_for_extra_driver(ZooKeeper(client, cache))
+    assert isinstance(made, ReleasedZooKeeper)
+    return made
+
+
+def add(zk: ReleasedZooKeeper, *, state: str = "ready", provider: str = "cloud", pool: str = "main") -> Node:
+    node = Node("small")
+    node.provider, node.pool, node.state = provider, pool, state
+    zk.storeNode(node)
+    wait_for("the cache has it", lambda: zk.getNode(node.key, only_cached=True) is not None)
+    return node
+
+
+def test_cached_and_read(zk: ReleasedZooKeeper, znodes: PoolZnodes) -> None:
+    """``cached``, ``only_cached`` and ``cached_ids``; what is given is the caller's own."""
+    node = add(zk)
+    for found in (
+        zk.getNode(node.key),
+        zk.getNode(node.key, cached=True),
+        *zk.nodeIterator(),
+        *zk.nodeIterator(cached=False, cached_ids=True),
+    ):
+        assert found is not None
+        assert (found.id, found.comment) == (node.id, None)
+        found.comment = "mine"
+    assert zk.getNode("0000000099", cached=True) is None
+    assert zk.getNode("0000000099", only_cached=True) is None
+    request_id = znodes.submit(["small"])
+    wait_for("the cache has it", lambda: [one.id for one in zk.nodeRequestIterator()] == [request_id])
+    for request in (zk.getNodeRequest(request_id, cached=True), *zk.nodeRequestIterator(cached=False, cached_ids=True)):
+        assert request is not None
+        assert request.id == request_id
+        assert request.requestor_data != "mine"
+        request.requestor_data = "mine"
+
+
+def test_nodes_of_a_provider(zk: ReleasedZooKeeper) -> None:
+    mine, other = add(zk), add(zk, pool="other")
+    add(zk, provider="elsewhere")
+    assert [node.id for node in zk.getProviderNodes("cloud")] == [mine.id, other.id]
+    assert zk.countPoolNodes("cloud", "main") == 1
+    zk.removeProviderNodes("cloud", [mine, other])
+    assert zk.getNode(mine.key) is None
+
+
+def test_ready_nodes(zk: ReleasedZooKeeper) -> None:
+    free, taken, held = add(zk), add(zk), add(zk)
+    add(zk, state="in-use")
+    taken.allocated_to = "500-0000000000"
+    zk.storeNode(taken)
+    zk.lockNode(held)
+    wait_for("the cache knows", lambda: [n.id for n in zk.getReadyNodesOfTypes(["small"])["small"]] == [free.id])
+    assert zk.getReadyNodesOfTypes(["large"]) == {}
+    assert zk.deleteOldestUnusedNode("cloud", "main")
+    stored = zk.getNode(free.key)
+    assert stored is not None
+    assert stored.state == "used"
+
+
+def test_requests(zk: ReleasedZooKeeper, znodes: PoolZnodes) -> None:
+    request = NodeRequest()
+    request.node_types = ["small"]
+    zk.storeNodeRequest(request)
+    assert request.key.startswith("100-"), "the default of 11.0.0"
+    zk.lockNodeRequest(request)
+    path = f"/nodepool/requests/{request.key}"
+    data = json.loads(znodes.kazoo.get(path)[0])
+    znodes.kazoo.set(path, json.dumps({**data, "relative_priority": 7}).encode())
+    zk.updateNodeRequest(request)
+    assert (request.relative_priority, request.lock is not None) == (7, True)
+    assert zk.getNodeRequestLockIDs() == [request.id]
+    zk.deleteNodeRequestLock(request.key)
+    assert zk.getNodeRequestLockIDs() == []
+    zk.deleteNodeRequest(request)
+    with pytest.raises(ZKConflict):
+        zk.updateNodeRequest(request)
+
+
+def test_connection(zk: ReleasedZooKeeper, client: ZooKeeperClient) -> None:
+    assert (zk.connected, zk.suspended, zk.lost) == (True, False, False)
+    assert zk.kazoo_client is client.kazoo
+    assert zk.getStatsElection("me").is_leader()
+
+
+def test_builds_and_uploads(zk: ReleasedZooKeeper) -> None:
+    """Written as 11.0.0 does (reference/zookeeper 6)."""
+    build = ImageBuild("debian")
+    build.state, build.formats = "ready", ["raw"]
+    build_id = zk.storeBuild("debian", build)
+    assert (zk.getImageNames(), zk.getBuildIds("debian")) == (["debian"], [build_id])
+    found = zk.getBuild("debian", build_id)
+    assert found is not None
+    assert found.formats == ["raw"]
+    assert [one.id for one in zk.getBuilds("debian", ["ready"])] == [build_id]
+    assert zk.getBuilds("debian", ["failed"]) == []
+    assert [one.id for one in zk.getMostRecentBuilds(1, "debian", "ready")] == [build_id]
+
+    upload = ImageUpload("debian", build_id, "cloud")
+    upload.state = "uploading"
+    number = zk.storeImageUpload("debian", build_id, "cloud", upload)
+    assert len(number) == 10
+    upload.state, upload.external_id = "ready", "image-1"
+    assert zk.storeImageUpload("debian", build_id, "cloud", upload, number) == number
+    stored = zk.getImageUpload("debian", build_id, "cloud", number)
+    assert stored is not None
+    assert (stored.state, stored.external_id) == ("ready", "image-1")
+    assert zk.getBuildProviders("debian", build_id) == ["cloud"]
+    assert zk.getImageUploadNumbers("debian", build_id, "cloud") == [number]
+    assert [one.id for one in zk.getUploads("debian", build_id, "cloud", ["ready"])] == [number]
+    assert [one.id for one in zk.getMostRecentBuildImageUploads(2, "debian", build_id, "cloud")] == [number]
+    for state, wanted in (("ready", number), ("failed", None)):
+        newest = zk.getMostRecentImageUpload("debian", "cloud", state, cached=True)
+        assert (newest and newest.id) == wanted
+    assert [one.id for one in zk.getProviderUploads("cloud")["debian"][build_id]] == [number]
+    assert zk.getProviderBuilds("cloud") == {"debian": [build_id]}
+
+    assert not zk.deleteBuild("debian", build_id), "it has an upload"
+    zk.deleteUpload("debian", build_id, "cloud", number)
+    zk.deleteUpload("debian", build_id, "cloud", number)
+    zk.removeProviderBuilds("cloud", {"debian": [build_id]})
+    assert zk.getBuildProviders("debian", build_id) == []
+    assert zk.deleteBuild("debian", build_id)
+    assert zk.getBuild("debian", build_id) is None
+    with pytest.raises(ZKException, match="no build"):
+        zk.storeImageUpload("debian", build_id, "cloud", upload)
+
+
+def test_requests_for_builds_and_pauses(zk: ReleasedZooKeeper) -> None:
+    assert not zk.hasBuildRequest("debian")
+    zk.submitBuildRequest("debian")
+    assert zk.hasBuildRequest("debian")
+    zk.removeBuildRequest("debian")
+    zk.removeBuildRequest("debian")
+    assert not zk.hasBuildRequest("debian")
+    zk.setImagePaused("debian", True)
+    assert zk.getImagePaused("debian")
+    zk.setImagePaused("debian", False)
+    assert not zk.getImagePaused("debian")
+
+
+def test_locks_of_images(zk: ReleasedZooKeeper, other: ZooKeeperClient) -> None:
+    """Each holds others off."""
+    others = facade_for_extra_driver(ZooKeeper(other))
+    assert isinstance(others, ReleasedZooKeeper)
+    upload = ImageUpload("debian", "1", "cloud", "0000000001")
+    for name, arguments in (
+        ("imageBuildLock", ("debian",)),
+        ("imageBuildIdLock", ("debian", "1")),
+        ("imageUploadLock", ("debian", "1", "cloud")),
+        ("imageUploadNumberLock", (upload,)),
+    ):
+        with (
+            getattr(zk, name)(*arguments),
+            pytest.raises(ZKLockException),
+            getattr(others, name)(*arguments, blocking=False),
+        ):
+            pass
+        with getattr(others, name)(*arguments, blocking=False):
+            pass
