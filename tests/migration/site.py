@@ -23,7 +23,9 @@ from tests.support.wait import wait_for
 LAUNCHERS = 3
 #: Cores and memory are not what is short here.
 LIMITS = Limits(servers=14, cores=100, ram=200 * 1024, tenant=4)
-START_SECONDS, STOP_SECONDS = 90.0, 60.0
+START_SECONDS = 90.0
+#: As in the units of doc/source/migration.rst: systemd kills what has not ended by then.
+STOP_SECONDS = 60.0
 #: After a launcher is registered again: what was decided while it was away may still be on its way to the client.
 GRACE_SECONDS = 5.0
 
@@ -83,14 +85,14 @@ class Site(World):
         """Ends a launcher and starts one of a kind with the same file; blocks until that is registered.
 
         :param overlap: the new one is started first.
-        :raises AssertionError: one did not start, or did not stop in order.
+        :raises AssertionError: one did not start, or one of ours did not stop in order.
         """
         old, known = self.launchers[number], self._pool_ids(number)
         self.note(f"launcher {number} becomes {kind}{', started first' if overlap else ''}")
         if not overlap:
             begin = self.now()
-            self._end(number, old)
-        self.kinds[number] = kind
+            self._end(number, self.kinds[number], old)
+        old_kind, self.kinds[number] = self.kinds[number], kind
         new = self._make_launcher(number)
         new.start()
         wait_for(f"launcher {number} ({kind}) is registered", lambda: self._serves(number, new, known), START_SECONDS)
@@ -98,7 +100,7 @@ class Site(World):
             self.absences.append(Absence(number, begin, self.now() + GRACE_SECONDS))
         self.launchers[number] = new
         if overlap:
-            self._end(number, old)
+            self._end(number, old_kind, old)
         self.note(f"launcher {number} is {kind}")
 
     def was_away(self, number: int, when: float) -> bool:
@@ -129,11 +131,14 @@ class Site(World):
         running = {str(pool["id"]) for pool in self.znodes.pools() if pool.get("state") == "running"}
         return bool((self._pool_ids(number) - known) & running)
 
-    def _end(self, number: int, launcher: LauncherProcess) -> None:
+    def _end(self, number: int, kind: Kind, launcher: LauncherProcess) -> None:
         launcher.send_signal(signal.SIGINT)
         try:
             status = launcher.wait(STOP_SECONDS)
         except subprocess.TimeoutExpired:
             launcher.kill()
-            raise AssertionError(f"launcher {number} did not stop within {STOP_SECONDS:g} s") from None
+            # The released launcher waits for launches that cannot end any more, until their attempts are used up.
+            assert kind is Kind.RELEASED, f"launcher {number} did not stop within {STOP_SECONDS:g} s"
+            self.note(f"launcher {number} ({kind}) was killed: it did not stop within {STOP_SECONDS:g} s")
+            return
         assert status == 0, f"launcher {number} stopped with status {status}"
