@@ -75,9 +75,10 @@ def _number(kind: keys.Whole | keys.Number, given: Any) -> Reading | None:
         return None
     if isinstance(kind, keys.Whole):
         number = math.floor(number)
-    more = isinstance(kind, keys.Number) and kind.more
+    if isinstance(kind, keys.Number) and kind.more and number <= kind.minimum:
+        return Reading(NOT_GIVEN, _ACCEPTED)
     # Port 1 is not what port 0 means.
-    if number < kind.minimum and kind != keys.PORT and not more:
+    if number < kind.minimum and kind != keys.PORT:
         number, severity = kind.minimum, _ACCEPTED if number == given else severity
     return None if number == given and type(number) is type(given) else Reading(number, severity)
 

@@ -97,6 +97,7 @@ class NodePool:
         :raises ConfigError: the configuration is refused.
         :raises ZKException, OSError: no servers are configured, or a TLS file cannot be read.
         """
+        self.log.info("Nodepool launcher %s starting", release_string())
         self.build(connection.make_client(self.configuration.load()))
 
     def build(self, client: ZooKeeperClient) -> None:

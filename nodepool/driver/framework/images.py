@@ -7,6 +7,7 @@ from collections.abc import Hashable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from nodepool.driver.config import ConfigPool, ImageSettings, LabelSettings
+from nodepool.driver.framework.raw_sections import mappings
 from nodepool.exceptions import ConfigError
 from nodepool.model.config_keys import ANY_MAPPING, FILLED_TEXT, FLAG, REQUIRED, key
 
@@ -113,9 +114,9 @@ def labels_not_offered(section: dict[str, Any], checks: Iterable[Any]) -> Iterat
     """
     import voluptuous as v
 
-    images = {image.get("name") for _, image in _mappings(section, "diskimages")}
-    for pool_index, pool in _mappings(section, "pools"):
-        for index, label in _mappings(pool, "labels"):
+    images = {image.get("name") for _, image in mappings(section, "diskimages")}
+    for pool_index, pool in mappings(section, "pools"):
+        for index, label in mappings(pool, "labels"):
             path: list[Hashable] = ["pools", pool_index, "labels", index]
             image = label.get("diskimage")
             try:
@@ -127,11 +128,6 @@ def labels_not_offered(section: dict[str, Any], checks: Iterable[Any]) -> Iterat
             if isinstance(image, str) and image not in images:
                 text = f"the provider has no diskimage {image!r}; add it to its diskimages"
                 yield [*path, "diskimage"], f"{text}; a daemon does not offer the label here", False
-
-
-def _mappings(data: dict[str, Any], key: str) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Position and content of the entries of a list that are mappings."""
-    return ((index, entry) for index, entry in enumerate(data.get(key) or []) if isinstance(entry, dict))
 
 
 def _unknown_images(provider: dict[str, Any]) -> Iterator[tuple[list[Any], str]]:

@@ -18,10 +18,11 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from nodepool.driver.config import DEFAULT_PORT, ConfigPool, Connection
 from nodepool.driver.framework.keyscan import SSH_CONNECTION_TYPES
+from nodepool.driver.framework.raw_sections import mappings
 from nodepool.driver.framework.sections import DeclaredProviderConfig
 from nodepool.exceptions import ConfigError
 from nodepool.model.config_keys import (
@@ -41,6 +42,10 @@ from nodepool.plan.static_hosts import HostId, HostSpec
 
 if TYPE_CHECKING:
     from nodepool.config.objects import Config
+
+
+#: Greatest port of TCP.
+MAX_PORT: Final = 65535
 
 
 def as_list(value: str | list[str]) -> list[str]:
@@ -148,15 +153,19 @@ class StaticProviderConfig(DeclaredProviderConfig[StaticPool]):
 
     @classmethod
     def without_effect(cls, section: dict[str, Any]) -> Iterator[tuple[list[Hashable], str, bool]]:
-        """Hosts that are there again later on: the last place counts."""
+        """Hosts that are there again later on, where the last place counts, and hosts with an impossible port."""
         places: list[tuple[list[Hashable], Any, HostId]] = [
             (["pools", pool_index, "nodes", index, "name"], pool.get("name"), StaticNode(data).id)
-            for pool_index, pool in enumerate(section.get("pools") or [])
-            for index, data in enumerate(pool.get("nodes") or [])
+            for pool_index, pool in mappings(section, "pools")
+            for index, data in mappings(pool, "nodes")
+            if isinstance(data.get("name"), str)
         ]
         last = {host: (path, pool) for path, pool, host in places}
         for path, _, host in places:
-            if last[host][0] != path:
+            if _is_impossible(host.port):
+                text = f"there is no port {host.port}; a daemon leaves the host out"
+                yield [*path[:-1], "connection-port"], text, False
+            elif last[host][0] != path:
                 text = f"host {host} is in pool {last[host][1]} again, where it counts"
                 yield path, f"{text}; name, username and connection-port together must be unique in a provider", False
 
@@ -169,6 +178,10 @@ class StaticProviderConfig(DeclaredProviderConfig[StaticPool]):
         for _, problem in duplicate_hosts(self.provider):
             raise ConfigError(f"provider {self.name}: {problem}")
         super().load(newconfig)
+
+
+def _is_impossible(port: Any) -> bool:
+    return isinstance(port, int) and not 1 <= port <= MAX_PORT
 
 
 def duplicate_hosts(provider: dict[str, Any]) -> Iterator[tuple[list[Hashable], str]]:

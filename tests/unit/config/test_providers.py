@@ -322,6 +322,16 @@ class TestOnlyThatProvider:
         assert list(load(f"providers:\n- {section}\n{self.GOOD}").providers) == ["good"]
         assert [record.levelname for record in caplog.records] == ["ERROR"]
 
+    @pytest.mark.parametrize("pools", ["7", "[7]", "[{name: p, nodes: 7}]", "[{name: p, nodes: [7]}]", "{a: b}"])
+    @pytest.mark.parametrize("rest", ["driver: static", "cloud: c, diskimages: 7", "cloud: c, cloud-images: [7]"])
+    def test_no_lists(self, load: Any, pools: str, rest: str) -> None:
+        """What is wrong is said of its place, whatever stands there."""
+        config = load(f"providers:\n- {{name: bad, {rest}, pools: {pools}}}\n{self.GOOD}")
+        bad = config.providers["bad"]
+        assert isinstance(bad, UnavailableProviderConfig)
+        assert ": expected a" in bad.reason
+        assert isinstance(config.providers["good"], StaticProviderConfig)
+
     def test_several_errors(self, load: Any) -> None:
         config = load("providers: [{name: bad, driver: fake, priority: low, max-concurrency: x}]")
         assert "(and 1 more errors)" in config.providers["bad"].reason

@@ -169,6 +169,18 @@ WARNINGS = table(
         lambda c: len(provider(c).hosts()) == 1 and pool(c, "b").hosts == [],
     ),
     (
+        "no time",
+        LABELS + STATIC.replace("host-key: k", "timeout: 0"),
+        "timeout",
+        lambda c: pool(c).hosts[0].timeout_seconds == 5,
+    ),
+    (
+        "no port",
+        LABELS + STATIC.replace("nodes: [", "nodes: [{name: x, labels: [big], connection-port: 70000}, "),
+        "nodes[0].connection-port",
+        lambda c: [host.id.name for host in pool(c).hosts] == ["h"],
+    ),
+    (
         "truth value",
         "labels: [{name: small, min-ready: true}]\n",
         "min-ready",
@@ -232,7 +244,7 @@ def test_aliases(tmp_path: Path) -> None:
         (keys.WHOLE, float("inf"), None),
         (keys.PORT, 0, None),
         (keys.PORT, "22", 22),
-        (keys.Number(0, more=True), 0, None),
+        (keys.Number(0, more=True), 0, NOT_GIVEN),
         (keys.SECONDS, "1.5", 1.5),
         (keys.SECONDS, 2, None),
         (keys.FLAG, "false", True),
