@@ -78,7 +78,6 @@ class CreatePhase:
 
     def _take(self, instance: Instance) -> None:
         node = self._order.node
-        node.hostname = node_fields.hostname_of(node)
         node_fields.take_instance(node, instance, self._order.pool)
         if node.interface_ip is None:
             raise LaunchNetworkException(f"instance {node.external_id} has no address that could be used")

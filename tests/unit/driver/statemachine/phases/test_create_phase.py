@@ -54,7 +54,7 @@ def test_id_is_stored_at_once() -> None:
     assert run.phase.step() is not None
     assert run.phase.step() is None
     assert run.writes.stored == ["server-1"]
-    assert (run.node.external_id, run.node.interface_ip, run.node.hostname) == ("server-1", "192.0.2.7", "np0000000007")
+    assert (run.node.external_id, run.node.interface_ip, run.node.hostname) == ("server-1", "192.0.2.7", None)
 
 
 def test_id_of_a_machine_that_fails() -> None:
