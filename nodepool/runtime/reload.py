@@ -55,22 +55,24 @@ class Configuration:
         self.on_reload("reloading")
         outcome = "failed"
         try:
-            outcome = "serving" if self._load_again() else "serving; the changed configuration file is refused"
+            outcome = self._load_again()
         finally:
             self.on_reload(outcome)
 
-    def _load_again(self) -> bool:
+    def _load_again(self) -> str:
+        """Load, and put into effect what can be used; returns the outcome in a few words."""
         try:
             config = self.source.load()
         except ConfigError as error:
             self.log.error("The configuration is refused, the running one stays:\n%s", error)
-            return False
+            return "serving; the changed configuration file is refused"
         self.log.info("Configuration changed")
+        refused = [name for name, made in config.providers.items() if isinstance(made, UnavailableProviderConfig)]
         for name, reason in keep_usable(self.current, config).items():
             self.log.error("Provider %s runs on with its old section, the new one cannot be used: %s", name, reason)
         old, self.current = self.current, config
         self._apply(old, config)
-        return True
+        return f"serving; sections that cannot be used: {', '.join(refused)}" if refused else "serving"
 
 
 def keep_usable(old: Config, new: Config) -> dict[str, str]:

@@ -108,6 +108,7 @@ class TestBrokenProvider:
         assert second.providers["a"] is first.providers["a"]
         assert [pool.provider.name for pool in second.labels["small"].pools] == ["b", "a"]
         assert second.watched_files == {"/etc/clouds.yaml"}
+        assert daemon.phases[-1] == "serving; sections that cannot be used: a"
         assert "Provider a runs on with its old section, the new one cannot be used: f.yaml:3: no pools" in caplog.text
 
     def test_mended(self, daemon: Daemon) -> None:
