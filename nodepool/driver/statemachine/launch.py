@@ -171,7 +171,7 @@ class NodeLaunch:
     @property
     def _deadline(self) -> float:
         """When the attempt ends."""
-        return float(self._attempt_begun + self._order.settings.launch_timeout)
+        return self._attempt_begun + self._order.launch_timeout
 
     # -- what follows which --
 
@@ -191,7 +191,7 @@ class NodeLaunch:
         return self._enter(phase, self._created)
 
     def _created(self) -> float | None:
-        if not self._order.label.host_key_checking:
+        if not getattr(self._order.label, "host_key_checking", True):
             return self._end(states.READY)
         return self._enter(
             ScanPhase(self._order, self._provider.scans, self._tell_failed_scan, self._wake), self._ready
@@ -248,7 +248,7 @@ class NodeLaunch:
         return self._enter(phase, lambda: self._looked(phase))
 
     def _log_failure(self, error: Exception) -> None:
-        text = f"Attempt {self._attempt} of {self._order.settings.launch_retries} failed"
+        text = f"Attempt {self._attempt} of {self._order.launch_retries} failed"
         if isinstance(error, (LaunchError, OSError, ZKException)):
             self.log.error("%s: %s: %s", text, type(error).__name__, error)
         else:
@@ -260,9 +260,9 @@ class NodeLaunch:
 
     def _decide(self, cloud_away: bool) -> float | None:
         assert self._error is not None
-        kind, settings = classify(self._error), self._order.settings
+        kind = classify(self._error)
         away = cloud_away or self._provider.calls.circuit_open
-        decision = plan.after_failure(kind, self._attempt, settings.launch_retries, circuit_open=away)
+        decision = plan.after_failure(kind, self._attempt, self._order.launch_retries, circuit_open=away)
         if isinstance(decision, Retry):
             self._attempt += 1
             self._attempt_begun = self._clock() + decision.delay_seconds

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from nodepool.driver.config import DEFAULT_PORT
+
 if TYPE_CHECKING:
     from nodepool.driver.config import ConfigPool, LabelSettings, ProviderConfig
     from nodepool.driver.statemachine.instance import Instance
@@ -20,20 +22,26 @@ def hostname_of(node: Node) -> str:
     return f"np{node.id}"[:HOSTNAME_CHARACTERS]
 
 
+def diskimage_of(label: LabelSettings) -> Any:
+    """The uploaded image of a label; None = it has none. Drivers without images need not know the attribute."""
+    return getattr(label, "diskimage", None)
+
+
 def describe(node: Node, label: LabelSettings, provider: ProviderConfig) -> None:
     """Fill in how one logs in, as the image of a label says (L-1): an uploaded one as the provider names it."""
-    image = label.cloud_image
-    if label.diskimage is not None:
+    image, diskimage = getattr(label, "cloud_image", None), diskimage_of(label)
+    if diskimage is not None:
         # In drivers written for 11.0.0 that of the label is the one of the top level, which knows no connection.
-        image = getattr(provider, "diskimages", {}).get(label.diskimage.name, label.diskimage)
+        image = getattr(provider, "diskimages", {}).get(diskimage.name, diskimage)
     if image is None:
         return
-    node.username = image.username
+    # Images of drivers written for 11.0.0 may lack what they do not configure.
+    node.username = getattr(image, "username", None)
     # Ansible needs a text.
-    node.python_path = image.python_path or "auto"
-    node.shell_type = image.shell_type
-    node.connection_type = image.connection_type
-    node.connection_port = image.connection_port
+    node.python_path = getattr(image, "python_path", None) or "auto"
+    node.shell_type = getattr(image, "shell_type", None)
+    node.connection_type = getattr(image, "connection_type", "ssh")
+    node.connection_port = getattr(image, "connection_port", DEFAULT_PORT)
 
 
 def take_instance(node: Node, instance: Instance, pool: ConfigPool) -> None:

@@ -12,7 +12,7 @@ from nodepool.clock import monotonic
 from nodepool.driver import gateway
 from nodepool.driver.framework.shared_threads import MAX_THREADS, SharedThreads
 from nodepool.driver.interface import Provider
-from nodepool.driver.statemachine import signature
+from nodepool.driver.statemachine import node_fields, signature
 from nodepool.driver.statemachine.adapter import Adapter
 from nodepool.driver.statemachine.calls import CloudCalls
 from nodepool.driver.statemachine.circuit_probe import CircuitProbe
@@ -186,8 +186,9 @@ class StateMachineProvider(StateMachineQuota, Provider):
         return [pool.labels[name] for pool in self.provider.pools.values() if name in pool.labels]
 
     def _label_ready(self, label: LabelSettings) -> bool:
-        if label.diskimage is not None:
-            uploaded = self.newest_upload(label.diskimage.name) is not None
+        diskimage = node_fields.diskimage_of(label)
+        if diskimage is not None:
+            uploaded = self.newest_upload(diskimage.name) is not None
             if not uploaded and self._repeats.worth_saying(("upload", label.name)):
                 self.log.warning("%s", self._no_upload(label))
             return uploaded
@@ -225,16 +226,17 @@ class StateMachineProvider(StateMachineQuota, Provider):
 
         :raises LaunchNodepoolException: there is no upload (L-10).
         """
-        if label.diskimage is None:
-            return None, getattr(label.cloud_image, "name", None)
-        upload = self.newest_upload(label.diskimage.name)
+        diskimage = node_fields.diskimage_of(label)
+        if diskimage is None:
+            return None, getattr(getattr(label, "cloud_image", None), "name", None)
+        upload = self.newest_upload(diskimage.name)
         if upload is None:
             raise LaunchNodepoolException(self._no_upload(label))
         image, build = upload.image_name, upload.build_id
         return upload.external_id, f"/nodepool/images/{image}/builds/{build}/providers/{self.name}/images/{upload.id}"
 
     def _no_upload(self, label: LabelSettings) -> str:
-        image = label.diskimage.name if label.diskimage is not None else ""
+        image = getattr(node_fields.diskimage_of(label), "name", "")
         return (
             f"provider {self.name}, label {label.name}: there is no ready upload of image {image}; is it built and "
             "uploaded, and not paused?"

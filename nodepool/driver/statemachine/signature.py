@@ -28,8 +28,11 @@ def create_machine_of(provider_name: str, adapter: Adapter) -> MakeCreateMachine
         machine: StateMachine = gateway.get_create_state_machine(provider_name, adapter, *arguments)
         return machine
 
-    if wants_request(adapter.getCreateStateMachine):
+    signature = adapter.getCreateStateMachine
+    if wants_request(signature):
         return make
+
+    with_image = wants_image(signature)
 
     def call(
         hostname: str,
@@ -40,9 +43,16 @@ def create_machine_of(provider_name: str, adapter: Adapter) -> MakeCreateMachine
         az: str | None,
         log: Log,
     ) -> StateMachine:
-        return make(hostname, label, image_external_id, metadata, log)
+        if with_image:
+            return make(hostname, label, image_external_id, metadata, log)
+        return make(hostname, label, metadata, log)
 
     return call
+
+
+def wants_image(make: Callable[..., Any]) -> bool:
+    """Does it take the image? The example of 11.0.0 does not; who copied that has no uploaded images."""
+    return list(inspect.signature(make).parameters) != ["hostname", "label", "metadata", "log"]
 
 
 def wants_request(make: Callable[..., Any]) -> bool:

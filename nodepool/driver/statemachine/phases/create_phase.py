@@ -48,7 +48,7 @@ class CreatePhase:
         left = self._deadline - self._clock()
         if left <= 0:
             raise ServerCreateTimeoutException(
-                f"no instance within launch-timeout of {self._order.settings.launch_timeout:g} s, "
+                f"no instance within launch-timeout of {self._order.launch_timeout:g} s, "
                 f"it got as far as {machine.state!r}"
             )
         try:

@@ -4,12 +4,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 if TYPE_CHECKING:
     from nodepool.driver.config import ConfigPool, LabelSettings
     from nodepool.model.node import Node
     from nodepool.model.request import NodeRequest
+
+
+#: ``launch-retries``, ``launch-timeout`` and ``boot-timeout`` of a provider whose driver does not know them.
+LAUNCH_RETRIES: Final = 3
+LAUNCH_SECONDS: Final = 3600.0
+BOOT_SECONDS: Final = 120.0
 
 
 class Phase(Protocol):
@@ -45,3 +51,17 @@ class LaunchOrder:
     pool: ConfigPool
     settings: Any
     request: NodeRequest
+
+    # Drivers written for 11.0.0 may have no such keys; then the defaults of all others hold.
+
+    @property
+    def launch_retries(self) -> int:
+        return int(getattr(self.settings, "launch_retries", LAUNCH_RETRIES))
+
+    @property
+    def launch_timeout(self) -> float:
+        return float(getattr(self.settings, "launch_timeout", LAUNCH_SECONDS))
+
+    @property
+    def boot_timeout(self) -> float:
+        return float(getattr(self.settings, "boot_timeout", BOOT_SECONDS))

@@ -40,7 +40,7 @@ class ScanPhase:
         if self._scan is None:
             assert node.interface_ip is not None
             self._scan = self._scans.scan(
-                node.interface_ip, node.connection_port, self._order.settings.boot_timeout, node.connection_type
+                node.interface_ip, node.connection_port, self._order.boot_timeout, node.connection_type
             )
             self._scan.add_done_callback(lambda _: self._wake())
         if not self._scan.done():

@@ -48,13 +48,21 @@ class GuideWithDefault(Adapter):
         return Machine(hostname, label, image_external_id, metadata, log)
 
 
+class ExampleOf11(Adapter):
+    """As in the example driver of 11.0.0."""
+
+    def getCreateStateMachine(self, hostname: Any, label: Any, metadata: Any, log: Any) -> Any:
+        return Machine(hostname, label, metadata, log)
+
+
 ALL: tuple[Any, ...] = ("np1", "label", "image", {"a": "b"}, "request", "az", "log")
 FIVE: tuple[Any, ...] = ("np1", "label", "image", {"a": "b"}, "log")
+FOUR: tuple[Any, ...] = ("np1", "label", {"a": "b"}, "log")
 
 
 @pytest.mark.parametrize(
     ("adapter", "expected"),
-    [(Guide, FIVE), (GuideWithDefault, FIVE), (Legacy, ALL), (OtherNames, ALL), (Whatever, ALL)],
+    [(Guide, FIVE), (GuideWithDefault, FIVE), (Legacy, ALL), (OtherNames, ALL), (Whatever, ALL), (ExampleOf11, FOUR)],
 )
 def test_arguments(adapter: Any, expected: tuple[Any, ...]) -> None:
     machine: Any = create_machine_of("cloud", adapter(None))(*ALL)
