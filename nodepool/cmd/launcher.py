@@ -50,12 +50,13 @@ def check_configuration(options: argparse.Namespace) -> None:
 
 def serve(options: argparse.Namespace) -> int:
     """Run the launcher until a signal ends it; returns the exit status. Raises ConfigError."""
+    from nodepool.cmd.garbage import look_less_often
     from nodepool.cmd.sdnotify import Notifier
     from nodepool.cmd.service_runner import ServiceRunner
     from nodepool.launcher.supervisor import NodePool
 
     nodepool = NodePool(options.config, options.secure)
-    supervisor = ServiceRunner(nodepool, Notifier())
+    supervisor = ServiceRunner(nodepool, Notifier(), on_loaded=look_less_often)
     nodepool.configuration.on_reload = supervisor.on_reload
     console = None
     if options.repl:

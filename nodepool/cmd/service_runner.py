@@ -75,6 +75,7 @@ class ServiceRunner:
     :param notifier: tells systemd.
     :param stop_seconds: how long an orderly stop may take.
     :param clock: monotonic seconds.
+    :param on_loaded: called in the main thread when the service is ready, and again after each reload.
     """
 
     def __init__(
@@ -82,11 +83,15 @@ class ServiceRunner:
         service: DaemonService,
         notifier: Notifier,
         *,
+        on_loaded: Callable[[], None] = lambda: None,
         stop_seconds: float = STOP_SECONDS,
         clock: Callable[[], float] = monotonic,
     ) -> None:
         self._service = service
         self._notifier = notifier
+        self._on_loaded = on_loaded
+        #: Was it told of what is loaded now?
+        self._loaded_told = False
         self._stop_seconds = stop_seconds
         self._clock = clock
         # SimpleQueue.put may be called from a signal handler at any point; a lock or an Event may not.
@@ -169,6 +174,7 @@ class ServiceRunner:
         if phase == "reloading":
             self._notifier.reloading()
         else:
+            self._loaded_told = False
             self._notifier.ready(phase)
 
     def notify(self) -> None:
@@ -179,6 +185,9 @@ class ServiceRunner:
             self._ready_sent = True
             self._notifier.ready()
             log.info("Ready")
+        if not self._loaded_told:
+            self._loaded_told = True
+            self._on_loaded()
         seconds, now = self._notifier.watchdog_seconds, self._clock()
         if seconds is None or now - self._last_ping < seconds / 4:
             return

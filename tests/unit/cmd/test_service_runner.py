@@ -160,13 +160,20 @@ def test_dump_appears_whatever_the_level(caplog: pytest.LogCaptureFixture) -> No
 
 def test_ready_is_told_once() -> None:
     service, notifier = FakeService(), FakeNotifier()
-    supervisor = ServiceRunner(service, notifier)
+    called: list[bool] = []
+    supervisor = ServiceRunner(service, notifier, on_loaded=lambda: called.append(True))
     supervisor.notify()
-    assert notifier.messages == []
+    assert (notifier.messages, called) == ([], [])
     service.ready.set()
     supervisor.notify()
     supervisor.notify()
-    assert notifier.messages == ["READY=1"]
+    assert (notifier.messages, called) == (["READY=1"], [True])
+    supervisor.on_reload("reloading")
+    supervisor.notify()
+    assert called == [True]
+    supervisor.on_reload("reloaded")
+    supervisor.notify()
+    assert called == [True, True]
 
 
 def test_watchdog_follows_the_main_loop() -> None:

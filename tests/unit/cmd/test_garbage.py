@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests of `nodepool.cmd.garbage`."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Iterator
+
+import pytest
+
+from nodepool.cmd import garbage
+
+
+class Cycle:
+    """Refers to itself."""
+
+    def __init__(self) -> None:
+        self.me = self
+
+
+@pytest.fixture(autouse=True)
+def _as_before() -> Iterator[None]:
+    threshold = gc.get_threshold()
+    yield
+    gc.unfreeze()
+    gc.set_threshold(*threshold)
+
+
+def test_what_is_there_is_left_alone() -> None:
+    """Cycles that were garbage before are collected, and so are those that come later, or are left by a reload."""
+    before = weakref.ref(Cycle())
+    garbage.look_less_often()
+    assert before() is None
+    assert gc.get_freeze_count() > 1000
+    assert gc.get_threshold()[0] == garbage.YOUNG_OBJECTS
+    kept = Cycle()
+    reloaded = weakref.ref(kept)
+    garbage.look_less_often()
+    del kept
+    gc.collect()
+    assert reloaded() is not None, "it is frozen"
+    garbage.look_less_often()
+    assert reloaded() is None
+    later = weakref.ref(Cycle())
+    gc.collect()
+    assert later() is None
