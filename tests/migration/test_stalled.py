@@ -6,11 +6,10 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from benchmarks.support.simulated_cloud import OpenStackProvider, simulated_cloud
+from benchmarks.support.simulated_cloud import OpenStackProvider
 from nodepool.testing.openstack import SimulatorClient
 from tests.support.launcher import LauncherProcess
 from tests.support.launcher_config import write_config
@@ -26,13 +25,6 @@ DELAY_SECONDS = 0.3
 #: Ours has looked for lost nodes several times.
 STALLED_SECONDS = 8.0
 PROVIDER = OpenStackProvider()
-
-
-@pytest.fixture
-def cloud(tmp_path: Path) -> Iterator[SimulatorClient]:
-    """A simulated OpenStack for both launchers."""
-    with simulated_cloud(tmp_path, {"boot_seconds": [0.1, 0.2], "delete_seconds": [0.1, 0.2]}) as client:
-        yield client
 
 
 @pytest.fixture
