@@ -14,12 +14,20 @@ from nodepool.config.schema import Checker
 from nodepool.config.sections import entries, report_repeated
 from nodepool.config.tolerance import Tolerance, check_or_change
 from nodepool.driver.framework.key_schema import fields_of, section_schema
-from nodepool.model.config_keys import keys_of
+from nodepool.model.config_keys import FILLED_TEXT, REQUIRED, TEXT, MappingOf, key, keys_of
+from nodepool.model.config_value import ConfigValue
 
 IMAGES: Final = Checker([section_schema(DiskImage)])
-#: Keys of the secure file that count (reference/configuration 1); others in it are ignored.
-_SECURE_KEYS: Final = [item for item in keys_of(DiskImage) if item.name in ("name", "env-vars")]
-SECURE: Final = Checker(v.Schema([v.Schema(fields_of(_SECURE_KEYS), extra=v.ALLOW_EXTRA)]))
+
+
+class SecureDiskImage(ConfigValue):
+    """The keys of an image in the secure file that count (reference/configuration 1); others in it are ignored."""
+
+    name: str = key(FILLED_TEXT, REQUIRED, "Of the image.")
+    env_vars: dict[str, str] = key(MappingOf(TEXT), {}, "Added to the environment of its build.")
+
+
+SECURE: Final = Checker(v.Schema([v.Schema(fields_of(keys_of(SecureDiskImage)), extra=v.ALLOW_EXTRA)]))
 
 
 def read_diskimages(document: Document, config: Config, problems: Problems) -> None:
@@ -98,13 +106,17 @@ def merge_secure(secure: Document, config: Config, problems: Problems) -> None:
     if "diskimages" not in secure.data:
         return
     # The file is secret: its values are not shown. SECURE knows no unknown keys.
-    if not SECURE.check(secure.data["diskimages"], secure, ["diskimages"], problems):
+    images, path = secure.data["diskimages"], ["diskimages"]
+    tolerance = Tolerance(secure, problems)
+    if not check_or_change(
+        SECURE, images, secure, path, problems, lambda: tolerance.entries(SecureDiskImage, images, path)
+    ):
         return
     for index, section in entries(secure.data, "diskimages", "name"):
         image = config.diskimages.get(section["name"])
         if image is None:
-            path = ["diskimages", index, "name"]
+            where = ["diskimages", index, "name"]
             message = f"there is no diskimage {section['name']!r}{did_you_mean(section['name'], config.diskimages)}"
-            problems.add(secure.path, secure.line_of(path), path, message)
+            problems.add(secure.path, secure.line_of(where), where, message)
             continue
         image.env_vars = {**image.env_vars, **section.get("env-vars", {})}

@@ -16,6 +16,8 @@ from nodepool.exceptions import ConfigError
 MAX_SHOWN: Final = 40
 #: Most problems that the text of one error lists, or that are logged.
 MAX_REPORTED: Final = 1000
+#: Instead of a value that is not shown.
+HIDDEN: Final = "something else"
 #: Values under keys with these words in them are never shown.
 SECRET_WORDS: Final = ("password", "secret", "token", "env-vars", "api-key", "apikey", "credential")
 
@@ -159,7 +161,7 @@ def show(value: object, path: Sequence[Any] = ()) -> str:
     if isinstance(value, (list, tuple, set)):
         return "a list"
     if any(word in str(part).lower() for part in path for word in SECRET_WORDS):
-        return "something else"
+        return HIDDEN
     if isinstance(value, bool):
         return "true" if value else "false"
     text = repr(value) if isinstance(value, str) else str(value)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from nodepool.config.marks import Document
-from nodepool.config.problems import Problems, Severity, show
+from nodepool.config.problems import HIDDEN, Problems, Severity, show
 from nodepool.config.schema import Checker, describe
 from nodepool.driver.framework.key_schema import value_schema
 from nodepool.model import config_keys as keys
@@ -84,7 +84,10 @@ def _number(kind: keys.Whole | keys.Number, given: Any) -> Reading | None:
 
 
 def _show(value: Any, path: Sequence[Any]) -> str:
-    return "a list of that" if isinstance(value, list) else show(value, path)
+    if isinstance(value, list):
+        return "a list of that"
+    text = show(value, path)
+    return "it is written" if text == HIDDEN else text
 
 
 def check_or_change(

@@ -70,11 +70,15 @@ class ZooKeeperReader:
         data = document.data
         if not isinstance(data, dict):
             return
-        self._seen.update(key for key in ("zookeeper-servers", "zookeeper-tls") if key in data)
-        if "zookeeper-servers" in data:
-            self._servers(data["zookeeper-servers"])
-        if "zookeeper-tls" in data:
-            self._tls(data["zookeeper-tls"])
+        for name, read in (("zookeeper-servers", self._servers), ("zookeeper-tls", self._tls)):
+            if name not in data:
+                continue
+            if data[name] is None:
+                text = "there is nothing below it (null); remove it, a daemon takes it as not given"
+                self._problem([name], text, Severity.TOLERATED)
+                continue
+            self._seen.add(name)
+            read(data[name])
         if "zookeeper-timeout" in data and not secure:
             self._timeout(data["zookeeper-timeout"])
 

@@ -248,6 +248,13 @@ class TestSecureFile:
         assert images["c"].env_vars == {"A": "1", "B": "1"}
         assert images["p"].pause is False
 
+    def test_numbers(self, load: Any, caplog: pytest.LogCaptureFixture) -> None:
+        """Daemons of Nodepool 11 take them; a warning does not show what is secret."""
+        images = load(self.IMAGES, "diskimages: [{name: p, env-vars: {A: 4711}}]").diskimages
+        assert images["p"].env_vars["A"] == "4711"
+        assert "s.yaml:1: diskimages[0].env-vars.A: expected a text, got something else" in caplog.text
+        assert "4711" not in caplog.text
+
     @pytest.mark.parametrize("text", ["", "# nothing\n", "~\n", "{}", "labels: 7\nproviders: 8\nanything: 9\n"])
     def test_ignored(self, load: Any, caplog: pytest.LogCaptureFixture, text: str) -> None:
         """An empty file is fine; other keys do not count."""
@@ -261,7 +268,8 @@ class TestSecureFile:
 
     def test_bad_values_are_not_shown(self, refused: Any) -> None:
         assert refused(self.IMAGES, "diskimages: [{name: p, env-vars: {TOKEN: 4711}}]") == [
-            "s.yaml:1: diskimages[0].env-vars.TOKEN: expected a text, got something else; put it in quotes"
+            "s.yaml:1: diskimages[0].env-vars.TOKEN: expected a text, got something else; put it in quotes, a daemon "
+            "takes it as it is written"
         ]
 
     @pytest.mark.parametrize(

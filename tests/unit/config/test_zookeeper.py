@@ -68,7 +68,7 @@ def test_timeout(file: Path, value: float) -> None:
             "zookeeper-servers: expected a list of servers, each with host and port, got an empty",
         ),
         ({"zookeeper_servers": "zk1"}, "zookeeper-servers: expected a list of servers"),
-        ({"zookeeper_servers": None}, "zookeeper-servers: expected a list of servers"),
+        ({"zookeeper_servers": None}, "zookeeper-servers: required, but missing: a list of servers"),
         (
             {"zookeeper_servers": ["zk1"]},
             "zookeeper-servers[0]: expected a mapping with host, port and chroot, got 'zk1'",
@@ -85,7 +85,7 @@ def test_timeout(file: Path, value: float) -> None:
             {"zookeeper_servers": [{"host": "a", "chroot": 1}]},
             "[0].chroot: expected a path that begins with '/', got 1",
         ),
-        ({"zookeeper_tls": None}, "zookeeper-tls: expected a mapping with cert, key and ca, got nothing (null)"),
+        ({"zookeeper_tls": None}, "zookeeper-tls: required, but missing: a mapping with cert, key and ca"),
         ({"zookeeper_tls": {"cert": "a", "key": "b"}}, "zookeeper-tls: ca is missing"),
         (
             {"zookeeper_tls": {"cert": "a", "key": "b", "ca": 1}},
@@ -118,6 +118,21 @@ def test_quotes(file: Path, caplog: pytest.LogCaptureFixture) -> None:
     assert [record.levelname for record in caplog.records] == ["WARNING"] * 4
     with pytest.raises(ConfigError, match="got '2281'; it is read without the quotes"):
         load_config(path, strict=True)
+
+
+@pytest.mark.parametrize("name", ["zookeeper-servers", "zookeeper-tls"])
+def test_empty(file: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, name: str) -> None:
+    """Without a value it counts as not given, in the one file as in the other; so do daemons of Nodepool 11 read it."""
+    good, empty = tmp_path / "good.yaml", tmp_path / "empty.yaml"
+    good.write_text(yaml.safe_dump({name: GOOD[name]}), encoding="utf-8")
+    empty.write_text(f"{name}:\n", encoding="utf-8")
+    for changes, secure in (({}, empty), ({name: None}, good)):
+        caplog.clear()
+        assert (
+            load_config(write(file, **changes), str(secure)).zookeeper_servers[0].host
+            == GOOD["zookeeper-servers"][0]["host"]
+        )
+        assert f"{name}: there is nothing below it" in caplog.text
 
 
 def test_all_problems_at_once(file: Path) -> None:
