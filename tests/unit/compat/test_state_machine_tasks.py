@@ -101,10 +101,10 @@ def test_launch_and_deletion() -> None:
         assert node.state == states.READY
         node.state = states.USED
         deletion = StateMachineNodeDeleter(zk, provider, node)
-        assert not deletion.complete
+        seen = [deletion.complete]
         provider.scheduler.add(deletion)
         deletion.join(30)
-        assert deletion.complete
+        assert [*seen, deletion.complete] == [False, True]
         assert zk.getNode(node.key) is None
     finally:
         site.end()
