@@ -161,8 +161,7 @@ class SharedThreads:
                 return future
             # What is older was left to a thread that has not ended its work yet.
             while (work := self._next_work()) is not None:
-                self._hand_over(work)
-                if work is mine:
+                if not self._hand_over(work) or work is mine:
                     break
         return future
 
@@ -200,12 +199,13 @@ class SharedThreads:
         share.running += 1
         return share.queue.popleft()
 
-    def _hand_over(self, work: _Work) -> None:
+    def _hand_over(self, work: _Work) -> bool:
+        """Give work to a thread; False = there is none for it, and it waits again."""
         if self._idle:
             idle = self._idle.pop()
             idle.work = work
             idle.signal.release()
-            return
+            return True
         thread = threading.Thread(target=self._run, args=(work,), name=self._name, daemon=True)
         try:
             thread.start()
@@ -214,8 +214,9 @@ class SharedThreads:
             log.exception("%s: %d threads", self._name, len(self._threads))
             work.share.running -= 1
             work.share.queue.appendleft(work)
-            return
+            return False
         self._threads.add(thread)
+        return True
 
     def _end_idle_threads(self) -> None:
         for idle in self._idle:

@@ -226,10 +226,10 @@ def test_no_more_threads(threads: SharedThreads, monkeypatch: pytest.MonkeyPatch
 
     with monkeypatch.context() as full:
         full.setattr(threading.Thread, "start", no_thread)
-        late = share.submit(int)
-    assert not late.done()
+        late = [share.submit(int), share.submit(int)]
+    assert not any(future.done() for future in late)
     share.submit(int).result(DEADLINE_SECONDS)
-    assert late.result(DEADLINE_SECONDS) == 0
+    assert [future.result(DEADLINE_SECONDS) for future in late] == [0, 0]
 
 
 def test_more_reserved_than_threads() -> None:
