@@ -60,7 +60,10 @@ class PassThread(threading.Thread):
 
     def run(self) -> None:
         while not self.stopping:
-            self._event.wait(min(self._guarded_pass(), self._idle_seconds))
+            wait = min(self._guarded_pass(), self._idle_seconds)
+            # A pass clears the event: that of `stop`, too, if it came between our look and the pass.
+            if not self.stopping:
+                self._event.wait(wait)
 
     def _guarded_pass(self) -> float:
         # Cleared before the pass: what happens during it causes another one.

@@ -119,3 +119,20 @@ def test_connection_lost_at_the_end(caplog: pytest.LogCaptureFixture) -> None:
     worker.finish()
     assert "What is left to do ends with the session: gone" in caplog.text
     assert "Traceback" not in caplog.text
+
+
+def test_stop_between_two_looks() -> None:
+    """A thread that is told to end just before a pass ends after it: it does not wait for what is due next."""
+    worker = Passes(lambda: None)
+
+    class Link:
+        wait_connected = worker.link.wait_connected
+
+        @property
+        def connected(self) -> bool:
+            worker.stop()
+            return True
+
+    worker._client = cast(ZooKeeperClient, Link())
+    worker.finish()
+    assert worker.passes == 1
