@@ -77,11 +77,10 @@ class NodeLauncher(threading.Thread, abc.ABC):
 
     def _store(self, error: Exception | None, started: float) -> str:
         """Store the outcome; returns the key of the result."""
-        state, key = launch_outcome(error)
         # E.g. the driver put something into the node that cannot be stored. What is not stored is not ready.
         with Guard(self.log, "The outcome could not be stored"):
             try:
-                self.node.state = state
+                self.node.state, key = launch_outcome(error)
                 self.zk.storeNode(self.node)
             except ZKConflict as conflict:
                 # Somebody deleted or took the node: not the request's fault, it gets another one.

@@ -82,6 +82,20 @@ def test_errors(stage: Stage, reported: list[str], error: BaseException, state: 
     assert reported == [key]
 
 
+def test_error_that_cannot_be_read(stage: Stage, reported: list[str], caplog: pytest.LogCaptureFixture) -> None:
+    """L-6: not even an error of a driver that raises when it is looked at leaves the handler waiting for ever."""
+
+    class Unreadable(Exception):
+        @property
+        def statsd_key(self) -> str:
+            raise RuntimeError("no way")
+
+    launcher = run(stage, throw(Unreadable("broken")))
+    assert launcher.node.state == states.FAILED
+    assert reported == ["error.unknown"]
+    assert "could not be stored" in caplog.text
+
+
 def test_timeout_without_traceback(stage: Stage, reported: list[str], caplog: pytest.LogCaptureFixture) -> None:
     """reference/driver 13"""
     run(stage, throw(ServerCreateTimeoutException("slow")))
