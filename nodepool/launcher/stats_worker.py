@@ -15,6 +15,7 @@ from typing import Final
 
 from nodepool import log_names
 from nodepool.clock import monotonic
+from nodepool.guard import Guard
 from nodepool.metrics import gauges
 from nodepool.metrics.registry import Registry
 from nodepool.metrics.statsd import StatsdClient
@@ -98,12 +99,15 @@ class StatsWorker(PassThread):
         """
         now = self._clock()
         self._client.resolve()
+        # A mistake in one group of gauges must not end the others.
         if now >= self._limits_at + LIMITS_SECONDS:
             self._limits_at = now
-            self._registry.replace(LIMITS, self._limits())
+            with Guard(self.log, "Gauges of limits could not be sent"):
+                self._registry.replace(LIMITS, self._limits())
         if now >= self._internals_at + INTERNALS_SECONDS:
             self._internals_at = now
-            self._registry.replace(INTERNALS, self._internals())
+            with Guard(self.log, "Gauges of the launcher could not be sent"):
+                self._registry.replace(INTERNALS, self._internals())
         if self._lead(now) and self._due(now):
             self.emit_once()
             self._sent_at = now

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from nodepool.launcher.stats_worker import StatsWorker
+from nodepool.metrics.gauges import Gauges
 from nodepool.metrics.registry import Metric, MetricKind, Registry
 from nodepool.metrics.statsd import get_client
 from nodepool.metrics.statsd_sink import StatsdSink
@@ -35,6 +36,8 @@ class System:
         self.requests: list[NodeRequest] = []
         self.pools: list[PoolComponent] = []
         self.broken = False
+        #: Gauges that raise when they are asked for.
+        self.failing: set[Metric] = set()
         self.worker = StatsWorker(
             client,
             Registry([StatsdSink(lambda: client)]),
@@ -42,14 +45,19 @@ class System:
             nodes=self._nodes,
             requests=lambda: self.requests,
             pools=lambda: self.pools,
-            limits=lambda: {LIMIT.series(): 3},
-            internals=lambda: {OWN.series(): 7},
+            limits=lambda: self._gauge(LIMIT, 3),
+            internals=lambda: self._gauge(OWN, 7),
             clock=lambda: self.now,
         )
 
     def _is_leader(self) -> bool:
         self.asked += 1
         return self.leader
+
+    def _gauge(self, metric: Metric, value: float) -> Gauges:
+        if metric in self.failing:
+            raise RuntimeError("broken on purpose")
+        return {metric.series(): value}
 
     def _nodes(self) -> list[Node]:
         if self.broken:
@@ -226,3 +234,16 @@ def test_thread_survives_an_error(server: StatsdServer, system: System, caplog: 
             system.worker.stop()
             system.worker.join()
     assert {record.name for record in caplog.records} <= {"nodepool.StatsWorker"}
+
+
+@pytest.mark.parametrize(("failing", "others"), [(LIMIT, "own:7|g"), (OWN, "limit:3|g")])
+def test_each_group_is_on_its_own(
+    server: StatsdServer, system: System, failing: Metric, others: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A mistake in one group of gauges, e.g. for a pool of a strange driver, must not end the others."""
+    system.failing.add(failing)
+    system.worker.run_once()
+    lines = server.drain()
+    assert others in lines
+    assert "nodepool.nodes.ready:0|g" in lines
+    assert "broken on purpose" in caplog.text
