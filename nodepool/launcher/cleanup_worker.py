@@ -6,8 +6,9 @@ from __future__ import annotations
 import logging
 import math
 import threading
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Final
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from nodepool import log_names
 from nodepool.clock import monotonic, wall_time
@@ -45,6 +46,19 @@ LATER_SECONDS: Final = (5.0, 10.0, 20.0)
 LOCK_DIR_SECONDS: Final = 8 * 3600.0
 
 
+class _Looks(NamedTuple):
+    """What another thread asks for, in monotonic seconds.
+
+    :param sweep_at: of a sweep; infinite = none.
+    :param lost_at: of a look at lost requests.
+    :param later: of more such looks, in place of those that were asked for before; empty = those stay.
+    """
+
+    sweep_at: float
+    lost_at: float
+    later: list[float]
+
+
 class CleanupWorker(Worker):
     """One thread a launcher.
 
@@ -76,6 +90,8 @@ class CleanupWorker(Worker):
         self._lost_due = math.inf
         #: When else to look at lost requests.
         self._later: list[float] = []
+        #: What other threads ask for: the times above are changed by this thread only, so that none is lost.
+        self._asked: deque[_Looks] = deque()
         self._begun = monotonic()
         self._leaks = LeakSweeps()
         #: Nodes that seem to be lost, as they are: id and version.
@@ -85,21 +101,31 @@ class CleanupWorker(Worker):
 
     def launcher_went(self) -> None:
         """A launcher left the registry. Any thread."""
-        self._later = [monotonic() + seconds for seconds in LATER_SECONDS]
-        self.sweep_soon()
+        self._ask(SOON_SECONDS, LATER_SECONDS)
 
     def sweep_soon(self) -> None:
         """Look for what a launcher that is gone has left. Any thread."""
-        self._due = min(self._due, monotonic() + SOON_SECONDS)
-        self.reset_soon()
+        self._ask(SOON_SECONDS)
 
     def reset_soon(self) -> None:
         """The locks of a launcher are gone: the requests that it worked on are anybody's. Any thread."""
-        self._lost_due = min(self._lost_due, monotonic() + LOST_SECONDS)
+        self._ask()
+
+    def _ask(self, sweep_seconds: float = math.inf, later_seconds: Sequence[float] = ()) -> None:
+        now = monotonic()
+        self._asked.append(_Looks(now + sweep_seconds, now + LOST_SECONDS, [now + each for each in later_seconds]))
         self.wake()
+
+    def _take_asked(self) -> None:
+        while self._asked:
+            looks = self._asked.popleft()
+            self._due = min(self._due, looks.sweep_at)
+            self._lost_due = min(self._lost_due, looks.lost_at)
+            self._later = looks.later or self._later
 
     def run_once(self) -> float | None:
         now = monotonic()
+        self._take_asked()
         if not self._cache.ready:
             return 1.0
         try:
@@ -113,6 +139,7 @@ class CleanupWorker(Worker):
         except ZKConnectionError:
             self.sweep_soon()
             raise
+        self._take_asked()
         return min(self._due, self._lost_due, self._orphans_due) - monotonic()
 
     def sweep(self) -> None:

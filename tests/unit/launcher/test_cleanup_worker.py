@@ -139,6 +139,23 @@ def test_launcher_that_stops_slowly(
     assert (worker.run_once() or 0) > SOON_SECONDS
 
 
+def test_launcher_that_goes_during_a_look(worker: CleanupWorker, clock: ManualClock) -> None:
+    """C-4: what is asked for by another thread, at whichever moment of a look, is not forgotten."""
+    worker.run_once()
+
+    class Passed(float):
+        def __gt__(self, other: float) -> bool:
+            worker.launcher_went()
+            return False
+
+    worker._later = [Passed(0.0)]
+    worker.reset_lost_requests()
+    assert worker.run_once() == pytest.approx(LOST_SECONDS)
+    clock.pass_seconds(SOON_SECONDS)
+    worker.run_once()
+    assert worker.run_once() == pytest.approx(LATER_SECONDS[0] - SOON_SECONDS)
+
+
 def test_nodes_that_a_lost_launcher_gathered(
     launcher: StillLauncher, worker: CleanupWorker, znodes: PoolZnodes, clock: ManualClock
 ) -> None:
