@@ -188,7 +188,13 @@ class ProviderHook(Hook[P, R]):
 
     def within(self, seconds: float, provider: Any, *args: P.args, **kwargs: P.kwargs) -> bool:
         """Call it, and wait for its end at most so many seconds. False = it hangs (logged)."""
-        thread = self.begin(provider, *args, **kwargs)
+        try:
+            thread = self.begin(provider, *args, **kwargs)
+        except RuntimeError as error:
+            # The system has no more threads just now. A provider that is not stopped would work on beside the next one.
+            log.warning("Provider %s: %s() is called without a thread of its own: %s", _name(provider), self.name, error)
+            self(provider, *args, **kwargs)
+            return True
         thread.join(seconds)
         if thread.is_alive():
             log.error(

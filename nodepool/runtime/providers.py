@@ -96,7 +96,12 @@ class Providers:
         old = self.running.get(name)
         if old is not None:
             gateway.idle.within(PATIENCE_SECONDS, old)
-        start = self._starting[name] = ProviderStart(config, self._zk)
+        try:
+            start = self._starting[name] = ProviderStart(config, self._zk)
+        except RuntimeError as error:
+            # The system has no more threads just now.
+            self._not_started(name, error)
+            return
         if start.wait(max(LEAST_START_SECONDS, deadline - monotonic())):
             self._started(name)
             return
@@ -105,24 +110,26 @@ class Providers:
 
     def _started(self, name: str) -> None:
         """A start has ended, in one way or another."""
-        config = self._configs[name]
         start = self._starting.pop(name)
         error = start.error()
         if error is not None:
-            # Whatever a driver raised in start(): other providers work all the same (G-9).
-            attempts = self._failed.get(name, (0, 0.0))[0] + 1
-            delay = RETRY.pause(attempts)
-            self._failed[name] = (attempts, monotonic() + delay)
-            if isinstance(error, ConfigError):
-                # Its text says all that a user needs; a traceback would hide it.
-                self.log.error("Provider %s cannot be started, trying again in %g s: %s", name, delay, error)
-            else:
-                self.log.error("Provider %s cannot be started, trying again in %g s", name, delay, exc_info=error)
-            self._replace(name, None)
+            self._not_started(name, error)
             return
         self._failed.pop(name, None)
-        self.log.info("Started provider %s (driver %s)", name, config.driver.name)
+        self.log.info("Started provider %s (driver %s)", name, self._configs[name].driver.name)
         self._replace(name, start.result())
+
+    def _not_started(self, name: str, error: Exception) -> None:
+        """Whatever a driver raised in start(): other providers work all the same (G-9)."""
+        attempts = self._failed.get(name, (0, 0.0))[0] + 1
+        delay = RETRY.pause(attempts)
+        self._failed[name] = (attempts, monotonic() + delay)
+        if isinstance(error, ConfigError):
+            # Its text says all that a user needs; a traceback would hide it.
+            self.log.error("Provider %s cannot be started, trying again in %g s: %s", name, delay, error)
+        else:
+            self.log.error("Provider %s cannot be started, trying again in %g s", name, delay, exc_info=error)
+        self._replace(name, None)
 
     def _replace(self, name: str, new: Provider | None) -> None:
         running = dict(self.running)

@@ -93,6 +93,26 @@ def test_broken_one_stops_nothing_else(providers: Providers, driver: Driver) -> 
     assert driver.calls[-2:] == ["c.idle", "c.stop"]
 
 
+def test_no_more_threads(
+    providers: Providers, driver: Driver, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """G-5, G-9: the machine has no room for another thread: every provider is started when there is one again."""
+    providers.apply(configs(a={"priority": 1}))
+
+    def no_thread(thread: Any) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr("nodepool.runtime.providers.RETRY", Backoff(0.0, 0.0))
+    with monkeypatch.context() as full:
+        full.setattr(threading.Thread, "start", no_thread)
+        providers.apply(configs(a={"priority": 2}, b={}))
+    assert not providers.running
+    assert driver.calls.count("a1.stop") == 1
+    assert "can't start new thread" in caplog.text
+    providers.retry_failed()
+    assert {name: provider.provider.priority for name, provider in providers.running.items()} == {"a": 2, "b": None}
+
+
 def test_configuration_that_cannot_work(
     providers: Providers, driver: Driver, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
