@@ -19,6 +19,7 @@ from nodepool.driver.framework import class_checks
 from nodepool.driver.framework.sections import DeclaredProviderConfig
 from nodepool.driver.framework.unavailable import UnavailableProviderConfig
 from nodepool.exceptions import ConfigError
+from nodepool.guard import ERRORS
 from nodepool.model.config_keys import Sections, key
 from nodepool.model.config_value import ConfigValue
 
@@ -55,7 +56,7 @@ def call_driver(what: str, function: Callable[..., T], *arguments: Any) -> T:
         return function(*arguments)
     except (ConfigError, class_checks.ContractError) as error:
         raise DriverError(str(error)) from error
-    except Exception as error:
+    except ERRORS as error:
         # Code of a driver: whatever it is, the other providers are configured.
         log.debug("%s failed", what, exc_info=True)
         text = f"{error} is not defined" if isinstance(error, KeyError) else f"{type(error).__name__}: {error}"

@@ -192,7 +192,7 @@ class ProviderHook(Hook[P, R]):
             thread = self.begin(provider, *args, **kwargs)
         except RuntimeError as error:
             # The system has no more threads just now. A provider that is not stopped would work on beside the next one.
-            log.warning("Provider %s: %s() is called without a thread of its own: %s", _name(provider), self.name, error)
+            log.warning("Provider %s: %s() is called in this thread: %s", _name(provider), self.name, error)
             self(provider, *args, **kwargs)
             return True
         thread.join(seconds)

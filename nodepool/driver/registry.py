@@ -19,7 +19,7 @@ from typing import ClassVar, Final
 
 from nodepool.driver.framework import class_checks
 from nodepool.driver.interface import Driver
-from nodepool.guard import Guard, OnError
+from nodepool.guard import ERRORS, Guard, OnError
 
 BUILTIN: Final = Path(__file__).parent
 #: In which all drivers are imported.
@@ -164,8 +164,8 @@ def _make(name: str, path: Path) -> Driver:
         if path.parent == BUILTIN:
             raise _library_missing(name, path, str(error)) from error
         raise DriverUnavailable(f"driver {name!r} cannot be imported: {error}") from error
-    except (Exception, SystemExit) as error:
-        # SystemExit: a library may call sys.exit().
+    except ERRORS as error:
+        # Code of a driver and of its libraries.
         raise DriverUnavailable(
             f"driver {name!r} in {path} cannot be imported: {type(error).__name__}: {error}"
         ) from error
@@ -182,7 +182,7 @@ def _make(name: str, path: Path) -> Driver:
         driver: Driver = classes[0]()
     except class_checks.ContractError as error:
         raise DriverUnavailable(str(error)) from error
-    except Exception as error:
+    except ERRORS as error:
         # Code of a driver that may not be ours. The others work all the same.
         raise DriverUnavailable(f"driver {name!r} cannot be made: {type(error).__name__}: {error}") from error
     if not driver.name:

@@ -23,7 +23,7 @@ LEFT = {
     "cmd/daemon.py": 1,
     "cmd/delete_now.py": 1,
     "cmd/service_runner.py": 1,
-    "config/providers.py": 1,
+    "config/provider_check.py": 1,
     "driver/framework/keyscan.py": 1,
     "driver/framework/nodeset.py": 1,
     "driver/framework/quota_support.py": 1,

@@ -375,6 +375,8 @@ class TestBrokenDriver:
             ({"schema": "raise OSError('disk')"}, "driver 'odd': getSchema(): OSError: disk"),
             ({"schema": "import decimal; return {'a': decimal.Decimal(1)}"}, "driver 'odd': getSchema(): SchemaError"),
             ({"schema": "return {str: lambda value: 1 // 0}"}, "driver 'odd': getSchema(): ZeroDivisionError"),
+            ({"schema": "import sys; sys.exit(3)"}, "driver 'odd': getSchema(): SystemExit: 3"),
+            ({"load": "import sys; sys.exit(3)"}, "driver 'odd' cannot use this section: load(): SystemExit: 3"),
             ({"config": "return None"}, "getProviderConfig() must return a ProviderConfig, not NoneType"),
             ({"config": "return ProviderConfig(provider)"}, "abstract"),
             ({"config": "import no_such_module"}, "driver 'odd': getProviderConfig(): ModuleNotFoundError"),

@@ -202,6 +202,7 @@ class TestBroken:
             ("import sys; sys.exit(3)", "SystemExit: 3"),
             ("from nodepool.driver import Driver\nclass D(Driver): pass", "getProvider, getProviderConfig"),
             (good("a") + "    def __init__(self): raise ValueError('bad day')", "bad day"),
+            (good("a") + "    def __init__(self): raise SystemExit(3)", "SystemExit: 3"),
         ],
     )
     def test_one_clear_line(self, tmp_path: Path, text: str, expected: str) -> None:
