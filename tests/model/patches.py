@@ -62,7 +62,7 @@ def take_over(world: World, patch: pytest.MonkeyPatch) -> None:
     for launcher_module in (provider_start, providers):
         patch.setattr(launcher_module, "threading", inline)
     drivers = {"machines": SteppedDriver(world), "static": ModelStaticDriver(), "metastatic": MetastaticDriver()}
-    patch.setattr(provider_start, "Drivers", SimpleNamespace(get=drivers.__getitem__))
+    patch.setattr(provider_start, "Drivers", SimpleNamespace(get=drivers.__getitem__, is_extra=lambda name: False))
 
 
 def _take_over_waits(world: World, patch: pytest.MonkeyPatch) -> None:
