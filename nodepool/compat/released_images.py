@@ -6,16 +6,30 @@ from __future__ import annotations
 import contextlib
 import uuid
 from collections.abc import Collection, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from nodepool.clock import wall_time
 from nodepool.exceptions import ZKException
 from nodepool.model.image import ImageBuild, ImageUpload
-from nodepool.model.states import READY
+from nodepool.model.states import BUILDING, READY
 from nodepool.zk import codec, locks, paths
 from nodepool.zk.locks import ZkLock
 from nodepool.zk.transactions import ensure_path
 from nodepool.zk.zookeeper import ZooKeeper
+
+
+@dataclass(frozen=True)
+class ImageBuildRequest:
+    """Somebody asked for a build.
+
+    :param pending: it is still to be begun.
+    :param state_time: of the request, seconds since the epoch.
+    """
+
+    image_name: str
+    pending: bool
+    state_time: float
 
 
 def _builds(image: str) -> str:
@@ -110,6 +124,19 @@ class ReleasedImages(ZooKeeper):
         found = {image: list(builds) for image, builds in self.getProviderUploads(provider_name).items()}
         return {image: builds for image, builds in found.items() if builds}
 
+    def getCachedBuilds(self) -> list[ImageBuild]:
+        """All builds; they are read, because nothing of images is cached."""
+        return [build for image in self.getImageNames() for build in self.images.builds(image)]
+
+    def getCachedImageUploads(self) -> list[ImageUpload]:
+        """All uploads; they are read, too."""
+        return [
+            upload
+            for build in self.getCachedBuilds()
+            for provider in self.getBuildProviders(build.image_name, build.key)
+            for upload in self.images.uploads(build.image_name, build.key, provider)
+        ]
+
     # -- writing --
 
     def storeBuild(self, image: str, build_data: ImageBuild, build_id: str | None = None) -> str:
@@ -166,6 +193,15 @@ class ReleasedImages(ZooKeeper):
     def hasBuildRequest(self, image: str) -> bool:
         """Did somebody ask for a build?"""
         return self._exists(f"{paths.IMAGES}/{image}/request-build")
+
+    def getBuildRequest(self, image: str) -> ImageBuildRequest | None:
+        """Who asked for a build, and is it still to be begun? None = nobody."""
+        kazoo = self.client.kazoo
+        stat = kazoo.retry(kazoo.exists, f"{paths.IMAGES}/{image}/request-build")
+        if stat is None:
+            return None
+        locked = bool(locks.contenders(self.client, f"{_builds(image)}/{paths.LOCK}"))
+        return ImageBuildRequest(image, not (locked and self.getBuilds(image, [BUILDING])), stat.ctime / 1000)
 
     def removeBuildRequest(self, image: str) -> None:
         """Nobody asks for a build any more."""

@@ -72,6 +72,16 @@ class DiskImage(ConfigValue):
     def __init__(self, name: str) -> None:
         self.read_keys({"name": name})
 
+    @property
+    def meta(self) -> dict[str, Any]:
+        """``metadata``, as it was called in 11.0.0."""
+        return self.metadata
+
+    @property
+    def keep_image_types(self) -> set[str]:
+        """``keep_formats``, as it was called in 11.0.0."""
+        return set(self.keep_formats)
+
 
 class TenantLimits(ConfigValue):
     """The keys of an entry of ``tenant-resource-limits``; an attribute, with hyphens, is the name of a quota."""

@@ -60,6 +60,13 @@ class PoolWorkerStandIn:
     def getPoolConfig(self) -> Any:
         return self._provider.provider.pools[self._pool_name]
 
+    @property
+    def nodepool(self) -> Any:
+        """For drivers written for 11.0.0: what they may ask of their launcher."""
+        from nodepool.compat.launcher_view import LauncherView
+
+        return LauncherView(self._zk, {self._provider.name: self._provider}.get)
+
     def wake(self) -> None:
         """A launch ended, or something changed. Any thread; does not block."""
         self._woken.set()

@@ -72,6 +72,8 @@ class StateMachineProvider(StateMachineQuota, Provider):
         self.adapter = adapter
         self.provider = provider_config
         self.name = provider_config.name
+        # Drivers written for 11.0.0 know `zk` by this name.
+        self._zk: ZooKeeper | None = None
         self.log = get_annotated_logger(logging.getLogger(log_names.state_machine_provider(self.name)))
         self._create_machine = signature.create_machine_of(self.name, adapter)
         self._lock = threading.Lock()
@@ -108,7 +110,6 @@ class StateMachineProvider(StateMachineQuota, Provider):
 
     def start(self, zk_conn: ZooKeeper) -> None:
         """Begin to ask for the limits of the cloud; does not block."""
-        # Twice: drivers written for 11.0.0 know it by its old name.
         self._zk = self.zk = zk_conn
         if zk_conn.cache is not None:
             self._known_limits.refresh()

@@ -138,6 +138,8 @@ def test_builds_and_uploads(zk: ReleasedZooKeeper) -> None:
         assert (newest and newest.id) == wanted
     assert [one.id for one in zk.getProviderUploads("cloud")["debian"][build_id]] == [number]
     assert zk.getProviderBuilds("cloud") == {"debian": [build_id]}
+    assert [one.id for one in zk.getCachedBuilds()] == [build_id]
+    assert [one.id for one in zk.getCachedImageUploads()] == [number]
 
     assert not zk.deleteBuild("debian", build_id), "it has an upload"
     zk.deleteUpload("debian", build_id, "cloud", number)
@@ -152,8 +154,18 @@ def test_builds_and_uploads(zk: ReleasedZooKeeper) -> None:
 
 def test_requests_for_builds_and_pauses(zk: ReleasedZooKeeper) -> None:
     assert not zk.hasBuildRequest("debian")
+    assert zk.getBuildRequest("debian") is None
     zk.submitBuildRequest("debian")
     assert zk.hasBuildRequest("debian")
+    request = zk.getBuildRequest("debian")
+    assert request is not None
+    assert (request.image_name, request.pending) == ("debian", True)
+    build = ImageBuild("debian")
+    zk.storeBuild("debian", build)
+    with zk.imageBuildLock("debian"):
+        served = zk.getBuildRequest("debian")
+        assert served is not None
+        assert not served.pending, "somebody builds"
     zk.removeBuildRequest("debian")
     zk.removeBuildRequest("debian")
     assert not zk.hasBuildRequest("debian")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from nodepool.compat.configuration import as_list, get_provider_config, loadConfig
-from nodepool.config.objects import Config
+from nodepool.config.objects import Config, DiskImage
 from nodepool.driver.static.config import StaticProviderConfig
 
 
@@ -33,3 +33,10 @@ def test_load_config(tmp_path: Path) -> None:
     config = loadConfig(str(path))
     assert isinstance(config, Config)
     assert list(config.labels) == ["small"]
+
+
+def test_names_of_a_diskimage() -> None:
+    """What drivers read of the images of the top level."""
+    image = DiskImage("debian")
+    image.metadata, image.keep_formats = {"a": "b"}, ["raw"]
+    assert (image.meta, image.keep_image_types) == ({"a": "b"}, {"raw"})

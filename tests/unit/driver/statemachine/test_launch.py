@@ -124,6 +124,15 @@ def test_driver_of_11(make_site: MakeSite, zk: MemoryZooKeeper, monkeypatch: pyt
     assert (node.username, node.connection_type, node.connection_port) == ("admin", "winrm", 5986)
 
 
+def test_facade_under_its_old_name(make_site: MakeSite, zk: MemoryZooKeeper) -> None:
+    """Drivers written for 11.0.0 ask ``provider._zk`` and ``handler.pw.nodepool``."""
+    site = make_site()
+    assert site.provider._zk is zk
+    launcher = site.worker.nodepool
+    assert launcher.getZK() is zk
+    assert launcher.getProviderManager("nowhere") is site.provider
+
+
 def test_one_thread(make_site: MakeSite, monkeypatch: pytest.MonkeyPatch) -> None:
     """reference/driver 8: machines of an adapter that does not say otherwise are advanced in one thread."""
     monkeypatch.setattr(MachineAdapter, "advance_threads", Adapter.advance_threads)
