@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from nodepool.config.objects import Config
+from nodepool.driver.config import ProviderConfig
 from nodepool.driver.framework.unavailable import UnavailableProviderConfig
 from nodepool.exceptions import ConfigError
 
@@ -92,9 +93,17 @@ def keep_usable(old: Config, new: Config) -> dict[str, str]:
             continue
         kept[name] = provider.reason
         new.providers[name] = before
-        new.watched_files |= old.watched_files
-        for pool in before.pools.values():
-            for label in pool.labels:
-                if label in new.labels:
-                    new.labels[label].pools.append(pool)
+        _announce(before, old, new)
     return kept
+
+
+def _announce(provider: ProviderConfig, old: Config, new: Config) -> None:
+    """Tell a configuration of a provider that was loaded with an older one, as its ``load`` would do."""
+    for pool in provider.pools.values():
+        for label in pool.labels:
+            if label in new.labels:
+                new.labels[label].pools.append(pool)
+    for name in getattr(provider, "diskimages", None) or ():
+        if name in new.diskimages and name in old.diskimages:
+            # Which of the formats it has added is not known: one too many does no harm.
+            new.diskimages[name].image_types |= old.diskimages[name].image_types

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from nodepool.config.objects import Config, Label
+from nodepool.config.objects import Config, DiskImage, Label
 from nodepool.driver.config import ProviderConfig
 from nodepool.driver.fake.config import FakeProviderConfig
 from nodepool.driver.framework.unavailable import UnavailableProviderConfig
@@ -101,15 +101,27 @@ class TestBrokenProvider:
 
     def test_runs_on(self, daemon: Daemon, caplog: pytest.LogCaptureFixture) -> None:
         daemon.files.next = first = self.load(self.GOOD)
-        first.watched_files = {"/etc/clouds.yaml"}
         daemon.configuration.follow()
         daemon.files.next = second = self.load(self.BAD, {**self.GOOD, "name": "b"})
         daemon.configuration.follow()
         assert second.providers["a"] is first.providers["a"]
         assert [pool.provider.name for pool in second.labels["small"].pools] == ["b", "a"]
-        assert second.watched_files == {"/etc/clouds.yaml"}
         assert daemon.phases[-1] == "serving; sections that cannot be used: a"
         assert "Provider a runs on with its old section, the new one cannot be used: f.yaml:3: no pools" in caplog.text
+
+    def test_formats_of_images(self) -> None:
+        """An image is still built in the format that the provider needs."""
+        old, new = self.load(self.GOOD), self.load(self.BAD)
+        for config in (old, new):
+            config.diskimages = {name: DiskImage(name) for name in ("mine", "other")}
+        provider: Any = old.providers["a"]
+        provider.diskimages = {"mine": object(), "gone": object()}
+        old.diskimages["mine"].image_types.add("raw")
+        old.diskimages["other"].image_types.add("raw")
+        new.diskimages["mine"].image_types.add("qcow2")
+        assert list(keep_usable(old, new)) == ["a"]
+        assert new.diskimages["mine"].image_types == {"qcow2", "raw"}
+        assert new.diskimages["other"].image_types == set()
 
     def test_mended(self, daemon: Daemon) -> None:
         """Whether it broke since the start, or was broken at the start."""
