@@ -212,6 +212,7 @@ def test_taken(
     assert means(config)
     assert {record.levelno for record in caplog.records} == {logging.WARNING}
     assert all(record.getMessage().startswith(f"{file}:") for record in caplog.records)
+    assert load_config(str(file)).providers == config.providers, "G-4: a reload keeps what did not change"
     problems = validate(str(file))
     assert [problem.severity for problem in problems] == [severity]
     assert problems[0].key.endswith(key)
