@@ -17,6 +17,7 @@ import contextlib
 import select
 import socket
 import ssl
+import struct
 from typing import Any, Final
 
 from nodepool.clock import monotonic
@@ -25,6 +26,8 @@ from nodepool.clock import monotonic
 READ_BYTES: Final = 65_536
 #: `send` takes no more when so much waits.
 MOST_WAITING_BYTES: Final = 65_536
+#: Stands in front of each packet (zookeeper.jute).
+_LENGTH: Final = struct.Struct("!i")
 #: What a TLS record holds at most.
 _RECORD_BYTES: Final = 16_384
 
@@ -75,6 +78,22 @@ class BufferedSocket:
             return data[position : self._position]
         self._data, self._position = b"", 0
         return data[position:] if position else data
+
+    def packet(self) -> bytes | None:
+        """The next packet of ZooKeeper, without its length. None = it has not been read as a whole."""
+        data, position = self._data, self._position
+        begin = position + _LENGTH.size
+        if len(data) < begin:
+            return None
+        (length,) = _LENGTH.unpack_from(data, position)
+        end = begin + length
+        if length < 0 or len(data) < end:
+            return None
+        if end < len(data):
+            self._position = end
+        else:
+            self._data, self._position = b"", 0
+        return data[begin:end]
 
     def fill(self) -> None:
         """Take what has come. Blocks only if the socket does. An error is kept until what came before it is read."""

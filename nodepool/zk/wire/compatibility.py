@@ -21,7 +21,7 @@ NAMES: Final = {
     "kazoo.handlers.threading": ("SequentialThreadingHandler",),
     "kazoo.protocol.connection": ("ConnectionHandler", "WATCH_XID"),
     "kazoo.protocol.serialization": (
-        *("CheckVersion", "Create", "Delete", "GetChildren", "GetData", "SetData", "Sync"),
+        *("CheckVersion", "Create", "Delete", "GetChildren", "GetData", "ReplyHeader", "SetData", "Sync"),
         *("Transaction", "Watch", "int_struct", "multiheader_struct", "read_buffer", "read_string", "stat_struct"),
         "write_string",
     ),
@@ -49,7 +49,7 @@ CLIENT_FIELDS: Final = (
     *("_child_watchers", "_conn_retry", "_connection", "_data_watchers", "_queue", "_stopped"),
     *("chroot", "hosts", "state"),
 )
-CONNECTION_FIELDS: Final = ("handler", "logger")
+CONNECTION_FIELDS: Final = ("_socket", "handler", "logger")
 
 
 @cache

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from kazoo.exceptions import ConnectionLoss
 from kazoo.protocol.connection import WATCH_XID, ConnectionHandler
-from kazoo.protocol.serialization import Sync, Watch
+from kazoo.protocol.serialization import ReplyHeader, Sync, Watch
 
 from nodepool import log_names
 from nodepool.clock import monotonic
@@ -88,7 +88,12 @@ class WatchConnection(ConnectionHandler):  # type: ignore[misc]
         super()._submit(request, *arguments, **options)
 
     def _read_header(self, timeout: float) -> tuple[Any, bytes, int]:
-        header, buffer, offset = super()._read_header(timeout)
+        buffer = self._socket.packet()
+        if buffer is None:
+            header, buffer, offset = super()._read_header(timeout)
+        else:
+            # Kazoo would read the length and the rest, each with a look whether it must wait.
+            header, offset = ReplyHeader.deserialize(buffer, 0)
         if header.xid != WATCH_XID and self._sent:
             sent, passed_on = self._sent.popleft()
             if passed_on:

@@ -44,6 +44,28 @@ def test_records_that_came_together(tls_pair: Pair) -> None:
     assert ours.recv(100) == b"01234"
 
 
+def test_packets(pair: Pair) -> None:
+    """Whole ones only; what there is of others stays for whoever asks for parts."""
+    ours, other = pair
+    assert ours.packet() is None
+    other.sendall(b"\0\0\0\x03one\0\0\0\0\0\0\0\x05t")
+    ours.fill()
+    assert [ours.packet(), ours.packet(), ours.packet()] == [b"one", b"", None]
+    other.sendall(b"woho\0\0")
+    ours.fill()
+    assert [ours.packet(), ours.packet()] == [b"twoho", None]
+    assert ours.recv(4) == b"\0\0"
+    assert not ours.readable()
+
+
+def test_length_that_cannot_be(pair: Pair) -> None:
+    ours, other = pair
+    other.sendall(b"\xff\xff\xff\xffrest")
+    ours.fill()
+    assert ours.packet() is None
+    assert ours.pending() == 8
+
+
 def test_large_packets(blocking: Pair) -> None:
     """Larger than a read, and asked for in parts of odd sizes."""
     ours, other = blocking
