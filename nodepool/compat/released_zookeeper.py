@@ -112,9 +112,7 @@ class ReleasedZooKeeper(ReleasedImages):
         fresh = self.requests.get(request.key)
         if fresh is None:
             raise ZKConflict(f"request {request.id} is gone")
-        lock = request.lock
-        vars(request).update(vars(fresh))
-        request.lock = lock
+        request.renew(fresh)
 
     def getNodeRequestLockIDs(self) -> list[str]:
         """Ids of requests that have a lock directory. Blocks."""

@@ -140,6 +140,12 @@ class Record:
         """Overwrite this record's fields in place. Raises InvalidRecord."""
         raise NotImplementedError
 
+    def renew(self, fresh: Self) -> None:
+        """Become what was read again; the lock stays."""
+        lock = self.lock
+        vars(self).update(vars(fresh))
+        self.lock = lock
+
     # -- what drivers written for 11.0.0 call --
 
     def toDict(self) -> dict[str, Any]:

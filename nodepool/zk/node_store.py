@@ -87,9 +87,7 @@ class NodeStore:
         fresh = self.get(node.key)
         if fresh is None:
             raise ZKConflict(f"node {node.id} is gone")
-        lock = node.lock
-        vars(node).update(vars(fresh))
-        node.lock = lock
+        node.renew(fresh)
 
     def iterate(self) -> Iterator[Node]:
         """Read all nodes, many in a packet; bad ones are logged and skipped."""

@@ -142,3 +142,13 @@ class TestForReleasedDrivers:
         text = "{request.id} {request.labels} {request.requestor} {request.tenant_name} {request.event_id}"
         assert text.format(request=safe) == "500-1 ['a', 'b'] zuul acme None"
         assert not hasattr(safe, "lock")
+
+
+def test_renew() -> None:
+    """Everything is as it was read again, but the lock."""
+    request, fresh = NodeRequest("500-1"), NodeRequest("500-1")
+    lock: Any = object()
+    request.lock, request.version = lock, 1
+    fresh.relative_priority, fresh.version = 7, 2
+    request.renew(fresh)
+    assert (request.relative_priority, request.version, request.lock) == (7, 2, lock)
