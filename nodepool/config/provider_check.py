@@ -123,7 +123,11 @@ class ProviderCheck:
         for where, text in reversed(self._repeats(path, section)):
             tolerance.drop(where, text, Severity.WARNING)
         if isinstance(provider, DeclaredProviderConfig):
-            surplus = call_driver("without_effect()", lambda: list(provider.without_effect(section)))
+            try:
+                surplus = call_driver("without_effect()", lambda: list(provider.without_effect(section)))
+            except DriverError:
+                # Some value has no meaning; the schema says which one.
+                surplus = []
             for inside, text, refused in reversed(surplus):
                 tolerance.drop([*path, *inside], text, Severity.TOLERATED if refused else Severity.WARNING)
 

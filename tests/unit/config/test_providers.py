@@ -332,6 +332,14 @@ class TestOnlyThatProvider:
         assert ": expected a" in bad.reason
         assert isinstance(config.providers["good"], StaticProviderConfig)
 
+    def test_value_without_a_meaning(self, refused: Any) -> None:
+        """It does not hide what else is wrong."""
+        nodes = "[{name: h, labels: [small], timeout: x, connection-port: y}]"
+        lines = refused(
+            f"providers: [{{name: bad, driver: static, pools: [{{name: p, max-servers: z, nodes: {nodes}}}]}}]"
+        )
+        assert [line.rpartition("got ")[2] for line in lines] == ["'z'", "'x'", "'y'"]
+
     def test_several_errors(self, load: Any) -> None:
         config = load("providers: [{name: bad, driver: fake, priority: low, max-concurrency: x}]")
         assert "(and 1 more errors)" in config.providers["bad"].reason
