@@ -18,7 +18,7 @@ DEFAULT_PRIORITY: Final = 100
 class Component:
     """One registered daemon or pool.
 
-    :param hostname: short host name.
+    :param hostname: as ``gethostname()`` tells it.
     :param version: release of the program.
     """
 
