@@ -48,8 +48,14 @@ class DebugTools:
         if self._thread is not None and self._thread.is_alive():
             stack_dump.write("Profiler and growth of objects: the last signal is not served yet, this one is ignored")
             return
-        self._thread = threading.Thread(target=self._work, name="DebugTools", daemon=True)
-        self._thread.start()
+        thread = threading.Thread(target=self._work, name="DebugTools", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError as error:
+            # The system has no more threads just now: a good moment to ask for stacks, and none to end.
+            stack_dump.write(f"Profiler and growth of objects: {error}")
+            return
+        self._thread = thread
 
     def join(self) -> None:
         """Wait for the work that `begin` began."""

@@ -105,3 +105,17 @@ def test_slow(packages: Packages, lines: Callable[[], list[str]]) -> None:
     packages.tools.join()
     assert packages.calls == ["start"]
     assert any("ignored" in line for line in lines())
+
+
+def test_no_more_threads(packages: Packages, lines: Callable[[], list[str]], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever asks what the many threads of a daemon do must not end it."""
+
+    def no_thread(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as full:
+        full.setattr(threading.Thread, "start", no_thread)
+        packages.signal()
+    assert (packages.calls, lines()) == ([], ["Profiler and growth of objects: can't start new thread"])
+    packages.signal()
+    assert packages.calls == ["start"]
