@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import enum
+import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -118,3 +120,16 @@ def pace(quiet_turns: int, hint_seconds: float | None) -> float:
     if hint_seconds is not None:
         return max(0.0, hint_seconds)
     return PACE.pause(quiet_turns + 1)
+
+
+def zone_of_next_attempt(zone: str | None, zones: Sequence[str | None], request_id: str) -> str | None:
+    """The zone for a launch that was refused (O-2): zones are removed, and then another one must do.
+
+    :param zone: in which it was refused; None = the cloud chose.
+    :param zones: that there are now.
+    :param request_id: the nodes of a request agree on another zone without asking each other (N-7).
+    """
+    others = sorted(other for other in zones if other is not None)
+    if zone is None or zone in others or not others:
+        return zone
+    return others[zlib.crc32(request_id.encode()) % len(others)]

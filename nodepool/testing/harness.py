@@ -174,7 +174,6 @@ def check_node(node: Node, provider: Provider, label: str) -> None:
     assert node.pool in provider.provider.pools, f"pool is {node.pool!r}"
     assert node.external_id is not None, "external_id is not set"
     assert node.interface_ip, "interface_ip is not set"
-    assert node.hostname, "hostname is not set"
     assert node.username, "username is not set"
     assert node.connection_type, "connection_type is not set"
     assert isinstance(node.connection_port, int), f"connection_port is {node.connection_port!r}, not a number"

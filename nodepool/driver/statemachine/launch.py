@@ -14,7 +14,7 @@ A launch goes through phases, each an object of `nodepool.driver.statemachine.ph
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from nodepool import log_names
@@ -39,7 +39,7 @@ from nodepool.plan.failures import Failure, classify, launch_outcome
 from nodepool.plan.launch_attempt import Abort, LaunchOutcome, Retry
 
 if TYPE_CHECKING:
-    from nodepool.driver.config import LabelSettings, ProviderConfig
+    from nodepool.driver.config import ConfigPool, LabelSettings, ProviderConfig
     from nodepool.driver.handler import NodeRequestHandler
     from nodepool.driver.statemachine.learned_limits import LearnedLimits
     from nodepool.driver.statemachine.machine import StateMachine
@@ -60,6 +60,14 @@ class LaunchingProvider(CloudProviderView, Protocol):
 
     def make_create_machine(self, *arguments: Any) -> StateMachine:
         """`Adapter.getCreateStateMachine`, in whichever signature the adapter has."""
+        ...
+
+    def zones(self, pool: ConfigPool) -> Sequence[str | None]:
+        """Availability zones to choose from (N-7)."""
+        ...
+
+    def zones_may_have_changed(self) -> None:
+        """Ask the cloud for its zones again, in the background."""
         ...
 
     def label_is_broken(self, label: str, error: Exception) -> None:
@@ -233,6 +241,8 @@ class NodeLaunch:
             provider.invalidateQuotaCache()
         elif kind is Failure.CONFIGURATION:
             provider.label_is_broken(label.name, error)
+        elif kind is Failure.SETUP:
+            provider.zones_may_have_changed()
         self._error = error
         self._machine = None
         id_known = self.node.external_id is not None
@@ -280,6 +290,9 @@ class NodeLaunch:
         return self._provider.removal_of(external_id, self.log, self._wake)
 
     def _cleaned(self) -> float | None:
+        if self._error is not None and classify(self._error) is Failure.SETUP:
+            node, order = self.node, self._order
+            node.az = plan.zone_of_next_attempt(node.az, self._provider.zones(order.pool), order.request.key)
         self._begin()
         return 0.0
 

@@ -253,6 +253,11 @@ class StateMachineProvider(StateMachineQuota, Provider):
             self.log.warning("Provider %s: availability zones are not known: %s", self.name, reason)
             return [None]
 
+    def zones_may_have_changed(self) -> None:
+        """Ask the cloud for its zones again, in the background: it has refused what was ordered in one (O-2)."""
+        self._azs.expire()
+        self._azs.refresh()
+
     # -- launches --
 
     def make_create_machine(self, *arguments: Any) -> StateMachine:

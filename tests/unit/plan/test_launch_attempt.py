@@ -17,6 +17,7 @@ from nodepool.plan.launch_attempt import (
     may_have_made_an_instance,
     pace,
     search_after,
+    zone_of_next_attempt,
 )
 
 
@@ -90,3 +91,20 @@ def test_what_is_searched_for(
 ) -> None:
     """L-4: the cloud is asked unless it is known what the attempt left; a lost answer may have made something late."""
     assert search_after(kind, id_known=id_known, others_known=others_known, searched=searched) is expected
+
+
+@pytest.mark.parametrize(
+    ("zone", "zones"),
+    [("az1", ["az1", "az2"]), (None, ["az1"]), ("az1", [None]), ("az1", [])],
+    ids=["is there", "the cloud chose", "no zones", "nothing known"],
+)
+def test_zone_stays(zone: str | None, zones: list[str | None]) -> None:
+    """N-7: another zone only when this one is gone."""
+    assert zone_of_next_attempt(zone, zones, "200-1") == zone
+
+
+def test_removed_zone() -> None:
+    """O-2, N-7: the nodes of one request agree on another; requests differ."""
+    chosen = {request: zone_of_next_attempt("gone", ["a", "b", "c"], f"200-{request}") for request in range(50)}
+    assert set(chosen.values()) == {"a", "b", "c"}
+    assert all(zone_of_next_attempt("gone", ["c", "b", "a"], f"200-{i}") == zone for i, zone in chosen.items())

@@ -12,7 +12,7 @@ import pytest
 from nodepool.driver.config import ImageSettings
 from nodepool.driver.fake.cloud import BUILDING
 from nodepool.driver.statemachine import Adapter, Instance, StateMachine
-from nodepool.exceptions import CapacityException, CloudUnavailableException
+from nodepool.exceptions import CapacityException, CloudUnavailableException, LaunchNodepoolException
 from nodepool.metrics import launches
 from nodepool.model import states
 from nodepool.model.image import ImageUpload
@@ -459,6 +459,36 @@ def test_zone_that_the_pool_does_not_list(make_site: MakeSite, zone: str | None)
     site.zk.storeNode(first)
     (node,) = site.serve("small")
     assert (node.id, node.az) == (first.id, zone)
+
+
+@pytest.mark.parametrize("configured", [True, False])
+def test_zone_that_was_removed(make_site: MakeSite, monkeypatch: pytest.MonkeyPatch, configured: bool) -> None:
+    """O-2: the cloud refuses it, and says which zones there are now: the next attempt goes to another."""
+    site = make_site(None, **({"availability-zones": ["az2", "az3"]} if configured else {}))
+    zones = ["az1"]
+    monkeypatch.setattr(site.adapter, "getAZs", lambda: list(zones))
+    if configured:
+        (first,) = site.serve("small")
+        # Of a zone that is not in the list any more; the new one goes where it is.
+        first.allocated_to, first.az = None, "az1"
+        site.zk.storeNode(first)
+    refused: list[Any] = []
+
+    def refuse(machine: StateMachine) -> None:
+        if isinstance(machine, CreateMachine) and machine.state == machine.START and machine._arguments[3] == "az1":
+            zones[:] = ["az2", "az3"]
+            refused.append(machine)
+            raise LaunchNodepoolException("400 The requested availability zone is not available")
+
+    site.adapter.hooks.append(refuse)
+    nodes = site.serve("small", "small")
+    assert refused
+    new = [node for node in nodes if not configured or node.id != first.id]
+    assert len({node.az for node in new}) == 1
+    assert new[0].az in zones
+    assert {
+        instance.az for instance in site.cloud.instances() if instance.metadata["nodepool_node_id"] == new[0].id
+    } == {new[0].az}
 
 
 def test_wake(make_site: MakeSite, monkeypatch: pytest.MonkeyPatch) -> None:
