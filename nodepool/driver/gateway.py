@@ -175,25 +175,30 @@ class ProviderHook(Hook[P, R]):
     def __call__(self, provider: Any, *args: P.args, **kwargs: P.kwargs) -> R:
         return self.call(_name(provider), provider, args, kwargs)
 
-    def begin(self, provider: Any, *args: P.args, **kwargs: P.kwargs) -> threading.Thread:
-        """Call it in a thread of its own, because a driver may hang there. Does not block."""
+    def begin(self, provider: Any, *args: P.args, **kwargs: P.kwargs) -> threading.Thread | None:
+        """Call it in a thread of its own, because a driver may hang there. Does not block then.
+
+        :return: the thread; None = the system has no more threads just now, and the call was made here. A provider that
+            is not stopped would work on beside the next one.
+        """
         thread = threading.Thread(
             target=self.call,
             args=(_name(provider), provider, args, kwargs),
             name=f"{self.name.capitalize()}-{_name(provider)}",
             daemon=True,
         )
-        thread.start()
+        try:
+            thread.start()
+        except RuntimeError as error:
+            log.warning("Provider %s: %s() is called in this thread: %s", _name(provider), self.name, error)
+            self(provider, *args, **kwargs)
+            return None
         return thread
 
     def within(self, seconds: float, provider: Any, *args: P.args, **kwargs: P.kwargs) -> bool:
         """Call it, and wait for its end at most so many seconds. False = it hangs (logged)."""
-        try:
-            thread = self.begin(provider, *args, **kwargs)
-        except RuntimeError as error:
-            # The system has no more threads just now. A provider that is not stopped would work on beside the next one.
-            log.warning("Provider %s: %s() is called in this thread: %s", _name(provider), self.name, error)
-            self(provider, *args, **kwargs)
+        thread = self.begin(provider, *args, **kwargs)
+        if thread is None:
             return True
         thread.join(seconds)
         if thread.is_alive():

@@ -152,7 +152,9 @@ class Providers:
             gateway.stop_provider.within(max(LEAST_START_SECONDS, deadline - monotonic()), provider)
         for provider in running.values():
             # join() has no timeout of its own.
-            self._ending.append(gateway.join_provider.begin(provider))
+            thread = gateway.join_provider.begin(provider)
+            if thread is not None:
+                self._ending.append(thread)
         for thread in self._ending:
             thread.join(max(0.0, deadline - monotonic()))
             if thread.is_alive():

@@ -111,6 +111,10 @@ def test_no_more_threads(
     assert "can't start new thread" in caplog.text
     providers.retry_failed()
     assert {name: provider.provider.priority for name, provider in providers.running.items()} == {"a": 2, "b": None}
+    with monkeypatch.context() as full:
+        full.setattr(threading.Thread, "start", no_thread)
+        providers.stop(1.0)
+    assert {"a2.stop", "a2.join", "b.stop", "b.join"} <= set(driver.calls)
 
 
 def test_configuration_that_cannot_work(
