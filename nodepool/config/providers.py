@@ -88,22 +88,26 @@ class ProviderReader:
             self._checked.remember(section, type(provider))
         errors = self._problems.confine(self._found)
         if provider is not None and not errors and not self._is_broken("labels") and not self._is_broken("diskimages"):
+            pools = {label: len(found.pools) for label, found in self._config.labels.items()}
             try:
                 call_driver("load()", provider.load, self._config)
             except DriverError as error:
                 self._problem(path, f"driver {provider.driver.name!r} cannot use this section: {error}")
                 errors = self._problems.confine(self._found)
-                self._forget_pools(section)
+                self._forget_pools(pools)
         if errors:
             more = f" (and {len(errors) - 1} more errors)" if len(errors) > 1 else ""
             provider = UnavailableProviderConfig(section, f"{errors[0]}{more}")
         if provider is not None and isinstance(name, str):
             self._config.providers[name] = provider
 
-    def _forget_pools(self, section: dict[str, Any]) -> None:
-        """Labels have no pools of a provider whose `load` failed on the way."""
-        for label in self._config.labels.values():
-            label.pools = [pool for pool in label.pools if getattr(pool.provider, "provider", None) is not section]
+    def _forget_pools(self, pools: dict[str, int]) -> None:
+        """Labels have no pools of a provider whose `load` failed on the way.
+
+        :param pools: how many each label had before. Pools need not know their provider.
+        """
+        for label, count in pools.items():
+            del self._config.labels[label].pools[count:]
 
     def _make(self, path: list[Hashable], section: dict[str, Any]) -> ProviderConfig | None:
         """The object of a section, not checked and not loaded; None: there is none, which is reported."""

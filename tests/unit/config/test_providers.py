@@ -344,11 +344,10 @@ class TestOnlyThatProvider:
         config = load("providers: [{name: bad, driver: fake, priority: low, max-concurrency: x}]")
         assert "(and 1 more errors)" in config.providers["bad"].reason
 
-    def test_load_fails_on_the_way(self, load: Any, odd_driver: Any) -> None:
-        """Labels have no pool of a provider that is left out."""
-        odd_driver(
-            load="p = Pool(); p.provider = self; newconfig.labels['small'].pools.append(p); newconfig.labels['zzz']"
-        )
+    @pytest.mark.parametrize("pool", ["p = Pool(); p.provider = self", "p = Pool()", "p = object()"])
+    def test_load_fails_on_the_way(self, load: Any, odd_driver: Any, pool: str) -> None:
+        """Labels have no pool of a provider that is left out, also none that does not know its provider."""
+        odd_driver(load=f"{pool}; newconfig.labels['small'].pools.append(p); newconfig.labels['zzz']")
         config = load(f"providers:\n- {{name: bad, driver: odd}}\n{self.GOOD}")
         assert isinstance(config.providers["bad"], UnavailableProviderConfig)
         assert [pool.provider.name for pool in config.labels["small"].pools] == ["good"]
