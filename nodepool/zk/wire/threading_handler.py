@@ -73,7 +73,9 @@ class TlsHandler(SequentialThreadingHandler):  # type: ignore[misc]
             return can_read, can_write, []
         for each in connections:
             each.flush()
-        if can_read and not adds:
+        # There may be room now: then nothing is left for which the system could wake anybody.
+        can_write = [each for each in writers if each.has_room]
+        if can_write or (can_read and not adds):
             return can_read, can_write, []
         # While there is always something to send, now and then a look at what has come.
         deadline = math.inf if timeout is None else monotonic() + (0.0 if adds else timeout)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 from concurrent.futures import ThreadPoolExecutor
 
@@ -134,3 +135,17 @@ def test_broken_while_sending(handler: TlsHandler, pair: Pair) -> None:
     ours.send(b"call")
     with pytest.raises(OSError, match=r"."):
         handler.select([ours], [], [], 0)
+
+
+def test_room_that_came_since_the_last_look(handler: TlsHandler, pair: Pair) -> None:
+    """The other end has read meanwhile: who sends does not wait for anything."""
+    ours, other = pair
+    while handler.select([], [ours], [], 0)[1]:
+        ours.send(bytes(MOST_WAITING_BYTES))
+    other.setblocking(False)
+    with contextlib.suppress(OSError):
+        while other.recv(1_000_000):
+            pass
+    with ThreadPoolExecutor(1) as connection_thread:
+        waits = connection_thread.submit(handler.select, [], [ours], [], 5)
+        assert waits.result(timeout=2) == ([], [ours], [])
