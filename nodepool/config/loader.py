@@ -35,7 +35,7 @@ def load_config(
 ) -> Config:
     """Load a configuration. Imports the drivers that it names. Blocks about a second if there is no such file.
 
-    :param strict: unknown keys are errors; False: they are logged as warnings.
+    :param strict: what only a validator refuses is an error, such as unknown keys; False: it is logged.
     :param sleep: waits that many seconds between attempts to read a missing file.
     :param checked: what earlier loads have checked.
     :raises ConfigError: every problem, one a line, with file and line.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A provider section whose driver is not installed: kept, so that the rest of the file can be used."""
+"""A provider section that cannot be used, or whose driver is not here: kept, so that the rest of the file counts."""
 
 from __future__ import annotations
 
