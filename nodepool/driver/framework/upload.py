@@ -12,7 +12,7 @@ from typing import Any, BinaryIO, ClassVar, TypeVar
 
 from nodepool.clock import monotonic
 from nodepool.exceptions import ImageCreateException
-from nodepool.guard import Guard, OnError
+from nodepool.guard import ERRORS, Guard, OnError, as_exception
 from nodepool.plan.backoff import Backoff
 
 R = TypeVar("R")
@@ -167,13 +167,13 @@ class ImageUploader:
     def _upload_segments(self) -> None:
         stop = self._stop
         with open(self.path, "rb") as file:
-            workers = [
-                threading.Thread(target=self._work, args=(file, stop), name=f"ImageUploader-{number}", daemon=True)
-                for number in range(self._worker_count())
-            ]
-            for worker in workers:
-                worker.start()
+            workers: list[threading.Thread] = []
             try:
+                for number in range(self._worker_count()):
+                    name = f"ImageUploader-{number}"
+                    worker = threading.Thread(target=self._work, args=(file, stop), name=name, daemon=True)
+                    worker.start()
+                    workers.append(worker)
                 # After an error the other workers end with their present segment.
                 self._join(workers, self._deadline)
                 if self._error is None and any(worker.is_alive() for worker in workers):
@@ -203,10 +203,11 @@ class ImageUploader:
                 if segment is None:
                     return
                 self.retry(self.uploadSegment, segment)
-        except Exception as error:  # noqa: BLE001 - `upload` raises it
+        except ERRORS as error:
+            # `upload` raises it.
             with self._lock:
                 if self._error is None:
-                    self._error = error
+                    self._error = as_exception(error)
             stop.set()
 
     def _read_segment(self, file: BinaryIO) -> Segment | None:

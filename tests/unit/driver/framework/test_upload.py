@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -102,6 +103,44 @@ def test_error_reaches_the_caller_after_abort(image: Path) -> None:
     with pytest.raises(OSError, match="cloud is full"):
         uploader.upload()
     assert uploader.steps == ["start", "abort"]
+
+
+def test_driver_that_wants_to_exit(image: Path) -> None:
+    """An image that lacks a segment is no image."""
+
+    class Exits(Uploader):
+        def uploadSegment(self, segment: Segment) -> None:
+            if segment.index == 1:
+                sys.exit("no more")
+            super().uploadSegment(segment)
+
+    uploader = Exits(image)
+    with pytest.raises(RuntimeError, match="no more"):
+        uploader.upload()
+    assert uploader.steps == ["start", "abort"]
+
+
+def test_no_more_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What has begun ends before it is removed."""
+    image = tmp_path / "image.raw"
+    image.write_bytes(b"0123" * 100)
+    uploader = Uploader(image)
+    started: list[threading.Thread] = []
+    start = threading.Thread.start
+
+    def only_one(thread: threading.Thread) -> None:
+        if started:
+            raise RuntimeError("can't start new thread")
+        started.append(thread)
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", only_one)
+    stop = uploader._stop
+    with pytest.raises(RuntimeError, match="can't start new thread"):
+        uploader.upload()
+    assert uploader.steps == ["start", "abort"]
+    assert stop.is_set()
+    assert not started[0].is_alive()
 
 
 def test_error_that_needs_no_retry(image: Path) -> None:
