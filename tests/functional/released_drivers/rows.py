@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The rows of the table."""
+
+from __future__ import annotations
+
+from tests.functional.released_drivers.azure_double import Azure
+from tests.functional.released_drivers.cloud import Cloud
+from tests.functional.released_drivers.gce_double import Gce
+from tests.functional.released_drivers.ibmvpc_double import IbmVpc
+from tests.functional.released_drivers.in_memory import Example, Fake, Test
+from tests.functional.released_drivers.moto_cloud import Moto
+from tests.functional.released_drivers.openstack_simulator import OpenStack, RenamedOpenStack
+from tests.functional.released_drivers.pods import Kubernetes, OpenShift, OpenShiftPods
+from tests.functional.released_drivers.static_hosts import BackedNodes, StaticHosts
+
+#: In the order of the table.
+ROWS: tuple[type[Cloud], ...] = (
+    Moto,
+    Kubernetes,
+    OpenShift,
+    OpenShiftPods,
+    OpenStack,
+    RenamedOpenStack,
+    StaticHosts,
+    BackedNodes,
+    Azure,
+    Gce,
+    IbmVpc,
+    Example,
+    Fake,
+    Test,
+)
