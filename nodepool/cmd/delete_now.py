@@ -47,15 +47,13 @@ def delete_node(options: argparse.Namespace) -> int:
 def _started(zk: ZooKeeper, config: Config, name: str) -> Iterator[Provider]:
     from nodepool.driver import gateway
     from nodepool.driver.framework.unavailable import UnavailableProviderConfig
-    from nodepool.driver.registry import Drivers
+    from nodepool.runtime.provider_start import start_now
 
     provider_config = config.providers[name]
     if isinstance(provider_config, UnavailableProviderConfig):
         raise CommandError(f"provider {name} cannot be used: {provider_config.reason}")
     try:
-        provider: Provider = gateway.get_provider(name, Drivers.get(provider_config.driver.name), provider_config)
-        provider.zk = zk
-        gateway.start_provider(provider, zk)
+        provider = start_now(provider_config, zk)
     except Exception as error:
         # Whatever a driver raises, the operator gets a line and no traceback.
         raise CommandError(f"provider {name} cannot be started: {error}") from error

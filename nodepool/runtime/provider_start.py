@@ -27,6 +27,18 @@ def facade_for(config: ProviderConfig, zk: ZooKeeper) -> ZooKeeper:
     return facade_for_extra_driver(zk)
 
 
+def start_now(config: ProviderConfig, zk: ZooKeeper) -> Provider:
+    """Make and start the provider of a section. Blocks as long as the driver does; raises what it raises."""
+    made = gateway.get_provider(config.name, Drivers.get(config.driver.name), config)
+    provider: Provider = check_instance(made, Provider, f"driver {config.driver.name!r}: getProvider()")
+    # What it has started already must not stay after an error: there will be another attempt, and another.
+    with OnError(lambda _: gateway.stop_provider(provider)):
+        _complete(provider, config)
+        provider.zk = facade = facade_for(config, zk)
+        gateway.start_provider(provider, facade)
+    return provider
+
+
 class ProviderStart:
     """Begins at once. ``_lock`` guards the outcome; it is not held while the driver works."""
 
@@ -66,24 +78,13 @@ class ProviderStart:
 
     def _run(self) -> None:
         outcome: Future[Provider] = Future()
-        settle([outcome], self._start)
+        settle([outcome], lambda: start_now(self._config, self._zk))
         with self._lock:
             self._outcome = outcome
             wanted = not self._forgotten
             self._ended.set()
         if not wanted and self.error() is None:
             gateway.stop_provider(self.result())
-
-    def _start(self) -> Provider:
-        config = self._config
-        made = gateway.get_provider(config.name, Drivers.get(config.driver.name), config)
-        provider: Provider = check_instance(made, Provider, f"driver {config.driver.name!r}: getProvider()")
-        # What it has started already must not stay after an error: there will be another attempt, and another.
-        with OnError(lambda _: gateway.stop_provider(provider)):
-            _complete(provider, config)
-            provider.zk = zk = facade_for(config, self._zk)
-            gateway.start_provider(provider, zk)
-        return provider
 
 
 def _complete(provider: Provider, config: ProviderConfig) -> None:
