@@ -5,12 +5,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Hashable
+from concurrent.futures import Executor, Future
 from logging import WARNING
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from nodepool.driver import gateway
 from nodepool.driver.statemachine import metadata
 from nodepool.driver.statemachine.provider_view import CloudProviderView
+from nodepool.driver.statemachine.scheduler import WHEN_WOKEN_SECONDS
 from nodepool.exceptions import NotFound
 from nodepool.guard import Guard
 from nodepool.metrics import leaks
@@ -187,16 +189,27 @@ def _identity(resource: Resource) -> Hashable:
 class LeakLook:
     """A task of the scheduler: looks for leaks soon, and soon again as long as something new seems to be left over.
 
+    :param executor: runs the looks, which may take minutes: the one thread of some drivers shall not wait for them.
     :param looks: how often at most when looks fail.
     """
 
-    def __init__(self, provider: SweptProvider, looks: int) -> None:
+    def __init__(self, provider: SweptProvider, executor: Executor, looks: int) -> None:
         self._provider = provider
+        self._executor = executor
         self._looks = looks
         self._begun = False
+        self._look: Future[bool] | None = None
 
     def step(self) -> float | None:
         """See `nodepool.driver.statemachine.scheduler.Task`."""
+        if self._look is not None:
+            if not self._look.done():
+                return WHEN_WOKEN_SECONDS
+            again, self._look = self._look.result(), None
+            if again:
+                return LOOK_AGAIN_SECONDS
+            self._provider.leak_look_ended()
+            return None
         if self._provider.idle_now:
             # Nothing shall wait for a look that comes to nothing.
             self._provider.leak_look_ended()
@@ -208,11 +221,13 @@ class LeakLook:
             # What is left over stays until the cloud answers again.
             return LOOK_AGAIN_SECONDS
         self._looks -= 1
-        again = self._looks > 0
+        self._look = self._executor.submit(self._sweep)
+        self._look.add_done_callback(lambda _: self._provider.scheduler.wake(self))
+        return WHEN_WOKEN_SECONDS
+
+    def _sweep(self) -> bool:
+        """One look; blocks. Is another one worth while?"""
         # The regular sweep comes, too.
         with Guard(self._provider.log, "Leaked resources cannot be looked for", level=WARNING, traceback=False):
-            again = self._provider.sweep_leaks()
-        if again:
-            return LOOK_AGAIN_SECONDS
-        self._provider.leak_look_ended()
-        return None
+            return self._provider.sweep_leaks()
+        return self._looks > 0

@@ -368,7 +368,7 @@ class StateMachineProvider(StateMachineQuota, Provider):
         with self._lock:
             if self._leak_look is not None or self.idle_now:
                 return
-            self._leak_look = LeakLook(self, looks)
+            self._leak_look = LeakLook(self, self._asks, looks)
             # Under the lock: `idle` wakes it.
             self.scheduler.add(self._leak_look)
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -16,7 +17,8 @@ from nodepool.exceptions import CloudUnavailableException, LaunchError, NotFound
 from nodepool.metrics import leaks
 from nodepool.model.image import ImageUpload
 from nodepool.testing.memory_zk import MemoryZooKeeper
-from tests.support.wait import wait_for
+from tests.support.machine_driver import MachineAdapter
+from tests.support.wait import DEADLINE_SECONDS, wait_for
 from tests.unit.driver.statemachine.conftest import MakeSite, Site
 
 
@@ -151,6 +153,26 @@ def test_sweep_that_fails(make_site: MakeSite, monkeypatch: pytest.MonkeyPatch) 
         site.provider.cleanupLeakedResources()
     looks.wait_over()
     assert looks.count == 2
+
+
+def test_look_that_takes_long(make_site: MakeSite, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It holds up no launch, also where these have one thread (reference/driver 9, ``advance_threads``)."""
+    monkeypatch.setattr(MachineAdapter, "advance_threads", 1)
+    site = make_site()
+    begun, go_on = threading.Event(), threading.Event()
+
+    def listed() -> list[Resource]:
+        begun.set()
+        go_on.wait(DEADLINE_SECONDS)
+        return []
+
+    monkeypatch.setattr(sweeps, "LOOK_AGAIN_SECONDS", 0.01)
+    monkeypatch.setattr(site.adapter, "listResources", listed)
+    site.provider.look_for_leaks_soon(1)
+    assert begun.wait(DEADLINE_SECONDS)
+    site.serve("small")
+    go_on.set()
+    wait_for("the look is over", lambda: not len(site.provider.scheduler))
 
 
 def test_looks_that_fail(
