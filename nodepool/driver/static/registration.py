@@ -84,17 +84,22 @@ class StaticRegistry:
     def _nodes_now(self) -> list[Node]:
         """This provider's nodes, with all that exist at this moment.
 
-        Host and slot of a node never change, so a record from the cache will do; only nodes that the cache does not
-        know yet are read. One that is gone by then may have given its slot to another one, which is not in the list.
+        Host and slot of a node hardly change, so a record from the cache will do; only nodes that the cache does not
+        know yet are read, and those that a client wrote without their slot: another launcher may have given them one.
+        One that is gone by then may have given its slot to another one, which is not in the list.
         """
         while True:
-            known = {node.id: node for node in self._zk.nodeIterator()}
+            known = {node.id: node for node in self._zk.nodeIterator() if not self._lacks_slot(node)}
             listed = self._zk.getNodes()
             found = {node_id: known.get(node_id) or self._zk.getNode(node_id) for node_id in listed}
             # What is there and cannot be read, or has a name that nobody asks for, is no node of ours.
             missing = {node_id for node_id, node in found.items() if node is None and paths.is_name(node_id)}
             if missing == self._zk.nodes.existing(missing):
                 return [node for node in found.values() if node is not None and node.provider == self._provider_name]
+
+    def _lacks_slot(self, node: Node) -> bool:
+        spec = self.spec_of(node) if node.provider == self._provider_name else None
+        return spec is not None and not static_hosts.knows_slot(spec, node)
 
     def update(self, node: Node, changes: Mapping[str, Any]) -> bool:
         """Change fields of a free node in place (S-6); False = it was not free any more. One round trip."""

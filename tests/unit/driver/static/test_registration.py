@@ -59,6 +59,17 @@ def test_node_that_lost_its_slot_has_no_successor(zk: FailingZooKeeper, registry
     assert zk.all_nodes() == []
 
 
+def test_node_that_was_given_a_slot_meanwhile(
+    zk: FailingZooKeeper, registry: StaticRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S-10: by another launcher, and the cache does not know it yet: no slot is filled twice."""
+    seen = stored(zk, slot=1).copy()
+    seen.slot = None
+    monkeypatch.setattr(zk, "nodeIterator", lambda cached=True: iter([seen]))
+    assert registry.register({SPEC.id: HostFacts()}) == 1
+    assert sorted(node.slot or 0 for node in zk.all_nodes()) == [0, 1]
+
+
 def test_name_that_nobody_asks_for(
     zk: FailingZooKeeper, registry: StaticRegistry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
