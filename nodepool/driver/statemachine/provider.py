@@ -94,7 +94,9 @@ class StateMachineProvider(StateMachineQuota, Provider):
         lag = getattr(adapter, "lag_seconds", 0.0)
         self.finder = InstanceFinder(self.name, self.calls.list_instances, self._asks, lag)
         self.scans = Scans(self.name, self._threads.share("keyscan", EXCHANGE_THREADS, RESERVED_EXCHANGE_THREADS))
-        share = self._threads.share("step", steps, min(steps, RESERVED_STEP_THREADS))
+        # One that is the same all the time: libraries keep things for the thread that they are called in.
+        self._step_threads = self._threads if steps > 1 else SharedThreads(self.name, 1, threading.TIMEOUT_MAX)
+        share = self._step_threads.share("step", steps, min(steps, RESERVED_STEP_THREADS))
         self.scheduler = Scheduler(f"StateMachines-{self.name}", share, on_end=self._ended)
         self.prepare_quota(self._asks)
         self._azs: Known[Sequence[str | None]] = Known(
@@ -138,6 +140,7 @@ class StateMachineProvider(StateMachineQuota, Provider):
         self.scheduler.join()
         self.scans.join()
         self._asks.shutdown(wait=True)
+        self._step_threads.close()
         self._threads.close()
 
     def _ended(self) -> None:

@@ -18,7 +18,7 @@ from nodepool.model import states
 from nodepool.model.image import ImageUpload
 from nodepool.testing.memory_zk import MemoryZooKeeper
 from tests.support.machine_driver import CreateMachine, MachineAdapter, MachineInstance
-from tests.support.wait import wait_for
+from tests.support.wait import DEADLINE_SECONDS, wait_for
 from tests.unit.driver.statemachine.conftest import MakeSite
 
 
@@ -134,13 +134,21 @@ def test_facade_under_its_old_name(make_site: MakeSite, zk: MemoryZooKeeper) -> 
 
 
 def test_one_thread(make_site: MakeSite, monkeypatch: pytest.MonkeyPatch) -> None:
-    """reference/driver 8: machines of an adapter that does not say otherwise are advanced in one thread."""
+    """reference/driver 8: machines of an adapter that does not say otherwise are advanced in one thread.
+
+    Also when the provider's other threads have something else to do.
+    """
     monkeypatch.setattr(MachineAdapter, "advance_threads", Adapter.advance_threads)
     site = make_site()
     threads: set[threading.Thread] = set()
     site.adapter.hooks.append(lambda _: threads.add(threading.current_thread()))
-    for node in site.serve("small", "small", "small"):
-        site.delete(node)
+    go_on = threading.Event()
+    try:
+        for node in site.serve("small", "small", "small"):
+            site.provider._asks.submit(go_on.wait, DEADLINE_SECONDS)
+            site.delete(node)
+    finally:
+        go_on.set()
     assert len(threads) == 1
 
 
