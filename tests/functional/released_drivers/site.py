@@ -42,6 +42,8 @@ class Site:
         drivers = offer(cloud.directory / "drivers", {cloud.driver: cloud.original} if cloud.original else {})
         self._environment = {PATH_VARIABLE: str(drivers)}
         self.launcher: LauncherProcess | None = None
+        #: What the launcher wrote until its pools were registered.
+        self.log_of_start = ""
         cloud.prepare()
 
     @property
@@ -67,6 +69,7 @@ class Site:
         )
         self.launcher.start()
         self.wait("the pools are registered", self._registered)
+        self.log_of_start = self.log()
 
     def stop(self) -> None:
         """Ends launcher and cloud."""

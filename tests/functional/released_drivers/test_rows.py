@@ -14,7 +14,7 @@ def test_configuration(site: Site) -> None:
 
 def test_start(running: Site) -> None:
     """A launcher starts with it, and its pool is registered."""
-    assert "Traceback" not in running.log()
+    assert "Traceback" not in running.log_of_start
 
 
 def test_launch(launching: Site) -> None:
