@@ -9,13 +9,15 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from kazoo.exceptions import KazooException
+
 from nodepool.clock import wall_time
 from nodepool.exceptions import ZKException
 from nodepool.model.image import ImageBuild, ImageUpload
 from nodepool.model.states import BUILDING, READY
 from nodepool.zk import codec, locks, paths
 from nodepool.zk.locks import ZkLock
-from nodepool.zk.transactions import ensure_path
+from nodepool.zk.transactions import ensure_path, translate
 from nodepool.zk.zookeeper import ZooKeeper
 
 
@@ -156,8 +158,7 @@ class ReleasedImages(ZooKeeper):
             raise ZKException(f"there is no build {build_id} of image {image}")
         if upload_number is None:
             ensure_path(self.client, f"{root}/{paths.LOCK}")
-            kazoo = self.client.kazoo
-            upload_number = str(kazoo.retry(kazoo.create, f"{root}/", data, sequence=True)).rpartition("/")[2]
+            upload_number = self._create(f"{root}/", data).rpartition("/")[2]
         else:
             self._write(f"{root}/{upload_number}", data)
         image_data.id = upload_number
@@ -196,8 +197,7 @@ class ReleasedImages(ZooKeeper):
 
     def getBuildRequest(self, image: str) -> ImageBuildRequest | None:
         """Who asked for a build, and is it still to be begun? None = nobody."""
-        kazoo = self.client.kazoo
-        stat = kazoo.retry(kazoo.exists, f"{paths.IMAGES}/{image}/request-build")
+        stat = self._ask("exists", f"{paths.IMAGES}/{image}/request-build")
         if stat is None:
             return None
         locked = bool(locks.contenders(self.client, f"{_builds(image)}/{paths.LOCK}"))
@@ -256,16 +256,28 @@ class ReleasedImages(ZooKeeper):
 
     # -- znodes --
 
-    def _exists(self, path: str) -> bool:
+    def _ask(self, name: str, *arguments: Any, **options: Any) -> Any:
+        """Call a method of Kazoo's client, which may be done again; raises ZKException."""
         kazoo = self.client.kazoo
-        return kazoo.retry(kazoo.exists, path) is not None
+        try:
+            return kazoo.retry(getattr(kazoo, name), *arguments, **options)
+        except KazooException as error:
+            raise translate(error) from None
+
+    def _create(self, prefix: str, data: bytes) -> str:
+        """Make a znode with a number; returns its path. Not done again: the first may have been made."""
+        try:
+            return str(self.client.kazoo.create(prefix, data, sequence=True))
+        except KazooException as error:
+            raise translate(error) from None
+
+    def _exists(self, path: str) -> bool:
+        return self._ask("exists", path) is not None
 
     def _write(self, path: str, data: bytes) -> None:
         ensure_path(self.client, path)
-        kazoo = self.client.kazoo
-        kazoo.retry(kazoo.set, path, data)
+        self._ask("set", path, data)
 
     def _remove(self, path: str) -> None:
         if self._exists(path):
-            kazoo = self.client.kazoo
-            kazoo.retry(kazoo.delete, path, recursive=True)
+            self._ask("delete", path, recursive=True)
