@@ -42,6 +42,8 @@ class StateMachineQuota(QuotaSupport):
     patience: Patience
     #: Until when these are not asked for again, and creations without an answer.
     _unanswered: tuple[float, Sequence[Creation]] = (0.0, ())
+    #: How often they were forgotten. ``_quota_lock`` guards both.
+    _times_forgotten = 0
 
     def prepare_quota(self, executor: Executor) -> None:
         """Before anything else is called."""
@@ -208,16 +210,23 @@ class StateMachineQuota(QuotaSupport):
 
     def _unanswered_creations(self) -> Sequence[Creation]:
         """As the driver knew them a moment ago: this is asked for several times for each node."""
-        until, creations = self._unanswered
         now = monotonic()
-        if now >= until:
-            creations = self.calls.unanswered_creations()
-            self._unanswered = (now + UNANSWERED_AGE_SECONDS, creations)
+        with self._quota_lock:
+            (until, creations), times_forgotten = self._unanswered, self._times_forgotten
+        if now < until:
+            return creations
+        creations = self.calls.unanswered_creations()
+        with self._quota_lock:
+            # Else room came free meanwhile, and who is woken by that must not meet this answer.
+            if self._times_forgotten == times_forgotten:
+                self._unanswered = (now + UNANSWERED_AGE_SECONDS, creations)
         return creations
 
     def forget_unanswered(self) -> None:
         """Ask the driver again."""
-        self._unanswered = (0.0, ())
+        with self._quota_lock:
+            self._unanswered = (0.0, ())
+            self._times_forgotten += 1
 
     def _has_node(self, node_id: str) -> bool:
         """Is there a node, which counts by itself?"""

@@ -104,6 +104,22 @@ def test_room_of_a_lost_creation_wakes_the_pools(site: Site, monkeypatch: pytest
     assert used(site)["instances"] == before - 1
 
 
+def test_room_that_comes_while_it_is_asked_for(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Q-3: who is woken by it asks again: the answer was that of before."""
+    answers = [[creation()], []]
+
+    def tell() -> list[Creation]:
+        answer = answers.pop(0)
+        if answer:
+            site.adapter.on_room()
+        return answer
+
+    monkeypatch.setattr(site.adapter, "unansweredCreations", tell)
+    monotonic_clock(monkeypatch, cloud_quota)
+    assert used(site)["instances"] == 1
+    assert used(site) == {}
+
+
 def test_error_of_the_driver(site: Site, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     """It says nothing about the room."""
 
