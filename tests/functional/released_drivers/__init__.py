@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The drivers of the released nodepool 11.0.0, unchanged, in our launcher. See tox's environment ``released-drivers``."""
+"""The drivers of the released nodepool 11.0.0, unchanged, in our launcher. See tox environment ``released-drivers``."""

@@ -29,7 +29,7 @@ USAGES = [
 
 
 class Azure(RecordingCloud):
-    """A resource group with a network. A machine brings its interface, its address and its disk, and takes them along."""
+    """A resource group with a network. A machine brings its interface, address and disk, and takes them along."""
 
     driver: ClassVar[str] = "azure"
     hosts: ClassVar[tuple[str, ...]] = ("login.microsoftonline.com", "management.azure.com")

@@ -12,7 +12,6 @@ from tests.functional.released_drivers.kubernetes_rig import KubernetesRig
 from tests.support.pool_znodes import PoolZnodes
 from tests.support.sshd import SshServer
 
-
 #: Of a driver that has no sweep.
 NO_SWEEP = "the driver does not look"
 
@@ -47,7 +46,7 @@ class Surroundings:
 class Cloud:
     """Base: a cloud, or what stands for one, with one provider, one pool and one label.
 
-    `prepare`, `start` and `stop` are called at most once, in this order; what asks the cloud may be called after `start`.
+    `prepare`, `start` and `stop` are called at most once, in order. What asks the cloud may follow `start`.
     """
 
     #: Name of the driver's directory in the released package, or another name that it gets beside that.

@@ -102,7 +102,9 @@ class Gce(RecordingCloud):
 
     @staticmethod
     def _operation(kind: str) -> Answer:
-        return Answer(body={"kind": "compute#operation", "name": "operation-1", "operationType": kind, "status": "DONE"})
+        return Answer(
+            body={"kind": "compute#operation", "name": "operation-1", "operationType": kind, "status": "DONE"}
+        )
 
 
 def _metadata(instance: Mapping[str, Any]) -> dict[str, str]:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """An HTTP server in a thread that a test answers with, and that keeps what it was asked.
 
-It answers plain requests, and as a proxy those to any host by TLS, with a certificate of its own: libraries that know only
-the addresses of the real cloud reach it through ``HTTPS_PROXY``.
+It answers plain requests, and as a proxy those to any host by TLS, with a certificate of its own: libraries that know
+only the addresses of the real cloud reach it through ``HTTPS_PROXY``.
 """
 
 from __future__ import annotations

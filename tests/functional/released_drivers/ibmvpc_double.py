@@ -79,7 +79,11 @@ class IbmVpc(RecordingCloud):
         assert node["resources"] == {"instances": 1, "cores": 2, "ram": 8}
         sent = self.asked("POST", "^/v1/instances$")[-1].json()
         assert sent["name"] == node["external_id"]
-        assert (sent["profile"], sent["image"], sent["zone"]) == ({"name": "bx2-2x8"}, {"id": "image-1"}, {"name": ZONE})
+        assert (sent["profile"], sent["image"], sent["zone"]) == (
+            {"name": "bx2-2x8"},
+            {"id": "image-1"},
+            {"name": ZONE},
+        )
         (group,) = [group["name"] for group in self._groups if group["id"] == sent["resource_group"]["id"]]
         assert group == f"np_{self.provider}_{self.pool}"
 

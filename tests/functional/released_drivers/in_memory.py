@@ -21,7 +21,7 @@ class InMemory(Cloud):
 
 
 class Example(InMemory):
-    """The example for authors. Its methods have the arguments of a time before 11.0.0, where it starts, too, and fails."""
+    """The example for authors. Its methods have older arguments than 11.0.0; there it starts and fails, too."""
 
     driver: ClassVar[str] = "example"
     no_launch: ClassVar[str] = "nor in 11.0.0"

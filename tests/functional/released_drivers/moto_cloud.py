@@ -102,7 +102,9 @@ class Moto(Cloud):
         self._ec2.start()
         self._process.start_until("moto", self._answers)
         self._client("s3").create_bucket(Bucket=BUCKET)
-        self._client("ec2").import_key_pair(KeyName="zuul", PublicKeyMaterial=self.surroundings.sshd.host_keys[0].encode())
+        self._client("ec2").import_key_pair(
+            KeyName="zuul", PublicKeyMaterial=self.surroundings.sshd.host_keys[0].encode()
+        )
         self._image = self._client("ec2").describe_images(Owners=["amazon"])["Images"][0]["ImageId"]
 
     def stop(self) -> None:
@@ -127,7 +129,11 @@ class Moto(Cloud):
         ec2 = self._client("ec2")
 
         def volume(provider: str) -> str:
-            tags = {"nodepool_node_id": "9999999999", "nodepool_pool_name": self.pool, "nodepool_provider_name": provider}
+            tags = {
+                "nodepool_node_id": "9999999999",
+                "nodepool_pool_name": self.pool,
+                "nodepool_provider_name": provider,
+            }
             named = [{"Key": key, "Value": value} for key, value in tags.items()]
             given = [{"ResourceType": "volume", "Tags": named}]
             made = ec2.create_volume(AvailabilityZone=f"{REGION}a", Size=1, TagSpecifications=given)

@@ -65,7 +65,11 @@ class Site:
         log = self.cloud.directory / "launcher.log"
         environment = {**self._environment, **self.cloud.environment}
         self.launcher = LauncherProcess(
-            self.config, log, impatient_command(SWEEPS), debug=COMMAND_VARIABLE not in os.environ, environment=environment
+            self.config,
+            log,
+            impatient_command(SWEEPS),
+            debug=COMMAND_VARIABLE not in os.environ,
+            environment=environment,
         )
         self.launcher.start()
         self.wait("the pools are registered", self._registered)
