@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -17,9 +18,12 @@ class ZooKeeperBase:
 
     def __init__(self, client: ZooKeeperClient) -> None:
         self.client = client
-        self._was_connected = client.connected
+        self._lock = threading.Lock()
+        #: ``_lock`` guards it.
+        self._was_connected = False
+        # First: the connection may come at this moment.
         client.add_session_listener(self._session_changed)
-        if self._was_connected:
+        if client.connected and self._is_first():
             self._onConnect()
 
     @property
@@ -30,11 +34,15 @@ class ZooKeeperBase:
     def _session_changed(self, state: str) -> None:
         if state != "connected":
             self._onDisconnect()
-        elif self._was_connected:
-            self._onReconnect()
-        else:
-            self._was_connected = True
+        elif self._is_first():
             self._onConnect()
+        else:
+            self._onReconnect()
+
+    def _is_first(self) -> bool:
+        with self._lock:
+            first, self._was_connected = not self._was_connected, True
+        return first
 
     def _onConnect(self) -> None:
         """The connection is there for the first time."""

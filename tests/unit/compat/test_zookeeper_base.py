@@ -45,3 +45,19 @@ def test_hooks(connected: bool) -> None:
         client.tell(state)
     assert user.seen == ["connect", "disconnect", "reconnect", "disconnect", "reconnect"]
     assert user.kazoo_client is client.kazoo
+
+
+def test_connection_that_comes_while_it_begins() -> None:
+    """It is not missed."""
+
+    class Connecting(Client):
+        def add_session_listener(self, listener: Callable[[str], None]) -> None:
+            self.connected = True
+            super().add_session_listener(listener)
+
+    client = Connecting(False)
+    user = User(client)
+    assert user.seen == ["connect"]
+    for state in ("suspended", "connected"):
+        client.tell(state)
+    assert user.seen == ["connect", "disconnect", "reconnect"]
