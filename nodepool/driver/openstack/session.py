@@ -61,10 +61,41 @@ def make_client(region: CloudRegion, service: str) -> HttpClient:
 
     Logs in. Raises ServiceAbsent, and what keystoneauth raises.
     """
-    from keystoneauth1 import adapter
+    # It tells at each attempt what is in the exception, too, but not whose cloud it is about.
+    chatter = logging.getLogger("keystoneauth.identity")
+    if chatter.level == logging.NOTSET:
+        chatter.setLevel(logging.ERROR)
+    session = _session_of(region)
+    if not region.get_endpoint(service):
+        found = session.get_endpoint(
+            service_type=region.get_service_type(service),
+            service_name=region.get_service_name(service),
+            interface=region.get_interface(service),
+            region_name=region.get_region_name(service),
+        )
+        if found is None:
+            raise ServiceAbsent(f"the cloud {region.name} has no {service} service in this region")
+    client: HttpClient = region.get_session_client(service, constructor=_client_class(service))
+    return client
 
+
+def _session_of(region: CloudRegion) -> Any:
+    """keystoneauth's session of a region, with our limits and without what slows calls down."""
     from nodepool.driver.openstack import bounded
     from nodepool.driver.openstack.http_session import HttpSession
+
+    session = region.get_session()
+    if session.timeout is None:
+        session.timeout = DEFAULT_TIMEOUT_SECONDS
+    if not isinstance(session.session, HttpSession):
+        session.session = HttpSession(session.session)
+    bounded.mount(session.session, POOL_SIZE)
+    return session
+
+
+def _client_class(service: str) -> Any:
+    """Class of a keystoneauth adapter, to be made by openstacksdk."""
+    from keystoneauth1 import adapter
 
     class Client(adapter.Adapter):
         def __init__(self, session: Any, **given: Any) -> None:
@@ -98,28 +129,7 @@ def make_client(region: CloudRegion, service: str) -> HttpClient:
                 self._endpoint = endpoint, monotonic() + ENDPOINT_SECONDS
             return endpoint
 
-    # It tells at each attempt what is in the exception, too, but not whose cloud it is about.
-    chatter = logging.getLogger("keystoneauth.identity")
-    if chatter.level == logging.NOTSET:
-        chatter.setLevel(logging.ERROR)
-    session = region.get_session()
-    if session.timeout is None:
-        session.timeout = DEFAULT_TIMEOUT_SECONDS
-    if not isinstance(session.session, HttpSession):
-        session.session = HttpSession(session.session)
-    bounded.mount(session.session, POOL_SIZE)
-    if not region.get_endpoint(service):
-        found = session.get_endpoint(
-            service_type=region.get_service_type(service),
-            service_name=region.get_service_name(service),
-            interface=region.get_interface(service),
-            region_name=region.get_region_name(service),
-        )
-        if found is None:
-            raise ServiceAbsent(f"the cloud {region.name} has no {service} service in this region")
-    constructor: Any = Client
-    client: HttpClient = region.get_session_client(service, constructor=constructor)
-    return client
+    return Client
 
 
 def count(service: str, method: str, path: str, status: str, seconds: float) -> None:
