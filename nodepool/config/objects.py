@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from nodepool.config.zookeeper import ZooKeeperServer as ZooKeeperServer
 from nodepool.config.zookeeper import ZooKeeperSettings
@@ -12,6 +12,7 @@ from nodepool.model.config_keys import (
     ANY_MAPPING,
     FILLED_TEXT,
     FLAG,
+    NOT_GIVEN,
     REQUIRED,
     TEXT,
     TEXTS,
@@ -23,6 +24,9 @@ from nodepool.model.config_keys import (
     Whole,
     key,
 )
+
+#: Of a tenant. One that means no number must not let the tenant take everything.
+LIMIT: Final = Whole(instead=0)
 
 
 class Label(ConfigValue):
@@ -37,7 +41,10 @@ class Label(ConfigValue):
         "How many unused nodes to keep ready; 0 or less = none. Static hosts are always ready.",
     )
     max_ready_age: int = key(
-        WHOLE, 0, "Age at which a ready node that nobody used is replaced; 0 = never.", unit="seconds"
+        Whole(instead=NOT_GIVEN),
+        0,
+        "Age at which a ready node that nobody used is replaced; 0 = never.",
+        unit="seconds",
     )
 
     def __init__(self, name: str) -> None:
@@ -57,8 +64,8 @@ class DiskImage(ConfigValue):
     delete_after_upload: bool = key(
         FLAG, False, "true: a local file is removed as soon as every provider that needs it has it."
     )
-    rebuild_age: int = key(WHOLE, 86400, "Age at which the image is built again.", unit="seconds")
-    build_timeout: int = key(WHOLE, 28800, "Limit of a build.", unit="seconds")
+    rebuild_age: int = key(Whole(instead=NOT_GIVEN), 86400, "Age at which the image is built again.", unit="seconds")
+    build_timeout: int = key(Whole(instead=NOT_GIVEN), 28800, "Limit of a build.", unit="seconds")
     release: str = key(TextOrNumber(), "", "``DIB_RELEASE`` of the build.", convert=str)
     elements: list[str] = key(TEXTS, [], "Elements of diskimage-builder; those of the parent come first.")
     env_vars: dict[str, str] = key(MappingOf(TEXT), {}, "Environment of the build, with that of the parent.")
@@ -87,14 +94,14 @@ class TenantLimits(ConfigValue):
     """The keys of an entry of ``tenant-resource-limits``; an attribute, with hyphens, is the name of a quota."""
 
     #: Limit the resource of that name.
-    other_keys: ClassVar[ValueType] = WHOLE
+    other_keys: ClassVar[ValueType] = LIMIT
 
     tenant_name: str = key(FILLED_TEXT, REQUIRED, "Tenant of Zuul. Unique.")
-    instances: int = key(WHOLE, None, "Nodes.", name="max-servers", default_text="unlimited")
-    cores: int = key(WHOLE, None, "Cores.", name="max-cores", default_text="unlimited")
-    ram: int = key(WHOLE, None, "Memory.", name="max-ram", unit="MiB", default_text="unlimited")
-    volumes: int = key(WHOLE, None, "Volumes.", name="max-volumes", default_text="unlimited")
-    volume_gb: int = key(WHOLE, None, "Space of volumes.", name="max-volume-gb", unit="GB", default_text="unlimited")
+    instances: int = key(LIMIT, None, "Nodes.", name="max-servers", default_text="unlimited")
+    cores: int = key(LIMIT, None, "Cores.", name="max-cores", default_text="unlimited")
+    ram: int = key(LIMIT, None, "Memory.", name="max-ram", unit="MiB", default_text="unlimited")
+    volumes: int = key(LIMIT, None, "Volumes.", name="max-volumes", default_text="unlimited")
+    volume_gb: int = key(LIMIT, None, "Space of volumes.", name="max-volume-gb", unit="GB", default_text="unlimited")
 
 
 class TopLevel(ConfigValue):
@@ -114,7 +121,7 @@ class TopLevel(ConfigValue):
         Sections(TenantLimits), None, "What a tenant of Zuul may use at a time."
     )
     webapp_port: int = key(
-        Whole(0, 65535), 8005, "Port of the web pages. Accepted; there are none yet.", name="webapp.port"
+        Whole(0, 65535, NOT_GIVEN), 8005, "Port of the web pages. Accepted; there are none yet.", name="webapp.port"
     )
     webapp_listen_address: str = key(
         FILLED_TEXT, "0.0.0.0", "Address of the web pages. Accepted; there are none yet.", name="webapp.listen_address"
@@ -126,7 +133,7 @@ class TopLevel(ConfigValue):
         FILLED_TEXT, "/var/log/nodepool/builds", "Directory of a log for each build. For the image builder."
     )
     build_log_retention: int = key(
-        WHOLE, 7, "Old logs that are kept of each image; negative = all. For the image builder."
+        Whole(instead=NOT_GIVEN), 7, "Old logs that are kept of each image; negative = all. For the image builder."
     )
 
 

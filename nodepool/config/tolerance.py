@@ -18,13 +18,12 @@ from nodepool.config.problems import HIDDEN, Problems, Severity, show
 from nodepool.config.schema import Checker, describe
 from nodepool.driver.framework.key_schema import value_schema
 from nodepool.model import config_keys as keys
+from nodepool.model.config_keys import NOT_GIVEN
 
 #: Severity of what the validator of Nodepool 11 refuses as well.
 _REFUSED: Final = Severity.TOLERATED
 #: Severity of what it does not look at.
 _ACCEPTED: Final = Severity.WARNING
-#: Instead of a value: the key counts as not given.
-NOT_GIVEN: Final = object()
 
 
 @dataclass(frozen=True)
@@ -32,10 +31,12 @@ class Reading:
     """How a value is read.
 
     :param value: what it means, or `NOT_GIVEN`.
+    :param meaning: the same in words; empty = as the value is shown.
     """
 
     value: Any
     severity: Severity
+    meaning: str = ""
 
 
 def read_as(kind: keys.ValueType, value: Any) -> Reading | None:
@@ -43,6 +44,8 @@ def read_as(kind: keys.ValueType, value: Any) -> Reading | None:
     if value is None:
         return None if kind.null else Reading(NOT_GIVEN, _REFUSED)
     match kind:
+        case keys.Whole() if kind.instead is not None and not _means_number(kind, value):
+            return Reading(kind.instead, _REFUSED)
         case keys.Whole() | keys.Number():
             return _number(kind, value)
         case keys.Flag() if isinstance(value, (str, int, float)) and not isinstance(value, bool):
@@ -81,6 +84,12 @@ def _number(kind: keys.Whole | keys.Number, given: Any) -> Reading | None:
     if number < kind.minimum and kind != keys.PORT:
         number, severity = kind.minimum, _ACCEPTED if number == given else severity
     return None if number == given and type(number) is type(given) else Reading(number, severity)
+
+
+def _means_number(kind: keys.Whole, given: Any) -> bool:
+    reading = _number(kind, given)
+    number = given if reading is None else reading.value
+    return isinstance(number, int) and number <= kind.maximum
 
 
 def _show(value: Any, path: Sequence[Any]) -> str:
@@ -131,6 +140,7 @@ class Tolerance:
         declared = keys.keys_of(section)
         for item in declared:
             self._key(item, data, path)
+        self._surplus(section, data, path)
         other = getattr(section, "other_keys", None)
         if other is not None:
             known = {item.path[0] for item in declared}
@@ -164,6 +174,15 @@ class Tolerance:
             self._problems.add(self._document.path, self._document.line_of([name]), [name], message, _REFUSED)
             del data[name]
 
+    def _surplus(self, section: type, data: dict[str, Any], path: Sequence[Any]) -> None:
+        """Take away keys beside which another one counts; see `section_schema`."""
+        given = [name for name in getattr(section, "first_counts", ()) if name in data]
+        for name in given[1:]:
+            where = [*path, name]
+            message = f"{given[0]} is there, too; remove one, a daemon takes this one as not given"
+            self._problems.add(self._document.path, self._document.line_of(where), where, message, _REFUSED)
+            del data[name]
+
     def _key(self, item: keys.Key, data: dict[str, Any], path: Sequence[Any]) -> None:
         place: Any = data
         for part in item.path[:-1]:
@@ -187,16 +206,23 @@ class Tolerance:
                     self._value(inner, value, key, [*path, key])
                 return
             case keys.ListOf() if isinstance(value, list):
-                for index in range(len(value)):
-                    self._value(kind.item, value, index, [*path, index])
+                for index, item in enumerate(value):
+                    if item is None and kind.null_item:
+                        self._put(kind.item, value, index, [*path, index], Reading("", _REFUSED, kind.null_item))
+                    else:
+                        self._value(kind.item, value, index, [*path, index])
                 return
         reading = read_as(kind, value)
-        if reading is None or (reading.value is NOT_GIVEN and not isinstance(place, dict)):
-            return
-        meaning = "as not given" if reading.value is NOT_GIVEN else f"as {_show(reading.value, path)}"
+        if reading is not None and (reading.value is not NOT_GIVEN or isinstance(place, dict)):
+            self._put(kind, place, name, path, reading)
+
+    def _put(self, kind: keys.ValueType, place: Any, name: Any, path: list[Any], reading: Reading) -> None:
+        """Put what a value means in its place, and tell of it."""
+        value = place[name]
+        meaning = "not given" if reading.value is NOT_GIVEN else reading.meaning or _show(reading.value, path)
         expected = describe(value_schema(kind)) or "something else"
         hint = "put it in quotes" if isinstance(kind, keys.Text) and value not in (None, "") else "correct it"
-        message = f"expected {expected}, got {show(value, path)}; {hint}, a daemon takes it {meaning}"
+        message = f"expected {expected}, got {show(value, path)}; {hint}, a daemon takes it as {meaning}"
         self._problems.add(self._document.path, self._document.line_of(path), path, message, reading.severity)
         if reading.value is NOT_GIVEN:
             del place[name]

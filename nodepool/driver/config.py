@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import abc
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from nodepool.driver.framework.key_schema import fields_of
@@ -120,7 +120,7 @@ class ConfigPool(ConfigValue, abc.ABC):
         #: label name -> label object; a set of names where labels have no settings (static).
         self.labels: Any = {}
         self.ignore_provider_quota = False
-        self.azs: list[str] | None = None
+        self.azs: Sequence[str | None] | None = None
         #: The `ProviderConfig`, set by the driver.
         self.provider: Any = None
 

@@ -23,6 +23,8 @@ from typing import Any, Final, Self
 MAX_INT: Final = 2**63 - 1
 #: Default of a key that must be there.
 REQUIRED: Final = object()
+#: Instead of a value: the key counts as not given.
+NOT_GIVEN: Final = object()
 
 
 # -- types --
@@ -54,10 +56,14 @@ class Text(ValueType):
 
 @dataclass(frozen=True)
 class Whole(ValueType):
-    """A whole number, not ``true`` or ``false``."""
+    """A whole number, not ``true`` or ``false``.
+
+    :param instead: what a daemon takes for a value that means no number: a number, or `NOT_GIVEN`; None = it is wrong.
+    """
 
     minimum: int = -MAX_INT
     maximum: int = MAX_INT
+    instead: object = None
 
 
 @dataclass(frozen=True)
@@ -88,9 +94,13 @@ class MappingOf(ValueType):
 
 @dataclass(frozen=True)
 class ListOf(ValueType):
-    """A list."""
+    """A list.
+
+    :param null_item: what an empty text in it means. A daemon takes null for one. Empty = null means nothing.
+    """
 
     item: ValueType
+    null_item: str = ""
 
 
 @dataclass(frozen=True)

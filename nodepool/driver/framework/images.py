@@ -123,7 +123,7 @@ def labels_not_offered(section: dict[str, Any], checks: Iterable[Any]) -> Iterat
                 for check in checks:
                     check(label)
             except v.Invalid as problem:
-                yield path, f"{problem.error_message}; a daemon does not offer the label here", True
+                yield [*path, *problem.path], f"{problem.error_message}; a daemon does not offer the label here", True
                 continue
             if isinstance(image, str) and image not in images:
                 text = f"the provider has no diskimage {image!r}; add it to its diskimages"

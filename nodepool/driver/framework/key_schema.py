@@ -6,7 +6,8 @@ Voluptuous is imported only by the functions that make a schema, because `nodepo
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import functools
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from nodepool.model import config_keys as keys
@@ -17,15 +18,28 @@ def section_schema(section: type) -> Any:
     """What voluptuous needs for a section: its keys, then the checks that the class attribute ``checks`` lists.
 
     A check takes the whole section and returns it, or raises ``voluptuous.Invalid``. The class attribute ``other_keys``
-    is the type of keys of any other name, if they are allowed.
+    is the type of keys of any other name, if they are allowed. The class attribute ``first_counts`` lists keys of which
+    only one may be given; daemons of Nodepool 11 take the first one of the list that is there.
     """
     import voluptuous as v
 
     fields = fields_of(keys.keys_of(section))
     if hasattr(section, "other_keys"):
         fields[v.Extra] = value_schema(section.other_keys)
-    checks = getattr(section, "checks", ())
+    checks = [*getattr(section, "checks", ())]
+    if hasattr(section, "first_counts"):
+        checks.append(functools.partial(_only_one, section.first_counts))
     return v.All(fields, *checks) if checks else fields
+
+
+def _only_one(names: Sequence[str], data: dict[str, Any]) -> dict[str, Any]:
+    """A check: only one of some keys is given."""
+    import voluptuous as v
+
+    given = [name for name in names if name in data]
+    if len(given) > 1:
+        raise v.Invalid(f"only one of {' and '.join(names)} can be given", path=[given[-1]])
+    return data
 
 
 def fields_of(declared: Iterable[keys.Key]) -> dict[Any, Any]:

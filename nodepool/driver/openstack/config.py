@@ -42,6 +42,7 @@ from nodepool.model.config_keys import (
     TEXTS,
     WHOLE,
     From,
+    ListOf,
     Number,
     Sections,
     Whole,
@@ -66,18 +67,10 @@ class ProviderDiskImage(images.DiskImageSettings):
     config_drive: bool | None = with_default(_CONFIG_DRIVE, None)
 
 
-def _one_image_key(image: dict[str, Any]) -> dict[str, Any]:
-    import voluptuous as v
-
-    if "image-id" in image and "image-name" in image:
-        raise v.Invalid("only one of image-id and image-name can be given")
-    return image
-
-
 class CloudImage(ImageSettings):
     """An image that is in the cloud already."""
 
-    checks: ClassVar[tuple[Any, ...]] = (_one_image_key,)
+    first_counts: ClassVar[tuple[str, ...]] = ("image-id", "image-name")
 
     name: str = key(
         FILLED_TEXT,
@@ -106,10 +99,18 @@ def _a_flavor(label: dict[str, Any]) -> dict[str, Any]:
     return label
 
 
+def _text_as_userdata(label: dict[str, Any]) -> dict[str, Any]:
+    import voluptuous as v
+
+    if isinstance(label.get("userdata"), (dict, list)):
+        raise v.Invalid("userdata must be a text; write it as a block, with | after the key", path=["userdata"])
+    return label
+
+
 class OpenStackLabel(images.ImageLabel):
     """How to make a node of a label."""
 
-    checks: ClassVar[tuple[Any, ...]] = (images.one_image, _a_flavor)
+    checks: ClassVar[tuple[Any, ...]] = (images.one_image, _a_flavor, _text_as_userdata)
 
     pool: OpenStackPool
     diskimage: ProviderDiskImage | None
@@ -163,12 +164,12 @@ class OpenStackPool(ConfigPool):
     ignore_provider_quota: bool = key(
         FLAG, False, "true: before a launch only the limits of the pool count, not the quota of the cloud."
     )
-    azs: list[str] | None = key(
-        TEXTS,
+    azs: list[str | None] | None = key(
+        ListOf(TEXT, null_item="no zone, so that the cloud chooses one"),
         None,
-        "One is chosen for each request; all nodes of the request are in it.",
+        "One is chosen for each request; all nodes of the request are in it. With an empty text the cloud chooses.",
         name="availability-zones",
-        convert=lambda zones: zones or None,
+        convert=lambda zones: [zone or None for zone in zones] or None,
         default_text="all of the cloud",
     )
     networks: list[str] = key(

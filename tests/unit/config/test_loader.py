@@ -56,10 +56,15 @@ class TestLoad:
 
     def test_errors_and_warnings_together(self, file: Path, caplog: pytest.LogCaptureFixture) -> None:
         """The error text has the errors only, in the order of the lines; the log has the warnings."""
-        file.write_text(f"{GOOD}webapp: {{port: x, prot: 1}}\nmax-hold-age: y\nlables: []\n", encoding="utf-8")
+        file.write_text(
+            f"{GOOD}webapp: {{listen_address: [x], prot: 1}}\nmax-hold-age: y\nlables: []\n", encoding="utf-8"
+        )
         with pytest.raises(ConfigError) as caught:
             load_config(str(file))
-        assert [line.split(": ")[1] for line in str(caught.value).splitlines()] == ["webapp.port", "max-hold-age"]
+        assert [line.split(": ")[1] for line in str(caught.value).splitlines()] == [
+            "webapp.listen_address",
+            "max-hold-age",
+        ]
         assert len(caplog.records) == 2
 
     @pytest.mark.parametrize(

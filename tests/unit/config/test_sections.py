@@ -72,7 +72,11 @@ class TestTop:
         ("text", "expected"),
         [
             ("webapp: 8005", "f.yaml:3: webapp: expected a mapping, got 8005"),
-            ("webapp: {port: x}", "f.yaml:3: webapp.port: expected a whole number, 0 to 65535, got 'x'"),
+            (
+                "webapp: {port: x}",
+                "f.yaml:3: webapp.port: expected a whole number, 0 to 65535, got 'x'; correct it, a daemon takes it as "
+                "not given",
+            ),
             ("images-dir: [a]", "f.yaml:3: images-dir: expected a text, not empty, got a list"),
             (
                 "max-hold-age: 1.5",
@@ -141,7 +145,8 @@ class TestTenants:
     def test_bad(self, refused: Any) -> None:
         text = "tenant-resource-limits:\n- {tenant-name: a, max-ram: x}\n- {max-ram: 1}\n- {tenant-name: a}\n- 7\n"
         assert refused(text) == [
-            "f.yaml:4: tenant-resource-limits[0].max-ram: expected a whole number, got 'x'",
+            "f.yaml:4: tenant-resource-limits[0].max-ram: expected a whole number, got 'x'; correct it, a daemon takes "
+            "it as 0",
             "f.yaml:5: tenant-resource-limits[1].tenant-name: required, but missing",
             "f.yaml:7: tenant-resource-limits[3]: expected a mapping, got 7",
         ]

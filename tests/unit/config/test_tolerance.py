@@ -17,9 +17,10 @@ import pytest
 from nodepool.config.loader import load_config
 from nodepool.config.objects import Config
 from nodepool.config.problems import Severity
-from nodepool.config.tolerance import NOT_GIVEN, Reading, read_as
+from nodepool.config.tolerance import Reading, read_as
 from nodepool.config.validator import validate
 from nodepool.driver.framework.unavailable import UnavailableProviderConfig
+from nodepool.exceptions import ConfigError
 from nodepool.model import config_keys as keys
 
 HEAD = "zookeeper-servers: [{host: zk}]\nzookeeper-tls: {cert: c, key: k, ca: a}\n"
@@ -121,6 +122,63 @@ ERRORS = table(
         LABELS + cloud(label=", key-name: 7"),
         "key-name",
         lambda c: pool(c).labels["small"].key_name == "7",
+    ),
+    (
+        "image by id and by name",
+        LABELS + cloud(provider=", cloud-images: [{name: c, image-name: n, image-id: d}]"),
+        "cloud-images[0].image-name",
+        lambda c: vars(provider(c).cloud_images["c"])["image_id"] == "d" and len(pool(c).labels) == 1,
+    ),
+    (
+        "null as a zone",
+        LABELS + cloud(pool=", availability-zones: [null, z]"),
+        "availability-zones[0]",
+        lambda c: pool(c).azs == [None, "z"],
+    ),
+    ("no other zone", LABELS + cloud(pool=", availability-zones: [~]"), "zones[0]", lambda c: pool(c).azs == [None]),
+    *(
+        (
+            f"{kind} as user data",
+            LABELS + cloud(label=f", userdata: {value}}}, {{name: big, diskimage: i, min-ram: 1"),
+            "labels[0].userdata",
+            lambda c: list(pool(c).labels) == ["big"] and c.labels["small"].pools == [],
+        )
+        for kind, value in (("mapping", "{a: 1}"), ("list", "[a]"))
+    ),
+    (
+        "words as an age",
+        "labels: [{name: small, min-ready: 1, max-ready-age: soon}]\n",
+        "max-ready-age",
+        lambda c: (c.labels["small"].min_ready, c.labels["small"].max_ready_age) == (1, 0),
+    ),
+    *(
+        (
+            f"{kind} as the limit of a tenant",
+            f"tenant-resource-limits: [{{tenant-name: t, {key}: {value}, max-ram: 5}}, {{tenant-name: u}}]\n{LABELS}",
+            key,
+            lambda c, name=name: c.tenant_resource_limits == {"t": {name: 0, "ram": 5}, "u": {}},
+        )
+        for kind, key, name, value in (
+            ("words", "max-cores", "cores", "many"),
+            ("list", "max-volumes", "volumes", "[1]"),
+            ("nothing", "L-1", "L-1", "''"),
+        )
+    ),
+    ("words as a port", f"webapp: {{port: many}}\n{LABELS}{STATIC}", "webapp.port", lambda c: c.webapp_port == 8005),
+    (
+        "words as a number of logs",
+        f"build-log-retention: all\n{LABELS}{STATIC}",
+        "build-log-retention",
+        lambda c: c.build_log_retention == 7,
+    ),
+    *(
+        (
+            f"words as {key}",
+            f"{LABELS}diskimages: [{{name: i, {key}: late}}]\n{STATIC}",
+            key,
+            lambda c: (c.diskimages["i"].rebuild_age, c.diskimages["i"].build_timeout) == (86400, 28800),
+        )
+        for key in ("rebuild-age", "build-timeout")
     ),
 )
 WARNINGS = table(
@@ -235,6 +293,27 @@ def test_aliases(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    "text", ["max-hold-age: soon\n", "zookeeper-timeout: soon\n", "labels: [{name: a, min-ready: x}]\n"]
+)
+def test_not_taken(tmp_path: Path, text: str) -> None:
+    """With these daemons of Nodepool 11 serve nothing: their main loop fails again and again."""
+    file = tmp_path / "f.yaml"
+    file.write_text(HEAD + text, encoding="utf-8")
+    with pytest.raises(ConfigError, match=rf"^{file}:3: "):
+        load_config(str(file))
+
+
+def test_null_as_a_zone_in_words(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    file = tmp_path / "f.yaml"
+    file.write_text(HEAD + LABELS + cloud(pool=", availability-zones: [null]"), encoding="utf-8")
+    load_config(str(file))
+    (record,) = caplog.records
+    assert record.getMessage().endswith(
+        "expected a text, got nothing (null); correct it, a daemon takes it as no zone, so that the cloud chooses one"
+    )
+
+
+@pytest.mark.parametrize(
     ("kind", "value", "expected"),
     [
         (keys.WHOLE, 3, None),
@@ -243,9 +322,17 @@ def test_aliases(tmp_path: Path) -> None:
         (keys.WHOLE, 2.9, 2),
         (keys.WHOLE, [1], None),
         (keys.WHOLE, float("inf"), None),
+        (keys.Whole(instead=0), "many", 0),
+        (keys.Whole(instead=0), [1], 0),
+        (keys.Whole(instead=0), float("nan"), 0),
+        (keys.Whole(instead=0), "3", 3),
+        (keys.Whole(instead=0), 3, None),
+        (keys.Whole(instead=0), None, keys.NOT_GIVEN),
+        (keys.Whole(0, 9, keys.NOT_GIVEN), 10, keys.NOT_GIVEN),
+        (keys.Whole(0, 9, keys.NOT_GIVEN), -1, 0),
         (keys.PORT, 0, None),
         (keys.PORT, "22", 22),
-        (keys.Number(0, more=True), 0, NOT_GIVEN),
+        (keys.Number(0, more=True), 0, keys.NOT_GIVEN),
         (keys.SECONDS, "1.5", 1.5),
         (keys.SECONDS, 2, None),
         (keys.FLAG, "false", True),
@@ -255,9 +342,9 @@ def test_aliases(tmp_path: Path) -> None:
         (keys.TEXT, "", None),
         (keys.TEXT, True, "true"),
         (keys.FILLED_TEXT, True, None),
-        (keys.FILLED_TEXT, "", NOT_GIVEN),
+        (keys.FILLED_TEXT, "", keys.NOT_GIVEN),
         (keys.TEXTS, "a", ["a"]),
-        (keys.TEXT, None, NOT_GIVEN),
+        (keys.TEXT, None, keys.NOT_GIVEN),
         (keys.TEXT.or_null(), None, None),
         (keys.ANY_MAPPING, 3, None),
     ],
