@@ -17,7 +17,7 @@ TESTED_RELEASES: Final = frozenset({"2.11.0"})
 #: Module -> names in it.
 NAMES: Final = {
     "kazoo.client": ("KazooClient",),
-    "kazoo.exceptions": ("EXCEPTIONS",),
+    "kazoo.exceptions": ("EXCEPTIONS", "ConnectionDropped"),
     "kazoo.handlers.threading": ("SequentialThreadingHandler",),
     "kazoo.protocol.connection": ("ConnectionHandler", "WATCH_XID"),
     "kazoo.protocol.serialization": (
@@ -40,6 +40,7 @@ METHODS: Final = {
         "_connect": 3,
         "_send_ping": 1,
         "_submit": 3,
+        "_read_socket": 1,
         "_read_header": 1,
         "_read_watch_event": 2,
     },

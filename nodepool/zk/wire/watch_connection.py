@@ -9,11 +9,12 @@ makes another call then would keep it from ever being so. See `WatchConnection.c
 from __future__ import annotations
 
 import logging
+import struct
 import threading
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from kazoo.exceptions import ConnectionLoss
+from kazoo.exceptions import ConnectionDropped, ConnectionLoss
 from kazoo.protocol.connection import WATCH_XID, ConnectionHandler
 from kazoo.protocol.serialization import ReplyHeader, Sync, Watch
 
@@ -86,6 +87,13 @@ class WatchConnection(ConnectionHandler):  # type: ignore[misc]
     def _submit(self, request: Any, *arguments: Any, **options: Any) -> None:
         self._sent.append((monotonic(), request.type in PASSED_ON))
         super()._submit(request, *arguments, **options)
+
+    def _read_socket(self, *arguments: Any) -> Any:
+        try:
+            return super()._read_socket(*arguments)
+        except (struct.error, LookupError, RuntimeError, ValueError) as error:
+            # The next connection may be better. With any other error Kazoo's thread would end, and not come back.
+            raise ConnectionDropped(f"an answer that makes no sense: {error}") from error
 
     def _read_header(self, timeout: float) -> tuple[Any, bytes, int]:
         buffer = self._socket.packet()
