@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import contextlib
 import uuid
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from kazoo.exceptions import KazooException
 
 from nodepool.clock import wall_time
+from nodepool.compat import image_backup
 from nodepool.exceptions import ZKException
 from nodepool.model.image import ImageBuild, ImageUpload
 from nodepool.model.states import BUILDING, READY
@@ -32,6 +33,17 @@ class ImageBuildRequest:
     image_name: str
     pending: bool
     state_time: float
+
+
+@dataclass(frozen=True)
+class KnownImage:
+    """An image that is known in ZooKeeper, built or not.
+
+    :param paused: nothing is to be built.
+    """
+
+    image_name: str
+    paused: bool
 
 
 def _builds(image: str) -> str:
@@ -126,8 +138,12 @@ class ReleasedImages(ZooKeeper):
         found = {image: list(builds) for image, builds in self.getProviderUploads(provider_name).items()}
         return {image: builds for image, builds in found.items() if builds}
 
+    def getCachedImages(self) -> list[KnownImage]:
+        """All images; they are read, because nothing of images is cached."""
+        return [KnownImage(image, self.getImagePaused(image)) for image in self.getImageNames()]
+
     def getCachedBuilds(self) -> list[ImageBuild]:
-        """All builds; they are read, because nothing of images is cached."""
+        """All builds; they are read, too."""
         return [build for image in self.getImageNames() for build in self.images.builds(image)]
 
     def getCachedImageUploads(self) -> list[ImageUpload]:
@@ -218,6 +234,16 @@ class ReleasedImages(ZooKeeper):
             ensure_path(self.client, path)
         else:
             self._remove(path)
+
+    # -- backup --
+
+    def exportImageData(self) -> dict[str, str]:
+        """Builds, uploads and pauses: path -> what is stored there."""
+        return image_backup.export_images(self.client, self.images)
+
+    def importImageData(self, import_data: Mapping[str, str]) -> None:
+        """Write what `exportImageData` gave. Nobody else may write images meanwhile."""
+        image_backup.import_images(self.client, import_data)
 
     # -- locks --
 

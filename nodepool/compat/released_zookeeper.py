@@ -3,16 +3,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
-from typing import Any
+import threading
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final
 
 from nodepool.compat.released_images import ReleasedImages
-from nodepool.exceptions import ZKConflict
+from nodepool.exceptions import ZKConflict, ZKConnectionError
 from nodepool.model import states
 from nodepool.model.node import Node
 from nodepool.model.request import NodeRequest
+from nodepool.zk import paths
+from nodepool.zk.client import ZooKeeperClient
 from nodepool.zk.election import Election
+from nodepool.zk.locks import ZkLock
+from nodepool.zk.nodepool_cache import NodepoolCache
+from nodepool.zk.transactions import SessionLost
 from nodepool.zk.zookeeper import ZooKeeper
+
+#: A facade that a driver makes waits so long for its caches.
+CACHE_SECONDS: Final = 60.0
 
 
 def facade_for_extra_driver(zk: ZooKeeper) -> ZooKeeper:
@@ -27,8 +37,38 @@ def facade_for_extra_driver(zk: ZooKeeper) -> ZooKeeper:
     return made
 
 
+@dataclass(frozen=True)
+class NodeRequestLockStats:
+    """The lock directory of a request.
+
+    :param stat: Kazoo's, with ``mtime`` in milliseconds since the epoch.
+    """
+
+    lock_id: str
+    stat: Any
+
+
 class ReleasedZooKeeper(ReleasedImages):
-    """What 11.0.0 had and the launcher does not use. In that release drivers changed what iterators gave: here too."""
+    """What 11.0.0 had and the launcher does not use. In that release drivers changed what iterators gave: here too.
+
+    :param client: connected.
+    :param enable_cache: follow nodes, requests and pools; then the constructor blocks until all of them are read.
+    """
+
+    IMAGE_ROOT: ClassVar[str] = paths.IMAGES
+    NODE_ROOT: ClassVar[str] = paths.NODES
+    REQUEST_ROOT: ClassVar[str] = paths.REQUESTS
+    REQUEST_LOCK_ROOT: ClassVar[str] = paths.REQUEST_LOCKS
+    ELECTION_ROOT: ClassVar[str] = paths.ELECTIONS
+
+    #: Told of each node that changes, since `setNodeStatsEvent`.
+    _stats_listener: Callable[[str], None] | None = None
+
+    def __init__(self, client: ZooKeeperClient, enable_cache: bool = True) -> None:
+        cache = NodepoolCache(client) if enable_cache else None
+        super().__init__(client, cache)
+        if cache is not None and not cache.wait_ready(CACHE_SECONDS):
+            raise ZKConnectionError(f"ZooKeeper was not read within {CACHE_SECONDS:g} s")
 
     def nodeIterator(self, cached: bool = True, cached_ids: bool = False) -> Iterator[Node]:
         """All nodes; each is the caller's own."""
@@ -60,7 +100,78 @@ class ReleasedZooKeeper(ReleasedImages):
         """Is there no session?"""
         return self.client.lost
 
+    def disconnect(self) -> None:
+        """End the connection, for all who use it: the launcher, too."""
+        self.client.disconnect()
+
+    def resetHosts(self, hosts: str) -> None:
+        """Use other servers from the next connection attempt on. Raises ZKException: another chroot."""
+        self.client.reset_hosts(hosts)
+
+    # -- metrics --
+
+    def reportStats(self, statsd: Any, root_key: str) -> None:
+        """Send what waits inside, in one packet.
+
+        :param statsd: client of the package ``statsd``.
+        :param root_key: e.g. ``nodepool.launcher.<hostname>``.
+        """
+        cache = self.cache
+        reading = {
+            "node": cache.nodes.pending_reads if cache else 0,
+            "request": cache.requests.pending_reads if cache else 0,
+            "image": 0,
+        }
+        with statsd.pipeline() as pipeline:
+            pipeline.gauge(f"{root_key}.zk.client.connection_queue", self.client.queued_calls)
+            for kind, count in reading.items():
+                pipeline.gauge(f"{root_key}.zk.{kind}_cache.event_queue", count)
+                pipeline.gauge(f"{root_key}.zk.{kind}_cache.playback_queue", 0)
+
+    def setNodeStatsEvent(self, event: threading.Event | None) -> None:
+        """Have an event set whenever a node changes, instead of the one before; None = of no more. Needs a cache."""
+        if self._stats_listener is not None and self.cache is not None:
+            self.cache.nodes.remove_listener(self._stats_listener)
+        self._stats_listener = None
+        if event is not None:
+            self._stats_listener = lambda _: event.set()
+            self.addNodeListener(self._stats_listener)
+
     # -- nodes --
+
+    def watchNode(self, node: Node, callback: Callable[[Node, bool], bool | None]) -> None:
+        """Have a node read again whenever it changes.
+
+        :param callback: called now and after each change, with the same node and whether it is gone, which is the last
+            call. It returns False to be called no more.
+        """
+
+        def changed(data: bytes | None, *_: Any) -> bool:
+            fresh = None if data is None else self.nodes.get(node.key)
+            if fresh is not None:
+                node.renew(fresh)
+            return callback(node, data is None) is not False and data is not None
+
+        self.client.kazoo.DataWatch(paths.node(node.key), changed)
+
+    def storeNode(self, node: Node) -> None:
+        """As the facade of the launcher does, but not without the lock that was taken.
+
+        :raises SessionLost: the session that the node was locked in is over. It may have been written nevertheless.
+        """
+        self._check_session(node)
+        try:
+            super().storeNode(node)
+        except ZKConflict:
+            # Somebody else may have it by now, and that is why.
+            self._check_session(node)
+            raise
+        self._check_session(node)
+
+    def _check_session(self, node: Node) -> None:
+        lock = node.lock
+        if isinstance(lock, ZkLock) and lock.ephemeral and lock.epoch != self.client.session_epoch:
+            raise SessionLost(f"node {node.id} was locked in a session that is lost")
 
     def getProviderNodes(self, provider_name: str) -> list[Node]:
         """The nodes of a provider."""
@@ -117,6 +228,16 @@ class ReleasedZooKeeper(ReleasedImages):
     def getNodeRequestLockIDs(self) -> list[str]:
         """Ids of requests that have a lock directory. Blocks."""
         return self.requests.lock_dir_ids()
+
+    def getNodeRequestLockStats(self, lock_id: str) -> NodeRequestLockStats | None:
+        """The lock directory of a request; None = there is none. Blocks."""
+        kazoo = self.client.kazoo
+        stat = kazoo.retry(kazoo.exists, paths.request_lock(lock_id))
+        return None if stat is None else NodeRequestLockStats(lock_id, stat)
+
+    def nodeRequestLockStatsIterator(self) -> Iterator[NodeRequestLockStats]:
+        """The lock directories of all requests. Blocks."""
+        return filter(None, map(self.getNodeRequestLockStats, self.getNodeRequestLockIDs()))
 
     def deleteNodeRequestLock(self, lock_id: str) -> None:
         """Remove the lock directory of a request, with all in it. Blocks."""

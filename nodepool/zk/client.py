@@ -56,6 +56,7 @@ class ZooKeeperClient:
     """Connects, stays connected, and tells listeners what became of the session.
 
     :param hosts: see `connection_string`.
+    :param read_only: be content with a server that has lost the others. The order is that of 11.0.0, for drivers.
     :param timeout: session timeout in seconds.
     :param tls_cert: PEM file of the client certificate, ``tls_key`` its key, ``tls_ca`` the CA. All or none.
     """
@@ -65,13 +66,14 @@ class ZooKeeperClient:
     def __init__(
         self,
         hosts: str,
-        *,
+        read_only: bool = False,
         timeout: float = 10.0,
         tls_cert: str | None = None,
         tls_key: str | None = None,
         tls_ca: str | None = None,
     ) -> None:
         self.hosts = hosts
+        self.read_only = read_only
         self.timeout = timeout
         self._tls = (tls_cert, tls_key, tls_ca)
         self._client: WatchedClient | None = None
@@ -168,7 +170,13 @@ class ZooKeeperClient:
                     pass
         elif any(self._tls):
             raise ZKConnectionError("zookeeper-tls needs cert, key and ca")
-        return wire.make_client(self.hosts, timeout=self.timeout, longest_pause=self._longest_pause, tls=files)
+        return wire.make_client(
+            self.hosts,
+            timeout=self.timeout,
+            longest_pause=self._longest_pause,
+            tls=files,
+            read_only=self.read_only,
+        )
 
     @property
     def _longest_pause(self) -> float:
@@ -206,6 +214,9 @@ class ZooKeeperClient:
             except ConfigurationError as error:
                 raise ZKException(str(error)) from None
         self.hosts = hosts
+
+    #: Drivers written for 11.0.0 know it by this name.
+    resetHosts = reset_hosts
 
     def wait_connected(self, timeout: float) -> bool:
         """Wait until there is a live session, at most ``timeout`` seconds."""

@@ -21,12 +21,14 @@ class ZkLock:
 
     :param path: lock directory.
     :param contender: path of our contender znode; the lock is held as long as it exists.
-    :param epoch: `ZooKeeperClient.session_epoch` of the session that it lives with.
+    :param epoch: `ZooKeeperClient.session_epoch` of the session that it was taken in.
+    :param ephemeral: does it end with that session?
     """
 
     path: str
     contender: str
     epoch: int
+    ephemeral: bool = True
 
 
 def contender_prefix(lock_dir: str) -> str:
@@ -66,7 +68,7 @@ def acquire(
         raise translate(error) from None
     if not taken:
         raise ZKLockException(f"{lock_dir} is locked by somebody else")
-    taken_lock = ZkLock(lock_dir, f"{lock_dir}/{lock.node}", epoch)
+    taken_lock = ZkLock(lock_dir, f"{lock_dir}/{lock.node}", epoch, ephemeral)
     if ephemeral and client.session_epoch != epoch:
         # Lost while we waited: it may be ours in the new session, but everybody would take it for lost. An election
         # would wait for ever, for us.

@@ -16,7 +16,12 @@ if TYPE_CHECKING:
 
 
 def make_client(
-    hosts: str, *, timeout: float, longest_pause: float, tls: tuple[str, str, str] | None = None
+    hosts: str,
+    *,
+    timeout: float,
+    longest_pause: float,
+    tls: tuple[str, str, str] | None = None,
+    read_only: bool = False,
 ) -> WatchedClient:
     """A client that is not started. Blocks for nothing.
 
@@ -24,10 +29,11 @@ def make_client(
     :param timeout: session timeout in seconds.
     :param longest_pause: seconds between two rounds through all servers while none serves.
     :param tls: PEM files of the client's certificate, its key, and the CA; None = no TLS.
+    :param read_only: may it be a server that has lost the others?
     :raises ZKException: the installed Kazoo lacks something that is used here.
     """
     compatibility.check()
     # Not before the check: with another Kazoo the import is what fails.
     from nodepool.zk.wire.watched_client import make
 
-    return make(hosts, timeout=timeout, longest_pause=longest_pause, tls=tls)
+    return make(hosts, timeout=timeout, longest_pause=longest_pause, tls=tls, read_only=read_only)

@@ -124,7 +124,9 @@ class WatchedClient(KazooClient):  # type: ignore[misc]
         return None
 
 
-def make(hosts: str, *, timeout: float, longest_pause: float, tls: tuple[str, str, str] | None) -> WatchedClient:
+def make(
+    hosts: str, *, timeout: float, longest_pause: float, tls: tuple[str, str, str] | None, read_only: bool = False
+) -> WatchedClient:
     """See `nodepool.zk.wire.make_client`."""
     options: dict[str, object] = {}
     if tls is not None:
@@ -136,5 +138,6 @@ def make(hosts: str, *, timeout: float, longest_pause: float, tls: tuple[str, st
         connection_retry=KazooRetry(max_tries=-1, delay=0.1, max_delay=longest_pause, backoff=2),
         command_retry=KazooRetry(max_tries=-1, delay=0.1, max_delay=1, backoff=2),
         handler=TlsHandler(),
+        read_only=read_only,
         **options,
     )

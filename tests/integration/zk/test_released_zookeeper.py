@@ -4,9 +4,13 @@
 from __future__ import annotations
 
 import json
+import threading
+from collections.abc import Callable
 
 import pytest
+from kazoo.exceptions import SessionExpiredError
 
+from nodepool.compat.released_images import KnownImage
 from nodepool.compat.released_zookeeper import ReleasedZooKeeper, facade_for_extra_driver
 from nodepool.exceptions import ZKConflict, ZKException, ZKLockException
 from nodepool.model.image import ImageBuild, ImageUpload
@@ -16,7 +20,9 @@ from nodepool.zk.client import ZooKeeperClient
 from nodepool.zk.nodepool_cache import NodepoolCache
 from nodepool.zk.zookeeper import ZooKeeper
 from tests.support.pool_znodes import PoolZnodes
+from tests.support.session_loss import expire_session
 from tests.support.wait import wait_for
+from tests.support.zookeeper import ZooKeeperServer
 
 
 @pytest.fixture
@@ -194,3 +200,182 @@ def test_locks_of_images(zk: ReleasedZooKeeper, other: ZooKeeperClient) -> None:
             pass
         with getattr(others, name)(*arguments, blocking=False):
             pass
+
+
+def test_backup_of_images(zk: ReleasedZooKeeper, znodes: PoolZnodes) -> None:
+    """reference/zookeeper 6.4: all comes back, and later uploads get other numbers."""
+    for number in range(3):
+        zk.storeImageUpload("debian", first_build(zk), "cloud", ImageUpload("debian", first_build(zk), "cloud"))
+        assert len(zk.getCachedImageUploads()) == number + 1
+    build_id = first_build(zk)
+    zk.setImagePaused("debian", True)
+    zk.submitBuildRequest("fedora")
+    assert sorted(zk.getCachedImages(), key=lambda image: image.image_name) == [
+        KnownImage("debian", True),
+        KnownImage("fedora", False),
+    ]
+    exported = zk.exportImageData()
+    uploads = sorted(upload.key for upload in zk.getCachedImageUploads())
+    root = f"/nodepool/images/debian/builds/{build_id}"
+    assert sorted(exported) == sorted(
+        ["/nodepool/images/debian/pause", root, *(f"{root}/providers/cloud/images/{number}" for number in uploads)]
+    )
+    assert exported["/nodepool/images/debian/pause"] == ""
+    assert json.loads(exported[root])["state"] == "ready"
+
+    zk.kazoo_client.delete("/nodepool/images", recursive=True)
+    with pytest.raises(ZKException, match="/nodepool/nodes/1"):
+        zk.importImageData({**exported, "/nodepool/nodes/1": "{}"})
+    assert zk.getImageNames() == []
+    for _ in range(2):
+        zk.importImageData(json.loads(json.dumps(exported)))
+        assert zk.exportImageData() == exported
+    later = zk.storeImageUpload("debian", build_id, "cloud", ImageUpload("debian", build_id, "cloud"))
+    assert later > max(uploads)
+    assert zk.exportImageData().items() > exported.items()
+
+
+def first_build(zk: ReleasedZooKeeper) -> str:
+    builds = zk.getBuildIds("debian")
+    if builds:
+        return builds[0]
+    build = ImageBuild("debian")
+    build.state = "ready"
+    return zk.storeBuild("debian", build)
+
+
+def test_watch(zk: ReleasedZooKeeper) -> None:
+    """Called at once and after changes, until it returns False or the node is gone."""
+    calls: list[tuple[bool, bool, str | None]] = []
+    once: list[bool] = []
+    node = add(zk)
+    zk.watchNode(node, lambda same, deleted: calls.append((same is node, deleted, same.comment)))
+
+    def only_once(_: Node, deleted: bool) -> bool:
+        once.append(deleted)
+        return False
+
+    single = add(zk)
+    zk.watchNode(single, only_once)
+    zk.deleteNode(single)
+    assert calls == [(True, False, None)]
+    mine = zk.getNode(node.key)
+    assert mine is not None
+    mine.comment = "held"
+    zk.storeNode(mine)
+    wait_for("the change", lambda: (True, False, "held") in calls)
+    zk.deleteNode(mine)
+    wait_for("the end", lambda: calls[-1] == (True, True, "held"))
+    assert once == [False]
+
+
+def test_node_event(zk: ReleasedZooKeeper) -> None:
+    """It is set by changes; the last one that was given counts."""
+    first, second = threading.Event(), threading.Event()
+    zk.setNodeStatsEvent(first)
+    add(zk)
+    wait_for("the event", first.is_set)
+    first.clear()
+    zk.setNodeStatsEvent(second)
+    add(zk)
+    wait_for("the event", second.is_set)
+    assert not first.is_set()
+    zk.setNodeStatsEvent(None)
+    second.clear()
+    add(zk)
+    assert not second.is_set()
+
+
+class Statsd:
+    """As much of the client of the package ``statsd`` as is used."""
+
+    def __init__(self) -> None:
+        self.gauges: dict[str, float] = {}
+        self.packets = 0
+
+    def pipeline(self) -> Statsd:
+        return self
+
+    def __enter__(self) -> Statsd:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.packets += 1
+
+    def gauge(self, name: str, value: float) -> None:
+        self.gauges[name] = value
+
+
+def test_stats(zk: ReleasedZooKeeper) -> None:
+    """reference/metrics 5, the names below ``zk``."""
+    statsd = Statsd()
+    zk.reportStats(statsd, "nodepool.launcher.here")
+    root = "nodepool.launcher.here.zk"
+    queues = [f"{kind}_cache.{queue}_queue" for kind in ("node", "request", "image") for queue in ("event", "playback")]
+    assert statsd.gauges == {f"{root}.{name}": 0 for name in ("client.connection_queue", *queues)}
+    assert statsd.packets == 1
+
+
+def test_lock_directories(zk: ReleasedZooKeeper, znodes: PoolZnodes) -> None:
+    request_id = znodes.submit(["small"])
+    request = zk.getNodeRequest(request_id)
+    assert request is not None
+    assert zk.getNodeRequestLockStats(request_id) is None
+    zk.lockNodeRequest(request)
+    (found,) = zk.nodeRequestLockStatsIterator()
+    assert found == zk.getNodeRequestLockStats(request_id)
+    assert found.lock_id == request_id
+    assert found.stat.mtime > 0
+    zk.unlockNodeRequest(request)
+
+
+def test_facade_of_its_own(
+    make_client: Callable[..., ZooKeeperClient], zookeeper: ZooKeeperServer, chroot: str
+) -> None:
+    """The arguments of 11.0.0, in their order, and the connection that it has."""
+    certificates = zookeeper.certificates
+    hosts = zookeeper.tls_hosts(chroot)
+    client = ZooKeeperClient(
+        hosts, False, 20.0, str(certificates.client_cert), str(certificates.client_key), str(certificates.ca)
+    )
+    client.connect()
+    zk = ReleasedZooKeeper(client)
+    other = ReleasedZooKeeper(make_client(), enable_cache=False)
+    assert other.cache is None
+    other.storeNode(Node("small"))
+    wait_for("the cache has it", lambda: len(list(zk.nodeIterator())) == 1)
+    assert len(list(other.nodeIterator())) == 1
+    zk.resetHosts(hosts)
+    client.resetHosts(hosts)
+    with pytest.raises(ZKException):
+        zk.resetHosts(f"{zookeeper.tls_hosts('')}/elsewhere")
+    zk.disconnect()
+    assert zk.lost
+    with pytest.raises(ZKException):
+        zk.getNodes()
+
+
+@pytest.mark.parametrize("noticed", [False, True])
+def test_lost_session(zk: ReleasedZooKeeper, zookeeper: ZooKeeperServer, other: ZooKeeperClient, noticed: bool) -> None:
+    """Drivers catch Kazoo's `SessionExpiredError` where they write a node that they have locked."""
+    node, mine, conflict = add(zk), add(zk), add(zk)
+    for one in (node, conflict):
+        zk.lockNode(one)
+    zk.lockNode(mine, ephemeral=False, identifier="metastatic")
+    epoch = zk.client.session_epoch
+    expire_session(zookeeper.plain_hosts(), zk.kazoo_client.client_id)
+    others = ReleasedZooKeeper(other, enable_cache=False)
+    theirs = others.getNode(conflict.key)
+    assert theirs is not None
+    others.lockNode(theirs)
+    theirs.comment = "somebody else's now"
+    others.storeNode(theirs)
+    if noticed:
+        wait_for("the new session", lambda: zk.client.session_epoch > epoch and zk.connected)
+    for one in (conflict, node):
+        with pytest.raises(SessionExpiredError):
+            zk.storeNode(one)
+    zk.storeNode(mine)
+    found = others.getNode(conflict.key)
+    assert found is not None
+    assert found.comment == "somebody else's now"
