@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -109,8 +109,7 @@ def decide(hosts: Mapping[HostId, HostSpec], nodes: Iterable[Node], is_locked: C
     plan = StaticPlan()
     taken: dict[SlotId, Node] = {}
     slotless: list[Node] = []
-    # Nodes in use first, then older ones: of two nodes in one slot the first one stays (S-10).
-    for node in sorted(nodes, key=lambda n: (is_free(n) and not is_locked(n), n.key)):
+    for node in by_claim(nodes, is_locked):
         slot = slot_of(node)
         spec = hosts.get(slot.host)
         if spec is not None and not knows_slot(spec, node):
@@ -136,6 +135,11 @@ def decide(hosts: Mapping[HostId, HostSpec], nodes: Iterable[Node], is_locked: C
         if empty:
             plan.register[host] = empty
     return plan
+
+
+def by_claim(nodes: Iterable[Node], is_locked: Callable[[Node], bool]) -> list[Node]:
+    """Nodes in use first, then older ones: of two nodes in one slot the first one stays (S-10)."""
+    return sorted(nodes, key=lambda node: (is_free(node) and not is_locked(node), node.key))
 
 
 def _place(plan: StaticPlan, node: Node, free: bool, places: Iterable[SlotId], taken: dict[SlotId, Node]) -> None:
@@ -219,14 +223,29 @@ def new_node(provider: str, spec: HostSpec, slot: int, facts: HostFacts) -> Node
     return node
 
 
-def replacement(provider: str, hosts: Mapping[HostId, HostSpec], node: Node) -> Node | None:
-    """The record that follows a returned node at once: only if its host is never contacted, and its slot is known."""
+def successor(provider: str, spec: HostSpec, node: Node, others: Sequence[Node], facts: HostFacts) -> Node | None:
+    """The record that follows a returned node in the same write; None = the slot has none then (S-10).
+
+    :param spec: the host of the node, which has its slot.
+    :param others: the other nodes of the same slot: it is theirs when this one goes.
+    """
+    if others or not knows_slot(spec, node):
+        return None
+    return new_node(provider, spec, slot_of(node).slot, facts)
+
+
+def replacement(
+    provider: str, hosts: Mapping[HostId, HostSpec], node: Node, others: Sequence[Node] = ()
+) -> Node | None:
+    """The record that follows a returned node at once, without a check: only if its host is never contacted.
+
+    :param others: as for `successor`.
+    """
     slot = slot_of(node)
     spec = hosts.get(slot.host)
-    if spec is None or spec.check or slot.slot >= spec.slots or not knows_slot(spec, node):
+    if spec is None or spec.check or slot.slot >= spec.slots:
         return None
-    facts = HostFacts(spec.host_keys, node.public_ipv4, node.public_ipv6)
-    return new_node(provider, spec, slot.slot, facts)
+    return successor(provider, spec, node, others, HostFacts(spec.host_keys, node.public_ipv4, node.public_ipv6))
 
 
 def missing_keys(spec: HostSpec, scanned: Iterable[str]) -> list[str]:

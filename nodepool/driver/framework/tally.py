@@ -44,6 +44,15 @@ class ChangedNodes:
         return found
 
 
+def follow(nodes: RecordCache[Node], reader: object) -> ChangedNodes:
+    """Notes what changes from now on, for as long as ``reader`` is there; at first, any node may have."""
+    changes = ChangedNodes()
+    listener = changes.note
+    nodes.add_listener(listener)
+    weakref.finalize(reader, nodes.remove_listener, listener)
+    return changes
+
+
 class NodeTally:
     """What nodes use, by their stored ``resources``, in groups.
 
@@ -58,15 +67,12 @@ class NodeTally:
         self._nodes = nodes
         self._groups = groups
         self._lock = threading.Lock()
-        self._changes = ChangedNodes()
+        self._changes = follow(nodes, self)
         self._shares: dict[str, tuple[tuple[Hashable, ...], dict[str, float]]] = {}
         self._sums: dict[Hashable, dict[str, float]] = {}
         self._counts: Counter[Hashable] = Counter()
         #: Nodes without ``resources``.
         self._unsized: dict[str, tuple[tuple[Hashable, ...], Node]] = {}
-        listener = self._changes.note
-        nodes.add_listener(listener)
-        weakref.finalize(self, nodes.remove_listener, listener)
 
     def used(self, group: Hashable) -> tuple[QuotaInformation, list[Node]]:
         """What the nodes of a group use, and its nodes whose use is not stored. Does not block."""

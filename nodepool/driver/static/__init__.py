@@ -2,7 +2,8 @@
 """The static driver: hosts that exist already and are handed out again and again (rules S).
 
 * ``config.py``: what stands in the configuration file;
-* ``provider.py``: keeps one ready node for each free slot; ``registry.py``: its writes to ZooKeeper;
+* ``provider.py``: keeps one ready node for each free slot; ``registration.py``: its writes to ZooKeeper;
+* ``slot_index.py``: which nodes have a slot;
 * ``checks.py``: host checks in a thread pool; ``retries.py``: when a host is checked again;
 * ``tasks.py``: the way of a released node back to `ready`;
 * ``handler.py``: one request.

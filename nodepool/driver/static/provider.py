@@ -270,10 +270,10 @@ class StaticProvider(Provider):
     # -- released nodes --
 
     def replacementFor(self, node: Node) -> Node | None:
-        """The next node of the slot, if the host is never contacted. No I/O."""
-        if self._idle.is_set():
+        """The next node of the slot, if the host is never contacted and no other node has the slot (S-10). No I/O."""
+        if self._idle.is_set() or self.zk is None or self.zk.cache is None:
             return None
-        return static_hosts.replacement(self.name, self._hosts, node)
+        return static_hosts.replacement(self.name, self._hosts, node, self._registry.others_in_slot(node))
 
     def startNodeCleanup(self, node: Node) -> StaticNodeCleanup:
         """Check the host of a released, locked node; then replace the node by a new one, or remove it (S-8)."""
@@ -293,24 +293,36 @@ class StaticProvider(Provider):
     # -- ready nodes --
 
     def check_alive(self, node: Node) -> Future[bool]:
-        """Start to check whether a ready node may be handed out (S-9); does not block.
+        """Start to check whether a ready node may be handed out (S-9, S-10); does not block.
 
-        A node whose host does not answer is deregistered before the result is there.
+        A node whose host does not answer, or whose slot another node has, is deregistered before the result is there.
         """
         spec = self._registry.spec_of(node)
-        if spec is None or not spec.check:
-            return _GONE if spec is None else _UNCHECKED
+        if spec is None:
+            return _GONE
+        rival = self._registry.rival(node)
+        if rival is not None:
+            return self._checker.submit(lambda: self._refuse(node, f"node {rival.id} has the same slot", None), False)
+        if not spec.check:
+            return _UNCHECKED
         return self._checker.submit(lambda: self._check_alive(spec, node), False)
 
     def _check_alive(self, spec: HostSpec, node: Node) -> bool:
         if is_alive(spec):
             return True
         reason = f"no TCP connection within {spec.timeout_seconds:g} s"
+        return self._refuse(node, reason, ConnectionError(reason))
+
+    def _refuse(self, node: Node, reason: str, error: Exception | None) -> bool:
+        """Deregister a node that must not be handed out; returns False. Blocks for two round trips.
+
+        :param error: what is wrong with its host; None = nothing.
+        """
         try:
             self._registry.deregister(node, reason)
-        except ZKException as error:
-            self.log.warning("Node %s stays until the next pass: %s", node.id, error)
-        self._slot_empty(spec.id, ConnectionError(reason))
+        except ZKException as problem:
+            self.log.warning("Node %s stays until the next pass: %s", node.id, problem)
+        self._slot_empty(static_hosts.slot_of(node).host, error)
         return False
 
     # -- what the framework asks --

@@ -7,11 +7,12 @@ import threading
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from nodepool.driver.static.slot_index import SlotIndex
 from nodepool.exceptions import ZKConflict, ZKException
 from nodepool.logconfig import get_annotated_logger
 from nodepool.model import states
 from nodepool.plan import static_hosts
-from nodepool.plan.static_hosts import HostFacts, HostId, HostSpec, StaticPlan
+from nodepool.plan.static_hosts import HostFacts, HostId, HostSpec, SlotId, StaticPlan
 from nodepool.zk import paths
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class StaticRegistry:
-    """The nodes of one static provider. Thread-safe: it has no state of its own but ``idle``.
+    """The nodes of one static provider. Thread-safe: it has no state of its own but ``idle`` and the index of slots.
 
     :param zk: with or without a cache.
     :param hosts: the configuration.
@@ -41,6 +42,7 @@ class StaticRegistry:
         self._provider_name = provider_name
         self._hosts = hosts
         self._idle = idle
+        self._index = SlotIndex(zk.cache.nodes, self._known_slot) if zk.cache is not None else None
         self.log = log
 
     def spec_of(self, node: Node) -> HostSpec | None:
@@ -52,6 +54,34 @@ class StaticRegistry:
     def nodes(self) -> list[Node]:
         """This provider's nodes from the cache; do not change them."""
         return [node for node in self._zk.nodeIterator() if node.provider == self._provider_name]
+
+    def _known_slot(self, node: Node) -> SlotId | None:
+        """The configured slot that a node of this provider tells."""
+        spec = self.spec_of(node) if node.provider == self._provider_name else None
+        return static_hosts.slot_of(node) if spec is not None and static_hosts.knows_slot(spec, node) else None
+
+    def others_in_slot(self, node: Node) -> list[Node]:
+        """Other nodes that tell the same slot, in any state: others may register what we would not (S-10).
+
+        Does not block; without a cache it reads all nodes.
+        """
+        slot = static_hosts.slot_of(node)
+        if self._index is not None:
+            found = self._index.nodes_in(slot)
+        else:
+            found = [other for other in self.nodes() if self._known_slot(other) == slot]
+        return [other for other in found if other.id != node.id]
+
+    def rival(self, node: Node) -> Node | None:
+        """The node that has a better claim to the slot of this one; None = there is none. Blocks like `others_in_slot`.
+
+        Of two nodes the older one is known to everybody who knows the younger one. So two launchers give away one.
+        """
+        others = self.others_in_slot(node)
+        if not others:
+            return None
+        first = static_hosts.by_claim([node, *others], self._zk.isNodeLocked)[0]
+        return None if first.id == node.id else first
 
     def is_locked(self, node: Node) -> bool:
         """Does anybody hold or wait for the node's lock?"""
@@ -139,7 +169,7 @@ class StaticRegistry:
     def recycle(self, node: Node, facts: HostFacts | None) -> bool:
         """Remove a released node that we hold locked; ends with the node gone or unlocked. One round trip.
 
-        :param facts: register the slot again in the same write; None = only remove.
+        :param facts: register the slot again in the same write, unless another node has it; None = only remove.
         :return: was the slot registered again?
         """
         log = get_annotated_logger(self.log, node_id=node.id)
@@ -148,9 +178,9 @@ class StaticRegistry:
             self.unlock(node)
             return False
         new = None
-        if spec is not None and facts is not None and static_hosts.knows_slot(spec, node):
-            new = static_hosts.new_node(self._provider_name, spec, static_hosts.slot_of(node).slot, facts)
         try:
+            if spec is not None and facts is not None:
+                new = static_hosts.successor(self._provider_name, spec, node, self.others_in_slot(node), facts)
             try:
                 self._zk.replaceNode(node, new)
             except ZKConflict:
@@ -163,7 +193,7 @@ class StaticRegistry:
             log.error("Removing the node failed, it will be tried again: %s", error)
             self.unlock(node)
             return False
-        log.info("Removed node; its slot is %s", f"node {new.id} now" if new is not None else "empty")
+        log.info("Removed node; %s", f"its slot is node {new.id} now" if new is not None else "it has no successor")
         return new is not None
 
     def unlock(self, node: Node) -> None:

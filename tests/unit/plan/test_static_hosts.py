@@ -178,6 +178,27 @@ def test_no_replacement_for_a_node_that_lost_its_slot() -> None:
     assert static_hosts.replacement("static-one", hosts(spec), lost) is None
 
 
+@pytest.mark.parametrize("state", states.NODE_STATES)
+def test_no_successor_while_another_node_has_the_slot(state: str) -> None:
+    """S-10: whoever registered it: the slot is its own when the returned node goes."""
+    spec = host(check=False, keys_wanted=False)
+    returned, other = node(spec, number=1), node(spec, number=2, state=state)
+    assert static_hosts.successor("static-one", spec, returned, [other], FACTS) is None
+    assert static_hosts.replacement("static-one", hosts(spec), returned, [other]) is None
+    new = static_hosts.successor("static-one", spec, returned, [], FACTS)
+    assert new is not None
+    assert static_hosts.slot_of(new) == static_hosts.slot_of(returned)
+
+
+def test_claim_to_a_slot() -> None:
+    """S-10: nodes in use first, locked ones too, then older ones."""
+    older, younger = node(host(), number=1), node(host(), number=2)
+    assert static_hosts.by_claim([younger, older], lambda _: False) == [older, younger]
+    assert static_hosts.by_claim([older, younger], lambda n: n is younger) == [younger, older]
+    younger.state = states.IN_USE
+    assert static_hosts.by_claim([older, younger], lambda _: False) == [younger, older]
+
+
 @pytest.mark.parametrize("keys", [[], ["ssh-rsa OTHER"], ["ssh-ed25519 AAAA"]])
 def test_host_keys_that_cannot_be_right_are_scanned_again(keys: list[str]) -> None:
     """S-6: newly configured host keys need a new scan, not a blind update."""

@@ -34,6 +34,13 @@ def used(lab: Lab, node: Node) -> Node:
     return node
 
 
+def twin(node: Node) -> Node:
+    """Another node of the same slot, as another launcher would store it."""
+    copy = node.copy()
+    copy.id = copy.version = None
+    return copy
+
+
 def test_registers_every_slot_of_a_real_host(lab: Lab, sshd: SshServer) -> None:
     """S-1, S-2: one ready node a slot, with all scanned keys."""
     host = {"name": "127.0.0.9", "connection-port": sshd.port, "max-parallel-jobs": 2, "host-key": sshd.host_keys[1]}
@@ -268,6 +275,41 @@ def test_two_launchers_do_not_register_a_slot_twice(lab: Lab) -> None:
     for thread in both:
         thread.join()
     assert len(lab.zk.all_nodes()) == 1
+
+
+def test_of_two_nodes_in_one_slot_one_is_handed_out(lab: Lab) -> None:
+    """S-10: somebody registered a slot twice. The younger node is refused and goes; the older one has its slot."""
+    provider = lab.provider(OFF)
+    lab.settle(provider)
+    (first,) = lab.zk.all_nodes()
+    second = lab.zk.add(twin(first))
+    assert provider.check_alive(first).result(30) is True
+    assert provider.replacementFor(first) is None
+    assert provider.check_alive(second).result(30) is False
+    assert [node.id for node in lab.zk.all_nodes()] == [first.id]
+    assert provider.replacementFor(first) is not None
+
+
+def test_node_is_not_handed_out_beside_one_in_use(lab: Lab) -> None:
+    """S-10: whichever is older."""
+    provider = lab.provider(OFF)
+    lab.settle(provider)
+    (first,) = lab.zk.all_nodes()
+    second = lab.zk.add(twin(first))
+    lab.zk.change(second.key, state=states.IN_USE)
+    assert provider.check_alive(first).result(30) is False
+    assert [node.id for node in lab.zk.all_nodes()] == [second.id]
+
+
+def test_refused_node_stays_when_zookeeper_is_away(lab: Lab, caplog: pytest.LogCaptureFixture) -> None:
+    """S-10: it is not handed out all the same, and the next pass removes it."""
+    provider = lab.provider(OFF)
+    lab.settle(provider)
+    (first,) = lab.zk.all_nodes()
+    second = lab.zk.add(twin(first))
+    lab.zk.fail["deleteNode"] = ZKConnectionError("away")
+    assert provider.check_alive(second).result(30) is False
+    assert f"Node {second.id} stays until the next pass" in caplog.text
 
 
 def test_a_node_that_vanished_is_registered_again(lab: Lab) -> None:

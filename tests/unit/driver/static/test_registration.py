@@ -152,3 +152,41 @@ def test_lost_lock_is_no_error(
     zk.fail["unlockNode"] = ZKConflict("gone")
     assert not registry.recycle(node, HostFacts())
     assert "Traceback" not in caplog.text
+
+
+def test_node_of_a_slot_that_another_one_has_gets_no_successor(zk: FailingZooKeeper, registry: StaticRegistry) -> None:
+    """S-10: a released launcher registered the slot twice; the last one to go has a successor."""
+    first, second = stored(zk), stored(zk)
+    for node in (second, first):
+        zk.take(node)
+    assert not registry.recycle(second, HostFacts())
+    assert [node.id for node in zk.all_nodes()] == [first.id]
+    assert registry.recycle(first, HostFacts())
+    assert [(node.state, node.slot) for node in zk.all_nodes()] == [(states.READY, 0)]
+
+
+def test_nodes_of_other_slots_are_not_in_the_way(zk: FailingZooKeeper, registry: StaticRegistry) -> None:
+    """S-8, S-10: nor those of other providers, and those that do not tell their slot."""
+    node = stored(zk)
+    stored(zk, slot=1)
+    stored(zk, provider="elsewhere")
+    zk.change(stored(zk, slot=1).key, slot=None)
+    assert registry.others_in_slot(node) == []
+    zk.take(node)
+    assert registry.recycle(node, HostFacts())
+
+
+def test_without_a_cache_zookeeper_is_asked(zk: FailingZooKeeper, idle: threading.Event) -> None:
+    """S-10: `nodepool delete --now`; and what it cannot find out leaves the node for the next try."""
+    kept, node = stored(zk), stored(zk)
+    zk.cache = None  # type: ignore[assignment]
+    registry = StaticRegistry(zk, "lab", {SPEC.id: SPEC}, idle, logging.getLogger("test"))
+    zk.take(node)
+    zk.fail["nodeIterator"] = ZKConnectionError("away")
+    assert not registry.recycle(node, HostFacts())
+    assert len(zk.all_nodes()) == 2
+    assert not zk.isNodeLocked(node)
+    del zk.fail["nodeIterator"]
+    zk.take(node)
+    assert not registry.recycle(node, HostFacts())
+    assert [left.id for left in zk.all_nodes()] == [kept.id]
