@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from nodepool.clock import monotonic
 from nodepool.driver.openstack.errors import CloudRefused
 from nodepool.driver.statemachine.inventory import ChangesNotListed
+from nodepool.guard import OnError
 
 if TYPE_CHECKING:
     from nodepool.driver.openstack.api import Api
@@ -54,20 +55,25 @@ class ServerLists:
         :param since: as `changes_since` made it.
         :raises ChangesNotListed: the cloud refuses the second.
         """
-        try:
-            servers = self._api.servers(since)
-        except CloudRefused as error:
-            if since is None:
-                raise
-            raise ChangesNotListed(str(error)) from error
+        with OnError(lambda _: self._widen()):
+            try:
+                servers = self._api.servers(since)
+            except CloudRefused as error:
+                if since is None:
+                    raise
+                raise ChangesNotListed(str(error)) from error
         if since is None:
             # Whatever went before it must be told by the next one, and by no later one.
             self._updated.clear()
-            self._next_wide_at = float("-inf")
+            self._widen()
         elif since != self._narrow and self._too_late(servers):
             self._wide_until = self._clock() + LATE_SECONDS
         self._updated.update((server.id, server.updated) for server in servers)
         return servers
+
+    def _widen(self) -> None:
+        """The next list of changes is a wide one."""
+        self._next_wide_at = float("-inf")
 
     def changes_since(self, latest: str) -> str | None:
         """The time to ask for changes from, now; None when the latest time that was seen is none.

@@ -70,6 +70,17 @@ def test_list_after_one_of_all_is_wide(lists: ServerLists, cloud: StubCloud) -> 
     assert lists.changes_since(at(30)) == at(25)
 
 
+def test_list_after_one_that_failed_is_wide(lists: ServerLists, cloud: StubCloud) -> None:
+    """D-2: the failed one may have been that which was to tell what went before the list of all."""
+    answer(cloud)
+    lists.list(None)
+    since = lists.changes_since(at(30))
+    cloud.stub.answers[LISTS] = CloudAway("503")
+    with pytest.raises(CloudAway):
+        lists.list(since)
+    assert lists.changes_since(at(30)) == at(25)
+
+
 def late(lists: ServerLists, cloud: StubCloud, clock: ManualClock, *servers: dict[str, Any]) -> bool:
     """Are narrow lists given up when a wide one tells this?"""
     answer(cloud, server(updated=at(20)))
