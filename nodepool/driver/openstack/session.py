@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import re
 import threading
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 DEFAULT_TIMEOUT_SECONDS: Final = 60.0
 #: How long the endpoint of a service is not looked up again in the catalog, which comes with a login.
 ENDPOINT_SECONDS: Final = 60.0
+#: What an endpoint has when the versions of its service are known, e.g. ``/v2.1``.
+VERSION_IN_PATH: Final = re.compile(r"/v\d+(\.\d+)?(/|$)")
 #: Connections to one host that are kept.
 POOL_SIZE: Final = 32
 
@@ -120,13 +123,22 @@ def _client_class(service: str) -> Any:
             return super().request(url, method, log=False, rate_semaphore=self._turns, **arguments)
 
         def _known_endpoint(self) -> str | None:
-            """keystoneauth goes through a copy of the whole catalog for it."""
-            endpoint, until = self._endpoint
-            if endpoint is None or monotonic() >= until:
-                found = self.get_endpoint()
-                # Names in %() are filled in by keystoneauth.
-                endpoint = None if found is None else found.replace("%", "%%")
-                self._endpoint = endpoint, monotonic() + ENDPOINT_SECONDS
+            """keystoneauth goes through a copy of the whole catalog for it.
+
+            A service that does not tell its versions just then has an endpoint without a version for keystoneauth,
+            where calls end with 404. Such an endpoint is not kept, and takes the place of none that is known.
+            """
+            known, until = self._endpoint
+            if known is not None and monotonic() < until:
+                return known
+            found = self.get_endpoint()
+            if found is None:
+                return None
+            # Names in %() are filled in by keystoneauth.
+            endpoint = str(found).replace("%", "%%")
+            if VERSION_IN_PATH.search(endpoint) is None:
+                return known or endpoint
+            self._endpoint = endpoint, monotonic() + ENDPOINT_SECONDS
             return endpoint
 
     return Client

@@ -82,6 +82,25 @@ def test_endpoint_is_looked_up_once_in_a_while(tmp_path: Path, monkeypatch: pyte
         close(client)
 
 
+def test_endpoint_without_a_version_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A service that does not tell its versions for a moment is not called at the wrong place for a minute."""
+    clock = monotonic_clock(monkeypatch, session)
+    with OpenStackSimulator() as simulator:
+        monkeypatch.setenv("OS_CLIENT_CONFIG_FILE", str(simulator.write_clouds_yaml(tmp_path / "clouds.yaml")))
+        client: Any = make_client(Clouds().region(CLOUD_NAME, None), "image")
+        right = str(client.get_endpoint())
+        assert "/v2" in right
+        bare = right.split("/v2")[0]
+        told = [bare, right, bare]
+        monkeypatch.setattr(client, "get_endpoint", lambda: told.pop(0))
+        assert client.request("/images", "GET").status_code == 404
+        assert client.request("/images", "GET").status_code == 200, "looked up again at once"
+        clock.pass_seconds(1.1 * ENDPOINT_SECONDS)
+        assert client.request("/images", "GET").status_code == 200, "the one that is known stays"
+        assert told == []
+        close(client)
+
+
 @pytest.mark.parametrize("setting", [{}, {"concurrency": {"compute": 1}}])
 def test_wall_clock_that_is_set_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, setting: dict[str, Any]) -> None:
     """Calls go on: none waits until the clock says again what it said when the client was made."""
