@@ -7,9 +7,12 @@ import logging
 from typing import TYPE_CHECKING, Protocol
 
 from nodepool.driver.statemachine.provider_view import CloudProviderView
+from nodepool.driver.statemachine.scheduler import WHEN_WOKEN_SECONDS
 from nodepool.guard import Guard
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor, Future
+
     from nodepool.driver.statemachine.adapter import Log
 
 
@@ -29,12 +32,23 @@ class ProbingProvider(CloudProviderView, Protocol):
 
 
 class CircuitProbe:
-    """A task of the scheduler: asks a cloud whose circuit breaker is open whether it is back."""
+    """A task of the scheduler: asks a cloud whose circuit breaker is open whether it is back.
 
-    def __init__(self, provider: ProbingProvider) -> None:
+    :param executor: runs the calls: a cloud that is away may let them wait, and the one thread of some drivers goes on
+        with deletions meanwhile.
+    """
+
+    def __init__(self, provider: ProbingProvider, executor: Executor) -> None:
         self._provider = provider
+        self._executor = executor
+        self._call: Future[None] | None = None
 
     def step(self) -> float | None:
+        """See `nodepool.driver.statemachine.scheduler.Task`."""
+        if self._call is not None:
+            if not self._call.done():
+                return WHEN_WOKEN_SECONDS
+            self._call = None
         if self._provider.probe is not self:
             # The circuit breaker closed and opened again, and has a probe of its own.
             return None
@@ -44,7 +58,12 @@ class CircuitProbe:
         if self._provider.idle_now and len(self._provider.scheduler) == 1:
             # It was replaced, and nothing that it began is left: its successor asks.
             return None
+        self._call = self._executor.submit(self._ask)
+        self._call.add_done_callback(lambda _: self._provider.scheduler.wake(self))
+        return WHEN_WOKEN_SECONDS
+
+    def _ask(self) -> None:
+        """One call; blocks."""
         text = "Provider %s does not answer yet"
         with Guard(self._provider.log, text, self._provider.name, level=logging.WARNING, traceback=False):
             self._provider.calls.list_instances()
-        return self._provider.calls.probe_due()

@@ -89,6 +89,7 @@ class StateMachineProvider(StateMachineQuota, Provider):
         extra = max(0, steps - STEP_THREADS)
         self._threads = getattr(adapter, "shared_threads", None) or SharedThreads(self.name, MAX_THREADS + extra)
         self._asks = self._threads.share("ask", ASK_THREADS, RESERVED_ASK_THREADS)
+        self._probes = self._threads.share("probe", 1, 1)
         self.patience = Patience()
         self.calls = CloudCalls(self.name, adapter, self.log, self._circuit_changed)
         lag = getattr(adapter, "lag_seconds", 0.0)
@@ -140,6 +141,7 @@ class StateMachineProvider(StateMachineQuota, Provider):
         self.scheduler.join()
         self.scans.join()
         self._asks.shutdown(wait=True)
+        self._probes.shutdown(wait=True)
         self._step_threads.close()
         self._threads.close()
 
@@ -147,6 +149,7 @@ class StateMachineProvider(StateMachineQuota, Provider):
         """Nothing runs any more. In the scheduler's thread."""
         self.scans.stop()
         self._asks.shutdown(wait=False, cancel_futures=True)
+        self._probes.shutdown(wait=False, cancel_futures=True)
         gateway.stop_adapter(self.name, self.adapter)
 
     # -- the cloud has trouble --
@@ -154,7 +157,7 @@ class StateMachineProvider(StateMachineQuota, Provider):
     def _circuit_changed(self, begins: bool) -> None:
         circuit_breakers.report(self.name, begins)
         if begins:
-            self.probe = CircuitProbe(self)
+            self.probe = CircuitProbe(self, self._probes)
             self.scheduler.add(self.probe)
         self.wake_workers()
 
