@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Launches (rules L, N-7, Q-7 to Q-17)."""
+"""Launches (rules L, Q-7 to Q-17)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from nodepool.driver.config import ImageSettings
 from nodepool.driver.fake.cloud import BUILDING
 from nodepool.driver.statemachine import Adapter, Instance, StateMachine
-from nodepool.exceptions import CapacityException, CloudUnavailableException, LaunchNodepoolException
+from nodepool.exceptions import CapacityException
 from nodepool.metrics import launches
 from nodepool.model import states
 from nodepool.model.image import ImageUpload
@@ -213,72 +213,6 @@ def test_quota_error(make_site: MakeSite, results: list[str]) -> None:
     wait_for("limits were asked for again", lambda: site.adapter.calls["limits"] >= 2)
 
 
-def test_lost_answer(make_site: MakeSite) -> None:
-    """Never two instances of a node: what a creation without an answer made is found and deleted before the next."""
-    site = make_site({"lost-answers": 1})
-    (node,) = site.serve("small")
-    assert [instance.id for instance in site.cloud.instances()] == [node.external_id]
-    assert (site.cloud.calls["create"], site.cloud.peak) == (2, 1)
-
-
-def test_lost_answer_shows_late(make_site: MakeSite) -> None:
-    """The list does not show the instance at first."""
-    site = make_site({"lost-answers": 1})
-    wait_for("the limits are known", site.provider.estimatedNodepoolQuota)
-    site.adapter.hide_from_lists = 1
-    (node,) = site.serve("small")
-    assert [instance.id for instance in site.cloud.instances()] == [node.external_id]
-    assert site.cloud.peak == 1
-
-
-def test_attempts_are_numbered(make_site: MakeSite) -> None:
-    """L-4: the creation of each attempt has a key of its own, made from its number."""
-    site = make_site()
-    site.cloud.set(fail_launches=2)
-    attempts: list[int] = []
-
-    def note(machine: StateMachine) -> None:
-        if isinstance(machine, CreateMachine) and machine.attempt not in attempts:
-            attempts.append(machine.attempt)
-
-    site.adapter.hooks.append(note)
-    site.serve("small")
-    assert attempts == [1, 2, 3]
-
-
-@pytest.mark.parametrize(("searched", "looks"), [(False, 3), (True, 1)])
-def test_driver_has_looked(make_site: MakeSite, monkeypatch: pytest.MonkeyPatch, searched: bool, looks: int) -> None:
-    """What a driver has looked for itself, for some seconds, is looked for once more, and not for seconds again."""
-    site = make_site()
-    error = CloudUnavailableException("500")
-    error.searched = searched
-    errors = [error]
-
-    def fail_once(machine: StateMachine) -> None:
-        if isinstance(machine, CreateMachine) and errors:
-            raise errors.pop()
-
-    site.adapter.hooks.append(fail_once)
-    found: list[str] = []
-    find = site.provider.finder.find
-
-    def note(node_id: str) -> Any:
-        found.append(node_id)
-        return find(node_id)
-
-    monkeypatch.setattr(site.provider.finder, "find", note)
-    site.serve("small")
-    assert len(found) == looks
-
-
-def test_lost_answer_of_the_last_attempt(make_site: MakeSite) -> None:
-    """What it made is remembered in the node, so that it goes with it."""
-    site = make_site({"lost-answers": 1, "launch-retries": 1})
-    site.fail("small")
-    (node,) = site.zk.nodeIterator()
-    assert [instance.id for instance in site.cloud.instances()] == [node.external_id]
-
-
 class NoSubnetError(Exception):
     """An exception of a driver of somebody else."""
 
@@ -348,90 +282,6 @@ def test_driver_without_quota(make_site: MakeSite, monkeypatch: pytest.MonkeyPat
     assert node.az is None
 
 
-class TestIdThatIsAnObject:
-    """L-3: as of AWS, ``{"host": ..., "instance": ...}``, which the driver fills in by and by."""
-
-    @pytest.fixture(autouse=True)
-    def machines(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        plain, load = CreateMachine.advance, MachineInstance.load
-
-        def advance(machine: Any) -> Instance | None:
-            if machine.state == machine.START:
-                machine.external_id = {}
-                machine.state = "host"
-                return None
-            if machine.state == "host":
-                machine._adapter.before_advance(machine)
-                machine.external_id["host"] = "h1"
-                machine.state = "instance"
-                return None
-            ids, begun = machine.external_id, "instance" in machine.external_id
-            machine.external_id = ids.get("instance")
-            if not begun:
-                machine.state = machine.START
-            try:
-                found = plain(machine)
-            finally:
-                if machine.external_id is not None:
-                    ids["instance"] = machine.external_id
-                machine.external_id = ids
-            if found is not None:
-                found.external_id = ids
-            return found
-
-        def as_object(self: Any, found: Any) -> None:
-            load(self, found)
-            self.external_id = {"host": "h1", "instance": found.id}
-
-        monkeypatch.setattr(CreateMachine, "advance", advance)
-        monkeypatch.setattr(MachineInstance, "load", as_object)
-
-    def test_stored_as_far_as_it_is_known(
-        self, make_site: MakeSite, zk: MemoryZooKeeper, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        site = make_site({"hang": True})
-        stored: list[Any] = []
-        store = zk.storeNode
-
-        def watched(node: Any) -> None:
-            store(node)
-            (record,) = zk.nodeIterator()
-            if not stored or stored[-1] != record.external_id:
-                stored.append(record.external_id)
-
-        monkeypatch.setattr(zk, "storeNode", watched)
-        handler = site.worker.accept(site.worker.submit("small"))
-        wait_for("the instance is there", site.cloud.instances)
-        (instance,) = site.cloud.instances()
-        full = {"host": "h1", "instance": instance.id}
-        wait_for("its id is stored", lambda: full in stored)
-        assert stored == [None, {"host": "h1"}, full]
-        site.cloud.set(hang=False)
-        assert site.worker.finish(handler, 30).state == states.FULFILLED
-
-    def test_before_anything_was_made(self, make_site: MakeSite, monkeypatch: pytest.MonkeyPatch) -> None:
-        """An empty object names nothing: there is nothing to delete before the next attempt."""
-        site = make_site()
-        errors: list[Exception] = [CapacityException("full")]
-        deleted: list[Any] = []
-
-        def fail_once(machine: StateMachine) -> None:
-            if machine.state == "host" and errors:
-                raise errors.pop()
-
-        plain = site.adapter.getDeleteStateMachine
-
-        def delete(external_id: Any, log: Any) -> StateMachine:
-            deleted.append(external_id)
-            return plain(external_id, log)
-
-        monkeypatch.setattr(site.adapter, "getDeleteStateMachine", delete)
-        site.adapter.hooks.append(fail_once)
-        (node,) = site.serve("small")
-        assert node.external_id == {"host": "h1", "instance": site.cloud.instances()[0].id}
-        assert deleted == []
-
-
 def test_node_that_cannot_be_stored(make_site: MakeSite, monkeypatch: pytest.MonkeyPatch) -> None:
     """A driver that puts something into the node that is no JSON: failed, not stuck."""
     site = make_site({"launch-retries": 1})
@@ -445,58 +295,6 @@ def test_node_that_cannot_be_stored(make_site: MakeSite, monkeypatch: pytest.Mon
     handler = site.worker.accept(site.worker.submit("small"))
     wait_for("the launch ended", handler.launchesComplete)
     assert [node.state for node in handler.nodeset] == [states.FAILED]
-
-
-def test_one_zone_for_all(make_site: MakeSite) -> None:
-    """N-7: also with a reused node."""
-    site = make_site(None, **{"availability-zones": ["az1", "az2", "az3", "az4"]})
-    (first,) = site.serve("small")
-    first.allocated_to = None
-    site.zk.storeNode(first)
-    nodes = site.serve("small", "small", "small")
-    assert first.id in {node.id for node in nodes}
-    assert {node.az for node in nodes} == {first.az}
-
-
-@pytest.mark.parametrize("zone", ["removed", "nova", None])
-def test_zone_that_the_pool_does_not_list(make_site: MakeSite, zone: str | None) -> None:
-    """N-7, M-1: zones are removed, ``nova:host1`` is shown as ``nova``, and some clouds show none."""
-    site = make_site(None, **{"availability-zones": ["nova:host1"]})
-    (first,) = site.serve("small")
-    first.allocated_to, first.az = None, zone
-    site.zk.storeNode(first)
-    (node,) = site.serve("small")
-    assert (node.id, node.az) == (first.id, zone)
-
-
-@pytest.mark.parametrize("configured", [True, False])
-def test_zone_that_was_removed(make_site: MakeSite, monkeypatch: pytest.MonkeyPatch, configured: bool) -> None:
-    """O-2: the cloud refuses it, and says which zones there are now: the next attempt goes to another."""
-    site = make_site(None, **({"availability-zones": ["az2", "az3"]} if configured else {}))
-    zones = ["az1"]
-    monkeypatch.setattr(site.adapter, "getAZs", lambda: list(zones))
-    if configured:
-        (first,) = site.serve("small")
-        # Of a zone that is not in the list any more; the new one goes where it is.
-        first.allocated_to, first.az = None, "az1"
-        site.zk.storeNode(first)
-    refused: list[Any] = []
-
-    def refuse(machine: StateMachine) -> None:
-        if isinstance(machine, CreateMachine) and machine.state == machine.START and machine._arguments[3] == "az1":
-            zones[:] = ["az2", "az3"]
-            refused.append(machine)
-            raise LaunchNodepoolException("400 The requested availability zone is not available")
-
-    site.adapter.hooks.append(refuse)
-    nodes = site.serve("small", "small")
-    assert refused
-    new = [node for node in nodes if not configured or node.id != first.id]
-    assert len({node.az for node in new}) == 1
-    assert new[0].az in zones
-    assert {
-        instance.az for instance in site.cloud.instances() if instance.metadata["nodepool_node_id"] == new[0].id
-    } == {new[0].az}
 
 
 def test_wake(make_site: MakeSite, monkeypatch: pytest.MonkeyPatch) -> None:

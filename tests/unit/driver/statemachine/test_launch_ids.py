@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Launches whose instance has an object for an id (rule L-3)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from nodepool.driver.statemachine import Instance, StateMachine
+from nodepool.exceptions import CapacityException
+from nodepool.model import states
+from nodepool.testing.memory_zk import MemoryZooKeeper
+from tests.support.machine_driver import CreateMachine, MachineInstance
+from tests.support.wait import wait_for
+from tests.unit.driver.statemachine.conftest import MakeSite
+
+
+class TestIdThatIsAnObject:
+    """L-3: as of AWS, ``{"host": ..., "instance": ...}``, which the driver fills in by and by."""
+
+    @pytest.fixture(autouse=True)
+    def machines(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        plain, load = CreateMachine.advance, MachineInstance.load
+
+        def advance(machine: Any) -> Instance | None:
+            if machine.state == machine.START:
+                machine.external_id = {}
+                machine.state = "host"
+                return None
+            if machine.state == "host":
+                machine._adapter.before_advance(machine)
+                machine.external_id["host"] = "h1"
+                machine.state = "instance"
+                return None
+            ids, begun = machine.external_id, "instance" in machine.external_id
+            machine.external_id = ids.get("instance")
+            if not begun:
+                machine.state = machine.START
+            try:
+                found = plain(machine)
+            finally:
+                if machine.external_id is not None:
+                    ids["instance"] = machine.external_id
+                machine.external_id = ids
+            if found is not None:
+                found.external_id = ids
+            return found
+
+        def as_object(self: Any, found: Any) -> None:
+            load(self, found)
+            self.external_id = {"host": "h1", "instance": found.id}
+
+        monkeypatch.setattr(CreateMachine, "advance", advance)
+        monkeypatch.setattr(MachineInstance, "load", as_object)
+
+    def test_stored_as_far_as_it_is_known(
+        self, make_site: MakeSite, zk: MemoryZooKeeper, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        site = make_site({"hang": True})
+        stored: list[Any] = []
+        store = zk.storeNode
+
+        def watched(node: Any) -> None:
+            store(node)
+            (record,) = zk.nodeIterator()
+            if not stored or stored[-1] != record.external_id:
+                stored.append(record.external_id)
+
+        monkeypatch.setattr(zk, "storeNode", watched)
+        handler = site.worker.accept(site.worker.submit("small"))
+        wait_for("the instance is there", site.cloud.instances)
+        (instance,) = site.cloud.instances()
+        full = {"host": "h1", "instance": instance.id}
+        wait_for("its id is stored", lambda: full in stored)
+        assert stored == [None, {"host": "h1"}, full]
+        site.cloud.set(hang=False)
+        assert site.worker.finish(handler, 30).state == states.FULFILLED
+
+    def test_before_anything_was_made(self, make_site: MakeSite, monkeypatch: pytest.MonkeyPatch) -> None:
+        """An empty object names nothing: there is nothing to delete before the next attempt."""
+        site = make_site()
+        errors: list[Exception] = [CapacityException("full")]
+        deleted: list[Any] = []
+
+        def fail_once(machine: StateMachine) -> None:
+            if machine.state == "host" and errors:
+                raise errors.pop()
+
+        plain = site.adapter.getDeleteStateMachine
+
+        def delete(external_id: Any, log: Any) -> StateMachine:
+            deleted.append(external_id)
+            return plain(external_id, log)
+
+        monkeypatch.setattr(site.adapter, "getDeleteStateMachine", delete)
+        site.adapter.hooks.append(fail_once)
+        (node,) = site.serve("small")
+        assert node.external_id == {"host": "h1", "instance": site.cloud.instances()[0].id}
+        assert deleted == []
