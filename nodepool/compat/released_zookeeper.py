@@ -191,6 +191,13 @@ class ReleasedZooKeeper(ReleasedImages):
                     found.setdefault(label, []).append(node)
         return found
 
+    def getNodeLockContenders(self, node: Node | str) -> list[str]:
+        """Identifiers of those who hold and wait for a node's lock, the holder first. Blocks.
+
+        :param node: in 11.0.0 the node itself; else its id.
+        """
+        return super().getNodeLockContenders(node if isinstance(node, str) else node.key)
+
     def deleteOldestUnusedNode(self, provider_name: str, pool_name: str) -> bool:
         """Have the ready node of a pool deleted that waits longest, and is nobody's. False = there is none. Blocks."""
         unused = [

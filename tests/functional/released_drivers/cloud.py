@@ -57,6 +57,8 @@ class Cloud:
     no_launch: ClassVar[str] = ""
     #: Why nothing that was leaked is found; empty: it is.
     no_sweep: ClassVar[str] = ""
+    #: Does the driver look for leaks only when its launcher starts?
+    looks_at_start: ClassVar[bool] = False
     #: The label that is asked for.
     label: ClassVar[str] = "small"
     #: Name of the directory in the released package when ``driver`` is another name.

@@ -75,6 +75,13 @@ class Site:
         self.wait("the pools are registered", self._registered)
         self.log_of_start = self.log()
 
+    def restart(self) -> None:
+        """Ends the launcher and starts it again; blocks until the pools are registered."""
+        assert self.launcher is not None
+        self.launcher.stop()
+        self.launcher.start()
+        self.wait("the pools are registered again", self._registered)
+
     def stop(self) -> None:
         """Ends launcher and cloud."""
         if self.launcher is not None:

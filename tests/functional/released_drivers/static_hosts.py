@@ -44,7 +44,7 @@ class BackedNodes(Cloud):
 
     driver: ClassVar[str] = "metastatic"
     kind: ClassVar[str] = "static hosts of the released driver"
-    no_sweep: ClassVar[str] = "not yet"
+    looks_at_start: ClassVar[bool] = True
 
     def section(self) -> dict[str, Any]:
         label = {"name": self.label, "backing-label": "host", "max-parallel-jobs": 2, "grace-time": 1}

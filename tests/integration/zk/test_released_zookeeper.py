@@ -88,6 +88,15 @@ def test_ready_nodes(zk: ReleasedZooKeeper) -> None:
     assert stored.state == "used"
 
 
+def test_contenders(zk: ReleasedZooKeeper) -> None:
+    """The released metastatic driver asks with the node for the hosts that an ended launcher held."""
+    node = add(zk)
+    assert zk.getNodeLockContenders(node) == []
+    zk.lockNode(node, ephemeral=False, identifier="NodePool:metastatic:cloud")
+    for asked in (node, node.key):
+        assert zk.getNodeLockContenders(asked) == ["NodePool:metastatic:cloud"]
+
+
 def test_requests(zk: ReleasedZooKeeper, znodes: PoolZnodes) -> None:
     request = NodeRequest()
     request.node_types = ["small"]
