@@ -3,11 +3,14 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from nodepool.driver.registry import PATH_VARIABLE
 
 CONFIG = """
 zookeeper-servers: [{host: localhost}]
@@ -29,7 +32,7 @@ HEAVY = {
     [
         "from nodepool.cmd import cli; assert cli.main(['-c', sys.argv[1], 'config-validate']) == 0",
         "from nodepool.cmd import nodes, providers, requests, session; import nodepool.zk.zookeeper",
-        "from nodepool.launcher import supervisor; supervisor.NodePool(sys.argv[1]).configuration.load()",
+        "import nodepool.cmd.launcher, nodepool.launcher.supervisor as s; s.NodePool(sys.argv[1]).configuration.load()",
         "from nodepool.cmd import builder; builder.make_parser()",
     ],
     ids=["config-validate", "list", "launcher", "builder"],
@@ -37,8 +40,12 @@ HEAVY = {
 def test_no_heavy_library(tmp_path: Path, program: str) -> None:
     path = tmp_path / "nodepool.yaml"
     path.write_text(CONFIG, encoding="utf-8")
+    driver = tmp_path / "drivers" / "cloud"
+    driver.mkdir(parents=True)
+    # An extra driver that is offered, but not configured.
+    (driver / "__init__.py").write_text("import sys\nsys.modules['boto3'] = sys\n", encoding="utf-8")
     code = f"import sys; {program}; sys.exit(', '.join({HEAVY} & set(sys.modules)) or 0)"
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(path)], capture_output=True, text=True, timeout=60, check=False
-    )
+    command = [sys.executable, "-c", code, str(path)]
+    environment = {**os.environ, PATH_VARIABLE: str(driver.parent)}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env=environment)
     assert done.returncode == 0, done.stderr
