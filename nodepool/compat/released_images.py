@@ -9,8 +9,6 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from kazoo.exceptions import KazooException
-
 from nodepool.clock import wall_time
 from nodepool.compat import image_backup
 from nodepool.exceptions import ZKException
@@ -18,7 +16,7 @@ from nodepool.model.image import ImageBuild, ImageUpload
 from nodepool.model.states import BUILDING, READY
 from nodepool.zk import codec, locks, paths
 from nodepool.zk.locks import ZkLock
-from nodepool.zk.transactions import ensure_path, translate
+from nodepool.zk.transactions import ensure_path, translated
 from nodepool.zk.zookeeper import ZooKeeper
 
 
@@ -285,17 +283,13 @@ class ReleasedImages(ZooKeeper):
     def _ask(self, name: str, *arguments: Any, **options: Any) -> Any:
         """Call a method of Kazoo's client, which may be done again; raises ZKException."""
         kazoo = self.client.kazoo
-        try:
+        with translated():
             return kazoo.retry(getattr(kazoo, name), *arguments, **options)
-        except KazooException as error:
-            raise translate(error) from None
 
     def _create(self, prefix: str, data: bytes) -> str:
         """Make a znode with a number; returns its path. Not done again: the first may have been made."""
-        try:
+        with translated():
             return str(self.client.kazoo.create(prefix, data, sequence=True))
-        except KazooException as error:
-            raise translate(error) from None
 
     def _exists(self, path: str) -> bool:
         return self._ask("exists", path) is not None

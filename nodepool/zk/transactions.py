@@ -10,7 +10,8 @@ fails as a whole:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 from kazoo.exceptions import (
@@ -94,6 +95,15 @@ def translate(error: BaseException) -> ZKException:
     if isinstance(error, KazooException):
         return ZKConflict(f"ZooKeeper: {type(error).__name__} {error}".rstrip())
     return ZKException(repr(error))
+
+
+@contextlib.contextmanager
+def translated() -> Iterator[None]:
+    """What Kazoo's own methods raise inside is raised as ZKException."""
+    try:
+        yield
+    except KazooException as error:
+        raise translate(error) from None
 
 
 def result(reply: Reply) -> Any:

@@ -10,7 +10,7 @@ from kazoo.retry import RetryFailedError
 from nodepool.exceptions import ZKConflict, ZKConnectionError, ZKException
 from nodepool.model.node import Node
 from nodepool.zk.client import ZooKeeperClient
-from nodepool.zk.transactions import Transaction, TransactionFailed, translate
+from nodepool.zk.transactions import Transaction, TransactionFailed, translate, translated
 from tests.support.kazoo_lock import Competitor
 from tests.support.pool_znodes import PoolZnodes
 
@@ -108,6 +108,13 @@ def test_errors(error: Exception, kind: type[ZKException]) -> None:
     assert not isinstance(translated, tuple(other_kinds))
     known = ZKConflict("x")
     assert translate(known) is known
+
+
+def test_errors_of_kazoos_own_methods(client: ZooKeeperClient) -> None:
+    with pytest.raises(ZKConflict, match="NoNodeError"), translated():
+        client.kazoo.get("/gone")
+    with pytest.raises(ValueError, match="ours"), translated():
+        raise ValueError("ours")
 
 
 def test_closed_connection(client: ZooKeeperClient) -> None:
