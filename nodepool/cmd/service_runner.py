@@ -8,7 +8,7 @@ import logging
 import queue
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import FrameType
 from typing import Final, Protocol
 
@@ -17,7 +17,7 @@ from nodepool.cmd import stack_dump
 from nodepool.cmd.app import Stopped
 from nodepool.cmd.debug_tools import DebugTools
 from nodepool.cmd.sdnotify import Notifier
-from nodepool.cmd.stop_signals import STOP_SIGNALS
+from nodepool.cmd.stop_signals import STOP_SIGNALS, stop_handler
 from nodepool.guard import Guard
 
 DUMP_SIGNAL: Final = signal.SIGUSR2
@@ -50,8 +50,7 @@ class DaemonService(Protocol):
         """End in order. May block."""
 
 
-@contextlib.contextmanager
-def early_stop() -> Iterator[None]:
+def early_stop() -> contextlib.AbstractContextManager[None]:
     """Inside, a signal that stops a daemon ends it by `Stopped`, until a `ServiceRunner` takes the signals over.
 
     Much is imported before that. For the main thread.
@@ -60,12 +59,7 @@ def early_stop() -> Iterator[None]:
     def stop(number: int, frame: FrameType | None) -> None:
         raise Stopped(signal.Signals(number).name)
 
-    previous = {number: signal.signal(number, stop) for number in STOP_SIGNALS}
-    try:
-        yield
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
+    return stop_handler(stop)
 
 
 class ServiceRunner:

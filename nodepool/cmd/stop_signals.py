@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Final
 
@@ -17,18 +17,27 @@ from typing import Final
 STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)
 
 
+#: What is done about a signal: its number and where the program was.
+Handler = Callable[[int, FrameType | None], None]
+
+
 @contextlib.contextmanager
-def exit_at_once() -> Iterator[None]:
+def stop_handler(handler: Handler) -> Iterator[None]:
+    """Inside, the signals that stop a daemon go to this handler; afterwards to the one before. For the main thread."""
+    previous = {number: signal.signal(number, handler) for number in STOP_SIGNALS}
+    try:
+        yield
+    finally:
+        for number, old in previous.items():
+            signal.signal(number, old)
+
+
+def exit_at_once() -> contextlib.AbstractContextManager[None]:
     """Inside, a signal that stops a daemon ends the process with status 0, where nothing else handles it.
 
     For times at which there is nothing to clean up. For the main thread.
     """
-    previous = {number: signal.signal(number, _exit) for number in STOP_SIGNALS}
-    try:
-        yield
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
+    return stop_handler(_exit)
 
 
 def _exit(number: int, frame: FrameType | None) -> None:
