@@ -111,6 +111,8 @@ class Site(World):
         """Runs the operator's command line of one side; blocks for a minute at most."""
         tool = [str(self.released.tool)] if kind is Kind.RELEASED else [sys.executable, "-m", "nodepool.cmd.cli"]
         environment = {**os.environ, **self.launcher_environment(0)}
+        # Both have packages of the same name: neither may find the other's.
+        environment.pop("PYTHONPATH", None)
         if kind is Kind.OURS:
             environment["PYTHONPATH"] = str(ROOT)
         return subprocess.run(
