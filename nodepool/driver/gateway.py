@@ -267,6 +267,8 @@ _NOTHING: Final = Otherwise[None]("logged", lambda: None)
 _DECLINED: Final = Raises("the request is declined (A-16)")
 _LAUNCH_FAILED: Final = Raises("the attempt of the launch has failed; the kind of the error says what follows (L-4)")
 _DELETED_LATER: Final = Raises("the node is unlocked, and its deletion tried again later (X-7)")
+_UPLOAD_FAILED: Final = Raises("the upload has failed; it is begun again after a back-off (U-6)")
+_IMAGE_DELETED_LATER: Final = Raises("the record stays; it is tried again after a back-off (R-7)")
 _LAST_ANSWER: Final = "the last answer is used; an error of the cloud counts for the circuit breaker"
 _CLOUD_JUDGED: Final = Raises(_LAST_ANSWER)
 
@@ -304,6 +306,11 @@ cleanup_leaked_resources: ProviderHook[[], None] = ProviderHook(
     "cleanupLeakedResources", Otherwise("logged; the next sweep looks again", lambda: None), LONG
 )
 get_request_handler: ProviderHook[[Any, Any], Any] = ProviderHook("getRequestHandler", _DECLINED, OF_THE_POOL)
+upload_image: ProviderHook[..., str] = ProviderHook("uploadImage", _UPLOAD_FAILED, LONG)
+delete_image: ProviderHook[[str, Any], None] = ProviderHook("deleteImage", _IMAGE_DELETED_LATER, LONG)
+list_images: ProviderHook[[], list[Any]] = ProviderHook(
+    "listImages", Raises("the records that it is asked for stay; it is asked again later", "nothing is looked for")
+)
 list_nodes: ProviderHook[[], list[Any]] = ProviderHook("listNodes", Raises("the command says so and fails"))
 paused_reason: ProviderHook[[], str | None] = ProviderHook(
     "pausedReason", Otherwise("logged; nothing keeps the provider from working", lambda: None), AT_ONCE
@@ -372,8 +379,9 @@ get_azs = ListHook("getAZs", Raises(_LAST_ANSWER, "no zones", list))
 label_ready_in_cloud: NamedHook[[Any], bool] = NamedHook(
     "labelReady", Raises(_LAST_ANSWER, "the label is ready", lambda: True)
 )
-upload_image: NamedHook[..., str] = NamedHook("uploadImage", Raises("the upload has failed"), LONG)
-delete_image: NamedHook[[str], None] = NamedHook("deleteImage", Raises("tried again later"), LONG)
+upload_image_to_cloud: NamedHook[..., str] = NamedHook("uploadImage", _UPLOAD_FAILED, LONG)
+delete_image_in_cloud: NamedHook[[Any], None] = NamedHook("deleteImage", _IMAGE_DELETED_LATER, LONG)
+list_images_in_cloud = ListHook("listImages", Raises("as for Provider.listImages", "the images among the resources"))
 get_console_log: NamedHook[[Any, Any], str | None] = NamedHook(
     "getConsoleLog", Otherwise("logged; there is none", lambda: None)
 )

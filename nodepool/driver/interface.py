@@ -15,6 +15,7 @@ from nodepool.driver.framework.node_tasks import NodeDeleter
 
 if TYPE_CHECKING:
     from nodepool.driver.config import ProviderConfig
+    from nodepool.driver.framework.listed_image import ListedImage
     from nodepool.driver.handler import NodeRequestHandler
     from nodepool.model.node import Node
     from nodepool.model.request import NodeRequest
@@ -139,6 +140,41 @@ class Provider(ProviderNotifications, abc.ABC):
     @abc.abstractmethod
     def getRequestHandler(self, poolworker: Any, request: NodeRequest) -> NodeRequestHandler:
         """Make the handler of one request."""
+
+    def uploadImage(
+        self,
+        provider_image: Any,
+        image_name: str,
+        filename: str,
+        image_type: str | None = None,
+        meta: dict[str, str] | None = None,
+        md5: str | None = None,
+        sha256: str | None = None,
+    ) -> str:
+        """Upload an image; blocks until the cloud can use it. Only for providers with ``manage_images``.
+
+        An upload that fails leaves nothing behind in the cloud (U-9). `nodepool.driver.framework.upload_progress`
+        takes how far it is.
+
+        :param provider_image: image object of the provider's ``diskimages``.
+        :param filename: of the image file.
+        :param image_type: its format.
+        :param meta: must be stored with the image; the provider adds its name as ``nodepool_provider_name``.
+        :return: external id of the image.
+        """
+        raise NotImplementedError
+
+    def deleteImage(self, name: str, id: Any) -> None:
+        """Delete an uploaded image; blocks. One that is gone already is no error.
+
+        :param name: of the image in the cloud.
+        :param id: what `uploadImage` returned, or the id of an image of `listImages`.
+        """
+        raise NotImplementedError
+
+    def listImages(self) -> list[ListedImage]:
+        """Images in the cloud with metadata of ours; may block. Released Nodepool does not call it."""
+        raise NotImplementedError
 
     def listNodes(self) -> list[Any]:
         """Existing machines, each with ``metadata['nodepool_node_id']``."""

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any, BinaryIO, ClassVar, TypeVar
 
 from nodepool.clock import monotonic
+from nodepool.driver.framework import upload_progress
 from nodepool.exceptions import ImageCreateException
 from nodepool.guard import ERRORS, Guard, OnError, as_exception
 from nodepool.plan.backoff import Backoff
@@ -75,11 +76,13 @@ class ImageUploader:
         self.size = os.stat(path).st_size
         self.timeout: float | None = None
         self._deadline: float | None = None
-        #: Guards the position in the file, and the first error.
+        #: Guards the position in the file, the bytes that were uploaded, and the first error.
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self._error: BaseException | None = None
         self._next = 0
+        self._done = 0
+        self._report = upload_progress.reporter()
         #: Errors that ended a `retry`: an outer one does not start again.
         self._given_up: list[BaseException] = []
 
@@ -116,6 +119,7 @@ class ImageUploader:
         """
         self.timeout = timeout
         self._deadline = None if timeout is None else monotonic() + timeout
+        self._report = upload_progress.reporter()
         with OnError(lambda _: self._abort()):
             self.startUpload()
             self._upload_segments()
@@ -203,12 +207,18 @@ class ImageUploader:
                 if segment is None:
                     return
                 self.retry(self.uploadSegment, segment)
+                self._uploaded(len(segment.data))
         except ERRORS as error:
             # `upload` raises it.
             with self._lock:
                 if self._error is None:
                     self._error = as_exception(error)
             stop.set()
+
+    def _uploaded(self, count: int) -> None:
+        with self._lock:
+            self._done += count
+            self._report(self._done, self.size)
 
     def _read_segment(self, file: BinaryIO) -> Segment | None:
         with self._lock:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from nodepool.driver.framework.listed_image import ListedImage
 from nodepool.driver.statemachine.adapter import SWEEP_LIST_SECONDS, Adapter
 from nodepool.driver.statemachine.creation_machine import CreationMachine
 from nodepool.driver.statemachine.deletion_machine import DeletionMachine
@@ -26,6 +27,7 @@ __all__ = [
     "DeletionMachine",
     "Instance",
     "InstanceCloud",
+    "ListedImage",
     "Resource",
     "StateMachine",
     "StateMachineDriver",

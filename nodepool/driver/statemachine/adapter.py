@@ -12,6 +12,7 @@ from nodepool.model.quota import QuotaInformation
 
 if TYPE_CHECKING:
     from nodepool.driver.config import LabelSettings, ProviderConfig
+    from nodepool.driver.framework.listed_image import ListedImage
     from nodepool.driver.framework.shared_threads import SharedThreads
     from nodepool.driver.statemachine.instance import Instance, Resource
     from nodepool.driver.statemachine.lost_creations import Creation
@@ -143,13 +144,22 @@ class Adapter:
 
         :param provider_image: image object of the provider's ``diskimages``.
         :param filename: of the image file.
-        :param metadata: must be stored with the image.
+        :param metadata: must be stored with the image, with the properties of ``provider_image``, over which its keys
+            ``nodepool_`` win.
         :return: external id of the image.
         """
         raise NotImplementedError
 
     def deleteImage(self, external_id: str) -> None:
         """Delete an uploaded image; blocks. One that is gone already is no error."""
+        raise NotImplementedError
+
+    def listImages(self) -> Iterable[ListedImage]:
+        """Images in the cloud with metadata of ours, uploads that are not complete included; may block.
+
+        By their ids of build and upload the builder finds what an abandoned upload left (R-4). Released Nodepool does
+        not call it. Without it such images are looked for in `listResources`.
+        """
         raise NotImplementedError
 
     def getConsoleLog(self, label: LabelSettings, external_id: Any) -> str | None:

@@ -20,6 +20,7 @@ from nodepool.driver.statemachine.cloud_quota import StateMachineQuota
 from nodepool.driver.statemachine.deletion import InstanceDeletion, NodeDeletion
 from nodepool.driver.statemachine.finder import InstanceFinder
 from nodepool.driver.statemachine.handler import StateMachineHandler
+from nodepool.driver.statemachine.image_transfers import ImageTransfers
 from nodepool.driver.statemachine.known import Known, NotKnown, Patience
 from nodepool.driver.statemachine.leaks import LeakLook, LeakSweep
 from nodepool.driver.statemachine.removal import Removal
@@ -59,7 +60,7 @@ MAX_UNMADE: Final = 10_000
 UPLOAD_AGE_SECONDS: Final = 1.0
 
 
-class StateMachineProvider(StateMachineQuota, Provider):
+class StateMachineProvider(StateMachineQuota, ImageTransfers, Provider):
     """Owns launches and deletions: tasks of ``scheduler``.
 
     ``_lock`` guards the tables of launches, pool workers, uploads and known answers; it is not held across I/O.
@@ -303,11 +304,8 @@ class StateMachineProvider(StateMachineQuota, Provider):
 
     def removal_of(self, external_id: Any, log: Log, wake: Callable[[], None]) -> Removal:
         """The deletion of one instance, in steps."""
-        return Removal(
-            self.name,
-            lambda: gateway.get_delete_state_machine(self.name, self.adapter, external_id, log),
-            wake,
-        )
+        name, adapter = self.name, self.adapter
+        return Removal(name, lambda: gateway.get_delete_state_machine(name, adapter, external_id, log), wake)
 
     def startNodeCleanup(self, node: Node) -> NodeDeletion:
         task = NodeDeletion(self, node)

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from nodepool.driver.framework import upload_progress
 from nodepool.driver.framework.upload import ImageUploader, Segment
 from nodepool.exceptions import ImageCreateException
 
@@ -293,3 +294,15 @@ def test_hooks_have_defaults(image: Path) -> None:
     assert sorted(segments) == [0, 1, 2]
     assert (uploader.image_name, uploader.metadata) == ("debian-7", {"a": "b"})
     assert 0 < (uploader.getTimeout() or 0) <= 60
+
+
+def test_progress(tmp_path: Path) -> None:
+    """Segments are uploaded in threads of the uploader, and reported to who watches the thread of the upload."""
+    seen: list[tuple[int, int]] = []
+    path = tmp_path / "image"
+    path.write_bytes(b"0123456789")
+    with upload_progress.watched(lambda *at: seen.append(at)):
+        uploader = Uploader(path)
+        assert uploader.upload() == "external id"
+    assert len(seen) == 3
+    assert max(seen) == (10, 10)

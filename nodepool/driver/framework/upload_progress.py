@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How far an upload is: drivers say it, and the builder shows it. A driver that says nothing works all the same.
+
+The builder binds a function to the thread in which it calls ``uploadImage()``; `report` calls that of its thread. A
+driver that uploads in threads of its own asks for it with `reporter` first.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Callable, Iterator
+from typing import BinaryIO, Final
+
+#: Gets the bytes that are uploaded, and the bytes in all. Must neither block nor raise. Any thread.
+Report = Callable[[int, int], None]
+
+_bound: Final = threading.local()
+
+
+def _nobody(done: int, total: int) -> None:
+    """Stands for the builder where nobody watches."""
+
+
+@contextlib.contextmanager
+def watched(report: Report) -> Iterator[None]:
+    """Inside, what this thread reports goes to a function."""
+    before = reporter()
+    _bound.report = report
+    try:
+        yield
+    finally:
+        _bound.report = before
+
+
+def reporter() -> Report:
+    """The function that is bound to this thread; one that does nothing if there is none. Does not block."""
+    bound: Report = getattr(_bound, "report", _nobody)
+    return bound
+
+
+def report(done: int, total: int) -> None:
+    """Say how far the upload of this thread is, in bytes. Neither blocks nor raises."""
+    reporter()(done, total)
+
+
+class CountingFile:
+    """An image file as the body of a request, which reports what was read of it.
+
+    It is read from its beginning again if a call is repeated. Can be iterated over, in chunks. Not closed by itself.
+
+    :param file: open, at its beginning.
+    :param chunk_bytes: of an iteration.
+    """
+
+    def __init__(self, file: BinaryIO, chunk_bytes: int = 1024 * 1024) -> None:
+        self._file = file
+        self._chunk_bytes = chunk_bytes
+        self._report = reporter()
+        self.size = os.fstat(file.fileno()).st_size
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __iter__(self) -> Iterator[bytes]:
+        self.seek(0)
+        while chunk := self.read(self._chunk_bytes):
+            yield chunk
+
+    def read(self, count: int = -1) -> bytes:
+        """Read, and report the place."""
+        data = self._file.read(count)
+        self._report(self._file.tell(), self.size)
+        return data
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        """Go to a place in the file; returns it."""
+        return self._file.seek(offset, whence)
+
+    def tell(self) -> int:
+        """The place in the file, in bytes."""
+        return self._file.tell()
+
+    def fileno(self) -> int:
+        """Of the open file."""
+        return self._file.fileno()
