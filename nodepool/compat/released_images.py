@@ -12,25 +12,12 @@ from typing import Any
 from nodepool.clock import wall_time
 from nodepool.compat import image_backup
 from nodepool.exceptions import ZKException
-from nodepool.model.image import ImageBuild, ImageUpload
-from nodepool.model.states import BUILDING, READY
+from nodepool.model.image import ImageBuild, ImageBuildRequest, ImageUpload
+from nodepool.model.states import READY
 from nodepool.zk import codec, locks, paths
 from nodepool.zk.locks import ZkLock
 from nodepool.zk.transactions import ensure_path, translated
 from nodepool.zk.zookeeper import ZooKeeper
-
-
-@dataclass(frozen=True)
-class ImageBuildRequest:
-    """Somebody asked for a build.
-
-    :param pending: it is still to be begun.
-    :param state_time: of the request, seconds since the epoch.
-    """
-
-    image_name: str
-    pending: bool
-    state_time: float
 
 
 @dataclass(frozen=True)
@@ -211,11 +198,7 @@ class ReleasedImages(ZooKeeper):
 
     def getBuildRequest(self, image: str) -> ImageBuildRequest | None:
         """Who asked for a build, and is it still to be begun? None = nobody."""
-        stat = self._ask("exists", f"{paths.IMAGES}/{image}/request-build")
-        if stat is None:
-            return None
-        locked = bool(locks.contenders(self.client, f"{_builds(image)}/{paths.LOCK}"))
-        return ImageBuildRequest(image, not (locked and self.getBuilds(image, [BUILDING])), stat.ctime / 1000)
+        return self.images.build_request(image)
 
     def removeBuildRequest(self, image: str) -> None:
         """Nobody asks for a build any more."""

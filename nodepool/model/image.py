@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 from nodepool.model import states
@@ -87,7 +88,10 @@ class ImageUpload(_ImageRecord):
 
     STATES: ClassVar[tuple[str, ...]] = states.UPLOAD_STATES
     _KNOWN: ClassVar[frozenset[str]] = frozenset(
-        {"state", "state_time", "external_id", "external_name", "format", "username", "python_path", "shell_type"}
+        {
+            *("state", "state_time", "external_id", "external_name", "format", "username", "python_path", "shell_type"),
+            "rolled_back",
+        }
     )
 
     def __init__(self, image_name: str, build_id: str, provider_name: str, id: str | None = None) -> None:
@@ -98,6 +102,8 @@ class ImageUpload(_ImageRecord):
         self.external_id: Any = None
         self.external_name: str | None = None
         self.format: str | None = None
+        #: Was an older upload put in front of this one? Not part of the contract: other builders keep it or lose it.
+        self.rolled_back = False
 
     @classmethod
     def from_dict(cls, data: dict[str, Any], image_name: str, build_id: str, provider_name: str, id: str) -> Self:
@@ -116,12 +122,29 @@ class ImageUpload(_ImageRecord):
         self.external_id = data.get("external_id")
         self.external_name = optional_str("external_name", data.get("external_name"))
         self.format = optional_str("format", data.get("format"))
+        self.rolled_back = data.get("rolled_back") is True
         self.extra = {k: v for k, v in data.items() if k not in self._KNOWN}
 
     def to_dict(self, now: float) -> dict[str, Any]:
-        return {
+        data = {
             **self._common(now),
             "external_id": self.external_id,
             "external_name": self.external_name,
             "format": self.format,
         }
+        if self.rolled_back:
+            data["rolled_back"] = True
+        return data
+
+
+@dataclass(frozen=True)
+class ImageBuildRequest:
+    """Somebody asked for a build.
+
+    :param pending: it is still to be begun.
+    :param state_time: of the request, seconds since the epoch.
+    """
+
+    image_name: str
+    pending: bool
+    state_time: float

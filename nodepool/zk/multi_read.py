@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from kazoo.exceptions import KazooException, NoNodeError
 
@@ -22,6 +22,8 @@ from nodepool.zk.reply import Reply
 from nodepool.zk.transactions import UNKNOWN_OUTCOME, result, translate
 
 log = logging.getLogger(log_names.ZOOKEEPER)
+
+_Key = TypeVar("_Key")
 
 #: Reads in a packet, and packets under way at once. The largest record allowed (1 MiB) in each would be too much
 #: for memory, but records are 1-2 KiB.
@@ -39,8 +41,8 @@ def read_data(client: ZooKeeperClient, paths: Iterable[str]) -> Iterator[tuple[b
 
 def read_for_callback(
     client: ZooKeeperClient,
-    operations: Iterable[tuple[str, Any]],
-    on_batch: Callable[[list[tuple[str, Any]]], None],
+    operations: Iterable[tuple[_Key, Any]],
+    on_batch: Callable[[list[tuple[_Key, Any]]], None],
 ) -> None:
     """The same for the connection thread: does not block, keeps some packets under way until all is read.
 
@@ -56,7 +58,7 @@ def read_for_callback(
             kazoo = client.kazoo
             kazoo.call(kazoo.operations.reads([operation for _, operation in batch]), Reply(partial(take, batch)))
 
-    def take(batch: list[tuple[str, Any]], found: list[Any] | None, error: BaseException | None) -> None:
+    def take(batch: list[tuple[_Key, Any]], found: list[Any] | None, error: BaseException | None) -> None:
         if found is None:
             if not isinstance(error, UNKNOWN_OUTCOME):
                 log.error("ZooKeeper refuses to read many znodes at once, is it 3.6 or newer? %r", error)

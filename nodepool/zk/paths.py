@@ -12,6 +12,7 @@ REQUEST_LOCKS: Final = "/nodepool/requests-lock"
 IMAGES: Final = "/nodepool/images"
 COMPONENTS: Final = "/nodepool/components"
 ELECTIONS: Final = "/nodepool/elections"
+STATUS: Final = "/nodepool/status"
 
 #: Child that holds lock contenders; never a record.
 LOCK: Final = "lock"

@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""nodepool.zk.status: what daemons say they are doing."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from nodepool.zk import status
+from nodepool.zk.client import ZooKeeperClient
+from nodepool.zk.status import StatusRecord
+from tests.support.pool_znodes import PoolZnodes
+from tests.support.session_loss import expire_session
+from tests.support.zookeeper import ZooKeeperServer
+
+PATH = "/nodepool/status/builder/host-1"
+SECONDS = 20.0
+
+
+class Znode:
+    """Waits for what is stored."""
+
+    def __init__(self, znodes: PoolZnodes) -> None:
+        self._znodes = znodes
+        self.versions: list[int] = []
+
+    def until(self, wanted: Callable[[object], bool]) -> None:
+        changed = threading.Event()
+        while True:
+            changed.clear()
+            stat = self._znodes.kazoo.exists(PATH, watch=lambda _: changed.set())
+            if wanted(self._look()):
+                if stat is not None:
+                    self.versions.append(stat.version)
+                return
+            assert changed.wait(SECONDS)
+
+    def _look(self) -> object:
+        return self._znodes.read(PATH)
+
+
+class Owner(Znode):
+    """The session that the znode belongs to; None = there is none."""
+
+    def _look(self) -> object:
+        stat = self._znodes.kazoo.exists(PATH)
+        return None if stat is None else stat.ephemeralOwner
+
+
+@pytest.fixture
+def record(client: ZooKeeperClient) -> Iterator[StatusRecord]:
+    made = StatusRecord(client, "builder", "host-1", pause_seconds=0.05)
+    yield made
+    made.close()
+
+
+def test_last_status_is_written(record: StatusRecord, znodes: PoolZnodes, client: ZooKeeperClient) -> None:
+    """Not each, but the last; and it goes with the session."""
+    znode = Znode(znodes)
+    for percent in range(101):
+        record.set({"percent": percent})
+    znode.until(lambda found: found == {"percent": 100})
+    assert znode.versions[0] < 50
+    assert znodes.kazoo.exists(PATH).ephemeralOwner == client.kazoo.client_id[0]
+    assert status.read_all(client, "builder") == {"host-1": {"percent": 100}}
+    assert status.read_all(client, "launcher") == {}
+    record.close()
+    assert not znodes.kazoo.exists(PATH)
+    record.set({"percent": 5})
+    assert not znodes.kazoo.exists(PATH)
+
+
+def test_nothing_is_written_while_nothing_changes(record: StatusRecord, znodes: PoolZnodes) -> None:
+    znode = Znode(znodes)
+    record.set({"a": 1})
+    znode.until(lambda found: found == {"a": 1})
+    for _ in range(10):
+        record.set({"a": 1})
+    record.set({"a": 2})
+    znode.until(lambda found: found == {"a": 2})
+    assert znode.versions == [0, 1]
+
+
+def test_one_that_was_removed_is_written_again(record: StatusRecord, znodes: PoolZnodes) -> None:
+    znode = Znode(znodes)
+    record.set({"a": 1})
+    znode.until(lambda found: found == {"a": 1})
+    znodes.kazoo.delete(PATH)
+    record.set({"a": 2})
+    znode.until(lambda found: found == {"a": 2})
+
+
+def test_lost_session(
+    record: StatusRecord, znodes: PoolZnodes, client: ZooKeeperClient, zookeeper: ZooKeeperServer
+) -> None:
+    """It is there again in the new session, although nothing has changed."""
+    znode = Znode(znodes)
+    record.set({"a": 1})
+    znode.until(lambda found: found == {"a": 1})
+    session = client.kazoo.client_id
+    expire_session(zookeeper.plain_hosts(), session)
+    Owner(znodes).until(lambda owner: owner not in (None, session[0]))
+
+
+def test_left_over_of_an_ended_session(record: StatusRecord, znodes: PoolZnodes) -> None:
+    znodes.kazoo.create(PATH, b"{}", makepath=True)
+    record.set({"a": 1})
+    Znode(znodes).until(lambda found: found == {"a": 1})
+
+
+def test_bad_record(znodes: PoolZnodes, client: ZooKeeperClient, caplog: pytest.LogCaptureFixture) -> None:
+    znodes.kazoo.create(f"{PATH}-bad", b"bad", makepath=True)
+    znodes.kazoo.create(PATH, b'{"a": 1}')
+    assert status.read_all(client, "builder") == {"host-1": {"a": 1}}
+    assert "Ignoring" in caplog.text
+
+
+def test_close_without_a_status(client: ZooKeeperClient) -> None:
+    StatusRecord(client, "builder", "host-1").close()
