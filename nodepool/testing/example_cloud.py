@@ -8,23 +8,24 @@ your driver is worth its while: the contract suite, and tests of what goes wrong
 from __future__ import annotations
 
 import argparse
-import itertools
+import contextlib
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from nodepool.driver.fake.cloud import ACTIVE, CloudError, FakeCloud, FakeInstance, NoSuchInstance, OverQuota
+from nodepool.driver.fake.images import Arrival, FakeImage, ImageError, NoSuchImage
 from nodepool.testing.openstack.http_server import HttpServer
 from nodepool.testing.openstack.messages import Answer, ApiError, BodySink, Request, json_answer
 
 SIZES: Final = {"small": {"cores": 2, "ram": 4096}, "large": {"cores": 8, "ram": 16384}}
 ZONES: Final = ("north", "south")
-#: An image that is there from the beginning.
-CLOUD_IMAGE: Final = {"id": "debian", "name": "debian", "tags": {}}
+#: Name of an image that is there from the beginning.
+CLOUD_IMAGE: Final = "debian"
 
 
 class ExampleCloud:
-    """Use it as a context manager. ``machines`` has the machines, and the knobs for trouble.
+    """Use it as a context manager. ``machines`` and ``images`` have what is there, and the knobs for trouble.
 
     :param port: on 127.0.0.1; 0 chooses a free one.
     :param boot_seconds: until a machine runs.
@@ -33,9 +34,8 @@ class ExampleCloud:
     def __init__(self, port: int = 0, boot_seconds: float = 0.0) -> None:
         self.machines = FakeCloud("example")
         self.machines.set(boot_seconds=boot_seconds)
-        #: id -> what the API shows of an image, and its size in bytes as ``bytes`` when it was uploaded.
-        self.images: dict[str, dict[str, Any]] = {"debian": dict(CLOUD_IMAGE)}
-        self._image_numbers = itertools.count(1)
+        self.images = self.machines.images
+        self.images.create(CLOUD_IMAGE, "qcow2", {})
         self._server = HttpServer(self, port=port)
 
     @property
@@ -52,10 +52,15 @@ class ExampleCloud:
     # -- for the HTTP server: everything runs in its thread --
 
     def body_sink(self, request: Request) -> BodySink | None:
+        """Images are not kept."""
+        match request.method, request.path.strip("/").split("/"):
+            case "PUT", ["images", image_id, "data"]:
+                with contextlib.suppress(ImageError):
+                    return self.images.begin(image_id)
         return None
 
     def delay(self, request: Request) -> float:
-        return 0.0
+        return self.images.upload_seconds if isinstance(request.sink, Arrival) else 0.0
 
     def handle(self, request: Request) -> Answer:
         try:
@@ -66,7 +71,9 @@ class ExampleCloud:
             return json_answer({"error": f"there is no machine {error}"}, 404)
         except ApiError as error:
             return json_answer({"error": error.message}, error.status)
-        except CloudError as error:
+        except NoSuchImage as error:
+            return json_answer({"error": f"there is no image {error}"}, 404)
+        except (CloudError, ImageError) as error:
             return json_answer({"error": str(error)}, 503)
 
     def _serve(self, request: Request) -> dict[str, Any]:
@@ -77,9 +84,9 @@ class ExampleCloud:
             ("POST", "machines", 0): lambda: self._create_machine(request.json()),
             ("DELETE", "machines", 1): self._delete_machine,
             ("GET", "machines", 2): self._console,
-            ("GET", "images", 0): lambda: {"images": list(self.images.values())},
+            ("GET", "images", 0): lambda: {"images": [_shown_image(found) for found in self.images.images()]},
             ("POST", "images", 0): lambda: self._create_image(request.json()),
-            ("PUT", "images", 2): lambda image, _: self._upload(image, request.body),
+            ("PUT", "images", 2): lambda image, _: self._upload(image, request.sink),
             ("DELETE", "images", 1): self._delete_image,
             ("GET", "sizes", 0): lambda: {"sizes": SIZES},
             ("GET", "zones", 0): lambda: {"zones": ZONES},
@@ -95,7 +102,7 @@ class ExampleCloud:
     # -- machines --
 
     def _create_machine(self, order: dict[str, Any]) -> dict[str, Any]:
-        images = [name for image in self.images.values() for name in (image["id"], image["name"])]
+        images = [name for image in self.images.images() for name in (image.id, image.name)]
         for key, known in (("size", SIZES), ("image", images), ("zone", [*ZONES, None])):
             if order.get(key) not in known:
                 raise ApiError(400, f"there is no {key} {order.get(key)!r}")
@@ -120,22 +127,26 @@ class ExampleCloud:
     # -- images --
 
     def _create_image(self, image: dict[str, Any]) -> dict[str, Any]:
-        image_id = f"image-{next(self._image_numbers)}"
-        self.images[image_id] = {"id": image_id, "name": image["name"], "tags": image["tags"]}
-        return self.images[image_id]
+        return _shown_image(self.images.create(image["name"], image.get("format"), image["tags"]))
 
-    def _upload(self, image_id: str, data: bytes) -> dict[str, Any]:
-        self._image(image_id)["bytes"] = len(data)
-        return self.images[image_id]
+    def _upload(self, image_id: str, sink: BodySink | None) -> dict[str, Any]:
+        """The data are complete."""
+        if not isinstance(sink, Arrival):
+            # Refused at its beginning.
+            self.images.image(image_id)
+            raise ApiError(503, f"image {image_id} cannot be taken now")
+        if sink.breaks:
+            raise ApiError(503, f"the data of image {image_id} broke off")
+        return _shown_image(self.images.end(image_id, sink))
 
     def _delete_image(self, image_id: str) -> dict[str, Any]:
-        self._image(image_id)
-        return self.images.pop(image_id)
+        self.images.delete(image_id)
+        return {}
 
-    def _image(self, image_id: str) -> dict[str, Any]:
-        if image_id not in self.images:
-            raise ApiError(404, f"there is no image {image_id!r}")
-        return self.images[image_id]
+
+def _shown_image(image: FakeImage) -> dict[str, Any]:
+    """An image as the API shows it."""
+    return {"id": image.id, "name": image.name, "tags": dict(image.metadata), "size": image.size, "md5": image.md5}
 
 
 def _shown(machine: FakeInstance) -> dict[str, Any]:

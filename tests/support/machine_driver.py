@@ -33,12 +33,8 @@ class MachineLabel(FakeLabel):
     diskimage: Any = key(FILLED_TEXT, None, "An uploaded image.", read=False)
     slow: int | None = key(WHOLE, None, "Read by nobody.")
 
-    def __init__(self, pool: FakePool, data: dict[str, Any]) -> None:
-        super().__init__(pool, data)
-        self.read_keys(data)
-        if "diskimage" in data:
-            self.cloud_image: Any = None
-            self.diskimage = ImageSettings({**data, "name": data["diskimage"]}, "image-user")
+    def uploaded_image(self, pool: FakePool, data: dict[str, Any]) -> ImageSettings:
+        return ImageSettings({**data, "name": data["diskimage"]}, "image-user")
 
 
 class MachinePool(FakePool):

@@ -7,6 +7,8 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from nodepool.driver.framework.upload_check import ImageContent, check_stored
+from nodepool.driver.framework.upload_progress import CountingFile
 from nodepool.driver.statemachine import (
     SWEEP_LIST_SECONDS,
     Adapter,
@@ -16,6 +18,7 @@ from nodepool.driver.statemachine import (
     DeletionMachine,
     Instance,
     InstanceCloud,
+    ListedImage,
     Resource,
 )
 from nodepool.driver.utils import QuotaInformation
@@ -199,7 +202,12 @@ class ExampleAdapter(Adapter):
         image_id = self._client.create_image(image_name, image_format, {**provider_image.meta, **(metadata or {})})
         # Whatever it was, half an image must not stay; the builder hears of it.
         with OnError(lambda _: self.deleteImage(image_id)):
-            self._client.upload_image(image_id, filename)
+            with open(filename, "rb") as file:
+                # It tells the builder how far the upload is.
+                content = CountingFile(file)
+                stored = self._client.upload_image(image_id, content)
+            sent = ImageContent.of(content.size, md5=md5)
+            check_stored(image_name, sent, ImageContent.of(stored["size"], md5=stored["md5"]))
         return image_id
 
     def deleteImage(self, external_id: str) -> None:
@@ -207,6 +215,10 @@ class ExampleAdapter(Adapter):
             self._client.delete_image(external_id)
         except NotFound:
             return
+
+    def listImages(self) -> Iterator[ListedImage]:
+        for image in self._client.images():
+            yield ListedImage(image["id"], image["name"], image["tags"])
 
     # [trouble]
     def getConsoleLog(self, label: Any, external_id: Any) -> str | None:

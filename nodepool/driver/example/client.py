@@ -9,9 +9,9 @@ There is no such cloud, but ``python -m nodepool.testing.example_cloud`` plays o
                                   with the same key -> the same machine
     DELETE /machines/ID           it is "deleting" for a while, then gone
     GET    /machines/ID/console   {"text"}
-    GET    /images                {"images": [{"id", "name", "tags"}]}
+    GET    /images                {"images": [{"id", "name", "tags", "size", "md5"}]}
     POST   /images                {"name", "format", "tags"} -> an image
-    PUT    /images/ID/data        the file; the answer comes when the image can be used
+    PUT    /images/ID/data        the file -> the image, when it can be used
     DELETE /images/ID
     GET    /sizes                 {"sizes": {"small": {"cores": 2, "ram": 4096}}}
     GET    /zones                 {"zones": ["north", "south"]}
@@ -22,13 +22,13 @@ from __future__ import annotations
 
 import http.client
 import json
-import os
 import urllib.error
 import urllib.request
 from collections.abc import Callable
 from typing import Any, Final
 from urllib.parse import quote
 
+from nodepool.driver.framework.upload_progress import CountingFile
 from nodepool.driver.utils import BucketSize, RateClasses
 from nodepool.exceptions import (
     CapacityException,
@@ -99,9 +99,9 @@ class Client:
     def create_image(self, name: str, image_format: str | None, tags: dict[str, str]) -> str:
         return str(self._call("POST", "/images", {"name": name, "format": image_format, "tags": tags})["id"])
 
-    def upload_image(self, image_id: str, filename: str) -> None:
-        with open(filename, "rb") as file:
-            self._call("PUT", f"/images/{quote(image_id)}/data", file, size=os.stat(filename).st_size)
+    def upload_image(self, image_id: str, content: CountingFile) -> dict[str, Any]:
+        image: dict[str, Any] = self._call("PUT", f"/images/{quote(image_id)}/data", content, size=content.size)
+        return image
 
     def delete_image(self, image_id: str) -> None:
         self._call("DELETE", f"/images/{quote(image_id)}")

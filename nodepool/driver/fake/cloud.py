@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping
 from typing import ClassVar, Final
 
 from nodepool.clock import monotonic
+from nodepool.driver.fake.images import FakeImages
 
 BUILDING: Final = "building"
 ACTIVE: Final = "active"
@@ -117,6 +118,7 @@ class FakeCloud:
         self._keys: dict[str, str] = {}
         self._used: dict[str, float] = {}
         self._ids = itertools.count(1)
+        self.images = FakeImages(name)
         #: Calls by name, as a cloud's bill would show them.
         self.calls: Counter[str] = Counter()
         #: So many instances were made.

@@ -9,6 +9,9 @@
         cloud: demo              # clouds of the same name are the same cloud; default: the provider's name
         boot-seconds: 2
         limits: {instances: 20, cores: 40}
+        upload-seconds: 5
+        diskimages:
+          - name: fedora           # built and uploaded by nodepool-builder; into the memory of its process
         pools:
           - name: main
             max-servers: 10
@@ -16,6 +19,8 @@
               - name: small      # also connection-type, connection-port, python-path, shell-type, username
                 cores: 2
                 ram: 2048
+              - name: built
+                diskimage: fedora
 """
 
 from __future__ import annotations
@@ -23,7 +28,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from nodepool.driver.config import ConfigPool, Connection, ImageSettings, LabelSettings
-from nodepool.driver.framework.sections import LaunchingProviderConfig
+from nodepool.driver.framework.images import DiskImageSettings
+from nodepool.driver.framework.sections import UploadingProviderConfig
+from nodepool.exceptions import ConfigError
 from nodepool.model.config_keys import (
     FILLED_TEXT,
     FLAG,
@@ -47,20 +54,34 @@ if TYPE_CHECKING:
 
 
 class FakeLabel(LabelSettings):
-    """What a node of a label is made of. Nodes come from an image that the cloud has."""
+    """What a node of a label is made of: of an image that was uploaded, or else of one that the cloud has."""
 
     keys_also_of: ClassVar[tuple[type, ...]] = (Connection,)
 
     cores: int = key(Whole(0), 1, "Cores of the machine.")
     ram: int = key(Whole(0), 1024, "Memory of the machine.", unit="MiB")
     username: str = key(TEXT, "zuul", "Zuul logs in as this user.")
+    diskimage: Any = key(
+        FILLED_TEXT, None, "Image of the provider's ``diskimages``, which says how to log in.", read=False
+    )
 
     def __init__(self, pool: FakePool, data: dict[str, Any]) -> None:
         super().__init__(data["name"], pool)
         self.read_keys(data)
-        self.cloud_image: ImageSettings = ImageSettings(data, username=self.username)
+        if "diskimage" in data:
+            self.diskimage = self.uploaded_image(pool, data)
+        else:
+            self.cloud_image = ImageSettings(data, username=self.username)
         # Nothing answers at the addresses of instances that are only in memory.
         self.host_key_checking = False
+
+    def uploaded_image(self, pool: FakePool, data: dict[str, Any]) -> ImageSettings:
+        """The image that the section names. Raises ConfigError: the provider does not have it."""
+        name = data["diskimage"]
+        if name not in pool.provider.diskimages:
+            raise ConfigError(f"label {self.name}: the provider has no diskimage {name!r}; add it to its diskimages")
+        image: DiskImageSettings = pool.provider.diskimages[name]
+        return image
 
 
 class FakePool(ConfigPool):
@@ -95,22 +116,46 @@ class KnobSettings(ConfigValue):
     limits: dict[str, float] = key(MappingOf(Number(0)), None, "Quota, e.g. ``{instances: 20, cores: 40}``.")
 
 
-class FakeProviderConfig(LaunchingProviderConfig[FakePool]):
+class ImageKnobSettings(ConfigValue):
+    """Keys of a provider that set the knobs of its images; the attributes are those of `images.FakeImageKnobs`."""
+
+    upload_seconds: float = key(SECONDS, None, "Time that an upload takes.", unit="seconds", default_text="0")
+    refused_images: int = key(Whole(0), None, "So many uploads are refused.", default_text="0")
+    broken_uploads: int = key(Whole(0), None, "So many uploads break off.", default_text="0")
+    corrupted_uploads: int = key(Whole(0), None, "So many images arrive corrupted.", default_text="0")
+    truncated_uploads: int = key(Whole(0), None, "So many images arrive cut off.", default_text="0")
+    refused_deletions: int = key(Whole(0), None, "So many deletions of images are refused.", default_text="0")
+
+
+class FakeProviderConfig(UploadingProviderConfig[FakePool]):
     """One ``providers[]`` section with ``driver: fake``."""
 
     without_keys: ClassVar[tuple[str, ...]] = ("boot-timeout",)
-    keys_also_of: ClassVar[tuple[type, ...]] = (KnobSettings,)
+    keys_also_of: ClassVar[tuple[type, ...]] = (KnobSettings, ImageKnobSettings)
 
     cloud: str = key(FILLED_TEXT, "", "Clouds of the same name are the same cloud.", default_text="the provider's name")
-    launch_timeout: float = with_default(LaunchingProviderConfig.launch_timeout, 60.0)
+    launch_timeout: float = with_default(UploadingProviderConfig.launch_timeout, 60.0)
+    image_type: str = key(FILLED_TEXT, "qcow2", "Format of uploaded images.")
+    diskimages: dict[str, DiskImageSettings] = key(Sections(DiskImageSettings), None, "Images that are uploaded.")
     _pools: dict[str, FakePool] = key(Sections(FakePool), None, "Slices of the provider.", name="pools")
 
     def __init__(self, provider: dict[str, Any]) -> None:
         super().__init__(provider)
         self.knobs: dict[str, Any] = {}
+        self.image_knobs: dict[str, Any] = {}
+
+    @property
+    def manage_images(self) -> bool:
+        return bool(self.diskimages)
 
     def load(self, newconfig: Config) -> None:
+        # The format, before the images are announced.
+        self.read_keys(self.provider)
         super().load(newconfig)
         self.cloud = self.cloud or self.name
-        given = {item.attribute: item.value(self, self.provider) for item in keys_of(KnobSettings)}
-        self.knobs = {name: value for name, value in given.items() if value is not None}
+        self.knobs = self._given(KnobSettings)
+        self.image_knobs = self._given(ImageKnobSettings)
+
+    def _given(self, section: type) -> dict[str, Any]:
+        values = {item.attribute: item.value(self, self.provider) for item in keys_of(section)}
+        return {name: value for name, value in values.items() if value is not None}

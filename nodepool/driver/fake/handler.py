@@ -40,8 +40,8 @@ class FakeRequestHandler(NodeRequestHandler):
         return sum(1 for launcher in self._launchers if not launcher.complete)
 
     def imagesAvailable(self) -> bool:
-        """The cloud needs no images."""
-        return True
+        """The cloud has images of its own; those of labels with a diskimage must have been uploaded."""
+        return all(self.manager.labelReady(label) for label in self.request.node_types)
 
     def hasProviderQuota(self, node_types: list[str]) -> bool:
         return self.manager.canEverFit(self.pool, node_types)
@@ -103,7 +103,7 @@ class FakeLauncher(NodeLauncher):
 
     def _describe(self) -> None:
         """What is known before there is an instance (L-1); stored together with the instance's id."""
-        node, image = self.node, self.label.cloud_image
+        node, image = self.node, self.label.diskimage or self.label.cloud_image
         node.resources = self.need
         node.username = image.username
         node.python_path = image.python_path
@@ -111,6 +111,15 @@ class FakeLauncher(NodeLauncher):
         node.connection_type = image.connection_type
         node.connection_port = image.connection_port
         node.host_keys = []
+        if self.label.diskimage is not None:
+            node.image_id = self._image_path(self.label.diskimage.name)
+
+    def _image_path(self, image: str) -> str:
+        upload = self.manager.upload_of(image)
+        if upload is None:
+            raise LaunchNodepoolException(f"there is no ready upload of image {image}")
+        path = f"/nodepool/images/{image}/builds/{upload.build_id}"
+        return f"{path}/providers/{upload.provider_name}/images/{upload.id}"
 
     def _attempt(self) -> None:
         instance = self._create()

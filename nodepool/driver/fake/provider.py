@@ -10,9 +10,13 @@ from typing import TYPE_CHECKING, Any, Final
 from nodepool.driver import Provider
 from nodepool.driver.fake.cloud import FakeCloud, FakeInstance, NoSuchInstance
 from nodepool.driver.fake.config import FakePool, FakeProviderConfig
+from nodepool.driver.fake.images import FakeImage, NoSuchImage
+from nodepool.driver.framework.listed_image import ListedImage
+from nodepool.driver.framework.upload_check import ImageContent, check_stored
+from nodepool.driver.framework.upload_progress import CountingFile
 from nodepool.driver.utils import QuotaInformation, QuotaSupport
 from nodepool.exceptions import NotFound, RuntimeConfigurationException, ServerDeleteTimeoutException
-from nodepool.guard import Guard
+from nodepool.guard import Guard, OnError
 from nodepool.metrics import leaks
 from nodepool.plan.seen_twice import SeenTwice
 
@@ -21,6 +25,7 @@ if TYPE_CHECKING:
 
     from nodepool.driver import ConfigPool, NodeRequestHandler
     from nodepool.driver.framework.worker_view import PoolWorkerView
+    from nodepool.model.image import ImageUpload
     from nodepool.model.request import NodeRequest
     from nodepool.zk.zookeeper import ZooKeeper
 
@@ -65,9 +70,12 @@ class FakeProvider(QuotaSupport, Provider):
         """A real driver connects here, and may start threads."""
         self.zk = zk_conn
         self.cloud.set(**self.provider.knobs)
+        self.cloud.images.set(**self.provider.image_knobs)
 
     def stop(self) -> None:
+        """Uploads that are under way break off."""
         self._stopped.set()
+        self.cloud.images.wake()
 
     def join(self) -> None:
         """Launches that still run are abandoned: nobody is left to use their nodes, and the sweep deletes them."""
@@ -94,7 +102,13 @@ class FakeProvider(QuotaSupport, Provider):
     # -- requests --
 
     def labelReady(self, name: Any) -> bool:
-        return getattr(name, "name", name) in self.provider.getSupportedLabels()
+        name = getattr(name, "name", name)
+        labels = [pool.labels[name] for pool in self.provider.pools.values() if name in pool.labels]
+        return any(label.diskimage is None or self.upload_of(label.diskimage.name) for label in labels)
+
+    def upload_of(self, image: str) -> ImageUpload | None:
+        """The newest ready upload of an image; asks ZooKeeper."""
+        return self._started().getMostRecentImageUpload(image, self.name)
 
     def getRequestHandler(self, poolworker: Any, request: NodeRequest) -> NodeRequestHandler:
         return self._make_handler(poolworker, request)
@@ -136,9 +150,49 @@ class FakeProvider(QuotaSupport, Provider):
                 leaks.report(self.name, "instances")
 
     def _known_nodes(self) -> set[str]:
+        return set(self._started().getNodes())
+
+    def _started(self) -> ZooKeeper:
         if self.zk is None:
             raise RuntimeError(f"provider {self.name} was not started")
-        return set(self.zk.getNodes())
+        return self.zk
+
+    # -- images --
+
+    def uploadImage(
+        self,
+        provider_image: Any,
+        image_name: str,
+        filename: str,
+        image_type: str | None = None,
+        meta: dict[str, str] | None = None,
+        md5: str | None = None,
+        sha256: str | None = None,
+    ) -> str:
+        images = self.cloud.images
+        image = images.create(image_name, image_type, {**(meta or {}), PROVIDER_KEY: self.name})
+        # Whatever it was, half an image must not stay (rule U-9).
+        with OnError(lambda _: self._discard(image)):
+            with open(filename, "rb") as file:
+                content = CountingFile(file)
+                stored = images.upload(image.id, content, content.size, self._stopped.is_set)
+            sent = ImageContent.of(content.size, md5=md5, sha256=sha256)
+            check_stored(image_name, sent, ImageContent.of(stored.size, md5=stored.md5, sha256=stored.sha256))
+        return image.id
+
+    def deleteImage(self, name: str, id: Any) -> None:
+        try:
+            self.cloud.images.delete(id)
+        except NoSuchImage:
+            return
+
+    def listImages(self) -> list[ListedImage]:
+        return [ListedImage(image.id, image.name, image.metadata) for image in self.cloud.images.images()]
+
+    def _discard(self, image: FakeImage) -> None:
+        """What is left has our metadata: the builder looks for it."""
+        with Guard(self.log, "What was uploaded of image %s could not be removed", image.name, traceback=False):
+            self.deleteImage(image.name, image.id)
 
     # -- quota --
 

@@ -87,15 +87,12 @@ class LaunchingProviderConfig(DeclaredProviderConfig[PoolT]):
     )
 
 
-class CloudProviderConfig(LaunchingProviderConfig[PoolT]):
-    """A cloud with images. The driver declares ``diskimages`` and ``cloud-images``, and says ``image_type``."""
-
-    checks: ClassVar[tuple[Any, ...]] = (known_images,)
+class UploadingProviderConfig(LaunchingProviderConfig[PoolT]):
+    """A cloud that images are uploaded to. The driver declares ``diskimages``, and says ``image_type``."""
 
     #: Format of the images that are uploaded.
     image_type: Any
     diskimages: dict[str, Any]
-    cloud_images: dict[str, Any]
 
     image_name_format: str = key(
         FILLED_TEXT, "{image_name}-{timestamp}", "Name of an uploaded image; ``{upload_id}`` may be in it, too."
@@ -110,11 +107,31 @@ class CloudProviderConfig(LaunchingProviderConfig[PoolT]):
     def __init__(self, provider: dict[str, Any]) -> None:
         super().__init__(provider)
         self.diskimages = {}
-        self.cloud_images = {}
 
     @property
     def manage_images(self) -> bool:
         return True
+
+    def load(self, newconfig: Config) -> None:
+        """Take the images, then all the rest; see `DeclaredProviderConfig.load`."""
+        make_diskimage = section_class(type(self), "diskimages")
+        for section in self.provider.get("diskimages") or []:
+            image = newconfig.diskimages[section["name"]]
+            image.image_types.add(self.image_type)
+            self.diskimages[image.name] = make_diskimage(section, image)
+        super().load(newconfig)
+
+
+class CloudProviderConfig(UploadingProviderConfig[PoolT]):
+    """A cloud with images of its own, too. The driver declares ``diskimages`` and ``cloud-images``."""
+
+    checks: ClassVar[tuple[Any, ...]] = (known_images,)
+
+    cloud_images: dict[str, Any]
+
+    def __init__(self, provider: dict[str, Any]) -> None:
+        super().__init__(provider)
+        self.cloud_images = {}
 
     @classmethod
     def without_effect(cls, section: dict[str, Any]) -> Iterator[tuple[list[Hashable], str, bool]]:
@@ -124,11 +141,6 @@ class CloudProviderConfig(LaunchingProviderConfig[PoolT]):
 
     def load(self, newconfig: Config) -> None:
         """Take the images, then all the rest; see `DeclaredProviderConfig.load`."""
-        make_diskimage = section_class(type(self), "diskimages")
-        for section in self.provider.get("diskimages") or []:
-            image = newconfig.diskimages[section["name"]]
-            image.image_types.add(self.image_type)
-            self.diskimages[image.name] = make_diskimage(section, image)
         make_cloud_image = section_class(type(self), "cloud-images")
         for section in self.provider.get("cloud-images") or []:
             self.cloud_images[section["name"]] = make_cloud_image(section)

@@ -22,6 +22,7 @@ from nodepool.driver.statemachine import Instance, StateMachine, deletion_machin
 from nodepool.exceptions import (
     CapacityException,
     CloudUnavailableException,
+    ImageCreateException,
     LaunchNodepoolException,
     LaunchStatusException,
     NotFound,
@@ -212,7 +213,8 @@ def test_labels_and_zones(adapter: ExampleAdapter, provider_config: ExampleProvi
     labels = provider_config.pools["main"].labels
     assert adapter.getAZs() == ["north", "south"]
     assert adapter.labelReady(labels["small"])
-    cloud.images.clear()
+    for image in cloud.images.images():
+        cloud.images.delete(image.id)
     assert not adapter.labelReady(labels["small"])
     assert adapter.labelReady(labels["built"])
 
@@ -224,17 +226,20 @@ def test_life_of_an_image(
     (tmp_path / "image.qcow2").write_bytes(b"x" * 100_000)
     image = provider_config.diskimages["fedora"]
     image_id = adapter.uploadImage(image, "fedora-1", str(tmp_path / "image.qcow2"), "qcow2", METADATA)
-    assert cloud.images[image_id]["bytes"] == 100_000
-    assert cloud.images[image_id]["tags"] == {"colour": "blue", **METADATA}
+    stored = cloud.images.image(image_id)
+    assert stored.size == 100_000
+    assert stored.metadata == {"colour": "blue", **METADATA}
+    (listed,) = [image for image in adapter.listImages() if image.metadata]
+    assert (listed.id, listed.name, listed.metadata) == (image_id, "fedora-1", stored.metadata)
     machine = create(adapter, provider_config, image_id)
     instance = run(machine)
     assert instance is not None
     assert instance.interface_ip
     found = {resource.type: resource for resource in adapter.listResources() if resource.metadata.get("colour")}
-    assert found["image"].metadata == cloud.images[image_id]["tags"]
+    assert found["image"].metadata == stored.metadata
     adapter.deleteResource(found["image"])
     adapter.deleteImage(image_id)
-    assert image_id not in cloud.images
+    assert names(cloud) == ["debian"]
 
 
 def test_failed_upload_leaves_nothing(
@@ -243,7 +248,39 @@ def test_failed_upload_leaves_nothing(
     """U-9: the error reaches the caller."""
     with pytest.raises(FileNotFoundError):
         adapter.uploadImage(provider_config.diskimages["fedora"], "fedora-1", str(tmp_path / "nothing"), "qcow2")
-    assert list(cloud.images) == ["debian"]
+    assert names(cloud) == ["debian"]
+
+
+@pytest.mark.parametrize(
+    ("knob", "error"),
+    [
+        ("corrupted_uploads", ImageCreateException),
+        ("truncated_uploads", ImageCreateException),
+        ("broken_uploads", CloudUnavailableException),
+        ("refused_images", CloudUnavailableException),
+    ],
+)
+def test_bad_upload_leaves_nothing(
+    adapter: ExampleAdapter,
+    provider_config: ExampleProviderConfig,
+    cloud: ExampleCloud,
+    tmp_path: Path,
+    knob: str,
+    error: type[Exception],
+) -> None:
+    """U-9, U-14: what arrives is not what was sent, or does not arrive; the next one works."""
+    (tmp_path / "image").write_bytes(b"0123456789")
+    md5 = "781e5e245d69b566979b86e28d23f2c7"
+    image, file = provider_config.diskimages["fedora"], str(tmp_path / "image")
+    cloud.images.set(**{knob: 1})
+    with pytest.raises(error):
+        adapter.uploadImage(image, "fedora-1", file, "qcow2", METADATA, md5)
+    assert names(cloud) == ["debian"]
+    assert adapter.uploadImage(image, "fedora-1", file, "qcow2", METADATA, md5)
+
+
+def names(cloud: ExampleCloud) -> list[str]:
+    return [image.name for image in cloud.images.images()]
 
 
 def test_console(adapter: ExampleAdapter, provider_config: ExampleProviderConfig) -> None:
