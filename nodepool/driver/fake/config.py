@@ -144,10 +144,6 @@ class FakeProviderConfig(UploadingProviderConfig[FakePool]):
         self.knobs: dict[str, Any] = {}
         self.image_knobs: dict[str, Any] = {}
 
-    @property
-    def manage_images(self) -> bool:
-        return bool(self.diskimages)
-
     def load(self, newconfig: Config) -> None:
         # The format, before the images are announced.
         self.read_keys(self.provider)
