@@ -20,11 +20,13 @@ class UploadView:
     """One upload of a build to a provider.
 
     :param record: None = what is stored is no record of an upload.
+    :param changed: when its data were written last, seconds since the epoch by ZooKeeper's clock; 0 = not known.
     :param locked: does somebody hold the lock of this number? It is being deleted.
     """
 
     id: str
     record: ImageUpload | None
+    changed: float = 0.0
     locked: bool = False
 
 
@@ -33,6 +35,8 @@ class BuildView:
     """One build of an image.
 
     :param record: None = what is stored is no record of a build.
+    :param changed: when its data were written last, seconds since the epoch by ZooKeeper's clock; 0 = not known.
+    :param created_zxid: ZooKeeper's number of the change that made it; 0 = not known.
     :param locked: does somebody hold the lock of this build? It is being marked or removed.
     :param uploads: provider -> uploads in the order of their numbers. A provider may be there without any.
     :param uploading: providers to which somebody uploads it now (the upload lock is held).
@@ -40,6 +44,8 @@ class BuildView:
 
     id: str
     record: ImageBuild | None
+    changed: float = 0.0
+    created_zxid: int = 0
     locked: bool = False
     uploads: Mapping[str, tuple[UploadView, ...]] = field(default_factory=dict)
     uploading: frozenset[str] = frozenset()
@@ -76,6 +82,7 @@ class ImageView:
 
     :param paused: is nothing to be built (the flag in ZooKeeper)?
     :param build_requested: when somebody asked for a build, in seconds since the epoch; None = nobody does.
+    :param request_zxid: ZooKeeper's number of that change. Unlike times of different clocks it tells what came first.
     :param build_locked: does somebody build it now?
     :param builds: by id.
     """
@@ -83,6 +90,7 @@ class ImageView:
     name: str
     paused: bool = False
     build_requested: float | None = None
+    request_zxid: int = 0
     build_locked: bool = False
     builds: Mapping[str, BuildView] = field(default_factory=dict)
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from kazoo.exceptions import NodeExistsError, NoNodeError
 
 from nodepool.exceptions import ZKConflict, ZKConnectionError
+from nodepool.model import states
 from nodepool.model.image import ImageBuild, ImageUpload
 from nodepool.zk import codec, image_paths, locks, multi_read
 from nodepool.zk.image_reader import ImageReader
@@ -42,6 +43,20 @@ class ImageStore(ImageReader):
     def store_build(self, build: ImageBuild, under: ZkLock | None = None) -> None:
         """Overwrite a build."""
         self._save(image_paths.build(build.image_name, build.key), build, under)
+
+    def replace_bad_build(self, image: str, build_id: str, under: ZkLock) -> bool:
+        """Make a build `deleting` whose data are no record, under its lock. False = it is a record, or gone.
+
+        :raises ZKConflict: somebody else wrote it meanwhile.
+        """
+        path = image_paths.build(image, build_id)
+        stat = self._stat(path)
+        if stat is None or self.build(image, build_id) is not None:
+            return False
+        build = ImageBuild(image, build_id)
+        build.state, build.version = states.DELETING, stat.version
+        self._save(path, build, under)
+        return True
 
     def delete_build(self, image: str, build_id: str, under: ZkLock | None = None) -> bool:
         """Remove a build with all its empty directories, in one write.
@@ -92,6 +107,19 @@ class ImageStore(ImageReader):
         """Overwrite an upload."""
         image, build_id, provider = upload.image_name, upload.build_id, upload.provider_name
         self._save(image_paths.upload(image, build_id, provider, upload.key), upload, under)
+
+    def roll_back(self, to: ImageUpload, current: ImageUpload) -> None:
+        """Store an upload of a provider again, so that it is the current one, and mark the one that was, in one write.
+
+        The older one gets a new time; the newer one keeps its own.
+        """
+        to.state = states.READY
+        to.rolled_back, current.rolled_back = False, True
+        tx = Transaction(self._client)
+        for upload in (to, current):
+            path = image_paths.upload(upload.image_name, upload.build_id, upload.provider_name, upload.key)
+            tx.set_record(path, upload, codec.encode(upload.to_dict(self._clock())))
+        tx.commit()
 
     def delete_upload(
         self, image: str, build_id: str, provider: str, upload_id: str, under: ZkLock | None = None

@@ -19,15 +19,19 @@ from nodepool.zk.image_paths import Kind
 class _Znode:
     """One znode.
 
-    :param created: of a request, seconds since the epoch.
+    :param changed: when its data were written last, seconds since the epoch.
+    :param created: when it was made, seconds since the epoch.
+    :param created_zxid: ZooKeeper's number of the change that made it.
     :param problem: why its data are no record.
     """
 
-    __slots__ = ("children", "created", "problem", "record")
+    __slots__ = ("changed", "children", "created", "created_zxid", "problem", "record")
 
     def __init__(self) -> None:
         self.children: dict[str, _Znode] = {}
+        self.changed = 0.0
         self.created = 0.0
+        self.created_zxid = 0
         self.record: Any = None
         self.problem = ""
 
@@ -85,8 +89,8 @@ class ImageTree:
         znode = self._root.below(*names)
         if znode is None:
             return
+        znode.created_zxid, znode.created, znode.changed = stat.czxid, stat.ctime / 1000, stat.mtime / 1000
         if image_paths.kind(names) is Kind.REQUEST:
-            znode.created = stat.ctime / 1000
             return
         try:
             znode.record = read_record(path, data, stat)
@@ -110,6 +114,7 @@ class ImageTree:
             name,
             paused="pause" in image.children,
             build_requested=None if request is None else request.created,
+            request_zxid=0 if request is None else request.created_zxid,
             build_locked=builds.is_locked(),
             builds=MappingProxyType(
                 {build_id: _build_view(build_id, build) for build_id, build in _without_lock(builds)}
@@ -127,11 +132,13 @@ def _build_view(build_id: str, build: _Znode) -> BuildView:
     return BuildView(
         build_id,
         build.record,
+        changed=build.changed,
+        created_zxid=build.created_zxid,
         locked=build.is_locked(),
         uploads=MappingProxyType(
             {
                 name: tuple(
-                    UploadView(upload_id, upload.record, upload.is_locked())
+                    UploadView(upload_id, upload.record, upload.changed, upload.is_locked())
                     for upload_id, upload in _without_lock(znode)
                 )
                 for name, znode in uploads.items()

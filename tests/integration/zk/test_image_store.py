@@ -268,3 +268,33 @@ def test_rolled_back(store: ImageStore, upload: ImageUpload, znodes: PoolZnodes)
     found = store.upload("debian", upload.build_id, "cloud", upload.key)
     assert found is not None
     assert found.rolled_back
+
+
+def test_roll_back(store: ImageStore, upload: ImageUpload, client: ZooKeeperClient) -> None:
+    """R-18: both records in one write: launchers, also released ones, take the one with the new time."""
+    newer = ImageUpload("debian", upload.build_id, "cloud")
+    later = ImageStore(client, clock=lambda: 2000.0)
+    newer.state = "ready"
+    later.new_upload(newer)
+    current = store.most_recent_upload("debian", "cloud")
+    assert current is not None
+    assert current.id == newer.id
+    ImageStore(client, clock=lambda: 3000.0).roll_back(upload, newer)
+    found = store.most_recent_upload("debian", "cloud")
+    assert found is not None
+    assert (found.id, found.state_time, found.rolled_back) == (upload.id, 3000.0, False)
+    marked = store.upload("debian", upload.build_id, "cloud", newer.key)
+    assert marked is not None
+    assert (marked.state_time, marked.rolled_back) == (2000.0, True)
+
+
+def test_replace_bad_build(store: ImageStore, build: ImageBuild, znodes: PoolZnodes) -> None:
+    """A record that nobody can read becomes one of a build that is to go."""
+    with store.build_id_lock("debian", build.key) as lock:
+        assert not store.replace_bad_build("debian", build.key, lock)
+        assert not store.replace_bad_build("debian", "gone", lock)
+        znodes.kazoo.set(image_paths.build("debian", build.key), b"bad")
+        assert store.replace_bad_build("debian", build.key, lock)
+    found = store.build("debian", build.key)
+    assert found is not None
+    assert found.state == "deleting"

@@ -16,7 +16,7 @@ UPLOAD = image_paths.upload("debian", "b1", "cloud", "0000000001")
 
 
 def stat(version: int = 0, ctime: int = 0) -> Any:
-    return SimpleNamespace(version=version, mzxid=7, ctime=ctime)
+    return SimpleNamespace(version=version, mzxid=7, czxid=5, ctime=ctime, mtime=2500)
 
 
 @pytest.fixture
@@ -51,7 +51,8 @@ def test_flags(tree: ImageTree) -> None:
     tree.load(image_paths.build_request("debian"), b"", stat(ctime=1500))
     view = tree.view("debian")
     assert view is not None
-    assert (view.paused, view.build_requested) == (True, 1.5)
+    assert (view.paused, view.build_requested, view.request_zxid) == (True, 1.5, 5)
+    assert (view.builds["b1"].created_zxid, view.builds["b1"].changed) == (5, 2.5)
     tree.remove(image_paths.pause("debian"))
     tree.remove(image_paths.build_request("debian"))
     after = tree.view("debian")

@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which builds and uploads have to go? (rules R-1 to R-8, R-11 to R-14, R-17)
+
+A verdict rests on a view, which may be a little old. Whoever carries it out takes the lock that its class names, and
+writes with the version of the record in the verdict: what has changed since is left to the next look.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from nodepool.model import states
+from nodepool.model.image import ImageBuild, ImageUpload
+from nodepool.model.image_view import BuildView, ImagesView, ImageView, UploadView
+from nodepool.plan.wanted_images import WantedImages
+
+#: Ready builds of an image that are kept (R-1), and ready uploads of an image to a provider (R-2).
+KEPT: Final = 2
+#: A record that cannot be read goes when it is so old: who restores image data makes znodes before it fills them.
+UNREADABLE_SECONDS: Final = 60.0
+
+
+@dataclass(frozen=True)
+class DeleteUpload:
+    """Under the lock of the number: mark the record `deleting`, delete the image in the cloud, remove the record.
+
+    :param record: as it was seen; None = what is stored is no record of an upload.
+    :param find: no id of the image is known: delete the images that carry the ids of build and upload (R-4, D-3).
+    """
+
+    image: str
+    build_id: str
+    provider: str
+    upload_id: str
+    record: ImageUpload | None
+    find: bool
+    reason: str
+
+
+@dataclass(frozen=True)
+class MarkBuild:
+    """Under the lock of the build: make it `deleting`. Its files go then (R-6, R-9).
+
+    :param record: as it was seen; None = what is stored is no record of a build, so that it is written anew.
+    :param warning: to be logged first; None = nothing (R-14).
+    """
+
+    image: str
+    build_id: str
+    record: ImageBuild | None
+    reason: str
+    warning: str | None = None
+
+
+@dataclass(frozen=True)
+class RemoveBuild:
+    """Under the lock of the build: remove the record of a build that is `deleting` and has no uploads left."""
+
+    image: str
+    build_id: str
+
+
+Verdict = DeleteUpload | MarkBuild | RemoveBuild
+
+
+def judge_images(
+    wanted: WantedImages, view: ImagesView, now: float, ever_wanted: Collection[str] = ()
+) -> list[Verdict]:
+    """What has to go now, of all images. What somebody works on is left alone.
+
+    :param now: seconds since the epoch.
+    :param ever_wanted: names of images that were in the configuration of this builder since it started.
+    """
+    return [verdict for image in view.images.values() for verdict in judge_image(wanted, image, now, ever_wanted)]
+
+
+def judge_image(
+    wanted: WantedImages, view: ImageView, now: float, ever_wanted: Collection[str] = ()
+) -> Iterator[Verdict]:
+    """The same of one image."""
+    is_wanted = view.name in wanted.images
+    kept_builds = {build.id for build in view.ready_builds()[: KEPT if is_wanted else 0]}
+    kept_uploads = _kept_uploads(wanted, view)
+    for build in view.builds.values():
+        for provider, uploads in build.uploads.items():
+            if provider not in wanted.providers:
+                # R-12: somebody else may know it.
+                continue
+            is_listed = is_wanted and view.name in wanted.providers[provider]
+            for upload in uploads:
+                kept = is_listed and (build.id in kept_builds or (build.id, provider, upload.id) in kept_uploads)
+                reason = None
+                if upload.record is not None:
+                    reason = _why_upload_goes(build, provider, upload.record, kept, is_listed)
+                elif provider not in build.uploading and _is_bad(upload, now):
+                    reason = "its record is unreadable"
+                if reason is not None and not upload.locked:
+                    yield _delete(view.name, build.id, provider, upload, reason)
+        warned = None if is_wanted or view.name in ever_wanted else _warning(view.name, build)
+        if build.id not in kept_builds and not build.locked:
+            yield from _judge_build(view, build, now, warned)
+
+
+def _kept_uploads(wanted: WantedImages, view: ImageView) -> set[tuple[str, str, str]]:
+    """Build, provider and number of the newest ready uploads to each provider (R-2).
+
+    Those of a build that is being deleted do not count: they go, whatever the others are.
+    """
+    doomed = {build.id for build in view.builds_in(states.DELETING)}
+    kept = set()
+    for provider in wanted.users(view.name):
+        ready = [upload for upload in view.ready_uploads(provider) if upload.build_id not in doomed]
+        kept |= {(upload.build_id, provider, upload.key) for upload in ready[:KEPT]}
+    return kept
+
+
+def _is_bad(znode: BuildView | UploadView, now: float) -> bool:
+    """Is what is stored no record, for good (R-17)?"""
+    return znode.record is None and 0 < znode.changed < now - UNREADABLE_SECONDS
+
+
+def _why_upload_goes(build: BuildView, provider: str, record: ImageUpload, kept: bool, is_listed: bool) -> str | None:
+    """None = it stays, or somebody works on it."""
+    if record.state == states.UPLOADING:
+        return None if provider in build.uploading else "its builder has abandoned it"
+    if record.state in (states.FAILED, states.DELETING):
+        return f"it is {record.state}"
+    if build.state == states.DELETING:
+        return "its build is being deleted"
+    if kept:
+        return None
+    return "newer ones are there" if is_listed else "the provider does not use the image any more"
+
+
+def _delete(image: str, build_id: str, provider: str, upload: UploadView, reason: str) -> DeleteUpload:
+    record = upload.record
+    find = record is None or record.external_id is None
+    return DeleteUpload(image, build_id, provider, upload.id, record, find, reason)
+
+
+def _judge_build(view: ImageView, build: BuildView, now: float, warning: str | None) -> Iterator[Verdict]:
+    if build.state == states.DELETING:
+        if not build.upload_count:
+            yield RemoveBuild(view.name, build.id)
+        return
+    if build.state in (states.BUILDING, None) and view.build_locked:
+        # Of several that are `building` nobody knows which is the one that is being built.
+        return
+    if build.record is None and not _is_bad(build, now):
+        return
+    if all(upload.record is not None and upload.record.state == states.DELETING for upload in _uploads(build)):
+        yield MarkBuild(view.name, build.id, build.record, _why_build_goes(build), warning)
+
+
+def _uploads(build: BuildView) -> Iterator[UploadView]:
+    for uploads in build.uploads.values():
+        yield from uploads
+
+
+def _why_build_goes(build: BuildView) -> str:
+    return {
+        states.BUILDING: "its builder has abandoned it",
+        states.FAILED: "it failed",
+        states.READY: "it is not wanted any more",
+        None: "its record is unreadable",
+    }[build.state]
+
+
+def _warning(image: str, build: BuildView) -> str | None:
+    """R-14: builders must have the same images in their configuration."""
+    if build.record is None:
+        return None
+    return (
+        f"image {image} was never in the configuration of this builder, but build {build.id} is there, made by "
+        f"{build.record.builder or 'an unknown builder'}: it is removed. All builders must have the same diskimages"
+    )
