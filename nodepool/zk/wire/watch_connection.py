@@ -12,7 +12,7 @@ import logging
 import struct
 import threading
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from kazoo.exceptions import ConnectionDropped, ConnectionLoss
 from kazoo.protocol.connection import WATCH_XID, ConnectionHandler
@@ -29,6 +29,10 @@ if TYPE_CHECKING:
     from nodepool.zk.wire.watched_client import WatchedClient
 
 log = logging.getLogger(log_names.ZOOKEEPER)
+
+#: Of a packet (zookeeper.jute, ReplyHeader): xid, zxid, error. An event is one with this xid.
+_HEADER_BYTES: Final = struct.calcsize("!iqi")
+_EVENT_XID: Final = struct.pack("!i", WATCH_XID)
 
 
 class WatchConnection(ConnectionHandler):  # type: ignore[misc]
@@ -47,6 +51,8 @@ class WatchConnection(ConnectionHandler):  # type: ignore[misc]
         #: Calls that callbacks made while the connection broke.
         self._late_calls: deque[Reply] = deque()
         self._thread_id = 0
+        #: What Kazoo is to handle next, if it was read as a whole.
+        self._packet: bytes | None = None
 
     def zk_loop(self) -> None:
         self._thread_id = threading.get_ident()
@@ -89,14 +95,30 @@ class WatchConnection(ConnectionHandler):  # type: ignore[misc]
         super()._submit(request, *arguments, **options)
 
     def _read_socket(self, *arguments: Any) -> Any:
+        """Handle all packets that were read, until there is something to send.
+
+        Kazoo handles one, and looks what is to be done next: for an event that costs more than the event.
+        """
+        packet = self._socket.packet()
         try:
-            return super()._read_socket(*arguments)
+            while True:
+                answer = self._handle(packet, *arguments)
+                packet = None if answer or self.client._queue else self._socket.packet()
+                if packet is None:
+                    return answer
         except (struct.error, LookupError, RuntimeError, ValueError) as error:
             # The next connection may be better. With any other error Kazoo's thread would end, and not come back.
             raise ConnectionDropped(f"an answer that makes no sense: {error}") from error
 
+    def _handle(self, packet: bytes | None, *arguments: Any) -> Any:
+        """:param packet: without its length; None = it has not been read as a whole."""
+        if packet is not None and packet.startswith(_EVENT_XID):
+            return self._read_watch_event(packet, _HEADER_BYTES)
+        self._packet = packet
+        return super()._read_socket(*arguments)
+
     def _read_header(self, timeout: float) -> tuple[Any, bytes, int]:
-        buffer = self._socket.packet()
+        buffer, self._packet = self._packet, None
         if buffer is None:
             header, buffer, offset = super()._read_header(timeout)
         else:
