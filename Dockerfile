@@ -33,3 +33,21 @@ CMD ["--help"]
 # The launcher, in the foreground; DEBUG set to anything gives debug messages. "docker stop" ends it in order.
 FROM base AS nodepool-launcher
 ENTRYPOINT ["/bin/sh", "-c", "exec nodepool-launcher -f ${DEBUG:+-d} \"$@\"", "nodepool-launcher"]
+
+# The builder, in the foreground; DEBUG set to anything gives debug messages. diskimage-builder mounts, and attaches loop
+# devices: run it with --privileged and -v /dev:/dev, and keep images-dir and /var/lib/nodepool in volumes.
+FROM base AS nodepool-builder
+USER 0:0
+# What diskimage-builder and its elements call: file systems and partitions, roots of Debian and Ubuntu (debootstrap), of
+# Fedora, CentOS and Rocky (dnf), of openSUSE (zypper), of containers (podman).
+RUN apt-get update \
+    && apt-get install -y --no-install-recommends \
+        ca-certificates curl debian-archive-keyring debootstrap dmsetup dnf dosfstools e2fsprogs gdisk git gnupg \
+        kpartx parted podman procps qemu-utils rpm squashfs-tools sudo xfsprogs xz-utils zstd zypper \
+    && rm -rf /var/lib/apt/lists/* \
+    && echo 'nodepool ALL=(root) NOPASSWD: ALL' >/etc/sudoers.d/nodepool-builder \
+    && chmod 0440 /etc/sudoers.d/nodepool-builder \
+    && install -d -o nodepool -g nodepool /opt/nodepool /var/lib/nodepool/tmp
+ENV TMPDIR=/var/lib/nodepool/tmp
+USER 10001:10001
+ENTRYPOINT ["/bin/sh", "-c", "exec nodepool-builder -f ${DEBUG:+-d} \"$@\"", "nodepool-builder"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Check an installed package: three commands that answer, from the installation, with what it has to bring and no more.
+"""Check an installed package: commands that answer, from the installation, with what it has to bring and no more.
 
 Run by tox's "package" environment with the interpreter of the virtualenv that holds nothing but
 ``pip install .``. Prints one line a check; exit code 1 when one fails.
@@ -14,6 +14,8 @@ from importlib import metadata
 from pathlib import Path
 
 COMMANDS = ("nodepool", "nodepool-launcher", "nodepool-builder")
+#: diskimage-builder's, which builders look for beside their Python.
+BUILD_COMMAND = "disk-image-create"
 
 #: Libraries of heavier clouds and of the tests: a core installation must work without them.
 NOT_CORE = ("boto3", "kubernetes", "pytest", "zuul")
@@ -39,12 +41,14 @@ def main() -> int:
     """Run every check. Returns the exit code."""
     problems: list[str] = []
     release = metadata.version("nodepool")
-    for name in COMMANDS:
-        for option, expected in (("--version", f"Nodepool version: {release}"), ("--help", "usage: ")):
-            problem = check_command(name, option, expected)
-            print(f"{name} {option}: {problem or 'ok'}")
-            if problem:
-                problems.append(name)
+    checks = [(name, "--version", f"Nodepool version: {release}") for name in COMMANDS]
+    checks += [(name, "--help", "usage: ") for name in COMMANDS]
+    checks.append((BUILD_COMMAND, "--version", metadata.version("diskimage-builder")))
+    for name, option, expected in checks:
+        problem = check_command(name, option, expected)
+        print(f"{name} {option}: {problem or 'ok'}")
+        if problem:
+            problems.append(name)
     installed = {distribution.metadata["Name"].lower() for distribution in metadata.distributions()}
     for name in NOT_CORE:
         if name in installed:
