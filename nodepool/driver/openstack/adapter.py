@@ -16,8 +16,9 @@ from nodepool.driver.openstack.create import ServerCreation
 from nodepool.driver.openstack.delete import ServerDeletion
 from nodepool.driver.openstack.errors import CloudNotFound
 from nodepool.driver.openstack.facts import missing_flavor, missing_image
+from nodepool.driver.openstack.image_content import checksum_properties
 from nodepool.driver.openstack.image_tasks import TaskUploads
-from nodepool.driver.openstack.images import OpenStackImages, checksums
+from nodepool.driver.openstack.images import OpenStackImages
 from nodepool.driver.openstack.instance import OpenStackInstance, usage
 from nodepool.driver.openstack.leaks import Leaks, OpenStackResource
 from nodepool.driver.openstack.transport import Transport
@@ -27,6 +28,7 @@ from nodepool.exceptions import CloudUnavailableException, LaunchNodepoolExcepti
 from nodepool.model.quota import QuotaInformation
 
 if TYPE_CHECKING:
+    from nodepool.driver.framework.listed_image import ListedImage
     from nodepool.driver.openstack.config import OpenStackProviderConfig
     from nodepool.driver.statemachine import Resource
     from nodepool.driver.statemachine.adapter import Log
@@ -171,15 +173,21 @@ class OpenStackAdapter(Adapter):
         given = metadata or {}
         # U-4: what says whose it is wins over everything.
         ours = {key: value for key, value in given.items() if key.startswith("nodepool_")}
-        properties = {**checksums(image_name, md5, sha256), **given, **provider_image.meta, **ours}
-        timeout = self.config.image_upload_timeout
+        properties = {**checksum_properties(image_name, md5, sha256), **given, **provider_image.meta, **ours}
+        timeout, wanted = self.config.image_upload_timeout, image_format or self.config.image_type
+        checksums = {"md5": md5, "sha256": sha256}
         if self.config.image_by_task:
             tasks = TaskUploads(self.config.name, self.cloud.api)
-            return tasks.upload(self.cloud.transport.region, image_name, filename, properties, (md5, sha256), timeout)
-        return self._images.upload(image_name, filename, image_format or self.config.image_type, properties, timeout)
+            region = self.cloud.transport.region
+            return tasks.upload(region, image_name, filename, wanted, properties, checksums, timeout)
+        by_import = self.config.image_by_import
+        return self._images.upload(image_name, filename, wanted, properties, checksums, timeout, by_import)
 
     def deleteImage(self, external_id: str) -> None:
         self._images.delete(external_id)
+
+    def listImages(self) -> Iterator[ListedImage]:
+        return self._images.list()
 
     # -- trouble --
 

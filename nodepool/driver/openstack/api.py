@@ -7,7 +7,7 @@ import urllib.parse
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
-from nodepool.driver.openstack.errors import CloudAway, CloudNotFound, CloudRefused, ServiceAbsent
+from nodepool.driver.openstack.errors import CloudAway, CloudNotFound, CloudRefused, ServiceAbsent, one_line
 from nodepool.driver.openstack.transport import Transport
 from nodepool.driver.openstack.views import (
     FLOATING_IP_FIELDS,
@@ -217,21 +217,48 @@ class Api:
         answer = self._call(IMAGE, "POST", "/images", "creating an image", body=dict(body))
         return Image.of(self._thing({"image": answer.data}, "image"))
 
-    def upload_image_data(self, image_id: str, data: Any, timeout: float) -> None:
+    def upload_image_data(self, image_id: str, data: Any, timeout: tuple[float, float], staged: bool = False) -> None:
         """Send the content of an image.
 
         :param data: an iterable of bytes with a length; it is iterated anew when the call has to be made again.
-        :param timeout: seconds that a single read or write of the connection may take.
+        :param timeout: seconds for one piece of the data to be taken, and for the answer after them.
+        :param staged: to the staging area, from where `import_image` takes it.
         """
         headers = {"Content-Type": "application/octet-stream"}
-        path = f"/images/{_quoted(image_id)}/file"
+        path = f"/images/{_quoted(image_id)}/{'stage' if staged else 'file'}"
         arguments = {"data": data, "headers": headers, "timeout": timeout}
         self._call(IMAGE, "PUT", path, "uploading an image", arguments=arguments)
 
-    def set_image_properties(self, image_id: str, properties: Mapping[str, Any]) -> None:
-        """Add properties to an image, or change them. Raises CloudNotFound."""
+    def import_methods(self) -> list[str]:
+        """Of the interoperable import; [] = the cloud has none."""
+        try:
+            data = self._get(IMAGE, "/info/import", "methods of import")
+        except CloudRefused:
+            return []
+        found = data.get("import-methods") if isinstance(data, dict) else None
+        names = found.get("value") if isinstance(found, dict) else None
+        return [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
+
+    def import_image(self, image_id: str, method: str) -> None:
+        """Begin to make an image of what is in the staging area."""
+        path = f"/images/{_quoted(image_id)}/import"
+        self._call(IMAGE, "POST", path, "importing an image", body={"method": {"name": method}})
+
+    def image_failures(self, image_id: str) -> str:
+        """What the cloud says of imports of an image that failed; "" = nothing."""
+        data = self._get(IMAGE, f"/images/{_quoted(image_id)}/tasks", "tasks of an image")
+        tasks = data.get("tasks") if isinstance(data, dict) else None
+        failed = [task for task in tasks or [] if isinstance(task, dict) and task.get("status") == "failure"]
+        return one_line("; ".join(str(task.get("message") or "") for task in failed))
+
+    def set_image_properties(self, image_id: str, properties: Mapping[str, Any], replace: bool = False) -> None:
+        """Add properties to an image, or replace them. Raises CloudNotFound."""
         changes = [
-            {"op": "add", "path": f"/{key.replace('~', '~0').replace('/', '~1')}", "value": value}
+            {
+                "op": "replace" if replace else "add",
+                "path": f"/{key.replace('~', '~0').replace('/', '~1')}",
+                "value": value,
+            }
             for key, value in properties.items()
         ]
         headers = {"Content-Type": "application/openstack-images-v2.1-json-patch"}

@@ -66,6 +66,11 @@ class CloudSettings:
         """Are images imported by tasks of Glance, from its object storage?"""
         return self.values.get("image_api_use_tasks") is True
 
+    @property
+    def image_upload_use_import(self) -> bool:
+        """Are images uploaded to the staging area of Glance, and imported from there?"""
+        return self.values.get("image_upload_use_import") is True
+
     def __eq__(self, other: object) -> bool:
         # Settings that are outdated are still the same settings.
         return isinstance(other, CloudSettings) and (self.values, self.problem) == (other.values, other.problem)

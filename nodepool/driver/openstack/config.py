@@ -255,6 +255,11 @@ class OpenStackProviderConfig(CloudProviderConfig[OpenStackPool]):
         return self.cloud_settings is not None and self.cloud_settings.image_api_use_tasks
 
     @property
+    def image_by_import(self) -> bool:
+        """Does the cloud want images in its staging area, to import them from there?"""
+        return self.cloud_settings is not None and self.cloud_settings.image_upload_use_import
+
+    @property
     def uses_volumes(self) -> bool:
         """Does any label or limit need the block storage service?"""
         return any(

@@ -12,7 +12,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from nodepool.driver.openstack.errors import CloudNotFound, one_line
-from nodepool.driver.openstack.images import api_properties
+from nodepool.driver.openstack.image_check import wrong
+from nodepool.driver.openstack.image_content import UPLOAD_KEYS, Content, api_properties
 from nodepool.exceptions import ImageCreateException, LaunchError
 
 if TYPE_CHECKING:
@@ -38,15 +39,16 @@ class TaskUploads:
         region: CloudRegion,
         name: str,
         filename: str,
+        image_format: str,
         properties: Mapping[str, Any],
-        checksums: tuple[str | None, str | None],
+        checksums: Mapping[str, str | None],
         timeout: float,
     ) -> str:
         """Upload a file; returns the id of the image. What a failed upload leaves is deleted.
 
         :param name: unique.
         :param properties: of the image.
-        :param checksums: MD5 and SHA-256 of the file; computed where None.
+        :param checksums: ``md5`` and ``sha256`` of the file; computed where None.
         :param timeout: seconds for the task of Glance.
         :raises ImageCreateException: it took too long, or the cloud cannot use the image.
         """
@@ -57,17 +59,18 @@ class TaskUploads:
             image = connection.image.create_image(
                 name,
                 filename=filename,
-                md5=checksums[0],
-                sha256=checksums[1],
+                md5=checksums.get("md5"),
+                sha256=checksums.get("sha256"),
                 allow_duplicates=True,
                 wait=True,
                 timeout=timeout,
             )
             # The SDK leaves those out that are no texts of its own.
             self._api.set_image_properties(str(image.id), api_properties(properties))
-            return str(image.id)
+            with open(filename, "rb") as file:
+                problem = wrong(self._api.image(str(image.id)), image_format, Content(file), checksums)
         except Exception as error:
-            self._discard(name)
+            self._discard(name, properties)
             # Of a task that failed; the error itself does not say why.
             said = getattr(getattr(error, "extra_data", None), "message", None)
             reason = one_line(f"{type(error).__name__}: {error} {said or ''}")
@@ -77,12 +80,20 @@ class TaskUploads:
             ) from error
         finally:
             connection.close()
+        if problem:
+            self._discard(name, properties)
+            raise ImageCreateException(
+                f"Provider {self.provider}: image {name} did not arrive as it was sent: {problem}"
+            )
+        return str(image.id)
 
-    def _discard(self, name: str) -> None:
+    def _discard(self, name: str, properties: Mapping[str, Any]) -> None:
         """A task may have made the image, but it has none of our properties: nobody would find it."""
         try:
             for image in self._api.images(name=name):
-                self._api.delete_image(image.id)
+                # One of another upload may have the same name.
+                if all(image.properties.get(key, properties.get(key)) == properties.get(key) for key in UPLOAD_KEYS):
+                    self._api.delete_image(image.id)
         except CloudNotFound:
             log.debug("Image %s is gone already", name)
         except LaunchError as error:

@@ -1,36 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Upload and deletion of images (reference/configuration 7, 9; rules U)."""
+"""Images of one provider: upload, deletion and list (reference/configuration 7, 9; rules U, R-7)."""
 
 from __future__ import annotations
 
-import itertools
 import logging
-import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, BinaryIO, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from nodepool.clock import monotonic
-from nodepool.driver.openstack.errors import CloudNotFound
-from nodepool.driver.openstack.views import Image
-from nodepool.exceptions import ImageCreateException, LaunchError
-from nodepool.guard import OnError
-from nodepool.plan.backoff import Backoff
+from nodepool.driver.framework.listed_image import ListedImage
+from nodepool.driver.openstack.errors import CloudNotFound, CloudRefused
+from nodepool.driver.openstack.image_content import UPLOAD_KEYS, Content, api_properties
+from nodepool.driver.openstack.image_time import ImageTime
+from nodepool.driver.openstack.image_upload import IMPORT_METHOD, ImageUpload
+from nodepool.exceptions import ImageCreateException
 
 if TYPE_CHECKING:
     from nodepool.driver.openstack.api import Api
+    from nodepool.driver.openstack.views import Image
 
 log = logging.getLogger("nodepool.driver.openstack.images")
 
-CHUNK_BYTES: Final = 1024 * 1024
-#: Between two looks at an image that the cloud works on.
-LOOK: Final = Backoff(0.5, 10.0, factor=1.5)
-#: How long to wait for an image to be gone.
+#: How long to wait for an image to be gone, and for one that is in use to be in use no more. Who calls tries again.
 DELETE_SECONDS: Final = 600.0
-#: States of an image that cannot become usable any more.
-_DEAD: Final = frozenset({"killed", "deleted", "pending_delete", "error", "deactivated"})
-#: Properties that are no texts in the API.
-_NUMBERS: Final = frozenset({"min_disk", "min_ram"})
+IN_USE_SECONDS: Final = 30.0
+#: Entries of a page of a list of images; Glance gives 25 of itself, and as a rule at most so many.
+PAGE: Final = "1000"
 
 
 class OpenStackImages:
@@ -47,119 +43,117 @@ class OpenStackImages:
         self._stopped = stopped
         self._clock = clock
 
-    def upload(self, name: str, filename: str, image_format: str, properties: Mapping[str, Any], timeout: float) -> str:
+    def _time(self, what: str, seconds: float) -> ImageTime:
+        return ImageTime(f"Provider {self.provider}: {what}", seconds, self._stopped, self._clock)
+
+    # -- upload --
+
+    def upload(
+        self,
+        name: str,
+        filename: str,
+        image_format: str,
+        properties: Mapping[str, Any],
+        checksums: Mapping[str, str | None],
+        timeout: float,
+        by_import: bool = False,
+    ) -> str:
         """Upload a file; returns the id of the image. After an error the image is deleted.
 
-        :param properties: of the image; texts, but for ``min_disk`` and ``min_ram``.
+        :param properties: of the image; texts, but for ``min_disk``, ``min_ram`` and other attributes of Glance's own.
+        :param checksums: of the file, as far as they are known: algorithm -> hexadecimal digits.
         :param timeout: seconds for everything.
+        :param by_import: by way of the staging area (clouds.yaml: ``image_upload_use_import: true``).
         :raises ImageCreateException: it took too long, or the cloud cannot use the image.
         :raises LaunchError: the cloud refused it, or is away.
         :raises OSError: the file cannot be read.
         """
-        deadline = self._clock() + timeout
+        time = self._time(f"the upload of image {name}", timeout)
         body = {
+            "container_format": "bare",
+            "visibility": "private",
             **api_properties(properties),
             "name": name,
             "disk_format": image_format,
-            "container_format": "bare",
-            "visibility": "private",
         }
         with open(filename, "rb") as file:
-            content = Content(file, lambda: self._check_time(deadline, name))
-            image = self._api.create_image(body)
-            with OnError(lambda _: self._discard(image.id)):
-                self._api.upload_image_data(image.id, content, timeout)
-                self._check_size(self._wait_active(image.id, name, deadline), len(content), name)
-        return image.id
+            if by_import:
+                self._check_import()
+            return ImageUpload(
+                self.provider, self._api, body, Content(file, time.check), checksums, time, by_import
+            ).run()
+
+    def _check_import(self) -> None:
+        methods = self._api.import_methods()
+        if IMPORT_METHOD not in methods:
+            raise ImageCreateException(
+                f"Provider {self.provider}: the cloud does not import images with {IMPORT_METHOD} (it has: "
+                f"{', '.join(methods) or 'no method'}); set image_upload_use_import to false in clouds.yaml"
+            )
+
+    # -- deletion --
 
     def delete(self, image_id: str) -> None:
-        """Delete an image and wait until it is gone; one that is gone already is no error."""
-        deadline = self._clock() + DELETE_SECONDS
+        """Delete an image and wait until it is gone; one that is gone already is no error.
+
+        :raises ImageCreateException: it is in use, it is protected and must not be unprotected, or it does not go.
+        :raises LaunchError: the cloud refused it, or is away.
+        """
         try:
-            self._api.delete_image(image_id)
-            for _ in self._looks(deadline):
+            self._order_deletion(image_id)
+            for _ in self._time(f"the deletion of image {image_id}", DELETE_SECONDS).looks():
                 if self._api.image(image_id).status in ("deleted", "pending_delete"):
                     return
         except CloudNotFound:
             return
         raise ImageCreateException(f"Provider {self.provider}: image {image_id} is still there")
 
-    def _check_time(self, deadline: float, name: str) -> None:
-        if self._clock() >= deadline or self._stopped.is_set():
-            raise ImageCreateException(f"Provider {self.provider}: image {name} was not uploaded in time")
-
-    def _check_size(self, image: Image, size: int, name: str) -> None:
-        """An image that is cut off boots no node, and nobody would know why."""
-        arrived = image.properties.get("size")
-        if isinstance(arrived, int) and arrived != size:
-            raise ImageCreateException(
-                f"Provider {self.provider}: of image {name} only {arrived} of {size} bytes are in the cloud"
-            )
-
-    def _wait_active(self, image_id: str, name: str, deadline: float) -> Image:
-        for _ in self._looks(deadline):
-            image = self._api.image(image_id)
-            if image.status == "active":
-                return image
-            if image.status in _DEAD:
-                raise ImageCreateException(f"Provider {self.provider}: image {name} has become {image.status}")
-        raise ImageCreateException(f"Provider {self.provider}: image {name} was not usable in time")
-
-    def _looks(self, deadline: float) -> Iterator[None]:
-        """Times to look, until time is up."""
-        for looks in itertools.count(1):
-            yield
-            pause = LOOK.pause(looks)
-            if self._clock() + pause >= deadline or self._stopped.wait(pause):
+    def _order_deletion(self, image_id: str) -> None:
+        """Raises CloudNotFound: it is gone already."""
+        refused = ""
+        for _ in self._time(f"the deletion of image {image_id}", IN_USE_SECONDS).looks():
+            try:
+                self._api.delete_image(image_id)
                 return
+            except CloudRefused as error:
+                if error.status == 403 and self._unprotect(image_id, error):
+                    continue
+                if error.status != 409:
+                    raise
+                refused = error.said
+        raise ImageCreateException(
+            f"Provider {self.provider}: image {image_id} cannot be deleted while it is in use: {refused}"
+        )
 
-    def _discard(self, image_id: str) -> None:
+    def _unprotect(self, image_id: str, error: CloudRefused) -> bool:
+        """Take away the protection of an image that is not to be kept. False = it has none."""
+        if self._api.image(image_id).properties.get("protected") is not True:
+            return False
+        log.warning("Provider %s: image %s is protected. It is unprotected, to be deleted", self.provider, image_id)
         try:
-            self._api.delete_image(image_id)
+            self._api.set_image_properties(image_id, {"protected": False}, replace=True)
         except CloudNotFound:
-            log.debug("Image %s is gone already", image_id)
-        except LaunchError as error:
-            # It is unfinished and has our metadata: the search for leaks comes by.
-            log.warning("Provider %s: image %s could not be deleted: %s", self.provider, image_id, error)
+            raise
+        except CloudRefused as refused:
+            raise ImageCreateException(
+                f"Provider {self.provider}: image {image_id} is protected, and cannot be unprotected: {refused.said}; "
+                "have it unprotected"
+            ) from error
+        return True
+
+    # -- list --
+
+    def list(self) -> Iterator[ListedImage]:
+        """Images with metadata of ours, unfinished and hidden ones, too."""
+        seen: set[str] = set()
+        # Lists of Glance leave out hidden images, unless they are asked for.
+        for filters in ({}, {"os_hidden": "true"}):
+            for image in self._api.images(limit=PAGE, **filters):
+                if image.id not in seen and any(key in image.properties for key in UPLOAD_KEYS):
+                    seen.add(image.id)
+                    yield _listed(image)
 
 
-class Content:
-    """A file as the body of a request; its length is told beforehand.
-
-    It can be sent again from its beginning: the cloud may put off a request, or want a new token for it.
-
-    :param check: called before each piece; what it raises ends the request.
-    """
-
-    def __init__(self, file: BinaryIO, check: Callable[[], None]) -> None:
-        self._file = file
-        self._check = check
-        self._size = os.fstat(file.fileno()).st_size
-
-    def __len__(self) -> int:
-        return self._size
-
-    def __iter__(self) -> Iterator[bytes]:
-        self._file.seek(0)
-        while chunk := self._file.read(CHUNK_BYTES):
-            self._check()
-            yield chunk
-
-
-def api_properties(properties: Mapping[str, Any]) -> dict[str, Any]:
-    """Properties as Glance wants them."""
-    return {key: _property(key, value) for key, value in properties.items()}
-
-
-def _property(key: str, value: Any) -> Any:
-    if key in _NUMBERS:
-        return int(value)
-    if isinstance(value, bool):
-        return str(value).lower()
-    return str(value)
-
-
-def checksums(name: str, md5: str | None, sha256: str | None) -> dict[str, str]:
-    """Properties in which openstacksdk's users look for checksums (U-5)."""
-    known = {"md5": md5, "sha256": sha256, "object": f"images/{name}" if md5 or sha256 else None}
-    return {f"owner_specified.openstack.{key}": value for key, value in known.items() if value}
+def _listed(image: Image) -> ListedImage:
+    texts = {key: value for key, value in image.properties.items() if isinstance(value, str)}
+    return ListedImage(image.id, image.name, texts)

@@ -12,7 +12,7 @@ from nodepool.testing.openstack.cloud import Cloud
 from nodepool.testing.openstack.identity_api import IdentityApi
 from nodepool.testing.openstack.messages import Answer, ApiError, Json, Request, json_answer
 
-ADDABLE = ("server", "port", "floating_ip", "volume")
+ADDABLE = ("server", "port", "floating_ip", "volume", "image")
 
 
 class AdminApi:
@@ -26,6 +26,7 @@ class AdminApi:
         self._handlers = {
             ("GET", "/admin/state"): self._state,
             ("GET", "/admin/servers"): self._servers,
+            ("GET", "/admin/images"): self._images,
             ("GET", "/admin/knobs"): self._knobs,
             ("POST", "/admin/knobs"): self._change,
             ("POST", "/admin/add"): self._add,
@@ -76,6 +77,10 @@ class AdminApi:
                 for server in self.cloud.compute.servers
             ]
         }
+
+    def _images(self, _body: Json) -> Json:
+        """All of them, as Glance shows them."""
+        return {"images": list(self.cloud.images.images)}
 
     def _knobs(self, _body: Json) -> Json:
         return self.cloud.core.knobs.as_json()

@@ -13,7 +13,7 @@ from nodepool.testing.openstack.compute_api import ComputeApi
 from nodepool.testing.openstack.faults import fault_answer
 from nodepool.testing.openstack.identity_api import IdentityApi
 from nodepool.testing.openstack.image_api import ImageApi
-from nodepool.testing.openstack.images import Upload
+from nodepool.testing.openstack.image_data import BrokenOff, Upload, expect
 from nodepool.testing.openstack.knobs import ErrorRule
 from nodepool.testing.openstack.messages import Answer, ApiError, BodySink, Request, json_answer
 from nodepool.testing.openstack.network_api import NetworkApi
@@ -49,11 +49,19 @@ class CloudApplication:
 
     def body_sink(self, request: Request) -> BodySink | None:
         """Image data are not kept."""
-        if request.method == "PUT" and request.path.startswith("/image/") and request.path.endswith("/file"):
-            return Upload()
-        if request.method == "PUT" and request.path.startswith("/object/"):
-            return Upload()
-        return None
+        parts = [part for part in request.path.split("/") if part]
+        if request.method != "PUT" or len(parts) != 5:
+            return None
+        status = {"file": "saving", "stage": "uploading"}.get(parts[4])
+        with self.cloud.core.lock:
+            if parts[0] == "object":
+                return expect(self.cloud.core, parts[4])
+            if parts[:3] != ["image", "v2", "images"] or status is None:
+                return None
+            if not self.identity.valid(request.headers.get("x-auth-token", "")):
+                return Upload(checksums=False)
+            length = request.headers.get("content-length", "")
+            return self.cloud.images.expect(parts[3], status, int(length) if length.isdigit() else None)
 
     def delay(self, request: Request) -> float:
         """The latency that the settings say."""
@@ -68,14 +76,19 @@ class CloudApplication:
                 operation = f"{service.name}.{found[0].name if found else 'unknown'}"
                 matching = (value for pattern, value in core.knobs.latencies.items() if fnmatchcase(operation, pattern))
                 seconds = next(matching, seconds)
-            return core.draw(seconds, "latency")
+            body = 0.0 if request.sink is None else max(0.0, request.sink.pause_seconds())
+            return core.draw(seconds, "latency") + body
 
     def handle(self, request: Request) -> Answer:
         """Serves it. Never raises."""
         try:
             with self.cloud.core.lock:
                 self.cloud.core.run_due()
-                return self._handle(request)
+                answer = self._handle(request)
+                if request.sink is not None:
+                    # Unless it is kept by now.
+                    request.sink.abandon()
+                return answer
         except Exception as error:
             # Who calls the simulator, and the test, are to see it.
             LOG.exception("Bug in the simulator: %s %s", request.method, request.path)
@@ -117,3 +130,5 @@ class CloudApplication:
             return route.handler(request, values)
         except ApiError as error:
             return service.error(error)
+        except BrokenOff:
+            return Answer(silence=0.0)

@@ -31,6 +31,11 @@ class SimulatorClient:
         servers: list[dict[str, Any]] = self._call("GET", "servers")["servers"]
         return servers
 
+    def images(self) -> list[dict[str, Any]]:
+        """All images as Glance shows them, hidden and unfinished ones, too."""
+        images: list[dict[str, Any]] = self._call("GET", "images")["images"]
+        return images
+
     def knobs(self) -> dict[str, Any]:
         """All settings."""
         return self._call("GET", "knobs")
@@ -42,7 +47,8 @@ class SimulatorClient:
     def add(self, kind: str, **arguments: object) -> str:
         """Makes something that no client knows of, and returns its id.
 
-        :param kind: ``server``, ``port``, ``floating_ip`` or ``volume``; arguments as the ``add_...`` of `Cloud`.
+        :param kind: ``server``, ``port``, ``floating_ip``, ``volume`` or ``image``; arguments as the ``add_...`` of
+            `Cloud`.
         """
         return str(self._call("POST", "add", {"kind": kind} | arguments)["id"])
 

@@ -8,7 +8,8 @@ from collections.abc import Callable
 from nodepool.testing.openstack.compute import Compute
 from nodepool.testing.openstack.core import Core
 from nodepool.testing.openstack.create_spec import CreateSpec
-from nodepool.testing.openstack.images import Images, Upload
+from nodepool.testing.openstack.image_data import Upload
+from nodepool.testing.openstack.images import Images
 from nodepool.testing.openstack.knobs import Knobs
 from nodepool.testing.openstack.messages import Json, new_id
 from nodepool.testing.openstack.network import NETWORKS, Network, NetworkSpec
@@ -121,6 +122,18 @@ class Cloud:
     def add_volume(self, size: int = 1, name: str = "", metadata: dict[str, str] | None = None) -> Json:
         """A volume of ``size`` GiB that is attached to nothing."""
         return self.volumes.create(size, name=name, metadata=dict(metadata or {}))
+
+    def add_image(
+        self, name: str = "stray", metadata: dict[str, str] | None = None, status: str = "active", hidden: bool = False
+    ) -> Json:
+        """An image that no client made.
+
+        :param status: e.g. ``saving``, of an upload that ended in the middle.
+        """
+        image = self.images.add_active(name)
+        image |= {"visibility": "private", "status": status, "os_hidden": hidden} | dict(metadata or {})
+        self.images.images.changed(image)
+        return image
 
     def contents(self) -> dict[str, int]:
         """How many of each are there: servers, ports, floating IPs, volumes, images."""

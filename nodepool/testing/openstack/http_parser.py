@@ -23,6 +23,8 @@ class RequestParser:
         self._request: Request | None = None
         self._body = bytearray()
         self._chunked = False
+        #: Takes the body of the request that is being read; the last one afterwards.
+        self.sink: BodySink | None = None
         #: Bytes of the body, or of the present chunk with its line end, that are still to come.
         self._missing = 0
         self._last_chunk = False
@@ -34,11 +36,16 @@ class RequestParser:
     def next_request(self) -> Request | None:
         """The next complete request, None while it is incomplete.
 
+        A request whose sink is over is given at once; its connection is of no more use then.
+
         :raises ValueError: this is not HTTP; the connection is of no more use.
         """
         if self._request is None:
             self._request = self._read_head()
-        if self._request is None or not (self._read_chunks() if self._chunked else self._read_plain()):
+        if self._request is None:
+            return None
+        complete = self._read_chunks() if self._chunked else self._read_plain()
+        if not complete and not (self.sink is not None and self.sink.over):
             return None
         request = self._request
         if request.sink is None:
@@ -65,7 +72,7 @@ class RequestParser:
         self._chunked = "chunked" in headers.get("transfer-encoding", "")
         self._missing = 0 if self._chunked else int(headers.get("content-length", "0"))
         self._last_chunk = False
-        request.sink = self._open_sink(request)
+        request.sink = self.sink = self._open_sink(request)
         return request
 
     def _read_plain(self) -> bool:

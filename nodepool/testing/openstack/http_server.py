@@ -118,6 +118,8 @@ class _Connection(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         # A request that waits for its delay is served nevertheless, as a real cloud does it.
         self._transport = None
+        if not self._busy and self._parser.sink is not None:
+            self._parser.sink.abandon()
         self._connections.discard(self)
 
     def abort(self) -> None:
@@ -139,6 +141,7 @@ class _Connection(asyncio.Protocol):
             self._close()
             return
         if request is None:
+            self._slow_down()
             return
         self._busy = True
         seconds = self._application.delay(request)
@@ -147,15 +150,30 @@ class _Connection(asyncio.Protocol):
         else:
             self._serve(request)
 
+    def _slow_down(self) -> None:
+        """Read no more for as long as the body's sink wants."""
+        seconds = 0.0 if self._parser.sink is None else self._parser.sink.pause_seconds()
+        if seconds > 0 and self._transport is not None:
+            self._transport.pause_reading()
+            self._timer = self._loop.call_later(seconds, self._go_on)
+
+    def _go_on(self) -> None:
+        self._timer = None
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
+
     def _serve(self, request: Request) -> None:
         self._timer = None
         answer = self._application.handle(request)
         if answer.silence is not None:
             self._timer = self._loop.call_later(answer.silence, self._close)
             return
+        unread = request.sink is not None and request.sink.over
+        if unread:
+            answer.headers["Connection"] = "close"
         self._send(answer, without_body=request.method == "HEAD")
         self._busy = False
-        if answer.cut or request.headers.get("connection", "").lower() == "close":
+        if answer.cut or unread or request.headers.get("connection", "").lower() == "close":
             self._close()
         elif self._transport is not None:
             # Soon, not now: a client that sends many requests at once must not fill the stack.

@@ -8,8 +8,9 @@ from urllib.parse import urlencode
 
 from nodepool.testing.openstack.cloud import Cloud
 from nodepool.testing.openstack.collection import cut_page, page_size
+from nodepool.testing.openstack.image_data import Upload
+from nodepool.testing.openstack.image_imports import ImageImports
 from nodepool.testing.openstack.image_tasks import ImageTasks
-from nodepool.testing.openstack.images import Upload
 from nodepool.testing.openstack.messages import Answer, ApiError, Json, Request, json_answer
 from nodepool.testing.openstack.routing import Service, base_url
 
@@ -31,8 +32,8 @@ class ImageApi(Service):
         self.route("PATCH", "v2/images/{}", "update_image", self._update)
         self.route("DELETE", "v2/images/{}", "delete_image", self._delete)
         self.route("PUT", "v2/images/{}/file", "upload_image", self._upload)
-        self.route("GET", "v2/info/import", "import_info", self._import_info)
         ImageTasks(cloud).register(self)
+        ImageImports(cloud).register(self)
 
     def error(self, error: ApiError) -> Answer:
         """Glance answers errors in HTML."""
@@ -49,6 +50,7 @@ class ImageApi(Service):
 
     def _list(self, request: Request, _values: list[str]) -> Answer:
         images = self.cloud.images.images
+        request.query.setdefault("os_hidden", ["false"])
         if "limit" not in request.query:
             request.query["limit"] = [str(self.cloud.core.knobs.image_page_limit)]
         most = page_size(request.query, MOST_IMAGES)
@@ -64,7 +66,10 @@ class ImageApi(Service):
         if self.cloud.core.knobs.image_tasks:
             raise ApiError(403, "You are not authorized to complete this action: use an import task.")
         image = self.cloud.images.create(request.json())
-        return json_answer(image, 201, Location=f"{base_url(request)}/image/v2/images/{image['id']}")
+        headers = {"Location": f"{base_url(request)}/image/v2/images/{image['id']}"}
+        if methods := self.cloud.core.knobs.image_imports:
+            headers["OpenStack_image_import_methods"] = ",".join(methods)
+        return json_answer(image, 201, **headers)
 
     def _get(self, _request: Request, values: list[str]) -> Answer:
         return Answer(body=self.cloud.images.images.text(self.cloud.images.images.get(values[0])))
@@ -76,13 +81,11 @@ class ImageApi(Service):
         return json_answer(self.cloud.images.patch(values[0], changes))
 
     def _delete(self, _request: Request, values: list[str]) -> Answer:
-        self.cloud.images.delete(values[0])
+        servers = self.cloud.compute.servers
+        self.cloud.images.delete(values[0], any(server.image_id == values[0] and not server.gone for server in servers))
         return Answer(204)
 
     def _upload(self, request: Request, values: list[str]) -> Answer:
         assert isinstance(request.sink, Upload)
-        self.cloud.images.finish(values[0], request.sink)
+        self.cloud.images.finish(self.cloud.images.arrived(values[0], request.sink), request.sink)
         return Answer(204)
-
-    def _import_info(self, _request: Request, _values: list[str]) -> Answer:
-        return json_answer({"import-methods": {"description": "", "type": "array", "value": []}})

@@ -41,7 +41,7 @@ class ImageTasks:
             return
         properties = task["input"].get("image_properties", {})
         image = self.cloud.images.create({"name": properties.get("name"), "visibility": "private"})
-        self.cloud.images.finish(image["id"], data)
+        self.cloud.images.finish(image, data)
         task |= {"status": "success", "result": {"image_id": image["id"]}}
 
     def _get(self, _request: Request, values: list[str]) -> Answer:

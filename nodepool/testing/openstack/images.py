@@ -1,32 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The simulated Glance: images and their uploads; the bytes are only counted and hashed."""
+"""The simulated Glance: images, from their record to their deletion."""
 
 from __future__ import annotations
 
-import hashlib
-
 from nodepool.testing.openstack.collection import Collection
 from nodepool.testing.openstack.core import Core
+from nodepool.testing.openstack.image_data import Upload, expect
 from nodepool.testing.openstack.messages import ApiError, Json, new_id
 
 #: Attributes that a client cannot set.
 READ_ONLY = frozenset(
     {"id", "status", "size", "checksum", "owner", "created_at", "updated_at", "os_hash_value", "file"}
 )
-
-
-class Upload:
-    """Takes the data of one image."""
-
-    def __init__(self) -> None:
-        self.size = 0
-        self.md5 = hashlib.md5(usedforsecurity=False)
-        self.sha512 = hashlib.sha512()
-
-    def feed(self, data: bytes) -> None:
-        self.size += len(data)
-        self.md5.update(data)
-        self.sha512.update(data)
 
 
 class Images:
@@ -39,8 +24,11 @@ class Images:
     def create(self, attributes: Json) -> Json:
         """Makes an image that waits for its data (``queued``).
 
-        :raises ApiError: 403, an attribute that cannot be set.
+        :raises ApiError: 403, an attribute that cannot be set; 413, a quota.
         """
+        limit = self.core.knobs.quota.images
+        if 0 <= limit <= len(self.images):
+            raise ApiError(413, f"Project {self.core.project_id} is over a limit for image_count_total: {limit}.")
         if taken := sorted(READ_ONLY & set(attributes) - {"id"}):
             raise ApiError(403, f"Attribute '{taken[0]}' is read-only.")
         key = attributes.get("id") or new_id()
@@ -75,26 +63,70 @@ class Images:
         image = self.create({"name": name, "disk_format": "qcow2", "container_format": "bare", "visibility": "public"})
         upload = Upload()
         upload.feed(b"\0" * size)
-        return self.finish(image["id"], upload)
+        return self.finish(image, upload)
 
-    def finish(self, key: str, upload: Upload) -> Json:
-        """Its data are complete: it becomes active.
+    # -- data --
 
-        :raises ApiError: 404; 409, it has data already.
+    def expect(self, key: str, status: str, length: int | None) -> Upload:
+        """Data of an image begin to come; it has a status meanwhile, and is ``queued`` again when they do not arrive.
+
+        :param length: in bytes; None = the client does not say.
+        """
+        image = self.images.get(key) if key in self.images else None
+        if image is None or image["status"] != "queued":
+            # What comes is read, and refused by whom it is meant for.
+            return Upload(checksums=False)
+        self._set(image, status=status)
+        name = str(image["name"])
+
+        def wait_again() -> None:
+            with self.core.lock:
+                self._set(image, status="queued")
+
+        return expect(self.core, name, self._over_quota(length or 0), wait_again)
+
+    def arrived(self, key: str, upload: Upload) -> Json:
+        """Data have come; returns the image that they are for.
+
+        :raises BrokenOff: the connection breaks off.
+        :raises ApiError: 404; 409, it is not waiting for data; 413, a quota; what the settings say.
         """
         image = self.images.get(key)
-        if image["status"] != "queued":
+        if image["status"] not in ("saving", "uploading"):
             raise ApiError(409, f"Image status transition from {image['status']} to saving is not allowed")
-        image |= {
-            "status": "active",
-            "size": upload.size,
-            "checksum": upload.md5.hexdigest(),
-            "os_hash_algo": "sha512",
-            "os_hash_value": upload.sha512.hexdigest(),
-            "updated_at": self.core.stamp(),
-        }
-        self.images.changed(image)
+        upload.check()
+        refused = self._over_quota(upload.size)
+        if refused is not None:
+            raise refused
         return image
+
+    def finish(self, image: Json, upload: Upload) -> Json:
+        """It becomes active with its data."""
+        upload.keep()
+        self._set(
+            image,
+            status="active",
+            size=upload.size,
+            virtual_size=upload.virtual_size,
+            checksum=upload.md5,
+            os_hash_algo="sha512" if upload.sha512 else None,
+            os_hash_value=upload.sha512,
+        )
+        return image
+
+    def _over_quota(self, more: int) -> ApiError | None:
+        limit = self.core.knobs.quota.image_bytes
+        left = limit - sum(image["size"] or 0 for image in self.images)
+        if limit < 0 or more <= left:
+            return None
+        return ApiError(
+            413, f"The upload of {more} bytes exceeds the quota of the project, of which {max(0, left)} bytes are left."
+        )
+
+    def _set(self, image: Json, **attributes: object) -> None:
+        image |= attributes
+        image["updated_at"] = self.core.stamp()
+        self.images.changed(image)
 
     def patch(self, key: str, changes: list[Json]) -> Json:
         """Adds, replaces or removes attributes, as ``application/openstack-images-v2.1-json-patch`` says.
@@ -115,11 +147,15 @@ class Images:
         self.images.changed(image)
         return image
 
-    def delete(self, key: str) -> None:
+    def delete(self, key: str, in_use: bool = False) -> None:
         """Deletes it.
 
-        :raises ApiError: 404; 403, it is protected.
+        :param in_use: there are servers that it booted.
+
+        :raises ApiError: 404; 403, it is protected; 409, it is in use.
         """
+        if in_use and self.core.knobs.image_deletion_needs_no_servers:
+            raise ApiError(409, f"Image {key} could not be deleted because it is in use.")
         if self.images.get(key)["protected"]:
             raise ApiError(403, f"Image {key} is protected and cannot be deleted.")
         self.images.remove(key)

@@ -21,6 +21,8 @@ ERROR_KINDS = (HANG, DROP, HTML, PORTAL, GARBAGE, ODD, TRUNCATED, HUGE)
 ERROR, NO_VALID_HOST, STUCK, NO_ADDRESS = "error", "no-valid-host", "stuck", "no-address"
 #: Kinds of `DeleteRule`.
 SWALLOWED, DELETE_STUCK, DELETE_ERROR = "swallowed", "stuck", "error"
+#: Kinds of `UploadRule`.
+SLOW, BREAK, FAIL, CORRUPT, TRUNCATE = "slow", "break", "fail", "corrupt", "truncate"
 
 
 @dataclass
@@ -96,6 +98,31 @@ class DeleteRule(_Rule):
 
 
 @dataclass
+class UploadRule(_Rule):
+    """Data of an image on their way: a direct upload, one to the staging area, or an object for a task.
+
+    :param kind: ``slow`` (``bytes_per_second``; another rule may apply, too), ``break`` (the connection ends after
+        ``after_bytes``), ``fail`` (answer ``status`` after ``after_bytes``), ``corrupt`` (all seems well, but a byte is
+        another one) or ``truncate`` (all seems well, but only ``after_bytes`` are kept).
+    :param image: shell pattern of the names of images or objects.
+    :param after_bytes: the rest of the data is not taken.
+    :param message: text of the answer; None for a usual one.
+    :param stays: an upload that broke off does not become ``queued`` again: nobody cleans up after it.
+    """
+
+    kind: str = BREAK
+    image: str = "*"
+    bytes_per_second: float = 1_000_000.0
+    after_bytes: int = 0
+    status: int = 500
+    message: str | None = None
+    stays: bool = False
+
+    def __post_init__(self) -> None:
+        _check_kind(self.kind, (SLOW, BREAK, FAIL, CORRUPT, TRUNCATE))
+
+
+@dataclass
 class Quota:
     """Limits of the project; -1 is unlimited, as in the real services."""
 
@@ -106,6 +133,16 @@ class Quota:
     gigabytes: int = 1_000_000
     ports: int = 100_000
     floating_ips: int = 10000
+    images: int = 10000
+    image_bytes: int = -1
+
+
+_RULES: dict[str, type[_Rule]] = {
+    "errors": ErrorRule,
+    "boots": BootRule,
+    "deletes": DeleteRule,
+    "image_uploads": UploadRule,
+}
 
 
 @dataclass
@@ -120,6 +157,11 @@ class Knobs:
     :param block_storage: whether there is a Cinder; ``floating_ips``: whether there are floating IPs.
     :param image_tasks: images are made by tasks, of objects in a Swift, and cannot be uploaded; else neither is there.
         ``image_task_failure``: what all tasks fail with.
+    :param image_imports: methods of the interoperable import; "glance-direct" is known. ``image_import_seconds``: how
+        long one takes; ``image_import_failure``: what all fail with; ``image_conversion``: the disk format they make.
+    :param image_uploads: what goes wrong with data on their way.
+    :param image_checksums: whether checksums are made and told: they take most of the time of an upload.
+    :param image_deletion_needs_no_servers: an image cannot be deleted (409) while there are servers that it booted.
     """
 
     boot_seconds: Range = (0.05, 0.2)
@@ -143,6 +185,13 @@ class Knobs:
     floating_ips: bool = True
     image_tasks: bool = False
     image_task_failure: str = ""
+    image_imports: list[str] = field(default_factory=list)
+    image_import_seconds: Range = (0.02, 0.1)
+    image_import_failure: str = ""
+    image_conversion: str = ""
+    image_uploads: list[UploadRule] = field(default_factory=list)
+    image_checksums: bool = True
+    image_deletion_needs_no_servers: bool = False
     regions: list[str] = field(default_factory=lambda: ["RegionOne"])
     availability_zones: list[str] = field(default_factory=lambda: ["nova"])
 
@@ -164,9 +213,8 @@ class Knobs:
     def _converted(self, name: str, value: Any) -> Any:
         if name == "quota":
             return dataclasses.replace(self.quota, **value)
-        rules: dict[str, type[_Rule]] = {"errors": ErrorRule, "boots": BootRule, "deletes": DeleteRule}
-        if name in rules:
-            return [entry if isinstance(entry, _Rule) else rules[name](**entry) for entry in value]
+        if name in _RULES:
+            return [entry if isinstance(entry, _Rule) else _RULES[name](**entry) for entry in value]
         if name == "latencies":
             return {pattern: _range(seconds) for pattern, seconds in value.items()}
         if isinstance(getattr(self, name), tuple):

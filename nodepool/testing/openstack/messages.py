@@ -6,15 +6,29 @@ from __future__ import annotations
 import json
 import uuid
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 Json = dict[str, Any]
 
 
-class BodySink(Protocol):
-    """Takes a body piece by piece, so that an image of many GiB never lies in memory."""
+class BodySink:
+    """Takes a body piece by piece, so that an image of many GiB never lies in memory.
 
-    def feed(self, data: bytes) -> None: ...
+    :ivar over: no more is taken. The request is served as it is, and its connection ends with the answer.
+    """
+
+    over = False
+
+    def feed(self, data: bytes) -> None:
+        """Takes the next bytes."""
+        raise NotImplementedError
+
+    def pause_seconds(self) -> float:
+        """For how long no more is to be read."""
+        return 0.0
+
+    def abandon(self) -> None:
+        """The body will not be complete, or its request was refused; any thread. Twice does nothing."""
 
 
 @dataclass(slots=True)

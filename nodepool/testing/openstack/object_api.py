@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from nodepool.testing.openstack.cloud import Cloud
-from nodepool.testing.openstack.images import Upload
+from nodepool.testing.openstack.image_data import Upload
 from nodepool.testing.openstack.messages import Answer, ApiError, Request, json_answer
 from nodepool.testing.openstack.routing import Service
 
@@ -49,8 +49,9 @@ class ObjectApi(Service):
         assert isinstance(request.sink, Upload)
         if values[1] not in self.cloud.objects:
             raise ApiError(404, "The resource could not be found.")
+        request.sink.check()
         self.cloud.objects[values[1]][values[2]] = request.sink
-        return Answer(201, headers={"Etag": request.sink.md5.hexdigest()})
+        return Answer(201, headers={"Etag": request.sink.md5} if request.sink.md5 else {})
 
     def _delete_object(self, _request: Request, values: list[str]) -> Answer:
         self._object(values)

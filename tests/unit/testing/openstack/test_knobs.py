@@ -30,6 +30,7 @@ def test_all_settings_can_be_read_and_written_back() -> None:
         ({"errors": [{"kind": "200"}]}, "kind '200'"),
         ({"boots": [{"kind": "late"}]}, "kind 'late': one of error"),
         ({"deletes": [{"sort": "late"}]}, "sort"),
+        ({"image_uploads": [{"kind": "late"}]}, "kind 'late': one of slow"),
         ({"quota": {"disks": 1}}, "disks"),
         ({"boot_seconds": "soon"}, "could not convert"),
     ],

@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`ImageTime`: how long something about an image may take, and when to look at it."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from nodepool.clock import monotonic
+from nodepool.exceptions import ImageCreateException
+from nodepool.plan.backoff import Backoff
+
+#: Between two looks at an image that the cloud works on.
+LOOK: Final = Backoff(0.5, 10.0, factor=1.5)
+
+
+class ImageTime:
+    """Begins when it is made.
+
+    :param what: has a limit, for errors, e.g. ``Provider a: the upload of image b``.
+    :param seconds: the limit.
+    :param stopped: ends all waiting.
+    """
+
+    def __init__(
+        self, what: str, seconds: float, stopped: threading.Event, clock: Callable[[], float] = monotonic
+    ) -> None:
+        self._what = what
+        self._seconds = seconds
+        self._stopped = stopped
+        self._clock = clock
+        self._end = clock() + seconds
+
+    def check(self) -> None:
+        """:raises ImageCreateException: it is over, or the provider was stopped. Does not block."""
+        if self._stopped.is_set():
+            raise ImageCreateException(f"{self._what} ended, because the provider was stopped")
+        if self.left() <= 0:
+            raise self.over()
+
+    def left(self) -> float:
+        """Seconds; may be negative."""
+        return self._end - self._clock()
+
+    def over(self) -> ImageCreateException:
+        """What to raise when it is."""
+        return ImageCreateException(f"{self._what} took more than {self._seconds:g} s")
+
+    def wait(self, seconds: float) -> bool:
+        """Block for a while. False = there is no time for that, or the provider was stopped."""
+        return self.left() > seconds and not self._stopped.wait(seconds)
+
+    def looks(self, seconds: float | None = None) -> Iterator[None]:
+        """Times to look: now, and after growing pauses until it is over.
+
+        :param seconds: or until these are.
+        """
+        end = self._end if seconds is None else min(self._end, self._clock() + seconds)
+        for looks in itertools.count(1):
+            yield
+            pause = LOOK.pause(looks)
+            if self._clock() + pause >= end or self._stopped.wait(pause):
+                return

@@ -1,0 +1,299 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Uploads, deletions and lists of images, through openstacksdk's session, in the simulated cloud (rules U and O)."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodepool.driver.framework import upload_progress
+from nodepool.driver.openstack.adapter import OpenStackAdapter
+from nodepool.driver.openstack.clouds import Clouds
+from nodepool.driver.openstack.errors import CloudAway
+from nodepool.exceptions import ImageCreateException, QuotaException
+from nodepool.plan.backoff import Backoff
+from nodepool.testing.openstack import OpenStackSimulator
+from nodepool.testing.openstack.client import SimulatorClient
+from nodepool.testing.openstack.messages import Json
+from tests.unit.driver.openstack.support import load, section
+
+KEYS = {"nodepool_provider_name": "cloud-a", "nodepool_build_id": "b1", "nodepool_upload_id": "1"}
+DATA = bytes(range(256)) * 20_000
+QCOW2 = b"QFI\xfb" + bytes(20) + (10_000_000).to_bytes(8) + bytes(5000)
+
+
+class Uploads:
+    """An adapter, its cloud, and a file to upload."""
+
+    def __init__(self, simulator: OpenStackSimulator, folder: Path) -> None:
+        self.simulator = simulator
+        self.clouds_file = folder / "clouds.yaml"
+        self.file = folder / "image.raw"
+        self.file.write_bytes(DATA)
+        self.seconds = 60
+        self.meta: dict[str, Any] = {}
+        self._adapter: OpenStackAdapter | None = None
+
+    @property
+    def adapter(self) -> OpenStackAdapter:
+        if self._adapter is None:
+            images: list[dict[str, Any]] = [{"name": "fedora", "meta": self.meta}]
+            more: dict[str, Any] = {
+                "cloud": "simulator",
+                "rate": 0,
+                "diskimages": images,
+                "image-upload-timeout": self.seconds,
+            }
+            self._adapter = OpenStackAdapter(load(section(**more), Clouds())[0])
+        return self._adapter
+
+    def clouds_yaml(self, **settings: Any) -> None:
+        self.simulator.write_clouds_yaml(self.clouds_file, **settings)
+
+    def upload(self, image_format: str = "raw", checksums: bool = True) -> str:
+        data = self.file.read_bytes()
+        sums = {name: hashlib.new(name, data).hexdigest() if checksums else None for name in ("md5", "sha256")}
+        provider_image = self.adapter.config.diskimages["fedora"]
+        return self.adapter.uploadImage(provider_image, "built-1", str(self.file), image_format, dict(KEYS), **sums)
+
+    def images(self) -> list[Json]:
+        """All but the one that is there at the beginning."""
+        with self.simulator.cloud() as cloud:
+            return [dict(image) for image in cloud.images.images if image["name"] != "cloud-image"]
+
+    def calls(self, operation: str) -> int:
+        return int(self.simulator.state()["calls"].get(f"image.{operation}", 0))
+
+    def close(self) -> None:
+        if self._adapter is not None:
+            self._adapter.stop()
+        assert self.simulator.state()["bugs"] == []
+
+
+@pytest.fixture
+def uploads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Uploads]:
+    monkeypatch.setattr("nodepool.driver.openstack.image_upload.AGAIN", Backoff(0.05, 1.0))
+    monkeypatch.setattr("nodepool.driver.openstack.image_time.LOOK", Backoff(0.05, 0.2))
+    monkeypatch.setattr("nodepool.driver.openstack.images.IN_USE_SECONDS", 1.0)
+    monkeypatch.setattr("nodepool.driver.openstack.image_upload.SETTLE_SECONDS", 1.0)
+    with OpenStackSimulator() as simulator:
+        made = Uploads(simulator, tmp_path)
+        made.clouds_yaml()
+        monkeypatch.setenv("OS_CLIENT_CONFIG_FILE", str(made.clouds_file))
+        yield made
+        made.close()
+
+
+def test_upload(uploads: Uploads) -> None:
+    """U-4, U-5, D-1: bytes and properties arrive; how far it is is told."""
+    uploads.meta = {"hw_disk_bus": "scsi", "min_disk": 3, "tags": ["ci"], "visibility": "shared"}
+    seen: list[tuple[int, int]] = []
+    with upload_progress.watched(lambda done, total: seen.append((done, total))):
+        found = uploads.upload()
+    (image,) = uploads.images()
+    assert (image["id"], image["name"], image["status"], image["size"]) == (found, "built-1", "active", len(DATA))
+    assert image["checksum"] == hashlib.md5(DATA, usedforsecurity=False).hexdigest()
+    assert {key: image[key] for key in (*KEYS, *uploads.meta)} == {**KEYS, **uploads.meta}
+    assert image["owner_specified.openstack.sha256"] == hashlib.sha256(DATA).hexdigest()
+    assert seen[-1] == (len(DATA), len(DATA))
+    assert seen == sorted(seen)
+
+
+def test_checksum_is_made(uploads: Uploads) -> None:
+    """U-14: without the files with checksums the image file is read once more."""
+    uploads.simulator.change(image_uploads=[{"kind": "corrupt", "count": 1}])
+    with pytest.raises(ImageCreateException, match="the md5 of the file is"):
+        uploads.upload(checksums=False)
+    assert uploads.upload(checksums=False) == uploads.images()[0]["id"]
+
+
+@pytest.mark.parametrize("checksums", [True, False])
+@pytest.mark.parametrize(
+    ("rule", "text"),
+    [
+        ({"kind": "corrupt"}, "the md5 of the file is"),
+        ({"kind": "truncate", "after_bytes": 70_000}, f"70000 of {len(DATA)} bytes are in the cloud"),
+    ],
+)
+def test_not_what_was_sent(uploads: Uploads, rule: dict[str, Any], text: str, checksums: bool) -> None:
+    """U-9, U-14: a corrupted or truncated image is an error, and is deleted. The size counts without checksums, too."""
+    uploads.simulator.change(
+        image_uploads=[{**rule, "count": 1}], image_checksums=checksums or rule["kind"] == "corrupt"
+    )
+    with pytest.raises(ImageCreateException, match=f"image built-1 did not arrive as it was sent: {text}"):
+        uploads.upload()
+    assert uploads.images() == []
+    uploads.upload()
+
+
+@pytest.mark.parametrize("by_import", [False, True])
+def test_broken_off(uploads: Uploads, by_import: bool) -> None:
+    """O-15: the same image gets its data again, from the beginning."""
+    prepare(uploads, by_import)
+    uploads.simulator.change(image_uploads=[{"kind": "break", "after_bytes": 3_000_000, "count": 2}])
+    found = uploads.upload()
+    assert [image["id"] for image in uploads.images()] == [found]
+    assert uploads.calls("create_image") == 1
+    assert uploads.calls("stage_image" if by_import else "upload_image") == 3
+
+
+@pytest.mark.parametrize("by_import", [False, True])
+def test_broken_off_and_left_so(uploads: Uploads, by_import: bool) -> None:
+    """O-15: an image of which nobody in the cloud takes care any more is deleted, and another one is made."""
+    prepare(uploads, by_import)
+    uploads.simulator.change(image_uploads=[{"kind": "break", "after_bytes": 3_000_000, "count": 1, "stays": True}])
+    found = uploads.upload()
+    assert [image["id"] for image in uploads.images()] == [found]
+    assert (uploads.calls("create_image"), uploads.calls("delete_image")) == (2, 1)
+
+
+def test_always_broken_off(uploads: Uploads) -> None:
+    """U-9: an error, and nothing is left; a hundred in a row do not fill the cloud."""
+    uploads.simulator.change(image_uploads=[{"kind": "break", "after_bytes": 1000}])
+    for _ in range(3):
+        with pytest.raises(CloudAway, match="uploading an image failed"):
+            uploads.upload()
+    assert uploads.images() == []
+
+
+def test_server_error(uploads: Uploads) -> None:
+    """O-15: also an answer in the middle, with which the cloud reads no more."""
+    uploads.simulator.change(image_uploads=[{"kind": "fail", "after_bytes": 100_000, "status": 503, "count": 1}])
+    uploads.upload()
+    assert (uploads.calls("upload_image"), uploads.calls("create_image")) == (2, 1)
+
+
+@pytest.mark.parametrize("operation", ["create_image", "upload_image", "get_image", "delete_image"])
+def test_lost_answers(uploads: Uploads, operation: str) -> None:
+    """O-15: what a call without an answer did is not done twice."""
+    drop = {"operation": f"image.{operation}", "kind": "drop", "after": True, "count": 1}
+    uploads.simulator.change(errors=[drop])
+    found = uploads.upload()
+    assert [image["id"] for image in uploads.images()] == [found]
+    assert uploads.calls("upload_image") == 1
+
+
+def test_expired_token(uploads: Uploads) -> None:
+    """A new one is fetched, and all data are sent with it."""
+    uploads.upload()
+    with uploads.simulator.cloud():
+        uploads.simulator.application.identity.tokens.clear()
+    uploads.upload()
+    assert [image["size"] for image in uploads.images()] == [len(DATA)] * 2
+
+
+@pytest.mark.parametrize(
+    ("quota", "calls"), [({"images": 1}, 0), ({"image_bytes": 1_000_000}, 1)], ids=["number", "bytes"]
+)
+def test_quota(uploads: Uploads, quota: dict[str, int], calls: int) -> None:
+    """O-17: the reason is told, also when the cloud ends the connection over it; nothing is left or repeated."""
+    uploads.simulator.change(quota=quota)
+    with pytest.raises(QuotaException, match=r"image built-1 \(4.9 MiB\) was refused: 413 .*delete images there"):
+        uploads.upload()
+    assert (uploads.images(), uploads.calls("upload_image"), uploads.calls("create_image")) == ([], calls, 1)
+
+
+def test_too_slow(uploads: Uploads) -> None:
+    """image-upload-timeout holds for all of it; what was made is deleted."""
+    uploads.seconds = 1
+    uploads.simulator.change(image_uploads=[{"kind": "slow", "bytes_per_second": 100_000}])
+    # More than fits into the buffers of a connection.
+    uploads.file.write_bytes(DATA * 5)
+    with pytest.raises((ImageCreateException, CloudAway)):
+        uploads.upload()
+    assert uploads.images() == []
+
+
+def prepare(uploads: Uploads, by_import: bool) -> None:
+    uploads.clouds_yaml(**({"image_upload_use_import": True} if by_import else {}))
+    uploads.simulator.change(image_imports=["web-download", "glance-direct"])
+
+
+def test_import(uploads: Uploads) -> None:
+    """O-16: where clouds.yaml says so."""
+    prepare(uploads, by_import=True)
+    uploads.upload()
+    (image,) = uploads.images()
+    assert (image["status"], image["size"]) == ("active", len(DATA))
+    assert (uploads.calls("stage_image"), uploads.calls("import_image"), uploads.calls("upload_image")) == (1, 1, 0)
+
+
+def test_conversion(uploads: Uploads) -> None:
+    """O-16: the raw image that the cloud makes of ours has the size of the disk in it."""
+    prepare(uploads, by_import=True)
+    uploads.simulator.change(image_conversion="raw")
+    uploads.file.write_bytes(QCOW2)
+    uploads.upload("qcow2")
+    (image,) = uploads.images()
+    assert (image["disk_format"], image["size"]) == ("raw", 10_000_000)
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({"image_import_failure": "no valid qcow2"}, "image built-1 was not imported: no valid qcow2"),
+        ({"image_uploads": [{"kind": "corrupt"}]}, "did not arrive as it was sent: the md5"),
+        ({"image_imports": []}, r"does not import images with glance-direct \(it has: no method\)"),
+    ],
+)
+def test_import_fails(uploads: Uploads, change: dict[str, Any], text: str) -> None:
+    """O-16: the reason is told, and nothing is left."""
+    prepare(uploads, by_import=True)
+    uploads.simulator.change(**change)
+    with pytest.raises(ImageCreateException, match=text):
+        uploads.upload()
+    assert uploads.images() == []
+
+
+def test_deletion(uploads: Uploads) -> None:
+    """One that is gone is no error."""
+    found = uploads.upload()
+    uploads.adapter.deleteImage(found)
+    assert uploads.images() == []
+    uploads.adapter.deleteImage(found)
+
+
+def test_deletion_of_one_in_use(uploads: Uploads) -> None:
+    """O-18: it is an error while servers run from it, and works afterwards."""
+    found = uploads.upload()
+    uploads.simulator.change(image_deletion_needs_no_servers=True)
+    with uploads.simulator.cloud() as cloud:
+        server = cloud.add_server()
+        server.image_id = found
+    with pytest.raises(ImageCreateException, match="cannot be deleted while it is in use: 409"):
+        uploads.adapter.deleteImage(found)
+    with uploads.simulator.cloud() as cloud:
+        cloud.compute.remove(server)
+    uploads.adapter.deleteImage(found)
+    assert uploads.images() == []
+
+
+def test_deletion_of_a_protected_one(uploads: Uploads) -> None:
+    """O-18."""
+    uploads.meta = {"protected": True}
+    found = uploads.upload()
+    assert uploads.images()[0]["protected"] is True
+    uploads.adapter.deleteImage(found)
+    assert uploads.images() == []
+
+
+def test_list(uploads: Uploads) -> None:
+    """D-1: what a builder that died has left is found by its ids, and can be deleted. Others are not shown."""
+    client = SimulatorClient(uploads.simulator.url)
+    uploads.simulator.change(image_page_limit=2)
+    left = [
+        client.add("image", name=f"left-{status}", status=status, metadata={**KEYS, "nodepool_upload_id": status})
+        for status in ("queued", "saving", "uploading", "importing", "active")
+    ]
+    left.append(client.add("image", name="hidden", hidden=True, metadata=KEYS))
+    client.add("image", name="somebody's")
+    found = list(uploads.adapter.listImages())
+    assert {image.id for image in found} == set(left)
+    assert {image.name: image.metadata["nodepool_upload_id"] for image in found}["left-saving"] == "saving"
+    for image in found:
+        uploads.adapter.deleteImage(image.id)
+    assert [image["name"] for image in client.images()] == ["cloud-image", "somebody's"]
