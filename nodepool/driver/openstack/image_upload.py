@@ -41,7 +41,7 @@ _DEAD: Final = frozenset({"killed", "deleted", "pending_delete", "error", "deact
 _RECEIVING: Final = frozenset({"saving", "uploading"})
 
 
-class ImageUpload:
+class GlanceUpload:
     """One upload. All methods block.
 
     :param body: of the record of the image.

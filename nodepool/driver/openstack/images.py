@@ -13,7 +13,7 @@ from nodepool.driver.framework.listed_image import ListedImage
 from nodepool.driver.openstack.errors import CloudNotFound, CloudRefused
 from nodepool.driver.openstack.image_content import UPLOAD_KEYS, Content, api_properties
 from nodepool.driver.openstack.image_time import ImageTime
-from nodepool.driver.openstack.image_upload import IMPORT_METHOD, ImageUpload
+from nodepool.driver.openstack.image_upload import IMPORT_METHOD, GlanceUpload
 from nodepool.exceptions import ImageCreateException
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class OpenStackImages:
         with open(filename, "rb") as file:
             if by_import:
                 self._check_import()
-            return ImageUpload(
+            return GlanceUpload(
                 self.provider, self._api, body, Content(file, time.check), checksums, time, by_import
             ).run()
 

@@ -15,7 +15,7 @@ from nodepool.driver.openstack.api import Api
 from nodepool.driver.openstack.errors import CloudAway, CloudNotFound, CloudRefused, LoginRefused
 from nodepool.driver.openstack.image_content import Content
 from nodepool.driver.openstack.image_time import ImageTime
-from nodepool.driver.openstack.image_upload import ATTEMPTS, ImageUpload
+from nodepool.driver.openstack.image_upload import ATTEMPTS, GlanceUpload
 from nodepool.exceptions import ImageCreateException, LaunchError, QuotaException
 from tests.support.manual_clock import ManualClock
 from tests.unit.driver.openstack.support import StubTransport
@@ -128,7 +128,7 @@ class Site:
         api = Api(self.glance)  # type: ignore[arg-type]
         with self.path.open("rb") as file:
             content = Content(file, time.check)
-            return ImageUpload("cloud-a", api, BODY, content, {"md5": self.md5}, time, by_import).run()
+            return GlanceUpload("cloud-a", api, BODY, content, {"md5": self.md5}, time, by_import).run()
 
 
 @pytest.fixture
