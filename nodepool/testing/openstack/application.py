@@ -15,7 +15,7 @@ from nodepool.testing.openstack.identity_api import IdentityApi
 from nodepool.testing.openstack.image_api import ImageApi
 from nodepool.testing.openstack.image_data import BrokenOff, Upload, expect
 from nodepool.testing.openstack.knobs import ErrorRule
-from nodepool.testing.openstack.messages import Answer, ApiError, BodySink, Request, json_answer
+from nodepool.testing.openstack.messages import Answer, ApiError, BodySink, Request, SteeredSink, json_answer
 from nodepool.testing.openstack.network_api import NetworkApi
 from nodepool.testing.openstack.object_api import ObjectApi
 from nodepool.testing.openstack.routing import Route, Service
@@ -76,7 +76,7 @@ class CloudApplication:
                 operation = f"{service.name}.{found[0].name if found else 'unknown'}"
                 matching = (value for pattern, value in core.knobs.latencies.items() if fnmatchcase(operation, pattern))
                 seconds = next(matching, seconds)
-            body = 0.0 if request.sink is None else max(0.0, request.sink.pause_seconds())
+            body = max(0.0, request.sink.pause_seconds()) if isinstance(request.sink, SteeredSink) else 0.0
             return core.draw(seconds, "latency") + body
 
     def handle(self, request: Request) -> Answer:
@@ -85,7 +85,7 @@ class CloudApplication:
             with self.cloud.core.lock:
                 self.cloud.core.run_due()
                 answer = self._handle(request)
-                if request.sink is not None:
+                if isinstance(request.sink, SteeredSink):
                     # Unless it is kept by now.
                     request.sink.abandon()
                 return answer

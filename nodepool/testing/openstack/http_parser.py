@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from urllib.parse import parse_qs, unquote
 
-from nodepool.testing.openstack.messages import BodySink, Request
+from nodepool.testing.openstack.messages import BodySink, Request, SteeredSink
 
 MAX_HEAD_BYTES = 64 * 1024
 
@@ -45,7 +45,7 @@ class RequestParser:
         if self._request is None:
             return None
         complete = self._read_chunks() if self._chunked else self._read_plain()
-        if not complete and not (self.sink is not None and self.sink.over):
+        if not complete and not (isinstance(self.sink, SteeredSink) and self.sink.over):
             return None
         request = self._request
         if request.sink is None:

@@ -14,7 +14,7 @@ from http import HTTPStatus
 from typing import Protocol
 
 from nodepool.testing.openstack.http_parser import RequestParser
-from nodepool.testing.openstack.messages import Answer, BodySink, Request
+from nodepool.testing.openstack.messages import Answer, BodySink, Request, SteeredSink
 
 REASONS = {status.value: status.phrase for status in HTTPStatus}
 
@@ -118,7 +118,7 @@ class _Connection(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         # A request that waits for its delay is served nevertheless, as a real cloud does it.
         self._transport = None
-        if not self._busy and self._parser.sink is not None:
+        if not self._busy and isinstance(self._parser.sink, SteeredSink):
             self._parser.sink.abandon()
         self._connections.discard(self)
 
@@ -152,7 +152,8 @@ class _Connection(asyncio.Protocol):
 
     def _slow_down(self) -> None:
         """Read no more for as long as the body's sink wants."""
-        seconds = 0.0 if self._parser.sink is None else self._parser.sink.pause_seconds()
+        sink = self._parser.sink
+        seconds = sink.pause_seconds() if isinstance(sink, SteeredSink) else 0.0
         if seconds > 0 and self._transport is not None:
             self._transport.pause_reading()
             self._timer = self._loop.call_later(seconds, self._go_on)
@@ -168,7 +169,7 @@ class _Connection(asyncio.Protocol):
         if answer.silence is not None:
             self._timer = self._loop.call_later(answer.silence, self._close)
             return
-        unread = request.sink is not None and request.sink.over
+        unread = isinstance(request.sink, SteeredSink) and request.sink.over
         if unread:
             answer.headers["Connection"] = "close"
         self._send(answer, without_body=request.method == "HEAD")

@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 from nodepool.testing.openstack import knobs as kinds
 from nodepool.testing.openstack.core import Core
 from nodepool.testing.openstack.knobs import UploadRule
-from nodepool.testing.openstack.messages import ApiError, BodySink
+from nodepool.testing.openstack.messages import ApiError, SteeredSink
 
 #: Of the beginning that is kept: the head of a qcow2 image.
 HEAD_BYTES = 32
@@ -21,7 +21,7 @@ class BrokenOff(Exception):
     """The connection ends without an answer."""
 
 
-class Upload(BodySink):
+class Upload(SteeredSink):
     """Takes the data of one image.
 
     :param fault: what goes wrong with them.

@@ -6,13 +6,19 @@ from __future__ import annotations
 import json
 import uuid
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 Json = dict[str, Any]
 
 
-class BodySink:
-    """Takes a body piece by piece, so that an image of many GiB never lies in memory.
+class BodySink(Protocol):
+    """Takes a body piece by piece, so that an image of many GiB never lies in memory."""
+
+    def feed(self, data: bytes) -> None: ...
+
+
+class SteeredSink:
+    """A `BodySink` that says how it is fed.
 
     :ivar over: no more is taken. The request is served as it is, and its connection ends with the answer.
     """

@@ -28,7 +28,7 @@ def test_error_of_the_disk(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(bytes(2_000_000))
     with Broken(path) as file, pytest.raises(ImageCreateException, match="cannot be read"):
-        list(Content(file))  # type: ignore[arg-type]
+        list(Content(file))
 
 
 @pytest.mark.parametrize("size", [10, 3_000_000])

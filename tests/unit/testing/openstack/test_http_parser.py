@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nodepool.testing.openstack.http_parser import RequestParser
-from nodepool.testing.openstack.messages import BodySink, Request
+from nodepool.testing.openstack.messages import Request
 
 STREAM = (
     b"GET /compute/v2.1/servers/detail?limit=5&name=a%20b&flag= HTTP/1.1\r\nHost: x\r\nX-Auth-Token:  t \r\n\r\n"
@@ -20,7 +20,7 @@ STREAM = (
 )
 
 
-class Collector(BodySink):
+class Collector:
     """A body sink that keeps the data."""
 
     def __init__(self) -> None:
