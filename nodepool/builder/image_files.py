@@ -18,8 +18,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from nodepool.builder.as_root import run_as_root
-
 log = logging.getLogger("nodepool.builder.image_files")
 
 BUILDER_ID_FILE: Final = "builder_id.txt"
@@ -181,10 +179,7 @@ def _remove(path: Path) -> bool:
         else:
             path.unlink(missing_ok=True)
     except OSError as error:
-        # Of a build that was interrupted some files may be root's.
-        problem = run_as_root("rm", "-rf", "--one-file-system", "--", str(path)) if os.geteuid() else str(error)
-        if problem:
-            log.error("Cannot remove %s: %s", path, problem)
-            return False
+        log.error("Cannot remove %s: %s", path, error)
+        return False
     log.info("Removed %s", path)
     return True

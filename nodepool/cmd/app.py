@@ -33,11 +33,13 @@ class CommandError(Exception):
     :param text: one line.
     :param answer: the text is the command's answer and goes to stdout, where scripts of the released
         Nodepool look for it (e.g. ``Node id X not found``). Other errors go to stderr.
+    :param hint: one more line for stderr: what there is instead.
     """
 
-    def __init__(self, text: str, *, answer: bool = False) -> None:
+    def __init__(self, text: str, *, answer: bool = False, hint: str = "") -> None:
         super().__init__(text)
         self.answer = answer
+        self.hint = hint
 
 
 class Stopped(BaseException):
@@ -112,6 +114,8 @@ def _outcome(prog: str, function: Callable[[], int]) -> int:
         return 1
     except CommandError as error:
         _tell(str(error), sys.stdout if error.answer else sys.stderr)
+        if error.hint:
+            _complain(prog, error.hint)
     except (ConfigError, ZKException, LogConfigError, OSError) as error:
         log.debug("The reason in full:", exc_info=True)
         _complain(prog, error)

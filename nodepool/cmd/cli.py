@@ -9,12 +9,22 @@ from collections.abc import Sequence
 from typing import Final
 
 from nodepool import log_names, logconfig
-from nodepool.cmd import app, nodes, providers, requests, validate
+from nodepool.cmd import (
+    app,
+    image_backup,
+    image_changes,
+    image_lists,
+    image_uploads,
+    nodes,
+    providers,
+    requests,
+    validate,
+)
 
 PROG: Final = "nodepool"
 
 #: Modules that bring sub-commands, in the order of the help text.
-_GROUPS: Final = (nodes, requests, providers, validate)
+_GROUPS: Final = (nodes, requests, image_lists, image_changes, image_uploads, image_backup, providers, validate)
 
 
 def make_parser() -> argparse.ArgumentParser:

@@ -35,10 +35,12 @@ def add_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
 
 def _image_rows(zk: ZooKeeper, provider: str) -> Iterator[tuple[str, str, list[str]]]:
     """Image, id of the build and ids of its uploads, of every build that has or had uploads in a provider."""
-    for image in zk.images.image_names():
-        for build_id in zk.images.build_ids(image):
-            if provider in zk.images.upload_providers(image, build_id):
-                yield image, build_id, zk.images.upload_ids_of(image, build_id, provider)
+    from nodepool.zk.image_listing import read_images
+
+    for image in read_images(zk.client).images.values():
+        for build in image.builds.values():
+            if provider in build.uploads:
+                yield image.name, build.id, sorted(upload.id for upload in build.uploads[provider])
 
 
 def show_info(options: argparse.Namespace) -> int:

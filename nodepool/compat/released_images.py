@@ -10,11 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from nodepool.clock import wall_time
-from nodepool.compat import image_backup
 from nodepool.exceptions import ZKException
 from nodepool.model.image import ImageBuild, ImageBuildRequest, ImageUpload
 from nodepool.model.states import READY
-from nodepool.zk import codec, locks, paths
+from nodepool.zk import codec, image_backup, locks, paths
 from nodepool.zk.locks import ZkLock
 from nodepool.zk.transactions import ensure_path, translated
 from nodepool.zk.zookeeper import ZooKeeper
@@ -220,11 +219,11 @@ class ReleasedImages(ZooKeeper):
 
     def exportImageData(self) -> dict[str, str]:
         """Builds, uploads and pauses: path -> what is stored there."""
-        return image_backup.export_images(self.client, self.images)
+        return image_backup.export_images(self.client)
 
     def importImageData(self, import_data: Mapping[str, str]) -> None:
-        """Write what `exportImageData` gave. Nobody else may write images meanwhile."""
-        image_backup.import_images(self.client, import_data)
+        """Write what `exportImageData` gave. Nobody else may write images meanwhile. Raises ZKException: bad data."""
+        image_backup.import_images(self.client, import_data, replace=True)
 
     # -- locks --
 

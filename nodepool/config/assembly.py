@@ -29,6 +29,13 @@ def assemble(
     What is wrong goes to ``problems``; if there is an error, the result is incomplete and must not be used.
     """
     Drivers.reset()
+    config = assemble_images(main, secure, problems, validating=validating)
+    ProviderReader(main, config, problems, checked).read()
+    return config
+
+
+def assemble_images(main: Document, secure: Document | None, problems: Problems, *, validating: bool = False) -> Config:
+    """Make the configuration without its providers; see `assemble`."""
     config = Config()
     config.path = main.path
     read_sections(main, config, problems)
@@ -39,5 +46,4 @@ def assemble(
         zookeeper.read(secure, secure=True)
         merge_secure(secure, config, problems)
     zookeeper.require(main, secure_unknown=validating)
-    ProviderReader(main, config, problems, checked).read()
     return config

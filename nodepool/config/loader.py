@@ -66,6 +66,20 @@ def load_zookeeper(path: str, secure_path: str | None = None, *, sleep: Sleep = 
     return settings
 
 
+def load_images(path: str, secure_path: str | None = None, *, sleep: Sleep = sleep) -> Config:
+    """Load how to connect to ZooKeeper, and the images; no driver is imported, and no provider is looked at.
+
+    :raises ConfigError: see `load_config`.
+    """
+    from nodepool.config.assembly import assemble_images
+
+    problems = Problems()
+    main, secure = read_documents(path, secure_path, problems, sleep)
+    config = assemble_images(main, secure, problems)
+    problems.finish(log, strict=False)
+    return config
+
+
 def read_documents(
     path: str, secure_path: str | None, problems: Problems, sleep: Sleep = sleep
 ) -> tuple[Document, Document | None]:

@@ -3,19 +3,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 FORMATS: Final = ("table", "json", "csv")
 
 
+def _shown(value: Any) -> str:
+    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
 @dataclass(frozen=True)
 class Column:
-    """One column: its header in a table, and its key in JSON and CSV."""
+    """One column: its header in a table, and its key in JSON and CSV.
+
+    :param show: makes the text in a table of a value that is not null, e.g. of a number with a unit.
+    """
 
     header: str
     key: str
+    show: Callable[[Any], str] = _shown
 
 
 @dataclass(frozen=True)
@@ -56,24 +64,20 @@ def _as_table(table: Table) -> str:
 
     pretty = PrettyTable([column.header for column in table.columns])
     pretty.align = "l"
-    pretty.add_rows([[_cell(value) for value in row] for row in table.rows])
+    pretty.add_rows(
+        [[_cell(column, value) for column, value in zip(table.columns, row, strict=True)] for row in table.rows]
+    )
     return pretty.get_string()
 
 
-def _cell(value: Any) -> str:
+def _cell(column: Column, value: Any) -> str:
     if value is None:
         return ""
-    if type(value) is list:
-        value = _joined(value)
-    text = str(value)
+    text = column.show(value)
     if text.isprintable():
         return text
     # Values come from other programs: no escape sequence of theirs may reach the terminal.
     return "".join(char if char.isprintable() else " " for char in text)
-
-
-def _joined(values: Iterable[Any]) -> str:
-    return ",".join(map(str, values))
 
 
 def _as_json(table: Table) -> str:
@@ -92,7 +96,7 @@ def _as_csv(table: Table) -> str:
 
     def cell(value: Any) -> Any:
         if isinstance(value, list):
-            return _joined(value)
+            return _shown(value)
         return json.dumps(value) if isinstance(value, dict) else value
 
     output = io.StringIO()

@@ -136,6 +136,17 @@ def read_pools(client: ZooKeeperClient) -> list[PoolComponent]:
     return pools
 
 
+def read_hosts(client: ZooKeeperClient, kind: str) -> list[str]:
+    """Host names of the registered components of a kind, sorted; entries that cannot be read count by their name."""
+    hosts = set()
+    for name, _, data in _entries(client, f"{paths.COMPONENTS}/{kind}"):
+        try:
+            hosts.add(str(codec.decode(data).get("hostname") or name))
+        except InvalidRecord:
+            hosts.add(name)
+    return sorted(hosts)
+
+
 def system_model_api(client: ZooKeeperClient) -> int | None:
     """The lowest ``model_api`` of all registered components, or None if there are none."""
     levels = []

@@ -150,11 +150,14 @@ def _build_view(build_id: str, build: _Znode) -> BuildView:
 
 def read_record(path: str, data: bytes, stat: Any) -> ImageBuild | ImageUpload:
     """The build or upload that a znode holds, with its version. Raises InvalidRecord."""
-    names = image_paths.parts(path)
-    record: ImageBuild | ImageUpload
-    if image_paths.kind(names) is Kind.BUILD:
-        record = ImageBuild.from_dict(codec.decode(data), names[0], names[2])
-    else:
-        record = ImageUpload.from_dict(codec.decode(data), names[0], names[2], names[4], names[6])
+    record = record_of(path, codec.decode(data))
     record.version, record.mzxid = stat.version, stat.mzxid
     return record
+
+
+def record_of(path: str, data: dict[str, Any]) -> ImageBuild | ImageUpload:
+    """The build or upload that the object in a znode means. Raises InvalidRecord."""
+    names = image_paths.parts(path)
+    if image_paths.kind(names) is Kind.BUILD:
+        return ImageBuild.from_dict(data, names[0], names[2])
+    return ImageUpload.from_dict(data, names[0], names[2], names[4], names[6])

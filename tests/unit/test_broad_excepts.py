@@ -21,7 +21,7 @@ BROAD = re.compile(r"^\s*except\b.*\b(Exception|BaseException|ERRORS)\b.*:|^\s*e
 LEFT = {
     "cmd/app.py": 1,
     "cmd/daemon.py": 1,
-    "cmd/delete_now.py": 1,
+    "cmd/started_provider.py": 1,
     "cmd/service_runner.py": 1,
     "config/provider_check.py": 1,
     "driver/framework/keyscan.py": 1,

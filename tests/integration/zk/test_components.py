@@ -192,3 +192,11 @@ def test_model_api(client: ZooKeeperClient, znodes: PoolZnodes) -> None:
         components.check_model_api(client)
     Registration(client, pool()).update()
     components.check_model_api(client)
+
+
+def test_hosts(client: ZooKeeperClient, znodes: PoolZnodes) -> None:
+    """Of all components of a kind; entries that cannot be read have the name of their znode."""
+    assert components.read_hosts(client, "builder") == []
+    for name, data in (("x", b'{"hostname": "b"}'), ("y", b'{"hostname": "a"}'), ("z", b"garbage"), ("w", b"{}")):
+        znodes.kazoo.create(f"/nodepool/components/builder/{name}", data, makepath=True)
+    assert components.read_hosts(client, "builder") == ["a", "b", "w", "z"]

@@ -49,6 +49,12 @@ def test_answers_go_to_stdout(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr() == ("Node id 1 not found\n", "")
 
 
+def test_hint_goes_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
+    """What there is instead must not change the answer that scripts know."""
+    assert failing(app.CommandError("Build a-b not found", answer=True, hint="images: deb")) == 1
+    assert capsys.readouterr() == ("Build a-b not found\n", "prog: images: deb\n")
+
+
 def test_interrupt_is_quiet(capsys: pytest.CaptureFixture[str]) -> None:
     assert failing(KeyboardInterrupt()) == 130
     assert capsys.readouterr() == ("", "")

@@ -41,7 +41,12 @@ def test_unknown_option(main: Callable[[list[str]], int]) -> None:
 
 @pytest.mark.parametrize(
     "arguments",
-    [["hold"], ["delete"], ["info"], ["erase"], ["list", "--format", "xml"], ["nonsense"], ["list", "--debug"]],
+    [
+        *(["hold"], ["delete"], ["info"], ["erase"], ["list", "--format", "xml"], ["nonsense"], ["list", "--debug"]),
+        *(["image-build"], ["image-pause"], ["image-unpause"], ["dib-image-delete"], ["image-rollback", "lab"]),
+        *(["image-delete", "--provider", "p", "--image", "i", "--build-id", "b"], ["export-image-data"]),
+        *(["import-image-data"], ["image-upload"], ["image-list", "lab"]),
+    ],
 )
 def test_wrong_usage(arguments: list[str]) -> None:
     with pytest.raises(SystemExit) as end:
@@ -53,7 +58,12 @@ def test_no_command_prints_help(capsys: pytest.CaptureFixture[str]) -> None:
     """reference/commands 2: help, status 1."""
     assert cli.main([]) == 1
     out = capsys.readouterr().out
-    for command in ("list", "hold", "delete", "info", "erase", "request-list", "label-list", "config-validate"):
+    for command in (
+        *("list", "hold", "delete", "info", "erase", "request-list", "label-list", "config-validate"),
+        *("image-list", "dib-image-list", "image-status", "image-build", "image-pause", "image-unpause"),
+        *("image-delete", "dib-image-delete", "alien-image-list", "image-upload", "image-rollback"),
+        *("export-image-data", "import-image-data"),
+    ):
         assert command in out.split("commands:")[1].split()
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from nodepool.config.loader import load_config, load_zookeeper
+from nodepool.config.loader import load_config, load_images, load_zookeeper
 from nodepool.config.zookeeper import ZooKeeperServer
 from nodepool.exceptions import ConfigError
 
@@ -39,6 +39,16 @@ def test_defaults(file: Path) -> None:
     assert settings.zookeeper_timeout == 10.0
     assert (settings.zookeeper_tls_cert, settings.zookeeper_tls_key) == ("/c", "/k")
     assert settings.zookeeper_tls_ca == "/a"
+
+
+def test_images_without_providers(file: Path) -> None:
+    """Commands about images look at no provider, whatever is wrong with it."""
+    path = write(file, diskimages=[{"name": "debian"}], providers=[{"name": "p", "driver": "none-such"}, 7])
+    config = load_images(path)
+    assert (list(config.diskimages), config.providers) == (["debian"], {})
+    assert config.zookeeper_servers == [ZooKeeperServer("zk1", 2281, None)]
+    with pytest.raises(ConfigError, match="diskimages"):
+        load_images(write(file, diskimages=7))
 
 
 def test_several_servers(file: Path) -> None:

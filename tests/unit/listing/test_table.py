@@ -63,3 +63,11 @@ def test_age(seconds: float, text: str) -> None:
 
 def test_unknown_age() -> None:
     assert age(None) is None
+
+
+def test_a_column_may_show_its_values_in_another_form() -> None:
+    """A table has the number with its unit, JSON the number."""
+    table = Table((Column("Size", "size", lambda value: f"{value} B"),), [[7], [None]])
+    assert [line.strip("| ") for line in render(table).splitlines()[3:5]] == ["7 B", ""]
+    assert json.loads(render(table, "json")) == [{"size": 7}, {"size": None}]
+    assert render(table, "csv").splitlines() == ["size", "7", '""']

@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``nodepool alien-image-list``: images in clouds that ZooKeeper does not know (rule D-3)."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+from collections.abc import Collection, Iterable, Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from nodepool.cmd.app import CommandError
+from nodepool.cmd.session import connect
+from nodepool.cmd.started_provider import started_provider, told_in_a_line
+from nodepool.listing.images import alien_image_table
+from nodepool.listing.table import render
+
+if TYPE_CHECKING:
+    from nodepool.config.objects import Config
+    from nodepool.driver.config import ProviderConfig
+    from nodepool.driver.framework.listed_image import ListedImage
+    from nodepool.model.image_view import ImagesView
+    from nodepool.zk.zookeeper import ZooKeeper
+
+log = logging.getLogger("nodepool.cmd.alien_images")
+
+
+class KnownUploads(NamedTuple):
+    """Uploads that ZooKeeper knows, by the two ways in which a cloud tells of them.
+
+    :param numbers: build id and upload id of those to one provider; of records that cannot be read, too.
+    :param external_ids: of those to all providers, as texts.
+    """
+
+    numbers: set[tuple[str, str]]
+    external_ids: set[str]
+
+
+def known_uploads(images: ImagesView, provider: str) -> KnownUploads:
+    """The uploads that an image of a provider may belong to."""
+    builds = [build for image in images.images.values() for build in image.builds.values()]
+    return KnownUploads(
+        {(build.id, upload.id) for build in builds for upload in build.uploads.get(provider, ())},
+        {str(upload.external_id) for build in builds for upload in build.all_uploads() if upload.external_id},
+    )
+
+
+def aliens(
+    listed: Iterable[ListedImage], known: KnownUploads, provider: str, others: Collection[str]
+) -> Iterator[ListedImage]:
+    """Those of a provider's images that were uploaded by a builder, and that ZooKeeper does not know.
+
+    :param others: further providers, which list their images themselves although they may use the same cloud.
+    """
+    from nodepool.driver.statemachine.metadata import BUILD_KEY, PROVIDER_KEY, UPLOAD_KEY
+
+    for image in listed:
+        build_id, upload_id = image.metadata.get(BUILD_KEY), image.metadata.get(UPLOAD_KEY)
+        if not build_id or image.metadata.get(PROVIDER_KEY, provider) in others:
+            continue
+        if image.shown_id not in known.external_ids and (str(build_id), str(upload_id)) not in known.numbers:
+            yield image
+
+
+def list_images(options: argparse.Namespace) -> int:
+    """``nodepool alien-image-list``; blocks as long as the clouds do. Returns 1 if a cloud could not be asked.
+
+    :raises CommandError: the provider is unknown or has no images.
+    """
+    from nodepool.config.loader import load_config
+    from nodepool.zk.image_listing import read_images
+
+    config = load_config(options.config, options.secure)
+    names = _providers(config, options.provider)
+    rows: list[tuple[str, str, str]] = []
+    failed = False
+    with connect(config) as zk:
+        for name in names:
+            others = config.providers.keys() - {name}
+            try:
+                listed = _listed(zk, config, name)
+            except CommandError as error:
+                log.warning("%s", error)
+                failed = True
+                continue
+            # Read after the list was made: an upload has a record before it is in the cloud.
+            known = known_uploads(read_images(zk.client), name)
+            rows += [(name, image.name, image.shown_id) for image in aliens(listed, known, name, others)]
+    print(render(alien_image_table(rows), options.format))
+    return 1 if failed else 0
+
+
+def _providers(config: Config, wanted: str | None) -> list[str]:
+    names = [name for name, provider in config.providers.items() if _has_images(provider)]
+    if wanted is None:
+        return names
+    if wanted in names:
+        return [wanted]
+    what = "has no images" if wanted in config.providers else "is not in the configuration"
+    there = f"providers with images: {', '.join(names)}" if names else "no provider has images"
+    raise CommandError(f"provider {wanted} {what}; {there}")
+
+
+def _has_images(provider: ProviderConfig) -> bool:
+    from nodepool.driver.framework.unavailable import UnavailableProviderConfig
+
+    if isinstance(provider, UnavailableProviderConfig):
+        # It cannot be asked, and the command must say so: its images are not in the list.
+        return bool(provider.provider.get("diskimages"))
+    return provider.manage_images
+
+
+def _listed(zk: ZooKeeper, config: Config, name: str) -> list[ListedImage]:
+    """Images in the cloud of a provider. Raises CommandError."""
+    from nodepool.driver import gateway
+
+    with (
+        started_provider(zk, config, name) as provider,
+        told_in_a_line(f"the images of provider {name} cannot be listed"),
+    ):
+        listed: list[ListedImage] = gateway.list_images(provider)
+    return listed

@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``nodepool export-image-data`` and ``import-image-data``: a backup of what ZooKeeper knows of images (rule F-4)."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import logging
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+from nodepool.cmd.app import CommandError, absolute_path
+from nodepool.cmd.session import open_zookeeper
+
+log = logging.getLogger("nodepool.cmd.image_backup")
+
+#: Of the file: who logs in to nodes how is in it.
+MODE: Final = 0o600
+
+
+def add_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
+    """Add the commands of this module.
+
+    :param add: ``add_parser`` of the sub-command group.
+    """
+    parser = add("export-image-data", help="write what ZooKeeper knows of images to a file")
+    parser.add_argument("path", type=absolute_path, help="file to write")
+    parser.set_defaults(run=export_data)
+
+    parser = add("import-image-data", help="put what export-image-data wrote back into ZooKeeper")
+    parser.add_argument("path", type=absolute_path, help="file to read")
+    parser.add_argument("--replace", action="store_true", help="overwrite records that are there and differ")
+    parser.set_defaults(run=import_data)
+
+
+def export_data(options: argparse.Namespace) -> int:
+    """``nodepool export-image-data``"""
+    from nodepool.zk import image_backup
+
+    with open_zookeeper(options) as zk:
+        exported = image_backup.export_images(zk.client)
+    usable, problems = image_backup.sort_out(exported)
+    for problem in problems:
+        log.warning("Not exported: %s", problem)
+    write_file(options.path, json.dumps(usable))
+    return 0
+
+
+def write_file(path: str, text: str) -> None:
+    """Write a file that only its owner reads. The file that was there stays as it is until all is written.
+
+    :raises OSError: it cannot be written.
+    """
+    target = Path(os.path.realpath(path))
+    if target.exists() and not stat.S_ISREG(target.stat().st_mode):
+        # A pipe or a terminal; nothing of it can be kept.
+        target.write_text(text, encoding="utf-8")
+        return
+    partial = target.with_name(f".{target.name}.{os.getpid()}")
+    try:
+        with open(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, MODE), "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(target)
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            partial.unlink()
+
+
+def import_data(options: argparse.Namespace) -> int:
+    """``nodepool import-image-data``. Nothing is written unless all of the file can be.
+
+    :raises CommandError: the file is no export, or ZooKeeper has other records already.
+    """
+    from nodepool.cmd.image_changes import builders
+    from nodepool.zk import image_backup
+
+    data = read_file(options.path)
+    try:
+        image_backup.check(data)
+        with open_zookeeper(options) as zk:
+            if running := builders(zk):
+                log.warning("A builder is running on %s: stop it before an import", ", ".join(running))
+            image_backup.import_images(zk.client, data, replace=options.replace)
+    except image_backup.Unusable as problem:
+        raise CommandError(f"{options.path}: {problem}; nothing was imported") from None
+    except image_backup.Different as problem:
+        raise CommandError(f"{problem}; nothing was imported (--replace overwrites)") from None
+    return 0
+
+
+def read_file(path: str) -> dict[str, Any]:
+    try:
+        data = json.loads(Path(path).read_bytes())
+    except (ValueError, RecursionError) as error:
+        raise CommandError(f"{path} is no JSON: {error}") from None
+    if not isinstance(data, dict):
+        raise CommandError(f"{path} must hold a JSON object, path of a znode -> what is stored there")
+    return data

@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Waiting for a build or for uploads, for ``--wait`` of ``nodepool image-build`` and ``image-upload``."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final
+
+from nodepool.clock import wall_time
+from nodepool.cmd.app import CommandError
+from nodepool.cmd.progress import Item, ProgressDisplay, as_line
+from nodepool.cmd.session import CONNECT_SECONDS
+from nodepool.listing import units
+from nodepool.listing.images import build_duration, build_name
+from nodepool.plan.image_wait import BuildWait, End, provider_uploads, uploads_end
+from nodepool.zk.image_cache import ImageCache
+from nodepool.zk.image_listing import builder_status, read_images
+
+if TYPE_CHECKING:
+    from nodepool.model.builder_status import BuilderStatus
+    from nodepool.model.image_view import BuildView, ImageView
+    from nodepool.zk.zookeeper import ZooKeeper
+
+#: Between two looks at what builders tell, in seconds. That a record has changed is noticed at once.
+_LOOK_SECONDS: Final = 1.0
+
+
+class _Follower:
+    """Follows one image until something has ended.
+
+    :raises CommandError: ZooKeeper does not answer.
+    """
+
+    def __init__(self, zk: ZooKeeper, image: str) -> None:
+        self._zk = zk
+        self._name = image
+        self._changed = threading.Event()
+        self._cache = ImageCache(zk.client)
+        self._cache.add_listener(lambda _: self._changed.set())
+        if not self._cache.wait_ready(CONNECT_SECONDS):
+            raise CommandError("ZooKeeper does not tell what images there are")
+
+    def image(self) -> ImageView:
+        """The image as it is now."""
+        return self._cache.snapshot().image(self._name)
+
+    def until(self, end: Callable[[ImageView], End | None], items: Callable[[ImageView], Sequence[Item]]) -> int:
+        """Show progress until the end; returns 0. Raises CommandError: the end is a bad one."""
+        progress = ProgressDisplay(sys.stdout)
+        try:
+            while True:
+                self._changed.clear()
+                image = self.image()
+                found = end(image)
+                if found is not None:
+                    break
+                progress.show(items(image))
+                self._changed.wait(_LOOK_SECONDS)
+        finally:
+            progress.clear()
+        if not found.good:
+            raise CommandError(found.text)
+        print(found.text)
+        return 0
+
+    def status(self) -> BuilderStatus:
+        """How far all builders are now."""
+        return builder_status(self._zk.client)
+
+
+def build(zk: ZooKeeper, image: str, builders: Sequence[str]) -> int:
+    """Ask for a build and wait for its end; returns the exit status.
+
+    :param builders: hosts of those that run.
+    :raises CommandError: the build has failed, or nobody begins it.
+    """
+    follower = _Follower(zk, image)
+    before = follower.image()
+    zk.images.request_build(image)
+    if not builders:
+        raise CommandError(f"No builder is running: the build of {image} waits for one")
+    if before.paused:
+        raise CommandError(f"Image {image} is paused: its build waits for nodepool image-unpause {image}")
+    wait = BuildWait(before)
+    return follower.until(wait.look, lambda view: _build_items(wait.running(view), image, follower.status()))
+
+
+def _build_items(running: Sequence[BuildView], image: str, status: BuilderStatus) -> list[Item]:
+    if not running:
+        return [Item(image, None, "", "waiting for a builder")]
+    return [_build_item(build, image, status) for build in running]
+
+
+def _build_item(build: BuildView, image: str, status: BuilderStatus) -> Item:
+    told = status.build(image, build.id)
+    seconds = None if build.record is None else build_duration(build.record, wall_time())
+    took = "" if seconds is None else units.duration(seconds)
+    percent = None
+    if seconds is not None and told.estimate:
+        # The last build took as long; this one is done when it is done.
+        percent = min(99.0, 100.0 * seconds / told.estimate)
+        took = f"{took} of about {units.duration(told.estimate)}"
+    step = told.step or "building"
+    return Item(build_name(image, build.id), percent, f"{took} {step}".strip(), step)
+
+
+def uploads(zk: ZooKeeper, image: str, providers: Sequence[str], builders: Sequence[str]) -> int:
+    """Wait until providers have the newest build; returns the exit status.
+
+    :param builders: hosts of those that run.
+    :raises CommandError: nobody uploads.
+    """
+    follower = _Follower(zk, image)
+    if uploads_end(follower.image(), providers) is None and not builders:
+        raise CommandError(f"No builder is running: the uploads of {image} wait for one")
+    return follower.until(
+        lambda view: uploads_end(view, providers), lambda view: _upload_items(view, providers, follower.status())
+    )
+
+
+def show_uploads(zk: ZooKeeper, image: str, providers: Sequence[str]) -> None:
+    """Print how far providers are with the newest build."""
+    view = read_images(zk.client).image(image)
+    for item in _upload_items(view, providers, builder_status(zk.client)):
+        print(as_line(item))
+
+
+def _upload_items(image: ImageView, providers: Sequence[str], status: BuilderStatus) -> list[Item]:
+    items = []
+    for one in provider_uploads(image, providers):
+        failures = f", {one.failures} failed" if one.failures else ""
+        if one.upload is None:
+            items.append(Item(one.provider, None, "", f"waiting{failures}"))
+        elif one.ready:
+            items.append(Item(one.provider, 100.0, "ready", "ready"))
+        else:
+            told = status.upload(image.name, one.upload.build_id, one.provider, one.upload.key)
+            speed = "" if told.bytes_per_second is None else units.speed(told.bytes_per_second)
+            size = "" if told.size is None else f"of {units.size(told.size)}"
+            items.append(Item(one.provider, told.percent, f"{size} {speed}".strip(), f"uploading{failures}"))
+    return items

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Progress of work that a command waits for: bars on a terminal, otherwise a line for each 10%."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, TextIO
+
+_BAR: Final = 20
+#: Up a line, and delete what stands there.
+_UP: Final = "\x1b[1A\x1b[2K"
+
+
+@dataclass(frozen=True)
+class Item:
+    """One piece of work.
+
+    :param percent: None = nobody knows how much there is to do.
+    :param text: what else there is to tell, e.g. the present step. It may change with every look.
+    :param state: what changes rarely, e.g. the step; a change is worth a line when ``percent`` is None.
+    """
+
+    name: str
+    percent: float | None
+    text: str
+    state: str = ""
+
+
+class ProgressDisplay:
+    """Writes to a stream; for one thread."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._bars = stream.isatty()
+        self._drawn = 0
+        #: Item -> what was told last: tens of percent, or the state.
+        self._told: dict[str, object] = {}
+
+    def show(self, items: Sequence[Item]) -> None:
+        """Show how far the work is."""
+        if self._bars:
+            width = shutil.get_terminal_size().columns - 1
+            lines = [_bar(item)[:width] for item in items]
+            self._stream.write(_UP * self._drawn + "".join(f"{line}\n" for line in lines))
+            self._drawn = len(lines)
+        else:
+            for item in items:
+                mark = item.state if item.percent is None else int(item.percent) // 10
+                if self._told.get(item.name) != mark:
+                    self._told[item.name] = mark
+                    self._stream.write(f"{as_line(item)}\n")
+        self._stream.flush()
+
+    def clear(self) -> None:
+        """Take the bars away; the last word follows."""
+        self._stream.write(_UP * self._drawn)
+        self._drawn = 0
+        self._stream.flush()
+
+
+def as_line(item: Item) -> str:
+    """A line without a bar."""
+    percent = "" if item.percent is None else f" {int(item.percent):3d}%"
+    return _printable(f"{item.name}:{percent} {item.text or item.state}".rstrip())
+
+
+def _bar(item: Item) -> str:
+    if item.percent is None:
+        return as_line(item)
+    done = int(item.percent * _BAR / 100)
+    bar = "#" * done + "." * (_BAR - done)
+    return _printable(f"{item.name} [{bar}] {int(item.percent):3d}% {item.text or item.state}".rstrip())
+
+
+def _printable(text: str) -> str:
+    """Texts come from other programs: no escape sequence of theirs may reach the terminal."""
+    return "".join(char if char.isprintable() else " " for char in text)

@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The tables of uploads, builds, pauses and of images that nobody knows (reference/commands 2)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from nodepool.listing import units
+from nodepool.listing.table import Column, Table, age
+from nodepool.model import states
+
+if TYPE_CHECKING:
+    from nodepool.model.builder_status import BuilderStatus
+    from nodepool.model.image import ImageBuild, ImageUpload
+    from nodepool.model.image_view import ImagesView, ImageView
+    from nodepool.model.node import Node
+
+_UPLOAD_COLUMNS: Final = (
+    Column("Build ID", "id"),
+    Column("Upload ID", "upload_id"),
+    Column("Provider", "provider"),
+    Column("Image", "image"),
+    Column("Provider Image Name", "external_name"),
+    Column("Provider Image ID", "external_id"),
+    Column("State", "state"),
+    Column("Age", "age"),
+)
+_UPLOAD_DETAIL_COLUMNS: Final = (
+    *_UPLOAD_COLUMNS,
+    Column("Format", "format"),
+    Column("Use", "use"),
+    Column("Progress", "progress", units.percent),
+    Column("Speed", "speed", units.speed),
+    Column("Size", "size", units.size),
+)
+_BUILD_COLUMNS: Final = (
+    Column("ID", "id"),
+    Column("Image", "image"),
+    Column("Builder", "builder"),
+    Column("Formats", "formats"),
+    Column("State", "state"),
+    Column("Age", "age"),
+)
+_BUILD_DETAIL_COLUMNS: Final = (
+    *_BUILD_COLUMNS,
+    Column("Step", "step"),
+    Column("Duration", "duration", units.duration),
+    Column("Estimate", "estimate", units.duration),
+    Column("Nodes", "nodes"),
+)
+_STATUS_COLUMNS: Final = (
+    Column("Image", "image"),
+    Column("Paused", "paused"),
+    Column("Build Request", "build_request"),
+    Column("Build Request Age", "build_request_age"),
+)
+_ALIEN_COLUMNS: Final = (Column("Provider", "provider"), Column("Name", "name"), Column("Image ID", "image_id"))
+
+#: What an upload is used for: nodes are made from it, or an operator went back from it to an earlier one.
+CURRENT: Final = "current"
+ROLLED_BACK: Final = "rolled back"
+
+#: Key of a build's record: how long the build took, in seconds. Released builders do not write it.
+DURATION: Final = "duration"
+
+_UPLOAD_PATH: Final = re.compile(r"/nodepool/images/[^/]+/builds/(?P<build>[^/]+)/providers/")
+
+#: State that is shown of a build whose image is paused.
+PAUSED: Final = "paused"
+
+
+def upload_table(images: ImagesView, now: float, status: BuilderStatus | None = None) -> Table:
+    """The uploads that can be read.
+
+    :param now: seconds since the epoch, for ages.
+    :param status: what builders tell; None = without details.
+    """
+    rows = []
+    for image in images.images.values():
+        for build in image.builds.values():
+            for upload in build.all_uploads():
+                row = _upload_row(upload, now)
+                rows.append(row if status is None else [*row, *_upload_details(image, upload, status)])
+    return Table(_UPLOAD_COLUMNS if status is None else _UPLOAD_DETAIL_COLUMNS, rows)
+
+
+def _upload_row(upload: ImageUpload, now: float) -> list[Any]:
+    return [
+        upload.build_id,
+        upload.id,
+        upload.provider_name,
+        upload.image_name,
+        upload.external_name,
+        upload.external_id,
+        upload.state,
+        _age(upload.state_time, now),
+    ]
+
+
+def _upload_details(image: ImageView, upload: ImageUpload, status: BuilderStatus) -> list[Any]:
+    progress = status.upload(upload.image_name, upload.build_id, upload.provider_name, upload.key)
+    current = image.current_upload(upload.provider_name)
+    use = None
+    if current is not None and (current.build_id, current.id) == (upload.build_id, upload.id):
+        use = CURRENT
+    elif upload.rolled_back:
+        use = ROLLED_BACK
+    return [upload.format, use, progress.percent, progress.bytes_per_second, progress.size]
+
+
+def build_table(
+    images: ImagesView, now: float, status: BuilderStatus | None = None, nodes: Mapping[str, list[str]] | None = None
+) -> Table:
+    """The builds that can be read.
+
+    :param now: seconds since the epoch, for ages.
+    :param status: what builders tell; None = without details.
+    :param nodes: build id -> ids of the nodes that were made from it.
+    """
+    rows = []
+    for image in images.images.values():
+        for build in image.builds.values():
+            if build.record is None:
+                continue
+            row = _build_row(build.record, image.paused, now)
+            used_by = (nodes or {}).get(build.id, [])
+            rows.append(row if status is None else [*row, *_build_details(build.record, now, status, used_by)])
+    return Table(_BUILD_COLUMNS if status is None else _BUILD_DETAIL_COLUMNS, rows)
+
+
+def _build_row(build: ImageBuild, paused: bool, now: float) -> list[Any]:
+    return [
+        build_name(build.image_name, build.key),
+        build.image_name,
+        build.builder,
+        build.formats,
+        PAUSED if paused else build.state,
+        _age(build.state_time, now),
+    ]
+
+
+def _build_details(build: ImageBuild, now: float, status: BuilderStatus, nodes: list[str]) -> list[Any]:
+    progress = status.build(build.image_name, build.key)
+    return [progress.step or None, build_duration(build, now), progress.estimate, nodes]
+
+
+def build_duration(build: ImageBuild, now: float) -> float | None:
+    """How long a build took, or has been running, in seconds; None = its builder did not write it down."""
+    if build.state == states.BUILDING:
+        return None if build.state_time is None else max(0.0, now - build.state_time)
+    duration = build.extra.get(DURATION)
+    return duration if isinstance(duration, (int, float)) else None
+
+
+def nodes_by_build(nodes: Iterable[Node]) -> dict[str, list[str]]:
+    """Build id -> ids of the nodes that were made from an upload of it; a node has the path of the upload."""
+    used: dict[str, list[str]] = {}
+    for node in nodes:
+        found = _UPLOAD_PATH.match(node.image_id or "")
+        if found is not None:
+            used.setdefault(found["build"], []).append(node.key)
+    return used
+
+
+def build_name(image: str, build_id: str) -> str:
+    """What commands call a build; `split_build_name` takes it apart."""
+    return f"{image}-{build_id}"
+
+
+def split_build_name(name: str) -> tuple[str, str]:
+    """Image and id of a build; an empty id when the name has none. Names of images may have ``-`` in them."""
+    image, _, build_id = name.rpartition("-")
+    return (image, build_id) if image else (name, "")
+
+
+def image_status_table(images: ImagesView, now: float) -> Table:
+    """Pause and request of each image."""
+    return Table(
+        _STATUS_COLUMNS,
+        [
+            [image.name, image.paused, build_request_state(image), _age(image.build_requested, now)]
+            for image in images.images.values()
+        ],
+    )
+
+
+def build_request_state(image: ImageView) -> str | None:
+    """``building``: the build that was asked for is being made; ``pending``: it is to begin; None = nobody asks."""
+    if image.build_requested is None:
+        return None
+    return "building" if image.build_locked and image.builds_in(states.BUILDING) else "pending"
+
+
+def alien_image_table(images: Iterable[tuple[str, str, str]]) -> Table:
+    """:param images: provider, name and id of each image in a cloud that ZooKeeper does not know."""
+    return Table(_ALIEN_COLUMNS, [list(image) for image in images])
+
+
+def _age(moment: float | None, now: float) -> str | None:
+    return age(None if moment is None else now - moment)

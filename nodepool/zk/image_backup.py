@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Builds, uploads and pauses of images as one JSON object, and back (reference/zookeeper 6.4).
+
+The object has the path of each znode, and what is stored there as a text. Records are kept as they are: those of older
+releases, with keys that this one does not know or without keys that it has, come back as they were.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from nodepool.exceptions import ZKException
+from nodepool.model.image_view import ImagesView
+from nodepool.model.record import InvalidRecord
+from nodepool.zk import codec, image_paths, multi_read, paths
+from nodepool.zk.client import ZooKeeperClient
+from nodepool.zk.image_listing import read_images
+from nodepool.zk.image_paths import Kind
+from nodepool.zk.image_tree import record_of
+from nodepool.zk.transactions import Transaction, ensure_path, translated
+
+#: Of what an export has.
+_KINDS: Final = (Kind.PAUSE, Kind.BUILD, Kind.UPLOAD)
+#: Numbers that are used up in one write; each is two operations.
+_NUMBERS_AT_ONCE: Final = 500
+
+
+class Unusable(ZKException):
+    """It is no export of image data: nothing was written."""
+
+
+class Different(ZKException):
+    """ZooKeeper has other records in the same places: nothing was written."""
+
+
+def export_images(client: ZooKeeperClient) -> dict[str, str]:
+    """Path of each znode -> what is stored there; '' for a pause. Blocks for round trips."""
+    wanted = list(_znodes(read_images(client)))
+    found = multi_read.read_data(client, wanted)
+    return {
+        path: "" if _kind(path) is Kind.PAUSE else znode[0].decode(errors="replace")
+        for path, znode in zip(wanted, found, strict=True)
+        if znode is not None
+    }
+
+
+def _znodes(images: ImagesView) -> Iterator[str]:
+    for image in images.images.values():
+        if image.paused:
+            yield image_paths.pause(image.name)
+        for build in image.builds.values():
+            yield image_paths.build(image.name, build.id)
+            for provider, uploads in build.uploads.items():
+                yield from (image_paths.upload(image.name, build.id, provider, upload.id) for upload in uploads)
+
+
+def problem_of(path: str, text: Any) -> str | None:
+    """Why an entry cannot be imported; None = it can."""
+    names = image_paths.parts(path) if path.startswith(f"{image_paths.IMAGES}/") else []
+    kind = image_paths.kind(names)
+    if not names or kind not in _KINDS or not all(map(paths.is_name, names)):
+        return f"{path!r} is no image, build or upload"
+    if not isinstance(text, str):
+        return f"{path} has a {type(text).__name__} instead of a text"
+    if kind is Kind.PAUSE:
+        return f"{path} has a text, but a pause has none" if text else None
+    if kind is Kind.UPLOAD and not (names[-1].isascii() and names[-1].isdigit() and len(names[-1]) <= _MAX_DIGITS):
+        return f"{path}: the number of the upload is none"
+    try:
+        record_of(path, codec.decode(text.encode(errors="surrogatepass")))
+    except InvalidRecord as problem:
+        return f"{path}: {problem}"
+    return None
+
+
+#: Of the number that ZooKeeper gives to a znode.
+_MAX_DIGITS: Final = 10
+
+
+def sort_out(data: Mapping[str, Any]) -> tuple[dict[str, str], list[str]]:
+    """What can be imported, and of all else why it cannot; an upload needs its build."""
+    problems = {path: problem for path, text in data.items() if (problem := problem_of(path, text)) is not None}
+    for path in data:
+        if path not in problems and _kind(path) is Kind.UPLOAD:
+            build = _build_of(path)
+            if build not in data or build in problems:
+                problems[path] = f"{path}: there is no build {build}"
+    return {path: text for path, text in data.items() if path not in problems}, list(problems.values())
+
+
+def check(data: Mapping[str, Any]) -> None:
+    """Can all of it be imported? Raises Unusable."""
+    problems = sort_out(data)[1]
+    if problems:
+        more = f", and {len(problems) - 1} more" if len(problems) > 1 else ""
+        raise Unusable(f"{problems[0]}{more}")
+
+
+def import_images(client: ZooKeeperClient, data: Mapping[str, str], *, replace: bool = False) -> None:
+    """Write what `export_images` gave; what is there and not in it stays. Blocks for round trips.
+
+    No locks are taken: nobody else may write images meanwhile. Uploads that are made later get higher numbers.
+
+    :param replace: records that are there and differ are overwritten.
+    :raises Unusable: an entry is no record of an image; nothing was written.
+    :raises Different: without ``replace``: there are other records; nothing was written.
+    """
+    check(data)
+    stored = _stored(client, data)
+    written = {path for path, there in stored.items() if there != data[path].encode()}
+    different = [path for path in written if stored[path] is not None]
+    if different and not replace:
+        more = f" and {len(different) - 1} more" if len(different) > 1 else ""
+        raise Different(f"ZooKeeper has other data in {different[0]}{more}")
+    # A build without data would be taken for a broken one: they come first, with their data.
+    for path in data:
+        if path in written and _kind(path) is not Kind.UPLOAD:
+            _write(client, path, data[path].encode())
+    uploads = [path for path in data if _kind(path) is Kind.UPLOAD]
+    highest: dict[str, int] = {}
+    for path in uploads:
+        parent, _, number = path.rpartition("/")
+        highest[parent] = max(highest.get(parent, 0), int(number))
+    for parent, last in highest.items():
+        _use_up_numbers(client, parent, last)
+    for path in uploads:
+        if path in written:
+            _write(client, path, data[path].encode())
+
+
+def _stored(client: ZooKeeperClient, data: Mapping[str, str]) -> dict[str, bytes | None]:
+    """What is there now."""
+    found = multi_read.read_data(client, data)
+    return {path: None if znode is None else znode[0] for path, znode in zip(data, found, strict=True)}
+
+
+def _write(client: ZooKeeperClient, path: str, data: bytes) -> None:
+    kazoo = client.kazoo
+    ensure_path(client, path.rpartition("/")[0])
+    with translated():
+        if kazoo.retry(kazoo.exists, path) is None:
+            kazoo.retry(kazoo.create, path, data)
+        else:
+            kazoo.retry(kazoo.set, path, data)
+
+
+def _use_up_numbers(client: ZooKeeperClient, parent: str, highest: int) -> None:
+    """ZooKeeper counts the children that were ever made: make and remove some until it is past the highest number."""
+    kazoo = client.kazoo
+    ensure_path(client, parent)
+    while True:
+        with translated():
+            stat = kazoo.retry(kazoo.exists, parent)
+        # ZooKeeper tells creations and deletions together.
+        made = (stat.cversion + stat.numChildren) // 2
+        if made > highest:
+            return
+        transaction = Transaction(client)
+        for _ in range(min(_NUMBERS_AT_ONCE, highest + 1 - made)):
+            # In one write with its removal: nobody sees it, and none stays if the answer is lost.
+            path = f"{parent}/{uuid.uuid4().hex}"
+            transaction.create(path)
+            transaction.delete(path)
+        transaction.commit()
+
+
+def _kind(path: str) -> Kind:
+    return image_paths.kind(image_paths.parts(path))
+
+
+def _build_of(path: str) -> str:
+    """Path of the build of an upload."""
+    names = image_paths.parts(path)
+    return image_paths.build(names[0], names[2])

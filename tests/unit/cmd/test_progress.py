@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Bars on a terminal, lines elsewhere."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from nodepool.cmd.progress import Item, ProgressDisplay
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_line_for_each_tenth() -> None:
+    stream = io.StringIO()
+    progress = ProgressDisplay(stream)
+    for percent in (0.0, 3.0, 9.9, 10.0, 15.0, 99.0, 100.0):
+        progress.show([Item("lab", percent, "of 1.0 GiB")])
+    progress.clear()
+    assert stream.getvalue().splitlines() == [f"lab: {percent:3d}% of 1.0 GiB" for percent in (0, 10, 99, 100)]
+
+
+def test_without_a_percentage_a_line_for_each_step() -> None:
+    stream = io.StringIO()
+    progress = ProgressDisplay(stream)
+    for seconds, step in ((1, "root"), (2, "root"), (3, "install")):
+        progress.show([Item("deb", None, f"{seconds} s {step}", step)])
+    assert stream.getvalue().splitlines() == ["deb: 1 s root", "deb: 3 s install"]
+
+
+def test_items_are_told_apart() -> None:
+    stream = io.StringIO()
+    progress = ProgressDisplay(stream)
+    progress.show([Item("a", 50.0, ""), Item("b", None, "", "waiting")])
+    progress.show([Item("a", 50.0, ""), Item("b", 50.0, "")])
+    assert stream.getvalue().splitlines() == ["a:  50%", "b: waiting", "b:  50%"]
+
+
+def test_bars_replace_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    stream = Terminal()
+    progress = ProgressDisplay(stream)
+    progress.show([Item("lab", 50.0, "x" * 80), Item("odd", None, "waiting")])
+    first = stream.getvalue()
+    assert first.splitlines()[0] == f"lab [{'#' * 10}{'.' * 10}]  50% {'x' * 27}"
+    assert first.splitlines()[1] == "odd: waiting"
+    progress.show([Item("lab", 60.0, "")])
+    assert stream.getvalue()[len(first) :] == f"\x1b[1A\x1b[2K\x1b[1A\x1b[2Klab [{'#' * 12}{'.' * 8}]  60%\n"
+    progress.clear()
+    assert stream.getvalue().endswith("60%\n\x1b[1A\x1b[2K")
+
+
+def test_no_control_characters_reach_the_terminal() -> None:
+    """The step comes out of the log of a build."""
+    for stream in (Terminal(), io.StringIO()):
+        ProgressDisplay(stream).show([Item("deb", None, "a\x1b[31mb\rc")])
+        assert stream.getvalue() == "deb: a [31mb c\n"

@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Numbers with units."""
+
+from __future__ import annotations
+
+import pytest
+
+from nodepool.listing import units
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (20 * 1024**3, "20.0 GiB"), (5 * 1024**5, "5120.0 TiB")],
+)
+def test_size(count: float, text: str) -> None:
+    assert units.size(count) == text
+    assert units.speed(count) == f"{text}/s"
+
+
+@pytest.mark.parametrize(("value", "text"), [(0, "0%"), (99.9, "99%"), (100, "100%"), (-1, "0%"), (120, "100%")])
+def test_percent(value: float, text: str) -> None:
+    """100% only when nothing is left."""
+    assert units.percent(value) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0, "00:00:00"), (61.9, "00:01:01"), (-3, "00:00:00"), (360000, "100:00:00")]
+)
+def test_duration(seconds: float, text: str) -> None:
+    assert units.duration(seconds) == text
