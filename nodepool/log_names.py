@@ -22,6 +22,16 @@ NODE_LAUNCHER: Final = "nodepool.NodeLauncher"
 NODE_DELETER: Final = "nodepool.NodeDeleter"
 
 
+def upload_worker(number: int) -> str:
+    """Of a thread of the builder that uploads images."""
+    return f"nodepool.builder.UploadWorker.{number}"
+
+
+def image_cleanup_worker(number: int) -> str:
+    """Of the thread of the builder that removes builds and uploads."""
+    return f"nodepool.builder.CleanupWorker.{number}"
+
+
 def pool_worker(provider: str, pool: str) -> str:
     """Of the thread that serves one pool."""
     return f"nodepool.PoolWorker.{provider}-{pool}"

@@ -130,6 +130,55 @@ LATE_CALLS: Final = Metric(
     "Calls of a method of a driver that have not returned and should have.",
     _as("nodepool.launcher.{}.provider.{}.late_calls.{}", str, plain, str),
 )
+IMAGE_UPDATE: Final = Metric(
+    "nodepool_image_update",
+    MetricKind.TIMER,
+    ("image", "provider"),
+    "Uploads of images that became ready, and how long they took, the post-upload hook included.",
+    _as("nodepool.image_update.{}.{}", plain, plain),
+)
+UPLOAD_STATE: Final = Metric(
+    "nodepool_builder_upload_state",
+    MetricKind.GAUGE,
+    ("builder", "image", "provider"),
+    "What a builder does with an image for a provider: 0 nothing, 2 uploads it, 3 uploads are paused.",
+    _as("nodepool.builder.{}.image.{}.provider.{}.upload.state", plain, plain, plain),
+)
+CURRENT_UPLOADS: Final = Metric(
+    "nodepool_builder_current_uploads",
+    MetricKind.GAUGE,
+    ("builder",),
+    "Uploads that run now.",
+    _as("nodepool.builder.{}.current_uploads", plain),
+)
+UPLOAD_WORKERS: Final = Metric(
+    "nodepool_builder_upload_workers",
+    MetricKind.GAUGE,
+    ("builder",),
+    "Threads that upload.",
+    _as("nodepool.builder.{}.upload_workers", plain),
+)
+UPLOAD_PROGRESS: Final = Metric(
+    "nodepool_builder_upload_progress",
+    MetricKind.GAUGE,
+    ("builder", "image", "provider"),
+    "How far a running upload is, in percent.",
+    _as("nodepool.builder.{}.image.{}.provider.{}.upload.progress", plain, plain, plain),
+)
+UPLOAD_SPEED: Final = Metric(
+    "nodepool_builder_upload_bytes_per_second",
+    MetricKind.GAUGE,
+    ("builder", "image", "provider"),
+    "How fast a running upload is.",
+    _as("nodepool.builder.{}.image.{}.provider.{}.upload.bytes_per_second", plain, plain, plain),
+)
+UNKNOWN_IMAGES: Final = Metric(
+    "nodepool_provider_unknown_images",
+    MetricKind.GAUGE,
+    ("provider",),
+    "Images in the cloud that are marked as ours and have no record.",
+    _as("nodepool.provider.{}.unknown_images", plain),
+)
 
 #: All of the above, in the order of the documentation.
 ALL: Final = (
@@ -148,4 +197,11 @@ ALL: Final = (
     DRIVER_CALL_ERRORS,
     DRIVER_CALL_SECONDS,
     LATE_CALLS,
+    IMAGE_UPDATE,
+    UPLOAD_STATE,
+    CURRENT_UPLOADS,
+    UPLOAD_WORKERS,
+    UPLOAD_PROGRESS,
+    UPLOAD_SPEED,
+    UNKNOWN_IMAGES,
 )

@@ -62,6 +62,9 @@ class RemoveBuild:
     build_id: str
 
 
+#: So long the record of a build that is `deleting` is left to the builder that made it: its files go first (R-6).
+OWN_BUILDER_SECONDS: Final = 60.0
+
 Verdict = DeleteUpload | MarkBuild | RemoveBuild
 
 
@@ -101,6 +104,21 @@ def judge_image(
         warned = None if is_wanted or view.name in ever_wanted else _warning(view.name, build)
         if build.id not in kept_builds and not build.locked:
             yield from _judge_build(view, build, now, warned)
+
+
+def left_to_its_builder(build: BuildView | None, builder_id: str, now: float) -> float:
+    """Seconds for which the record of a build that could be removed is left to another builder, who has its files.
+
+    Without the record that one would keep its files for an hour (R-15). It may be gone for good, though.
+
+    :param build: None = it is gone.
+    :param builder_id: of the builder that asks.
+    :param now: seconds since the epoch.
+    """
+    record = None if build is None else build.record
+    if build is None or record is None or record.builder_id in (None, builder_id):
+        return 0.0
+    return max(0.0, min(OWN_BUILDER_SECONDS, build.time + OWN_BUILDER_SECONDS - now))
 
 
 def _kept_uploads(wanted: WantedImages, view: ImageView) -> set[tuple[str, str, str]]:

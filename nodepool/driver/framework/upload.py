@@ -218,7 +218,8 @@ class ImageUploader:
     def _uploaded(self, count: int) -> None:
         with self._lock:
             self._done += count
-            self._report(self._done, self.size)
+            done = self._done
+        self._report(done, self.size)
 
     def _read_segment(self, file: BinaryIO) -> Segment | None:
         with self._lock:

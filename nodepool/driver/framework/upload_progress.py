@@ -13,8 +13,13 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import BinaryIO, Final
 
-#: Gets the bytes that are uploaded, and the bytes in all. Must neither block nor raise. Any thread.
+#: Gets the bytes that are uploaded, and the bytes in all. Does not block; may raise `UploadGivenUp`. Any thread.
 Report = Callable[[int, int], None]
+
+
+class UploadGivenUp(Exception):
+    """Nobody wants the upload any more. A driver ends it as after any other error (U-9), and lets this pass."""
+
 
 _bound: Final = threading.local()
 
@@ -41,7 +46,10 @@ def reporter() -> Report:
 
 
 def report(done: int, total: int) -> None:
-    """Say how far the upload of this thread is, in bytes. Neither blocks nor raises."""
+    """Say how far the upload of this thread is, in bytes. Does not block.
+
+    :raises UploadGivenUp: it is to end.
+    """
     reporter()(done, total)
 
 
@@ -69,7 +77,7 @@ class CountingFile:
             yield chunk
 
     def read(self, count: int = -1) -> bytes:
-        """Read, and report the place."""
+        """Read, and report the place. Raises UploadGivenUp."""
         data = self._file.read(count)
         self._report(self._file.tell(), self.size)
         return data

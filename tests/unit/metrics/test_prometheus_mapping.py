@@ -55,6 +55,20 @@ def prometheus(mappings: list[dict[str, Any]], name: str, kind: str = "gauge") -
         ("nodepool.provider.p.q.circuit_opened", "nodepool_provider_circuit_opened", {"provider": "p.q"}),
         ("nodepool.dib_image_build.debian-12.5.status.rc", "nodepool_dib_image_build_result_code", {}),
         ("nodepool.dib_image_build.debian-12.5.qcow2.size", "nodepool_dib_image_build_size", {"ext": "qcow2"}),
+        (
+            "nodepool.builder.nb01.example.com.image.debian-12.5.provider.p.q.upload.state",
+            "nodepool_builder_upload_state",
+            {"builder": "nb01.example.com", "image": "debian-12.5", "provider": "p.q"},
+        ),
+        ("nodepool.builder.nb.image.i.provider.p.upload.progress", "nodepool_builder_upload_progress", {"image": "i"}),
+        (
+            "nodepool.builder.nb.image.i.provider.p.upload.bytes_per_second",
+            "nodepool_builder_upload_bytes_per_second",
+            {"provider": "p"},
+        ),
+        ("nodepool.builder.nb.example.current_uploads", "nodepool_builder_current_uploads", {"builder": "nb.example"}),
+        ("nodepool.builder.nb.example.upload_workers", "nodepool_builder_upload_workers", {"builder": "nb.example"}),
+        ("nodepool.provider.p.q.unknown_images", "nodepool_provider_unknown_images", {"provider": "p.q"}),
         ("nodepool.tenant_limits.acme.volume-gb", "nodepool_tenant_limit", {"limit": "volume-gb"}),
     ],
 )

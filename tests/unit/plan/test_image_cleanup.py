@@ -8,7 +8,14 @@ from collections.abc import Collection
 import pytest
 
 from nodepool.model.image_view import BuildView
-from nodepool.plan.image_cleanup import DeleteUpload, MarkBuild, RemoveBuild, Verdict, judge_images
+from nodepool.plan.image_cleanup import (
+    DeleteUpload,
+    MarkBuild,
+    RemoveBuild,
+    Verdict,
+    judge_images,
+    left_to_its_builder,
+)
 from nodepool.plan.wanted_images import WantedImage, WantedImages, WantedUpload
 from tests.support.image_views import bad_upload, build, images, upload
 
@@ -214,3 +221,18 @@ def test_paused_images_stay() -> None:
     paused = {"debian": WantedUpload("qcow2", paused=True)}
     wanted = WantedImages({"debian": WantedImage("debian", paused=True)}, {"cloud": paused, "other": paused})
     assert verdicts(*READY[:2], wanted=wanted) == []
+
+
+@pytest.mark.parametrize(
+    ("builder_id", "now", "seconds"),
+    [("id-1", 110.0, 0.0), ("id-2", 110.0, 50.0), ("id-2", 160.0, 0.0), ("id-2", 0.0, 60.0)],
+)
+def test_record_is_left_to_its_builder(builder_id: str, now: float, seconds: float) -> None:
+    """R-6: who made the build removes its files first; a clock that is behind makes nobody wait longer."""
+    assert left_to_its_builder(build("b1", "deleting", 100.0), builder_id, now) == seconds
+
+
+def test_record_of_nobody_is_left_to_nobody() -> None:
+    """R-6, R-17."""
+    assert left_to_its_builder(None, "id-1", 0.0) == 0
+    assert left_to_its_builder(build("b1", None, 100.0), "id-1", 100.0) == 0

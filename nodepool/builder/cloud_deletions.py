@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Deletions of uploaded images in their clouds, in threads: one slow cloud holds up none (rules R-4, R-7, R-8)."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Final
+
+from nodepool.builder import upload_names
+from nodepool.builder.driver_errors import tell_error
+from nodepool.builder.upload_run import ProviderTable
+from nodepool.clock import monotonic
+from nodepool.driver import gateway
+from nodepool.driver.framework.shared_threads import SharedThreads, ThreadShare
+from nodepool.exceptions import BuilderError, ZKConflict, ZKLockException
+from nodepool.guard import settle
+from nodepool.metrics import leaks
+from nodepool.model import states
+from nodepool.plan.backoff import Backoff
+from nodepool.plan.image_cleanup import DeleteUpload
+from nodepool.zk.image_store import ImageStore
+
+if TYPE_CHECKING:
+    from nodepool.driver.interface import Provider
+
+#: Of one provider: the clouds bound it anyway, and its API serves other purposes, too.
+THREADS: Final = 2
+#: After deletions of one upload that failed in a row. An image may be in use for long.
+BACKOFF: Final = Backoff(1.0, 60.0)
+
+#: Image, build, provider, number.
+_Key = tuple[str, str, str, str]
+
+
+class CloudDeletions:
+    """Any thread; nothing blocks but `close`. ``_lock`` guards the tables and is not held over I/O.
+
+    :param on_end: called when a deletion has ended, in its thread; must not block.
+    :param clock: monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        store: ImageStore,
+        providers: ProviderTable,
+        log: logging.Logger,
+        on_end: Callable[[], None],
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
+        self._store = store
+        self._providers = providers
+        self.log = log
+        self._on_end = on_end
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._threads: dict[str, tuple[SharedThreads, ThreadShare]] = {}
+        self._running: set[_Key] = set()
+        #: Failed deletions: how many in a row, and not before when.
+        self._failed: dict[_Key, tuple[int, float]] = {}
+        self._closed = False
+
+    @property
+    def running(self) -> int:
+        """Deletions that were begun and have not ended."""
+        with self._lock:
+            return len(self._running)
+
+    def begin(self, verdict: DeleteUpload) -> None:
+        """Delete an upload in the background, unless that runs already, or has just failed."""
+        key = _key(verdict)
+        with self._lock:
+            if self._closed or key in self._running or self._failed.get(key, (0, 0.0))[1] > self._clock():
+                return
+            self._running.add(key)
+            share = self._share(verdict.provider)
+            share.submit(self._run, verdict)
+
+    def retry_seconds(self) -> float | None:
+        """Until the next one that failed may be tried again; None = none has failed."""
+        with self._lock:
+            times = [until for key, (_, until) in self._failed.items() if key not in self._running]
+        return max(0.0, min(times) - self._clock()) if times else None
+
+    def keep(self, verdicts: Iterable[DeleteUpload]) -> None:
+        """Forget failures of uploads that are not to be deleted any more."""
+        wanted = {_key(verdict) for verdict in verdicts}
+        with self._lock:
+            self._failed = {key: value for key, value in self._failed.items() if key in wanted or key in self._running}
+
+    def close(self) -> None:
+        """Begin nothing more, and forget what waits. What runs ends in the background. Does not wait for clouds."""
+        with self._lock:
+            self._closed = True
+            shares = [share for _, share in self._threads.values()]
+        for share in shares:
+            share.shutdown(wait=False, cancel_futures=True)
+
+    # -- in a thread of the provider --
+
+    def _share(self, provider: str) -> ThreadShare:
+        """With ``_lock``."""
+        if provider not in self._threads:
+            threads = SharedThreads(f"{provider}-images", THREADS)
+            self._threads[provider] = threads, threads.share("delete", THREADS, THREADS)
+        return self._threads[provider][1]
+
+    def _run(self, verdict: DeleteUpload) -> None:
+        key = _key(verdict)
+        ended: Future[None] = Future()
+        settle([ended], lambda: self._delete_unless_changed(verdict))
+        error = ended.exception()
+        if error is not None:
+            # It is tried again, and keeps no other.
+            tell_error(self.log, error, "%s stays for now", _shown(verdict))
+        with self._lock:
+            self._running.discard(key)
+            if error is not None:
+                failures = self._failed.get(key, (0, 0.0))[0] + 1
+                self._failed[key] = failures, self._clock() + BACKOFF.pause(failures)
+            else:
+                self._failed.pop(key, None)
+        self._on_end()
+
+    def _delete_unless_changed(self, verdict: DeleteUpload) -> None:
+        try:
+            self._delete(verdict)
+        except (ZKLockException, ZKConflict) as reason:
+            self.log.debug("%s is left to the next look: %s", _shown(verdict), reason)
+
+    def _delete(self, verdict: DeleteUpload) -> None:
+        """The lock is held all the time: nobody else deletes the same. Blocks; raises what the driver raises."""
+        place = (verdict.image, verdict.build_id, verdict.provider, verdict.upload_id)
+        with self._store.upload_id_lock(*place) as lock:
+            record = None if verdict.record is None else verdict.record.copy()
+            if record is not None and record.state != states.DELETING:
+                # Written with the version that was seen: what has changed since is judged again.
+                record.state = states.DELETING
+                self._store.store_upload(record)
+            provider = self._providers.get(verdict.provider)
+            if provider is None:
+                raise BuilderError(f"provider {verdict.provider} does not run")
+            self.log.info("Deleting %s: %s", _shown(verdict), verdict.reason)
+            if verdict.find:
+                self._delete_found(provider, verdict)
+            elif record is not None:
+                gateway.delete_image(provider, record.external_name or "", record.external_id)
+            self._store.delete_upload(*place, under=lock)
+
+    def _delete_found(self, provider: Provider, verdict: DeleteUpload) -> None:
+        """Delete what an upload left of which nobody knows the id (R-4, D-3)."""
+        try:
+            images = gateway.list_images(provider)
+        except NotImplementedError:
+            return
+        for image in images:
+            if upload_names.is_of_upload(image, verdict.provider, verdict.build_id, verdict.upload_id, verdict.record):
+                self.log.warning("Deleting image %s, which %s has left", image.shown_id, _shown(verdict))
+                gateway.delete_image(provider, image.name, image.id)
+                leaks.report(verdict.provider, "images")
+
+
+def _key(verdict: DeleteUpload) -> _Key:
+    return verdict.image, verdict.build_id, verdict.provider, verdict.upload_id
+
+
+def _shown(verdict: DeleteUpload) -> str:
+    of_image = f"build {verdict.build_id} of image {verdict.image}"
+    return f"upload {verdict.upload_id} of {of_image} to provider {verdict.provider}"

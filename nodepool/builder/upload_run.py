@@ -1,0 +1,284 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One upload of a build to a provider, from its lock to its record (rules U-2 to U-9, U-12 to U-14)."""
+
+from __future__ import annotations
+
+import enum
+import logging
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from nodepool.builder import upload_names
+from nodepool.builder.driver_errors import tell_error
+from nodepool.builder.file_checksums import FileChecksums
+from nodepool.builder.image_files import ImageFiles
+from nodepool.builder.post_upload_hook import run_hook
+from nodepool.builder.running_uploads import Meter, RunningUploads, UploadKey
+from nodepool.clock import monotonic, wall_time
+from nodepool.driver import gateway
+from nodepool.driver.framework import upload_progress
+from nodepool.driver.framework.upload_progress import UploadGivenUp
+from nodepool.exceptions import BuilderError, ZKConflict, ZKException, ZKLockException
+from nodepool.guard import Guard, OnError, as_exception, settle
+from nodepool.metrics.catalog import IMAGE_UPDATE
+from nodepool.metrics.registry import Registry
+from nodepool.model import states
+from nodepool.model.image import ImageBuild, ImageUpload
+from nodepool.model.image_view import BuildView, ImagesView, ImageView, UploadView
+from nodepool.plan.image_uploads import UploadJob, overtaken
+from nodepool.zk.image_store import ImageStore
+
+if TYPE_CHECKING:
+    from nodepool.config.objects import Config
+    from nodepool.driver.interface import Provider
+    from nodepool.zk.locks import ZkLock
+
+#: So often an upload that runs is asked whether it is still wanted.
+LOOK_SECONDS: Final = 1.0
+
+
+class Outcome(enum.Enum):
+    """How an upload ended."""
+
+    READY = "ready"
+    FAILED = "failed"
+    #: A newer build came first, or the builder stops.
+    GIVEN_UP = "given up"
+    #: There was nothing to do: somebody else does it, or it is done, or not wanted any more.
+    NOT_DUE = "not due"
+
+
+class ProviderTable(Protocol):
+    """The providers of the builder."""
+
+    def get(self, name: str | None) -> Provider | None:
+        """One that runs; None = it does not."""
+        ...
+
+
+@dataclass(frozen=True)
+class UploadServices:
+    """What uploads use, the same for all.
+
+    :param images: all images as they are known.
+    """
+
+    store: ImageStore
+    images: Callable[[], ImagesView]
+    config: Callable[[], Config]
+    providers: ProviderTable
+    files: ImageFiles
+    checksums: FileChecksums
+    running: RunningUploads
+    registry: Registry
+
+
+class UploadRun:
+    """For one thread.
+
+    :param stopping: does the builder stop? Does not block.
+    """
+
+    def __init__(
+        self, services: UploadServices, job: UploadJob, stopping: Callable[[], bool], log: logging.Logger
+    ) -> None:
+        self._services = services
+        self._job = job
+        self._stopping = stopping
+        self.log = log
+        self._look_at = monotonic() + LOOK_SECONDS
+        #: Number of the record, once there is one.
+        self.upload_id: str | None = None
+
+    def run(self) -> Outcome:
+        """Blocks until it has ended. What the driver raises is logged, and ends in the record.
+
+        :raises ZKConnectionError: whether the record tells the result is not known; it is found as abandoned, if not.
+        """
+        try:
+            with self._services.store.upload_lock(*self._job.key) as lock:
+                return self._under_lock(lock)
+        except ZKLockException as reason:
+            self.log.debug("Not uploading %s: %s", self, reason)
+        except ZKConflict as reason:
+            if self.upload_id is not None:
+                self.log.warning("Upload of %s, number %s, is lost: %s", self, self.upload_id, reason)
+                return Outcome.FAILED
+            self.log.debug("Not uploading %s: %s", self, reason)
+        return Outcome.NOT_DUE
+
+    def __str__(self) -> str:
+        return f"build {self._job.build_id} of image {self._job.image} to provider {self._job.provider}"
+
+    # -- is it due? --
+
+    def _under_lock(self, lock: ZkLock) -> Outcome:
+        services, job = self._services, self._job
+        config = services.config()
+        section: Any = config.providers.get(job.provider)
+        diskimage = config.diskimages.get(job.image)
+        provider_image = getattr(section, "diskimages", {}).get(job.image)
+        provider = services.providers.get(job.provider)
+        build = services.store.build(job.image, job.build_id)
+        path = services.files.path(job.image, job.build_id, job.format)
+        if diskimage is None or provider_image is None or provider is None or getattr(provider_image, "pause", False):
+            return Outcome.NOT_DUE
+        if build is None or build.state != states.READY or self._is_there() or not path.is_file():
+            return Outcome.NOT_DUE
+        upload = ImageUpload(job.image, job.build_id, job.provider)
+        upload.state = states.UPLOADING
+        self.upload_id = services.store.new_upload(upload, under=lock)
+        target = _Target(section, provider, provider_image, diskimage.metadata, path)
+        key = UploadKey(job.image, job.build_id, job.provider, upload.key)
+        with services.running.running(key, path.stat().st_size) as meter:
+            return self._upload(target, build, upload, lock, meter)
+
+    def _is_there(self) -> bool:
+        """Has the build a ready upload there?"""
+        found = self._services.store.uploads(*self._job.key)
+        return any(upload.state == states.READY for upload in found)
+
+    # -- the upload --
+
+    def _upload(self, target: _Target, build: ImageBuild, upload: ImageUpload, lock: ZkLock, meter: Meter) -> Outcome:
+        begun = monotonic()
+        self.log.info("Uploading %s, number %s, file %s", self, upload.id, target.path)
+        transfer: Future[None] = Future()
+        settle([transfer], lambda: self._transfer(target, upload, lock, meter))
+        error = transfer.exception()
+        if error is not None:
+            return self._failed(upload, lock, as_exception(error))
+        upload.format = self._job.format
+        upload.username, upload.python_path, upload.shell_type = build.username, build.python_path, build.shell_type
+        try:
+            outcome = self._store(upload, lock)
+        except ZKConflict:
+            # Somebody took it for abandoned, and may have looked for the image before it was there.
+            self._delete(target.provider, upload)
+            raise
+        seconds = monotonic() - begun
+        if outcome is Outcome.READY:
+            self._services.registry.time(IMAGE_UPDATE.series(self._job.image, self._job.provider), seconds)
+            self.log.info("Image %s (%s) is ready in %s", upload.external_name, upload.external_id, self._job.provider)
+        return outcome
+
+    def _transfer(self, target: _Target, upload: ImageUpload, lock: ZkLock, meter: Meter) -> None:
+        """Send the file, and ask the hook. Sets id and name of the image; raises whatever the driver raises."""
+        job, services = self._job, self._services
+        name = upload_names.external_name(target.section.image_name_format, job.image, upload.key, int(wall_time()))
+        # Should this builder die, the name helps to find what it left.
+        upload.external_name = name
+        services.store.store_upload(upload, under=lock)
+        checksums = services.checksums.of(job.image, job.build_id, job.format)
+        meta = upload_names.properties(target.metadata, target.provider_image, job.provider, job.build_id, upload.key)
+        with upload_progress.watched(lambda done, total: self._report(meter, done, total)):
+            external_id = gateway.upload_image(
+                target.provider,
+                target.provider_image,
+                name,
+                str(target.path),
+                image_type=job.format,
+                meta=meta,
+                md5=checksums.md5,
+                sha256=checksums.sha256,
+            )
+        if not external_id:
+            raise BuilderError(f"the driver of provider {job.provider} gave no id of image {name}")
+        upload.external_id = external_id
+        hook = getattr(target.section, "post_upload_hook", None)
+        if hook:
+            # U-8: it leaves nothing in the cloud that was not accepted.
+            with OnError(lambda _: self._delete(target.provider, upload)):
+                run_hook(hook, job.provider, str(external_id), str(target.path))
+
+    def _report(self, meter: Meter, done: int, total: int) -> None:
+        """The driver says how far it is. Raises UploadGivenUp: nobody wants it any more."""
+        meter.report(done, total)
+        now = monotonic()
+        if self._stopping():
+            raise UploadGivenUp("the builder stops")
+        if now >= self._look_at:
+            self._look_at = now + LOOK_SECONDS
+            reason = self._overtaken(self._services.images().image(self._job.image))
+            if reason is not None:
+                raise UploadGivenUp(reason)
+
+    def _overtaken(self, view: ImageView) -> str | None:
+        return overtaken(view.builds.get(self._job.build_id), view, self._job.provider)
+
+    # -- its record --
+
+    def _failed(self, upload: ImageUpload, lock: ZkLock, error: Exception) -> Outcome:
+        """U-6. Its record goes when the cloud was asked for what may be left (D-3)."""
+        given_up = isinstance(error, UploadGivenUp)
+        if given_up:
+            self.log.info("Upload of %s is given up: %s", self, error)
+        else:
+            tell_error(self.log, error, "Upload of %s failed", self)
+        if upload.external_id is None:
+            # As in 11.0.0: it has nothing but its state.
+            upload.external_name = None
+        upload.state = states.FAILED
+        self._services.store.store_upload(upload, under=lock)
+        return Outcome.GIVEN_UP if given_up else Outcome.FAILED
+
+    def _store(self, upload: ImageUpload, lock: ZkLock) -> Outcome:
+        """The image is in the cloud: is it the newest there (U-12)?
+
+        Launchers choose by the time of the record. The look before keeps an overtaken upload from being ready; the one
+        after finds a newer build that became ready in between.
+        """
+        if self._is_given_up(upload, lock):
+            return Outcome.GIVEN_UP
+        upload.state = states.READY
+        self._services.store.store_upload(upload, under=lock)
+        return Outcome.GIVEN_UP if self._is_given_up(upload, lock) else Outcome.READY
+
+    def _is_given_up(self, upload: ImageUpload, lock: ZkLock) -> bool:
+        """Was it overtaken? Then it is `deleting` from now on, and the clean-up deletes it."""
+        reason = self._overtaken(self._view_now())
+        if reason is None:
+            return False
+        self.log.info("Upload of %s is given up: %s", self, reason)
+        upload.state = states.DELETING
+        self._services.store.store_upload(upload, under=lock)
+        return True
+
+    def _view_now(self) -> ImageView:
+        """What ZooKeeper has of the image and the provider: a cache may be late."""
+        store, image, provider = self._services.store, self._job.image, self._job.provider
+        builds = {
+            build.key: BuildView(
+                build.key,
+                build,
+                uploads={
+                    provider: tuple(UploadView(one.key, one) for one in store.uploads(image, build.key, provider))
+                },
+            )
+            for build in store.builds(image)
+        }
+        return ImageView(image, builds=builds)
+
+    def _delete(self, provider: Provider, upload: ImageUpload) -> None:
+        """Take the image away again; if that fails its record keeps the id, and the clean-up does it."""
+        with Guard(self.log, "Image %s stays for now", upload.external_id, but=ZKException, traceback=False):
+            gateway.delete_image(provider, upload.external_name or "", upload.external_id)
+            upload.external_id = None
+
+
+@dataclass(frozen=True)
+class _Target:
+    """Where an upload goes, by the configuration at its beginning.
+
+    :param section: of the provider.
+    :param metadata: of the image in every cloud.
+    """
+
+    section: Any
+    provider: Provider
+    provider_image: Any
+    metadata: dict[str, Any]
+    path: Path

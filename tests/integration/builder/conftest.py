@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fixtures for tests of uploads and clean-up, with a ZooKeeper and clouds in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodepool.zk.client import ZooKeeperClient
+from tests.support.image_site import ImageSite
+from tests.support.pool_znodes import PoolZnodes
+from tests.support.zookeeper import ZooKeeperServer
+
+MakeSite = Callable[..., ImageSite]
+
+
+@pytest.fixture
+def make_site(zookeeper: ZooKeeperServer, chroot: str, tmp_path: Path, znodes: PoolZnodes) -> Iterator[MakeSite]:
+    """Makes builders, each with a connection and a disk of its own: ``make_site(["a", "b"], clouds=other.clouds)``."""
+    certificates = zookeeper.certificates
+    sites: list[ImageSite] = []
+
+    def make(*arguments: Any, **options: Any) -> ImageSite:
+        client = ZooKeeperClient(
+            zookeeper.tls_hosts(chroot),
+            tls_cert=str(certificates.client_cert),
+            tls_key=str(certificates.client_key),
+            tls_ca=str(certificates.ca),
+        )
+        client.connect(timeout=30)
+        directory = tmp_path / f"images-{len(sites)}"
+        directory.mkdir()
+        sites.append(ImageSite(client, directory, *arguments, **options))
+        return sites[-1]
+
+    yield make
+    for site in sites:
+        site.end()
+        site.client.disconnect()
+
+
+@pytest.fixture
+def site(make_site: MakeSite) -> ImageSite:
+    """One builder, one provider."""
+    return make_site()

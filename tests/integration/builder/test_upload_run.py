@@ -1,0 +1,330 @@
+# SPDX-License-Identifier: Apache-2.0
+"""nodepool.builder.upload_run and upload_worker: uploads of a builder to clouds in memory, step by step."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodepool.builder import upload_run
+from nodepool.metrics.catalog import IMAGE_UPDATE
+from nodepool.metrics.registry import Distribution
+from nodepool.model.image import ImageUpload
+from nodepool.plan.image_uploads import UploadJob
+from nodepool.zk import image_paths
+from tests.support.image_site import IMAGE, MD5, ImageSite
+from tests.support.pool_znodes import PoolZnodes
+from tests.support.wait import DEADLINE_SECONDS, wait_for
+
+MakeSite = Callable[..., ImageSite]
+
+
+def running(site: ImageSite) -> threading.Thread:
+    """One pass in the background, which hangs in the cloud."""
+    site.cloud().set(hanging_uploads=True)
+    before = site.cloud().calls["upload"]
+    worker = site.worker(9)
+    site.sync()
+    thread = threading.Thread(target=worker.run_once, name="pass")
+    thread.start()
+    wait_for("the upload hangs", lambda: site.cloud().calls["upload"] > before)
+    return thread
+
+
+def ended(site: ImageSite, thread: threading.Thread) -> None:
+    site.cloud().set(hanging_uploads=False)
+    thread.join(DEADLINE_SECONDS)
+    assert not thread.is_alive()
+
+
+def test_upload(make_site: MakeSite) -> None:
+    """U-1, U-3, U-4, U-5, D-1: name, properties and content of the image, and the record that tells of it."""
+    site = make_site(
+        image={"metadata": {"os": "linux", "colour": "red"}, "username": "not used"},
+        section={"image-name-format": "{image_name}-{upload_id}-{timestamp}"},
+    )
+    site.config.providers["cloud"].diskimages[IMAGE].meta = {"colour": "blue"}  # type: ignore[attr-defined]
+    build = site.build()
+    assert site.pass_once() == 0
+    (record,) = site.uploads(build)
+    (image,) = site.cloud().images()
+    assert (record.id, record.state, record.external_id, record.format) == ("0000000001", "ready", image.id, "qcow2")
+    assert (record.username, record.python_path, record.shell_type) == ("fedora", "auto", None)
+    assert image.name == record.external_name
+    assert image.name.startswith("debian-0000000001-1")
+    assert image.metadata == {
+        "os": "linux",
+        "colour": "blue",
+        "nodepool_provider_name": "cloud",
+        "nodepool_build_id": build.key,
+        "nodepool_upload_id": "0000000001",
+    }
+    assert (image.md5, image.format) == (MD5, "qcow2")
+    measured = site.registry.snapshot()[IMAGE_UPDATE.series(IMAGE, "cloud")]
+    assert isinstance(measured, Distribution)
+    assert measured.count == 1
+    assert site.running.as_status() == {}
+    assert site.pass_once() is None, "there is nothing more to do"
+
+
+def test_while_it_runs(site: ImageSite, znodes: PoolZnodes) -> None:
+    """U-2, 6.3: the record is `uploading` and has the name, the lock is held, and it is told how far it is."""
+    build = site.build()
+    thread = running(site)
+    (record,) = site.uploads(build)
+    assert (record.state, record.external_id) == ("uploading", None)
+    assert str(record.external_name).startswith("debian-1")
+    assert site.view().builds[build.key].uploading == {"cloud"}
+    (status,) = site.running.as_status().items()
+    assert status[0] == f"debian/{build.key}/cloud/0000000001"
+    assert status[1]["size"] == 10
+    assert site.pass_once(1) is None, "another worker does not begin the same"
+    ended(site, thread)
+    assert site.states(build) == ["ready"]
+
+
+def test_failed(site: ImageSite, caplog: pytest.LogCaptureFixture) -> None:
+    """U-6, U-9: nothing is left in the cloud, the record tells just that; tried again later, with a new number."""
+    build = site.build()
+    site.cloud().set(broken_uploads=1)
+    assert site.pass_once() == 0
+    (record,) = site.uploads(build)
+    assert (record.state, record.external_id, record.external_name, record.format) == ("failed", None, None, None)
+    assert site.cloud().images() == []
+    assert "connection reset" in caplog.text
+    wait_seconds = site.pass_once()
+    assert wait_seconds is not None
+    assert 0 < wait_seconds <= 5, "U-15: it is not tried again at once"
+    site.queue.configuration_changed()
+    assert site.pass_once() == 0
+    assert site.states(build) == ["failed", "ready"]
+
+
+@pytest.mark.parametrize("knob", ["corrupted_uploads", "truncated_uploads"])
+def test_never_ready_when_broken(site: ImageSite, knob: str) -> None:
+    """U-14: what is not the file is deleted, and its upload has failed."""
+    build = site.build()
+    site.cloud().set(**{knob: 1})
+    site.pass_once()
+    assert site.states(build) == ["failed"]
+    assert site.cloud().images() == []
+
+
+def test_name_that_cannot_be_made(make_site: MakeSite, caplog: pytest.LogCaptureFixture) -> None:
+    """U-3: a mistake in the format is told, and nothing is sent."""
+    site = make_site(section={"image-name-format": "{image_name}-{nothing}"})
+    build = site.build()
+    site.pass_once()
+    assert site.states(build) == ["failed"]
+    assert "it knows the fields image_name, upload_id and timestamp" in caplog.text
+    assert site.cloud().calls["create"] == 0
+
+
+def hook(tmp_path: Path, text: str) -> dict[str, Any]:
+    path = tmp_path / "hook"
+    path.write_text(f"#!/bin/sh\n{text}\n", encoding="utf-8")
+    path.chmod(0o755)
+    return {"post-upload-hook": str(path)}
+
+
+def test_hook_accepts(make_site: MakeSite, tmp_path: Path) -> None:
+    """U-8: it gets provider, id and file."""
+    site = make_site(section=hook(tmp_path, f'echo "$@" > {tmp_path}/called'))
+    build = site.build()
+    site.pass_once()
+    (record,) = site.uploads(build)
+    assert record.state == "ready"
+    path = site.files.path(IMAGE, build.key, "qcow2")
+    assert (tmp_path / "called").read_text().split() == ["cloud", record.external_id, str(path)]
+
+
+@pytest.mark.parametrize("deletion_refused", [False, True])
+def test_hook_refuses(make_site: MakeSite, tmp_path: Path, deletion_refused: bool) -> None:
+    """U-8: the image is deleted in the cloud; if that fails, the record keeps its id for the clean-up."""
+    site = make_site(section=hook(tmp_path, "exit 1"))
+    build = site.build()
+    site.cloud().set(refused_deletions=int(deletion_refused))
+    site.pass_once()
+    (record,) = site.uploads(build)
+    left = [image.id for image in site.cloud().images()]
+    assert record.state == "failed"
+    assert left == ([record.external_id] if deletion_refused else [])
+    site.clean()
+    assert site.cloud().images() == []
+
+
+def test_somebody_else_uploads(site: ImageSite) -> None:
+    """U-2: the lock of build and provider decides; who did not get it looks again a little later."""
+    build = site.build()
+    taken = site.queue.take()
+    assert taken.job is not None
+    with site.store.upload_lock(IMAGE, build.key, "cloud"):
+        outcome = run_of(site, taken.job).run()
+    assert outcome is upload_run.Outcome.NOT_DUE
+    site.queue.ended(taken.job, outcome, None)
+    assert site.states(build) == []
+    wait_seconds = site.pass_once()
+    assert wait_seconds is not None
+    assert 0 < wait_seconds <= 2
+
+
+def run_of(site: ImageSite, job: UploadJob) -> upload_run.UploadRun:
+    return upload_run.UploadRun(site.services, job, lambda: False, logging.getLogger("test"))
+
+
+@pytest.mark.parametrize("change", ["uploaded", "deleting", "no file", "paused", "not listed", "no provider"])
+def test_checked_again_under_the_lock(site: ImageSite, change: str) -> None:
+    """U-2, U-13, P-2: what has changed since it was chosen counts; no record is made."""
+    build = site.build()
+    site.sync()
+    taken = site.queue.take()
+    assert taken.job is not None
+    section: Any = site.config.providers["cloud"]
+    if change == "uploaded":
+        site.upload(build)
+    elif change == "deleting":
+        build.state = "deleting"
+        site.store.store_build(build)
+    elif change == "no file":
+        site.files.remove(IMAGE, build.key)
+    elif change == "paused":
+        section.diskimages[IMAGE].pause = True
+    elif change == "not listed":
+        section.diskimages.clear()
+    else:
+        site.providers.clear()
+    before = site.states(build)
+    assert run_of(site, taken.job).run() is upload_run.Outcome.NOT_DUE
+    assert site.states(build) == before
+
+
+def test_builds_that_are_not_here(site: ImageSite) -> None:
+    """U-1, U-10: of the newest build this builder has no file: nothing is uploaded, nothing older either."""
+    site.build()
+    newest = site.build()
+    site.files.remove(IMAGE, newest.key)
+    assert site.pass_once() is None
+    assert site.cloud().images() == []
+
+
+def test_paused_images(site: ImageSite) -> None:
+    """P-1: a pause of builds, in ZooKeeper or the configuration, keeps no upload."""
+    build = site.build()
+    site.store.set_paused(IMAGE, True)
+    site.config.diskimages[IMAGE].pause = True
+    assert site.pass_once() == 0
+    assert site.states(build) == ["ready"]
+
+
+def test_paused_provider_image(make_site: MakeSite) -> None:
+    """P-2, P-3: no upload there, others go on; what is there stays usable."""
+    site = make_site(["a", "b"])
+    first = site.build()
+    old = site.upload(first, "a")
+    site.config.providers["a"].diskimages[IMAGE].pause = True  # type: ignore[attr-defined]
+    second = site.build()
+    assert [site.pass_once() for _ in range(2)] == [0, None]
+    assert (site.states(second, "a"), site.states(second, "b")) == ([], ["ready"])
+    site.clean()
+    current = site.view().current_upload("a")
+    assert current is not None
+    assert current.external_id == old.external_id
+
+
+def newer_is_there(site: ImageSite) -> ImageUpload:
+    """A newer build was uploaded by somebody else meanwhile."""
+    return site.upload(site.build())
+
+
+def test_overtaken_at_the_end(site: ImageSite) -> None:
+    """U-12: an older build is never stored ready after a newer one; its image goes."""
+    older = site.build()
+    thread = running(site)
+    # Read whole before anybody looks whether it is still wanted.
+    newer = newer_is_there(site)
+    ended(site, thread)
+    assert site.states(older) == ["deleting"]
+    site.clean()
+    assert site.states(older) == []
+    assert [image.id for image in site.cloud().images()] == [newer.external_id]
+
+
+def test_given_up_on_its_way(site: ImageSite, monkeypatch: pytest.MonkeyPatch) -> None:
+    """U-12: an upload that was overtaken does not go on to its end."""
+    monkeypatch.setattr(upload_run, "LOOK_SECONDS", 0.0)
+    older = site.build()
+    thread = running(site)
+    newer = newer_is_there(site)
+    ended(site, thread)
+    assert site.states(older) == ["failed"]
+    assert [image.id for image in site.cloud().images()] == [newer.external_id]
+
+
+def test_lock_is_lost(site: ImageSite, znodes: PoolZnodes, caplog: pytest.LogCaptureFixture) -> None:
+    """6.3: somebody may have taken the record for abandoned: it is not made ready, and the image goes."""
+    build = site.build()
+    thread = running(site)
+    lock_dir = image_paths.upload_lock(IMAGE, build.key, "cloud")
+    for contender in znodes.kazoo.get_children(lock_dir):
+        znodes.kazoo.delete(f"{lock_dir}/{contender}")
+    ended(site, thread)
+    assert site.states(build) == ["uploading"]
+    assert site.cloud().images() == []
+    assert "is lost" in caplog.text
+    site.clean()
+    assert site.states(build) == []
+
+
+def test_stop(site: ImageSite) -> None:
+    """U-11: a stop ends what hangs in the cloud together with its provider; nothing is left there."""
+    build = site.build()
+    site.cloud().set(hanging_uploads=True)
+    site.start(1)
+    site.wake()
+    wait_for("the upload hangs", lambda: site.cloud().calls["upload"] == 1)
+    site.threads[0].stop()
+    site.providers["cloud"].stop()
+    site.threads[0].join(DEADLINE_SECONDS)
+    assert not site.threads[0].is_alive()
+    assert site.cloud().images() == []
+    assert site.states(build) in (["failed"], [])
+
+
+def test_events_are_enough(make_site: MakeSite) -> None:
+    """A build is uploaded everywhere, and what has to go goes, without anybody who looks now and then."""
+    site = make_site(["a", "b"])
+    site.start()
+    builds = [site.build() for _ in range(4)]
+    for provider in ("a", "b"):
+        wait_for("the newest is there", lambda name=provider: "ready" in site.states(builds[-1], name))  # type: ignore[misc]
+        wait_for("at most two are kept", lambda name=provider: len(site.cloud(name).images()) <= 2)  # type: ignore[misc]
+    wait_for("records of others are gone", lambda: site.states(builds[0], "a") == [] == site.states(builds[0], "b"))
+
+
+def test_configuration_between_uploads(make_site: MakeSite) -> None:
+    """U-7: what is not wanted any more is not begun."""
+    site = make_site(["a", "b"])
+    build = site.build()
+    assert site.pass_once() == 0
+    (done,) = [provider for provider in ("a", "b") if site.states(build, provider)]
+    left = "b" if done == "a" else "a"
+    site.config.providers[left].diskimages.clear()  # type: ignore[attr-defined]
+    assert site.pass_once() is None
+    assert site.states(build, left) == []
+
+
+def test_slow_cloud_holds_up_none(make_site: MakeSite) -> None:
+    """U-15: with two workers and one cloud that hangs, the other gets its images."""
+    site = make_site(["slow", "quick"], workers=2)
+    site.configure(["slow", "quick"], ["i1", "i2", "i3"])
+    site.cloud("slow").set(hanging_uploads=True)
+    site.start(2)
+    builds = [site.build(name) for name in ("i1", "i2", "i3")]
+    for build in builds:
+        wait_for("it is in the quick cloud", lambda one=build: site.states(one, "quick") == ["ready"])  # type: ignore[misc]
+    assert [site.states(build, "slow") for build in builds].count([]) == 2
