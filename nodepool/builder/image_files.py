@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from nodepool.builder.as_root import run_as_root
+
 log = logging.getLogger("nodepool.builder.image_files")
 
 BUILDER_ID_FILE: Final = "builder_id.txt"
@@ -179,7 +181,10 @@ def _remove(path: Path) -> bool:
         else:
             path.unlink(missing_ok=True)
     except OSError as error:
-        log.error("Cannot remove %s: %s", path, error)
-        return False
+        # Of a build that was interrupted some files may be root's.
+        problem = run_as_root("rm", "-rf", "--one-file-system", "--", str(path)) if os.geteuid() else str(error)
+        if problem:
+            log.error("Cannot remove %s: %s", path, problem)
+            return False
     log.info("Removed %s", path)
     return True

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Logs of builds: ``<build-log-dir>/<image>-<build id>.log`` (rule B-7, ``build-log-retention``)."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+from pathlib import Path
+from typing import Final
+
+log = logging.getLogger("nodepool.builder.build_logs")
+
+#: What follows the image's name in the name of a log.
+_REST: Final = re.compile(r"-(?:[0-9a-f]{32}|[0-9]{10})\.log")
+
+
+def log_path(directory: str | os.PathLike[str], image: str, build_id: str) -> Path:
+    return Path(directory) / f"{image}-{build_id}.log"
+
+
+def logs_of(directory: str | os.PathLike[str], image: str) -> list[Path]:
+    """The logs of exactly this image, the newest first. Blocks for the file system."""
+    try:
+        names = os.listdir(directory)
+    except FileNotFoundError:
+        return []
+    found = []
+    for name in names:
+        if name.startswith(image) and _REST.fullmatch(name[len(image) :]):
+            path = Path(directory) / name
+            try:
+                found.append((path.stat().st_mtime, path))
+            except FileNotFoundError:
+                continue
+    return [path for _, path in sorted(found, reverse=True)]
+
+
+def prune(directory: str | os.PathLike[str], image: str, retention: int) -> None:
+    """Before a build: remove logs, so that with the new one ``retention`` are left. Blocks for the file system.
+
+    :param retention: negative = keep all; 0 is as 1.
+    """
+    if retention < 0:
+        return
+    for path in logs_of(directory, image)[max(1, retention) - 1 :]:
+        try:
+            path.unlink(missing_ok=True)
+        except OSError as error:
+            log.error("Cannot remove the old log %s: %s", path, error)
+
+
+class BuildLog:
+    """The log of one build, for one thread. Everything is in the file at once, so that others may follow it.
+
+    A disk that is full costs the log its end, and not the build its life.
+
+    :raises OSError: it cannot be made.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = path.open("wb", buffering=0)
+        self._failed = False
+
+    def write(self, data: bytes) -> None:
+        """Append. Does not raise."""
+        if self._failed:
+            return
+        try:
+            while data:
+                data = data[self._file.write(data) :]
+        except OSError as error:
+            self._failed = True
+            log.error("The rest of the log %s is missing: %s", self.path, error)
+
+    def write_line(self, text: str) -> None:
+        """Append a line of our own. Does not raise."""
+        self.write(f"{text}\n".encode("utf-8", "replace"))
+
+    def close(self) -> None:
+        self._file.close()

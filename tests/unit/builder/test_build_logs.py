@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Logs of builds."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from pathlib import Path
+
+import pytest
+
+from nodepool.builder import build_logs
+from nodepool.builder.build_logs import BuildLog, log_path, logs_of, prune
+
+
+def write_logs(directory: Path, image: str, count: int) -> list[str]:
+    """Logs from the oldest to the newest."""
+    names = []
+    for number in range(count):
+        path = log_path(directory, image, uuid.UUID(int=number).hex)
+        path.write_text("x")
+        os.utime(path, (number, number))
+        names.append(path.name)
+    return names
+
+
+@pytest.mark.parametrize(
+    ("retention", "left"),
+    [(7, 5), (3, 2), (2, 1), (1, 0), (0, 0), (-1, 5)],
+)
+def test_old_logs_go(tmp_path: Path, retention: int, left: int) -> None:
+    """B-7: with the log of the build that begins, so many are left; the newest ones."""
+    names = write_logs(tmp_path, "debian", 5)
+    prune(tmp_path, "debian", retention)
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(names[5 - left :])
+
+
+def test_logs_of_other_images_stay(tmp_path: Path) -> None:
+    """B-7: the name is compared as a whole."""
+    write_logs(tmp_path, "debian", 3)
+    others = write_logs(tmp_path, "debian-12", 3)
+    (tmp_path / "debian-notes.log").write_text("x")
+    assert [path.name for path in logs_of(tmp_path, "debian-12")] == others[::-1]
+    prune(tmp_path, "debian", 1)
+    assert {path.name for path in tmp_path.iterdir()} == {*others, "debian-notes.log"}
+
+
+def test_no_directory_yet(tmp_path: Path) -> None:
+    prune(tmp_path / "builds", "debian", 1)
+    assert logs_of(tmp_path / "builds", "debian") == []
+
+
+def test_log_that_cannot_be_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    write_logs(tmp_path, "debian", 1)
+
+    def unlink(path: Path, missing_ok: bool) -> None:
+        raise PermissionError("read-only")
+
+    monkeypatch.setattr(Path, "unlink", unlink)
+    prune(tmp_path, "debian", 1)
+    assert "read-only" in caplog.text
+
+
+def test_directory_is_made(tmp_path: Path) -> None:
+    """B-15: the log directory is made; what was written is there at once."""
+    log = BuildLog(log_path(tmp_path / "a" / "b", "debian", "0123"))
+    log.write(b"\xff\n")
+    log.write_line("done")
+    assert log.path.read_bytes() == b"\xff\ndone\n"
+    log.close()
+
+
+def test_full_disk(caplog: pytest.LogCaptureFixture) -> None:
+    """It is said once, and the build goes on."""
+    log = BuildLog(Path("/dev/full"))
+    log.write_line("a")
+    log.write_line("b")
+    log.close()
+    assert [record.name for record in caplog.records] == [build_logs.log.name]
+    assert "No space left" in caplog.text

@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Processes of a session, and their end, also of those that are root's."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nodepool.builder import process_session
+from tests.support.wait import wait_for
+
+
+@pytest.fixture
+def session() -> Iterator[subprocess.Popen[bytes]]:
+    """A shell with two children, in a session of its own."""
+    shell = subprocess.Popen(["sh", "-c", "sleep 300 & sleep 300 & wait"], start_new_session=True)
+    wait_for("three processes", lambda: len(process_session.members(shell.pid)) == 3)
+    yield shell
+    process_session.kill(shell.pid)
+    shell.wait(10)
+
+
+def test_members(session: subprocess.Popen[bytes]) -> None:
+    first = process_session.process(session.pid)
+    assert first is not None
+    assert first in process_session.members(session.pid)
+    assert first.command_line().startswith(b"sh\0-c\0sleep")
+    assert any(variable.startswith(b"PATH=") for variable in first.environment())
+
+
+def test_who_has_ended_is_no_member() -> None:
+    """Also while nobody has asked how it ended."""
+    done = subprocess.Popen(["true"], start_new_session=True)
+    wait_for("its end", lambda: process_session.process(done.pid) is None)
+    assert process_session.members(done.pid) == []
+    done.wait(10)
+    gone = process_session.Process(done.pid, done.pid, 0)
+    assert (gone.command_line(), gone.environment()) == (b"", [b""])
+
+
+def test_end(session: subprocess.Popen[bytes]) -> None:
+    """SIGTERM is enough for who listens."""
+    assert process_session.end(session.pid, 30.0) == []
+    assert session.wait(10) == -signal.SIGTERM
+
+
+def test_kill(session: subprocess.Popen[bytes]) -> None:
+    assert process_session.kill(session.pid) == []
+    assert session.wait(10) == -signal.SIGKILL
+
+
+@pytest.fixture
+def sudo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A stand-in for sudo that is not root either, and a process that is not allowed to send signals itself."""
+    calls = tmp_path / "calls"
+    program = tmp_path / "sudo"
+    program.write_text(f'#!/bin/sh\nprintf "%s\\n" "$*" >> {calls}\nshift\nexec "$@"\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+
+    def not_permitted(pid: int, number: int) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(os, "kill", not_permitted)
+    return calls
+
+
+def test_processes_of_root_are_ended_with_sudo(session: subprocess.Popen[bytes], sudo: Path) -> None:
+    """diskimage-builder becomes root with sudo: a signal of the builder's user does not reach its children."""
+    pids = [one.pid for one in process_session.members(session.pid)]
+    assert process_session.end(session.pid, 30.0) == []
+    ids = " ".join(map(str, pids))
+    assert sudo.read_text().splitlines() == [f"-n kill -s {name} -- {ids}" for name in ("STOP", "TERM", "CONT")]
+
+
+def test_sudo_that_is_not_allowed(
+    session: subprocess.Popen[bytes], sudo: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Who cannot be told is named."""
+    (sudo.parent / "sudo").write_text("#!/bin/sh\necho a password is required >&2\nexit 1\n")
+    left = process_session.kill(session.pid, 0.0)
+    assert len(left) == 3
+    assert "a password is required" in caplog.text
+    assert str(session.pid) in caplog.text
+    os.killpg(session.pid, signal.SIGKILL)
