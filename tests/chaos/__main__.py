@@ -13,7 +13,7 @@ import tempfile
 from pathlib import Path
 
 from tests.chaos.run import Settings, run
-from tests.chaos.schedule import KINDS, from_json, make_arrivals, make_schedule
+from tests.chaos.schedule import OF_LAUNCHER_RUNS, from_json, make_arrivals, make_schedule
 from tests.chaos.world import Limits
 from tests.support.launcher import COMMAND_VARIABLE
 
@@ -29,7 +29,9 @@ def main() -> int:
     parser.add_argument("--requests", type=int, default=0, help="so many, spread over the faults (0: without end)")
     parser.add_argument("--limit", type=int, default=Limits.servers, help="servers of the first cloud (%(default)s)")
     parser.add_argument("--zookeepers", type=int, default=1, help="3: an ensemble, and its faults (%(default)s)")
-    parser.add_argument("--kinds", default="", metavar="KIND,...", help=f"only these faults: {', '.join(KINDS)}")
+    parser.add_argument(
+        "--kinds", default="", metavar="KIND,...", help=f"only these faults: {', '.join(OF_LAUNCHER_RUNS)}"
+    )
     parser.add_argument("--without", default="", metavar="KIND,...", help="the same, but for these faults")
     parser.add_argument(
         "--launcher", metavar="COMMAND", help="another launcher, e.g. the released one; without ``clock``"

@@ -6,16 +6,14 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from collections import defaultdict
-from collections.abc import Callable
 from random import Random
 from typing import Any
 
-from kazoo.exceptions import KazooException
-
 from tests.chaos.doomed_client import DoomedClient
+from tests.chaos.events import Violations
+from tests.chaos.fault_runner import FaultRunner
 from tests.chaos.host_faults import HostFaults
-from tests.chaos.invariants import Violations, Watcher
+from tests.chaos.invariants import Watcher
 from tests.chaos.load import Load
 from tests.chaos.network_faults import LinkFaults, ZooKeeperFaults
 from tests.chaos.schedule import Fault
@@ -24,79 +22,34 @@ from tests.support.pool_znodes import NODES
 
 #: How long "...-in-launch" waits for a launch to hit.
 LAUNCH_SECONDS = 3.0
-#: How long a fault waits for the one before on the same target.
-LATE_SECONDS = 5.0
 #: How long the requests of a killed client stay.
 SUCCESSOR_SECONDS = 3.0
 
 
-class Injector:
+class Injector(FaultRunner):
     """Does the faults of a schedule, each in its time; `run` blocks until all have ended."""
 
     def __init__(self, world: World, load: Load, watcher: Watcher, violations: Violations, seed: int) -> None:
+        super().__init__(world, violations)
         self._world = world
-        self._violations = violations
         self._load = load
         self._watcher = watcher
         self._random = Random(f"victims {seed}")
         #: Settings of the cloud that faults have changed.
         self._rules: dict[Fault, dict[str, Any]] = {}
         self._knobs_lock = threading.Lock()
-        #: A fault may take longer than the schedule knows; the next one on the same target waits for it.
-        self._targets: dict[str, threading.Lock] = defaultdict(threading.Lock)
-        self._host = HostFaults(world, lambda target: self._targets[target])
-        self._network = (LinkFaults(world), ZooKeeperFaults(world, seed))
+        host = HostFaults(world, lambda target: self._targets[target])
+        self._places = [host, LinkFaults(world), ZooKeeperFaults(world, seed)]
         #: A launcher reports a record that it cannot read, and leaves it to the operator.
         self._corrupted: list[str] = []
         self._reloads = 0
 
-    def run(self, faults: list[Fault]) -> None:
-        threads = []
-        for fault in faults:
-            threading.Event().wait(max(0.0, fault.at - self._world.now()))
-            thread = threading.Thread(target=self._do, args=(fault,), name=f"fault-{fault.kind}")
-            thread.start()
-            threads.append(thread)
-        for thread in threads:
-            thread.join()
+    def put_right(self) -> None:
+        """Ends builds that are stuck, removes records that nobody can read."""
         self._world.cloud.release_stuck()
         for node_id in self._corrupted:
             if self._world.znodes.kazoo.exists(f"{NODES}/{node_id}"):
                 self._world.znodes.kazoo.delete(f"{NODES}/{node_id}", recursive=True)
-
-    def _do(self, fault: Fault) -> None:
-        if not self._targets[fault.target].acquire(timeout=LATE_SECONDS):
-            # Faults that queued up would come one upon the other, and after the end of the run.
-            self._world.note(f"fault {fault.kind} was left out: its target, {fault.target}, is busy")
-            return
-        try:
-            self._do_alone(fault)
-        finally:
-            self._targets[fault.target].release()
-
-    def _do_alone(self, fault: Fault) -> None:
-        method = self._method(fault.kind.replace("-", "_"))
-        target = "" if fault.launcher is None else f" launcher {fault.launcher}"
-        amount = f" {fault.amount:g}" if fault.amount else ""
-        self._world.note(f"fault {fault.kind}{target}{amount} for {fault.seconds:g} s")
-        try:
-            what = method(fault)
-        except (OSError, KazooException) as error:
-            # ZooKeeper or the cloud is away just now.
-            self._world.note(f"fault {fault.kind} was not possible: {error!r}")
-        except Exception as error:
-            self._violations.add(f"fault {fault.kind} is wrong: {error!r}")
-        else:
-            self._world.note(f"end of {fault.kind}{target}{f': {what}' if what else ''}")
-
-    def _method(self, name: str) -> Callable[[Fault], str | None]:
-        found: list[Callable[[Fault], str | None]] = [
-            method for place in (self._host, *self._network) if (method := getattr(place, name, None))
-        ]
-        return found[0] if found else getattr(self, f"_{name}")
-
-    def _pause(self, fault: Fault) -> None:
-        threading.Event().wait(fault.seconds)
 
     # -- launchers
 

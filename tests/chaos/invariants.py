@@ -14,6 +14,7 @@ from kazoo.exceptions import KazooException
 from tests.chaos import providers
 from tests.chaos.audit import Audit
 from tests.chaos.deadline import Deadline
+from tests.chaos.events import Violations
 from tests.chaos.launcher_logs import exceeded_quota, tracebacks, used_up
 from tests.chaos.load import Load
 from tests.chaos.registrations import Registrations
@@ -28,25 +29,6 @@ MOMENT_SECONDS = 0.5
 SERVE_SECONDS = 30.0
 #: A static node in such a state has left its slot, or may leave it at any moment.
 GOING = ("used", "deleting", "deleted")
-
-
-class Violations:
-    """What must not be, each once, with the time."""
-
-    def __init__(self, world: World) -> None:
-        self._world = world
-        self._lock = threading.Lock()
-        self.found: list[str] = []
-        self._seen: set[str] = set()
-
-    def add(self, text: str) -> None:
-        """Any thread."""
-        with self._lock:
-            if text in self._seen:
-                return
-            self._seen.add(text)
-            self.found.append(f"{self._world.now():.1f} s: {text}")
-        self._world.note(f"VIOLATION: {text}")
 
 
 class Watcher:

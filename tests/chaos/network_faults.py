@@ -6,17 +6,30 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from random import Random
+from typing import Protocol
 
 from tests.chaos.links import Links
 from tests.chaos.schedule import Fault
-from tests.chaos.world import World
 from tests.support.tcp_proxy import TcpProxy
+from tests.support.zookeeper import ZooKeeperServer
 from tests.support.zookeeper_ensemble import ZooKeeperEnsemble
 
 #: A link that is slow has at least this share of the greatest delay.
 LEAST_DELAY = 0.2
 #: How long a fault of the ensemble waits for a leader that it can kill.
 ELECTION_SECONDS = 5.0
+
+
+class Network(Protocol):
+    """What these faults need of a world.
+
+    ``links``: the ways of each launcher or builder to ZooKeeper and a cloud.
+    """
+
+    links: list[Links]
+    zookeeper: ZooKeeperServer | ZooKeeperEnsemble
+
+    def note(self, text: str) -> None: ...
 
 
 def pause(seconds: float) -> None:
@@ -26,7 +39,7 @@ def pause(seconds: float) -> None:
 class LinkFaults:
     """A method for each kind of fault of the ways of one launcher; each blocks until it is over."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: Network) -> None:
         self._world = world
 
     def link_cut(self, fault: Fault) -> None:
@@ -69,7 +82,7 @@ class LinkFaults:
 class ZooKeeperFaults:
     """A method for each kind of fault of ZooKeeper; each blocks until all servers serve again."""
 
-    def __init__(self, world: World, seed: int) -> None:
+    def __init__(self, world: Network, seed: int) -> None:
         self._world = world
         self._random = Random(f"zookeeper {seed}")
 

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from tests.chaos.deadline import Deadline
+from tests.chaos.events import Violations
 from tests.chaos.faults import Injector
-from tests.chaos.invariants import Aftermath, Violations, Watcher
+from tests.chaos.invariants import Aftermath, Watcher
 from tests.chaos.load import Load
 from tests.chaos.schedule import Fault
 from tests.chaos.usage import Usage

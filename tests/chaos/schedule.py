@@ -34,11 +34,18 @@ LINK: Final = "link"
 CLOUD_LINK: Final = "cloud-link"
 #: The time that its machine believes it is.
 CLOCK: Final = "clock"
-#: Targets that each launcher has of its own. All others exist once.
-OF_LAUNCHERS: Final = (LAUNCHER, LINK, CLOUD_LINK, CLOCK)
+#: What each builder has on its disk, and uploads to and deletions in one of several clouds.
+DISK: Final = "disk"
+UPLOADS: Final = "uploads-to"
+IMAGE_DELETES: Final = "image-deletions-in"
+#: Targets of which each launcher or builder has one of its own, or each cloud. All others exist once.
+OF_LAUNCHERS: Final = (LAUNCHER, LINK, CLOUD_LINK, CLOCK, DISK, UPLOADS, IMAGE_DELETES)
+OF_CLOUDS: Final = (UPLOADS, IMAGE_DELETES)
 ENSEMBLE: Final = "ensemble"
+#: Only in runs with builders, `tests.chaos.images`.
+IMAGES: Final = "images"
 #: Groups of kinds, and how much rarer they are than those of the first one.
-GROUPS: Final[Mapping[str, float]] = {"base": 1.0, "links": 4.0, ENSEMBLE: 6.0, "hosts": 5.0}
+GROUPS: Final[Mapping[str, float]] = {"base": 1.0, "links": 4.0, ENSEMBLE: 6.0, "hosts": 5.0, IMAGES: 1.0}
 
 #: Every kind by its name.
 KINDS: Final[Mapping[str, Kind]] = {
@@ -89,7 +96,50 @@ KINDS: Final[Mapping[str, Kind]] = {
     "leader-kill": Kind(2, (1.0, 6.0), "zookeeper", group=ENSEMBLE),
     "quorum-loss": Kind(1, (1.0, 6.0), "zookeeper", group=ENSEMBLE),
     "server-cut": Kind(1, (3.0, 8.0), "zookeeper", group=ENSEMBLE),
+    # Builders. Those without "-in-..." are the launchers' ones.
+    "kill-in-build": Kind(3, (0.0, 6.0), LAUNCHER, group=IMAGES),
+    "kill-in-upload": Kind(3, (0.0, 6.0), LAUNCHER, group=IMAGES),
+    "freeze-in-build": Kind(1, (5.5, 9.0), LAUNCHER, group=IMAGES),
+    "freeze-in-upload": Kind(2, (5.5, 9.0), LAUNCHER, group=IMAGES),
+    "failing-builds": Kind(1, (4.0, 10.0), "dib", (0.2, 0.8), IMAGES),
+    "hanging-builds": Kind(1, (3.0, 6.0), "dib", (0.2, 0.5), IMAGES),
+    # Uploads and deletions in one of the clouds; the amount is the share of them.
+    "failing-uploads": Kind(2, (4.0, 10.0), UPLOADS, (0.3, 1.0), IMAGES),
+    "broken-uploads": Kind(2, (4.0, 10.0), UPLOADS, (0.3, 1.0), IMAGES),
+    "corrupted-uploads": Kind(2, (4.0, 10.0), UPLOADS, (0.3, 1.0), IMAGES),
+    "truncated-uploads": Kind(1, (4.0, 10.0), UPLOADS, (0.3, 1.0), IMAGES),
+    "slow-uploads": Kind(1, (4.0, 10.0), UPLOADS, (0.3, 1.0), IMAGES),
+    "failing-image-deletions": Kind(2, (4.0, 12.0), IMAGE_DELETES, (0.3, 1.0), IMAGES),
+    # What lies on a builder's disk.
+    "image-disk-full": Kind(2, (3.0, 8.0), DISK, group=IMAGES),
+    "image-files-deleted": Kind(1, (0.0, 0.0), DISK, group=IMAGES),
+    # Hands in ZooKeeper.
+    "build-corrupted": Kind(1, (0.0, 0.0), "image-znodes", group=IMAGES),
+    "build-record-deleted": Kind(1, (0.0, 0.0), "image-znodes", group=IMAGES),
+    "upload-corrupted": Kind(1, (0.0, 0.0), "image-znodes", group=IMAGES),
+    "upload-record-deleted": Kind(1, (0.0, 0.0), "image-znodes", group=IMAGES),
+    # No faults: what operators do.
+    "build-requested": Kind(4, (0.0, 0.0), "image-requests", group=IMAGES),
+    "build-unwanted": Kind(1, (0.0, 0.0), "image-requests", group=IMAGES),
+    "upload-unwanted": Kind(1, (0.0, 0.0), "image-requests", group=IMAGES),
+    "image-removed": Kind(1, (2.0, 8.0), "image-config", group=IMAGES),
 }
+#: What a run of launchers has, and one of builders.
+OF_LAUNCHER_RUNS: Final = tuple(name for name, kind in KINDS.items() if kind.group != IMAGES)
+OF_IMAGE_RUNS: Final = (
+    "kill",
+    "freeze",
+    "terminate",
+    "zookeeper-kill",
+    "cloud-away",
+    "cloud-frozen",
+    "cloud-errors",
+    "cloud-drops",
+    "link-cut",
+    "link-slow",
+    "cloud-link-cut",
+    *(name for name, kind in KINDS.items() if kind.group == IMAGES),
+)
 
 
 @dataclass(frozen=True)
@@ -97,7 +147,7 @@ class Fault:
     """One fault.
 
     :param at: seconds after the start of the run, ``seconds``: how long it lasts (0 = a moment).
-    :param launcher: number of the launcher that it hits; None: it hits something else.
+    :param launcher: number of the launcher, builder or cloud that it hits; None: it hits something else.
     :param amount: for example the share of calls that fail.
     """
 
@@ -111,6 +161,11 @@ class Fault:
     def target(self) -> str:
         target = KINDS[self.kind].target
         return target if self.launcher is None else f"{target}-{self.launcher}"
+
+    @property
+    def whose(self) -> str:
+        """Of what `launcher` is the number."""
+        return "cloud" if KINDS[self.kind].target in OF_CLOUDS else "process"
 
     @property
     def end(self) -> float:
@@ -127,6 +182,7 @@ def make_schedule(
     kinds: Iterable[str] = (),
     every_seconds: float = 1.5,
     zookeepers: int = 1,
+    run: Sequence[str] = OF_LAUNCHER_RUNS,
 ) -> list[Fault]:
     """The faults of a run, ordered by time; all have ended after ``seconds``.
 
@@ -137,10 +193,11 @@ def make_schedule(
     :param kinds: only these, all groups at the same rate; empty = all.
     :param every_seconds: mean time from one fault to the next in the first group.
     :param zookeepers: how many ZooKeeper servers there are; with one, no fault is drawn that needs several.
+    :param run: all kinds that there may be.
     :raises ValueError: there is no such kind.
     """
     chosen = list(kinds)
-    names = _known(chosen)
+    names = _known(chosen, run)
     faults: list[Fault] = []
     for group, rarer in GROUPS.items():
         own = [name for name in names if KINDS[name].group == group]
@@ -193,8 +250,8 @@ def from_json(faults: Iterable[Mapping[str, Any]]) -> list[Fault]:
     return sorted(found, key=lambda fault: fault.at)
 
 
-def _known(kinds: Iterable[str]) -> Sequence[str]:
-    names = list(kinds)
-    if unknown := sorted(set(names) - set(KINDS)):
-        raise ValueError(f"unknown kinds of faults: {', '.join(unknown)}; there are: {', '.join(KINDS)}")
-    return names or list(KINDS)
+def _known(kinds: Iterable[str], run: Iterable[str] = KINDS) -> Sequence[str]:
+    names, there_are = list(kinds), list(run)
+    if unknown := sorted(set(names) - set(there_are)):
+        raise ValueError(f"unknown kinds of faults: {', '.join(unknown)}; there are: {', '.join(there_are)}")
+    return names or there_are

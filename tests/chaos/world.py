@@ -5,14 +5,13 @@ from __future__ import annotations
 
 import signal
 import sys
-import threading
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from nodepool.testing.openstack import SimulatorClient
+from tests.chaos.events import Events
 from tests.chaos.links import Links
 from tests.chaos.providers import RichProvider, static_provider
 from tests.chaos.skewed_launcher import write_offset
@@ -104,7 +103,7 @@ def own_label(number: int) -> str:
     return f"only-{number}"
 
 
-class World:
+class World(Events):
     """Starts and ends the processes, keeps what happened when.
 
     :param directory: logs, configurations and data go there.
@@ -115,6 +114,7 @@ class World:
     session_seconds = SESSION_SECONDS
 
     def __init__(self, directory: Path, seed: int, launchers: int, limits: Limits, zookeepers: int = 1) -> None:
+        super().__init__()
         self.directory = directory
         self.limits = limits
         self.zookeeper: ZooKeeperServer | ZooKeeperEnsemble
@@ -133,10 +133,6 @@ class World:
         #: The way of each launcher to ZooKeeper and the cloud.
         self.links: list[Links] = []
         self.znodes: PoolZnodes
-        self._begun = time.monotonic()
-        #: Seconds since the start, and what happened.
-        self.events: list[tuple[float, str]] = []
-        self._lock = threading.Lock()
 
     def _simulator_command(self) -> list[str]:
         knobs = '{"boot_seconds": [0.3, 1.5], "delete_seconds": [0.1, 0.5], "latency_seconds": [0.0, 0.05]}'
@@ -258,19 +254,6 @@ class World:
     def signal_cloud(self, number: int) -> None:
         """Sends a signal to the cloud's process."""
         self._simulator.send_signal(number)
-
-    def begin(self) -> None:
-        """The run starts now."""
-        self._begun = time.monotonic()
-
-    def now(self) -> float:
-        """Seconds since the start of the run."""
-        return time.monotonic() - self._begun
-
-    def note(self, text: str) -> None:
-        """Keeps what happened. Any thread."""
-        with self._lock:
-            self.events.append((round(self.now(), 2), text))
 
     def disk_was_full(self, when: float) -> bool:
         """Was a launcher's disk full at some time of a request that failed then?"""

@@ -13,7 +13,8 @@ from typing import Any
 
 from tests.chaos.audit import Audit
 from tests.chaos.deadline import Deadline
-from tests.chaos.invariants import Aftermath, Violations
+from tests.chaos.events import Violations
+from tests.chaos.invariants import Aftermath
 from tests.chaos.launcher_logs import tracebacks
 from tests.chaos.load import Load
 from tests.chaos.transaction_log import read_writes

@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tests.chaos import providers
-from tests.chaos.invariants import GOING, Violations, Watcher
+from tests.chaos.events import Violations
+from tests.chaos.invariants import GOING, Watcher
 from tests.chaos.load import Load
 from tests.chaos.world import PROVIDER, TENANT
 from tests.migration.judge import Excess

@@ -9,7 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.chaos.schedule import ENSEMBLE, KINDS, OF_LAUNCHERS, Fault, from_json, make_arrivals, make_schedule
+from tests.chaos.schedule import (
+    ENSEMBLE,
+    KINDS,
+    OF_IMAGE_RUNS,
+    OF_LAUNCHER_RUNS,
+    OF_LAUNCHERS,
+    Fault,
+    from_json,
+    make_arrivals,
+    make_schedule,
+)
 
 
 @given(seed=st.integers(0, 10**6), seconds=st.floats(2, 300), launchers=st.integers(1, 4), zookeepers=st.integers(1, 3))
@@ -34,7 +44,7 @@ def test_the_same_seed_gives_the_same_faults() -> None:
 
 
 def test_a_long_run_has_all_kinds() -> None:
-    assert {fault.kind for fault in make_schedule(1, 2000, 3, zookeepers=3)} == set(KINDS)
+    assert {fault.kind for fault in make_schedule(1, 2000, 3, zookeepers=3)} == set(OF_LAUNCHER_RUNS)
 
 
 def test_an_ensemble_only_adds_faults() -> None:
@@ -75,3 +85,12 @@ def test_requests_come_all_the_time() -> None:
     assert arrivals == sorted(arrivals) == make_arrivals(7, 300, 90.0) != make_arrivals(8, 300, 90.0)
     assert 0.0 <= arrivals[0] < arrivals[-1] <= 90.0
     assert all(any(begun <= at < begun + 10.0 for at in arrivals) for begun in range(0, 90, 10))
+
+
+def test_runs_with_images_have_kinds_of_their_own() -> None:
+    faults = make_schedule(1, 2000, 2, run=OF_IMAGE_RUNS)
+    assert {fault.kind for fault in faults} == set(OF_IMAGE_RUNS)
+    assert {fault.whose for fault in faults if fault.kind == "broken-uploads"} == {"cloud"}
+    assert {fault.whose for fault in faults if fault.kind == "kill-in-upload"} == {"process"}
+    with pytest.raises(ValueError, match="unknown kinds of faults: server-vanishes"):
+        make_schedule(1, 100, 2, ["server-vanishes"], run=OF_IMAGE_RUNS)
