@@ -3,19 +3,16 @@
 
 from __future__ import annotations
 
-import contextlib
-import uuid
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
-from nodepool.clock import wall_time
-from nodepool.exceptions import ZKException
+from nodepool.exceptions import ZKConflict
 from nodepool.model.image import ImageBuild, ImageBuildRequest, ImageUpload
 from nodepool.model.states import READY
-from nodepool.zk import codec, image_backup, locks, paths
+from nodepool.zk import image_backup
 from nodepool.zk.locks import ZkLock
-from nodepool.zk.transactions import ensure_path, translated
 from nodepool.zk.zookeeper import ZooKeeper
 
 
@@ -28,14 +25,6 @@ class KnownImage:
 
     image_name: str
     paused: bool
-
-
-def _builds(image: str) -> str:
-    return f"{paths.IMAGES}/{image}/builds"
-
-
-def _uploads(image: str, build_id: str, provider: str) -> str:
-    return f"{_builds(image)}/{build_id}/providers/{provider}/images"
 
 
 def _newest(records: list[Any], count: int, state: str | None) -> list[Any]:
@@ -62,7 +51,7 @@ class ReleasedImages(ZooKeeper):
 
     def getBuild(self, image: str, build_id: str) -> ImageBuild | None:
         """One build; None = there is none."""
-        return next((build for build in self.images.builds(image) if build.id == build_id), None)
+        return self.images.build(image, build_id)
 
     def getBuildProviders(self, image: str, build_id: str) -> list[str]:
         """Providers for which a build has or had uploads."""
@@ -85,8 +74,7 @@ class ReleasedImages(ZooKeeper):
 
     def getImageUpload(self, image: str, build_id: str, provider: str, upload_number: str) -> ImageUpload | None:
         """One upload; None = there is none."""
-        found = self.images.uploads(image, build_id, provider)
-        return next((upload for upload in found if upload.id == upload_number), None)
+        return self.images.upload(image, build_id, provider, upload_number)
 
     def getMostRecentBuildImageUploads(
         self, count: int, image: str, build_id: str, provider: str, state: str | None = None
@@ -99,12 +87,13 @@ class ReleasedImages(ZooKeeper):
     ) -> ImageUpload | None:
         """The newest upload of a state, over all builds.
 
-        :param cached: makes no difference: uploads are not cached.
+        :param cached: what the cache has is good enough.
         """
-        if state == READY:
-            return super().getMostRecentImageUpload(image, provider)
-        found = [one for build in self.getBuildIds(image) for one in self.images.uploads(image, build, provider)]
-        return next(iter(_newest(found, 1, state)), None)
+        if cached and state == READY:
+            found = super().getMostRecentImageUpload(image, provider)
+            return None if found is None else found.copy()
+        uploads = [one for build in self.getBuildIds(image) for one in self.images.uploads(image, build, provider)]
+        return next(iter(_newest(uploads, 1, state)), None)
 
     def getProviderUploads(self, provider_name: str) -> dict[str, dict[str, list[ImageUpload]]]:
         """Image -> build id -> uploads to a provider."""
@@ -123,58 +112,78 @@ class ReleasedImages(ZooKeeper):
         return {image: builds for image, builds in found.items() if builds}
 
     def getCachedImages(self) -> list[KnownImage]:
-        """All images; they are read, because nothing of images is cached."""
-        return [KnownImage(image, self.getImagePaused(image)) for image in self.getImageNames()]
+        """All images, from the cache when there is one."""
+        if self.cache is None:
+            return [KnownImage(image, self.getImagePaused(image)) for image in self.getImageNames()]
+        return [KnownImage(image.name, image.paused) for image in self.cache.images.snapshot().images.values()]
 
     def getCachedBuilds(self) -> list[ImageBuild]:
-        """All builds; they are read, too."""
-        return [build for image in self.getImageNames() for build in self.images.builds(image)]
+        """All builds, from the cache when there is one; each is the caller's own."""
+        if self.cache is None:
+            return [build for image in self.getImageNames() for build in self.images.builds(image)]
+        images = self.cache.images.snapshot().images.values()
+        builds = [build.record for image in images for build in image.builds.values()]
+        return [record.copy() for record in builds if record is not None]
 
     def getCachedImageUploads(self) -> list[ImageUpload]:
-        """All uploads; they are read, too."""
-        return [
-            upload
-            for build in self.getCachedBuilds()
-            for provider in self.getBuildProviders(build.image_name, build.key)
-            for upload in self.images.uploads(build.image_name, build.key, provider)
-        ]
+        """All uploads, from the cache when there is one; each is the caller's own."""
+        if self.cache is None:
+            return [
+                upload
+                for build in self.getCachedBuilds()
+                for provider in self.getBuildProviders(build.image_name, build.key)
+                for upload in self.images.uploads(build.image_name, build.key, provider)
+            ]
+        images = self.cache.images.snapshot().images.values()
+        builds = [build for image in images for build in image.builds.values()]
+        return [upload.copy() for build in builds for upload in build.all_uploads()]
 
     # -- writing --
 
     def storeBuild(self, image: str, build_data: ImageBuild, build_id: str | None = None) -> str:
-        """Write a build; without an id a new one, whose id is returned."""
-        build_id = build_id or uuid.uuid4().hex
+        """Write a build; without an id a new one, whose id is returned.
+
+        :raises ZKConflict: somebody else has written it since it was read, or it is gone.
+        """
+        build_data.image_name = image
+        if build_id is None:
+            return self.images.new_build(build_data)
         build_data.id = build_id
-        self._write(f"{_builds(image)}/{build_id}", codec.encode(build_data.to_dict(wall_time())))
+        self._take_version(build_data, self.images.build(image, build_id) if build_data.version is None else None)
+        self.images.store_build(build_data)
         return build_id
 
     def storeImageUpload(
         self, image: str, build_id: str, provider: str, image_data: ImageUpload, upload_number: str | None = None
     ) -> str:
-        """Write an upload; without a number a new one, whose number is returned. Raises ZKException: no such build."""
-        root = _uploads(image, build_id, provider)
-        data = codec.encode(image_data.to_dict(wall_time()))
-        if self.getBuild(image, build_id) is None:
-            raise ZKException(f"there is no build {build_id} of image {image}")
+        """Write an upload; without a number a new one, whose number is returned.
+
+        :raises ZKConflict: there is no such build, or somebody else has written the upload since it was read.
+        """
+        image_data.image_name, image_data.build_id, image_data.provider_name = image, build_id, provider
         if upload_number is None:
-            ensure_path(self.client, f"{root}/{paths.LOCK}")
-            upload_number = self._create(f"{root}/", data).rpartition("/")[2]
-        else:
-            self._write(f"{root}/{upload_number}", data)
+            return self.images.new_upload(image_data)
         image_data.id = upload_number
+        unread = image_data.version is None
+        self._take_version(image_data, self.images.upload(image, build_id, provider, upload_number) if unread else None)
+        self.images.store_upload(image_data)
         return upload_number
+
+    @staticmethod
+    def _take_version(record: ImageBuild | ImageUpload, stored: ImageBuild | ImageUpload | None) -> None:
+        """A record that was made by the driver is written over what is there now."""
+        if record.version is None:
+            if stored is None:
+                raise ZKConflict(f"{record.image_name}: there is no build or upload {record.id} to write over")
+            record.version = stored.version
 
     def deleteUpload(self, image: str, build_id: str, provider: str, upload_number: str) -> None:
         """Remove the record of an upload; one that is gone is fine."""
-        self._remove(f"{_uploads(image, build_id, provider)}/{upload_number}")
+        self.images.delete_upload(image, build_id, provider, upload_number)
 
     def deleteBuild(self, image: str, build_id: str) -> bool:
-        """Remove a build, unless it has uploads. False = it has."""
-        for provider in self.getBuildProviders(image, build_id):
-            if self.getImageUploadNumbers(image, build_id, provider):
-                return False
-        self._remove(f"{_builds(image)}/{build_id}")
-        return True
+        """Remove a build, unless it has uploads or is locked. False = it is there still."""
+        return self.images.delete_build(image, build_id)
 
     def removeProviderBuilds(self, provider_name: str, provider_builds: dict[str, list[str]]) -> None:
         """Remove the records of uploads to a provider; the cloud is not touched.
@@ -189,11 +198,11 @@ class ReleasedImages(ZooKeeper):
 
     def submitBuildRequest(self, image: str) -> None:
         """Ask for a build."""
-        ensure_path(self.client, f"{paths.IMAGES}/{image}/request-build")
+        self.images.request_build(image)
 
     def hasBuildRequest(self, image: str) -> bool:
         """Did somebody ask for a build?"""
-        return self._exists(f"{paths.IMAGES}/{image}/request-build")
+        return self.images.build_request(image) is not None
 
     def getBuildRequest(self, image: str) -> ImageBuildRequest | None:
         """Who asked for a build, and is it still to be begun? None = nobody."""
@@ -201,19 +210,15 @@ class ReleasedImages(ZooKeeper):
 
     def removeBuildRequest(self, image: str) -> None:
         """Nobody asks for a build any more."""
-        self._remove(f"{paths.IMAGES}/{image}/request-build")
+        self.images.remove_build_request(image)
 
     def getImagePaused(self, image: str) -> bool:
         """Are builds of an image paused?"""
-        return self._exists(f"{paths.IMAGES}/{image}/pause")
+        return self.images.paused(image)
 
     def setImagePaused(self, image: str, paused: bool) -> None:
         """Pause builds of an image, or go on with them."""
-        path = f"{paths.IMAGES}/{image}/pause"
-        if paused:
-            ensure_path(self.client, path)
-        else:
-            self._remove(path)
+        self.images.set_paused(image, paused)
 
     # -- backup --
 
@@ -227,59 +232,27 @@ class ReleasedImages(ZooKeeper):
 
     # -- locks --
 
-    @contextlib.contextmanager
-    def _locked(self, lock_dir: str, blocking: bool, timeout: float | None) -> Iterator[ZkLock]:
-        lock = locks.acquire(self.client, lock_dir, blocking=blocking, timeout=timeout)
-        try:
-            yield lock
-        finally:
-            locks.release(self.client, lock)
-
     def imageBuildLock(
         self, image: str, blocking: bool = True, timeout: float | None = None
-    ) -> contextlib.AbstractContextManager[ZkLock]:
+    ) -> AbstractContextManager[ZkLock]:
         """Only one builds an image at a time. Raises ZKLockException."""
-        return self._locked(f"{_builds(image)}/{paths.LOCK}", blocking, timeout)
+        return self.images.build_lock(image, blocking=blocking, timeout=timeout)
 
     def imageBuildIdLock(
         self, image: str, build_id: str, blocking: bool = True, timeout: float | None = None
-    ) -> contextlib.AbstractContextManager[ZkLock]:
-        """Only one deletes a build at a time. Raises ZKLockException."""
-        return self._locked(f"{_builds(image)}/{build_id}/{paths.LOCK}", blocking, timeout)
+    ) -> AbstractContextManager[ZkLock]:
+        """Only one deletes a build at a time. Raises ZKLockException, and ZKConflict: it is gone."""
+        return self.images.build_id_lock(image, build_id, blocking=blocking, timeout=timeout)
 
     def imageUploadLock(
         self, image: str, build_id: str, provider: str, blocking: bool = True, timeout: float | None = None
-    ) -> contextlib.AbstractContextManager[ZkLock]:
-        """Only one uploads a build to a provider at a time. Raises ZKLockException."""
-        return self._locked(f"{_uploads(image, build_id, provider)}/{paths.LOCK}", blocking, timeout)
+    ) -> AbstractContextManager[ZkLock]:
+        """Only one uploads a build to a provider at a time. Raises ZKLockException, and ZKConflict: it is gone."""
+        return self.images.upload_lock(image, build_id, provider, blocking=blocking, timeout=timeout)
 
     def imageUploadNumberLock(
         self, image_upload: ImageUpload, blocking: bool = True, timeout: float | None = None
-    ) -> contextlib.AbstractContextManager[ZkLock]:
-        """Only one deletes an upload at a time. Raises ZKLockException."""
-        root = _uploads(image_upload.image_name, image_upload.build_id, image_upload.provider_name)
-        return self._locked(f"{root}/{image_upload.id}/{paths.LOCK}", blocking, timeout)
-
-    # -- znodes --
-
-    def _ask(self, name: str, *arguments: Any, **options: Any) -> Any:
-        """Call a method of Kazoo's client, which may be done again; raises ZKException."""
-        kazoo = self.client.kazoo
-        with translated():
-            return kazoo.retry(getattr(kazoo, name), *arguments, **options)
-
-    def _create(self, prefix: str, data: bytes) -> str:
-        """Make a znode with a number; returns its path. Not done again: the first may have been made."""
-        with translated():
-            return str(self.client.kazoo.create(prefix, data, sequence=True))
-
-    def _exists(self, path: str) -> bool:
-        return self._ask("exists", path) is not None
-
-    def _write(self, path: str, data: bytes) -> None:
-        ensure_path(self.client, path)
-        self._ask("set", path, data)
-
-    def _remove(self, path: str) -> None:
-        if self._exists(path):
-            self._ask("delete", path, recursive=True)
+    ) -> AbstractContextManager[ZkLock]:
+        """Only one deletes an upload at a time. Raises ZKLockException, and ZKConflict: it is gone."""
+        names = (image_upload.image_name, image_upload.build_id, image_upload.provider_name, image_upload.key)
+        return self.images.upload_id_lock(*names, blocking=blocking, timeout=timeout)

@@ -52,7 +52,7 @@ class ReleasedZooKeeper(ReleasedImages):
     """What 11.0.0 had and the launcher does not use. In that release drivers changed what iterators gave: here too.
 
     :param client: connected.
-    :param enable_cache: follow nodes, requests and pools; then the constructor blocks until all of them are read.
+    :param enable_cache: follow nodes, requests, pools and images; the constructor blocks until all of them are read.
     """
 
     IMAGE_ROOT: ClassVar[str] = paths.IMAGES
@@ -104,6 +104,10 @@ class ReleasedZooKeeper(ReleasedImages):
         """End the connection, for all who use it: the launcher, too."""
         self.client.disconnect()
 
+    def logConnectionRetryEvent(self) -> None:
+        """Log that a connection is tried again, now and then."""
+        self.client.logConnectionRetryEvent()
+
     def resetHosts(self, hosts: str) -> None:
         """Use other servers from the next connection attempt on. Raises ZKException: another chroot."""
         self.client.reset_hosts(hosts)
@@ -120,7 +124,7 @@ class ReleasedZooKeeper(ReleasedImages):
         reading = {
             "node": cache.nodes.pending_reads if cache else 0,
             "request": cache.requests.pending_reads if cache else 0,
-            "image": 0,
+            "image": cache.images.pending_reads if cache else 0,
         }
         with statsd.pipeline() as pipeline:
             pipeline.gauge(f"{root_key}.zk.client.connection_queue", self.client.queued_calls)

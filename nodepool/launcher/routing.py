@@ -32,7 +32,7 @@ class Router:
     :param pools: the registered pools of all launchers.
     :param threads: the pool workers of this launcher.
     :param has_tenant_limits: does the configuration limit any tenant?
-    :param counted: told of every change of a node or pool (''), and of a request (its id); must not block.
+    :param counted: told of every change of a node, pool or image (''), and of a request (its id); must not block.
     """
 
     def __init__(
@@ -61,6 +61,7 @@ class Router:
         cache.nodes.add_listener(self.node_changed)
         cache.requests.add_listener(self.request_changed)
         cache.pools.add_listener(self.pool_changed)
+        cache.images.add_listener(self.image_changed)
 
     def node_changed(self, node_id: str) -> None:
         if not node_id:
@@ -165,4 +166,8 @@ class Router:
         self._pools.changed()
         for worker in self._threads.current():
             worker.wake()
+        self._counted("")
+
+    def image_changed(self, _name: str) -> None:
+        """A label may be ready now whose nodes are to be kept (M-3)."""
         self._counted("")

@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from kazoo.client import KazooState
 from kazoo.exceptions import ConfigurationError, KazooException
@@ -20,6 +21,8 @@ from nodepool.zk.orphans import OrphanedContenders
 
 if TYPE_CHECKING:
     from nodepool.zk.wire.watched_client import WatchedClient
+
+RETRY_LOG_SECONDS: Final = 10.0
 
 #: Called with 'connected', 'suspended' or 'lost', in the connection thread; must not block.
 SessionListener = Callable[[str], None]
@@ -80,6 +83,8 @@ class ZooKeeperClient:
         self._listeners: list[SessionListener] = []
         self._changed = threading.Condition()
         self._closing = threading.Event()
+        #: Monotonic seconds.
+        self._retry_logged = -math.inf
         #: Held while Kazoo is started, so that it is stopped either before or after that, not in between.
         self._starting = threading.Lock()
         #: Grows with each lost session, so that an owner of locks can tell that they are gone.
@@ -215,8 +220,31 @@ class ZooKeeperClient:
                 raise ZKException(str(error)) from None
         self.hosts = hosts
 
-    #: Drivers written for 11.0.0 know it by this name.
+    # -- names of drivers written for 11.0.0 --
+
     resetHosts = reset_hosts
+
+    @property
+    def client(self) -> Any:
+        """Kazoo's client. Raises ZKConnectionError: there is none yet."""
+        return self.kazoo
+
+    def commitTransaction(self, tr: Any) -> list[Any]:
+        """Commit a transaction of Kazoo; blocks. Returns the results, or raises the first error among them."""
+        results: list[Any] = tr.commit()
+        for outcome in results:
+            self.log.debug("Transaction response %r", outcome)
+        for outcome in results:
+            if isinstance(outcome, Exception):
+                raise outcome
+        return results
+
+    def logConnectionRetryEvent(self) -> None:
+        """Log that a connection is tried again, unless that was logged in the last ten seconds."""
+        now = monotonic()
+        if now >= self._retry_logged + RETRY_LOG_SECONDS:
+            self._retry_logged = now
+            self.log.warning("Retrying zookeeper connection")
 
     def wait_connected(self, timeout: float) -> bool:
         """Wait until there is a live session, at most ``timeout`` seconds."""

@@ -58,6 +58,8 @@ class ImageCache:
         self._generation = 0
         #: Set while the cache follows ZooKeeper; clear before everything was read and without a connection.
         self.ready = threading.Event()
+        #: Was everything read once, so that there is a view, be it old?
+        self.complete = False
         client.add_session_listener(self._on_session)
         if client.connected:
             self._resync()
@@ -67,6 +69,11 @@ class ImageCache:
     def snapshot(self) -> ImagesView:
         """All images as they were last known; does not block. Empty before everything was read once."""
         return self._view
+
+    @property
+    def pending_reads(self) -> int:
+        """Reads under way."""
+        return len(self._asked)
 
     def wait_ready(self, timeout: float | None = None) -> bool:
         """Wait until everything was read, at most ``timeout`` seconds."""
@@ -189,6 +196,7 @@ class ImageCache:
         self._open.clear()
         views = {name: view for name in self._tree.image_names() if (view := self._tree.view(name)) is not None}
         self._view = ImagesView(views)
+        self.complete = True
         self.ready.set()
         self._notify("")
 

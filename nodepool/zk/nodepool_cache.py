@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The three caches of a launcher: nodes, requests and registered pools."""
+"""The caches of a launcher: nodes, requests, registered pools and images."""
 
 from __future__ import annotations
+
+from typing import Any
 
 from nodepool.clock import monotonic
 from nodepool.model.component import PoolComponent
@@ -11,6 +13,7 @@ from nodepool.model.request import NodeRequest
 from nodepool.zk import paths
 from nodepool.zk.cache import RecordCache
 from nodepool.zk.client import ZooKeeperClient
+from nodepool.zk.image_cache import ImageCache
 from nodepool.zk.locked_cache import LockedRecordCache
 
 
@@ -23,16 +26,19 @@ class NodepoolCache:
         self.pools: RecordCache[PoolComponent] = RecordCache(
             client, f"{paths.COMPONENTS}/{PoolComponent.kind}", PoolComponent.from_dict
         )
+        self.images = ImageCache(client)
 
     @property
     def ready(self) -> bool:
-        return self.nodes.ready.is_set() and self.requests.ready.is_set() and self.pools.ready.is_set()
+        return all(cache.ready.is_set() for cache in self._all())
 
     def wait_ready(self, timeout: float) -> bool:
-        """Wait until all three caches are complete, at most ``timeout`` seconds."""
+        """Wait until all caches are complete, at most ``timeout`` seconds."""
         deadline = monotonic() + timeout
-        caches = (self.nodes, self.requests, self.pools)
-        return all(cache.wait_ready(max(0.0, deadline - monotonic())) for cache in caches)
+        return all(cache.wait_ready(max(0.0, deadline - monotonic())) for cache in self._all())
+
+    def _all(self) -> tuple[RecordCache[Any] | ImageCache, ...]:
+        return (self.nodes, self.requests, self.pools, self.images)
 
     def wait_settled(self, timeout: float) -> bool:
         """Wait until what ZooKeeper told us so far has been read, at most ``timeout`` seconds."""

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
+from typing import Any, Self
 
 from nodepool.exceptions import ZKConflict, ZKException, ZKLockException
+from nodepool.late_names import late_names
 from nodepool.model.component import PoolComponent
 from nodepool.model.image import ImageBuild, ImageUpload
 from nodepool.model.node import Node
@@ -66,14 +68,28 @@ __all__ = [
 ]
 
 
+_late = late_names(__name__, {"ReleasedZooKeeper": "nodepool.compat.released_zookeeper"})
+
+
 class ZooKeeper:
     """The stores under one roof.
+
+    Drivers written for 11.0.0 call it as ``ZooKeeper(client, enable_cache=True)``: they get
+    `nodepool.compat.released_zookeeper.ReleasedZooKeeper`, which takes these arguments.
 
     :param client: connected.
     :param cache: of a launcher; None reads ZooKeeper directly (command line).
     """
 
-    def __init__(self, client: ZooKeeperClient, cache: NodepoolCache | None = None) -> None:
+    def __new__(cls, *arguments: Any, **options: Any) -> Self:
+        """Also of 11.0.0; see the class."""
+        wanted: Any = cls
+        if cls is ZooKeeper and "cache" not in options and (len(arguments) < 2 or isinstance(arguments[1], bool)):
+            wanted = _late("ReleasedZooKeeper")
+        made: Self = object.__new__(wanted)
+        return made
+
+    def __init__(self, client: ZooKeeperClient, cache: NodepoolCache | None) -> None:
         self.client = client
         self.cache = cache
         self.nodes = NodeStore(client, cache)
@@ -235,7 +251,12 @@ class ZooKeeper:
         return components.read_pools(self.client)
 
     def getMostRecentImageUpload(self, image: str, provider: str) -> ImageUpload | None:
-        """The ready upload with the greatest state time, over all builds; blocks for some round trips."""
+        """The ready upload with the greatest state time, over all builds.
+
+        From the cache when there is one: then it does not block, and the upload must not be changed.
+        """
+        if self.cache is not None and self.cache.images.complete:
+            return self.cache.images.snapshot().image(image).current_upload(provider)
         return self.images.most_recent_upload(image, provider)
 
     def getImageUploadIds(self, provider: str) -> set[tuple[str, str]]:

@@ -22,7 +22,7 @@ class Zuul(Process):
 
     def __init__(self, world: World, name: str) -> None:
         super().__init__(world, name)
-        self.zk = ZooKeeper(self.client)
+        self.zk = ZooKeeper(self.client, None)
         #: Requests that wait, by id.
         self.waiting: dict[str, NodeRequest] = {}
         #: request id -> its nodes, locked and in use.

@@ -111,7 +111,7 @@ class ImageSite:
         config.load(self.config)
         self.config.providers[name] = config
         self.providers[name] = FakeDriver().getProvider(config)
-        self.providers[name].start(ZooKeeper(self.client))
+        self.providers[name].start(ZooKeeper(self.client, None))
 
     def get(self, name: str | None) -> FakeProvider | None:
         """As `ProviderTable`."""

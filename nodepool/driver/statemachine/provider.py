@@ -8,7 +8,6 @@ import threading
 from typing import TYPE_CHECKING, Any, Final
 
 from nodepool import log_names
-from nodepool.clock import monotonic
 from nodepool.driver import gateway
 from nodepool.driver.framework.shared_threads import MAX_THREADS, SharedThreads
 from nodepool.driver.interface import Provider
@@ -56,8 +55,6 @@ AZ_AGE_SECONDS: Final = 300.0
 LABEL_READY_AGE_SECONDS: Final = 5.0
 #: So many nodes are remembered whose launches left nothing.
 MAX_UNMADE: Final = 10_000
-#: Seconds for which the newest upload of an image is not read again.
-UPLOAD_AGE_SECONDS: Final = 1.0
 
 
 class StateMachineProvider(StateMachineQuota, ImageTransfers, Provider):
@@ -82,7 +79,6 @@ class StateMachineProvider(StateMachineQuota, ImageTransfers, Provider):
         #: Nodes whose launches failed before anything was made; in the order of their ends.
         self._unmade: dict[str, None] = {}
         self._workers: set[PoolWorkerView] = set()
-        self._uploads: dict[str, tuple[float, ImageUpload]] = {}
         self._labels_ready: dict[tuple[str, str], Known[bool]] = {}
         self._cleanups: dict[str, InstanceDeletion] = {}
         self._idle = threading.Event()
@@ -215,19 +211,10 @@ class StateMachineProvider(StateMachineQuota, ImageTransfers, Provider):
             return True
 
     def newest_upload(self, image: str) -> ImageUpload | None:
-        """The newest ready upload of a diskimage; blocks for ZooKeeper unless somebody has just asked."""
-        now = monotonic()
-        with self._lock:
-            known = self._uploads.get(image)
-        if known is not None and now < known[0]:
-            return known[1]
+        """The newest ready upload of a diskimage; blocks for ZooKeeper only where there is no cache."""
         if self.zk is None:
             raise RuntimeError(f"provider {self.name} was not started")
-        upload = self.zk.getMostRecentImageUpload(image, self.name)
-        if upload is not None:
-            with self._lock:
-                self._uploads[image] = (now + UPLOAD_AGE_SECONDS, upload)
-        return upload
+        return self.zk.getMostRecentImageUpload(image, self.name)
 
     def image_of(self, label: LabelSettings) -> tuple[Any, str | None]:
         """External id of the uploaded image of a label (None = it uses a cloud image), and the node's ``image_id``.

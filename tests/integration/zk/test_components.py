@@ -164,7 +164,7 @@ def test_reading(client: ZooKeeperClient, znodes: PoolZnodes, caplog: pytest.Log
     Registration(client, pool()).update(state="running")
     cache = NodepoolCache(client)
     assert cache.wait_ready(30)
-    for zk in (ZooKeeper(client), ZooKeeper(client, cache)):
+    for zk in (ZooKeeper(client, None), ZooKeeper(client, cache)):
         [found] = zk.getRegisteredPools()
         assert (found.id, found.provider_name, found.supported_labels) == ("pool-id", "cloud", ["small"])
         assert (found.state, found.priority, found.paused) == ("running", 100, False)

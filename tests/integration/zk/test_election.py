@@ -94,7 +94,7 @@ def test_mutex_of_a_provider(make_client: Callable[..., ZooKeeperClient]) -> Non
     """Two launchers register static hosts one after the other."""
     inside: list[str] = []
     entered, leave = threading.Event(), threading.Event()
-    first, second = ZooKeeper(make_client()), ZooKeeper(make_client())
+    first, second = ZooKeeper(make_client(), None), ZooKeeper(make_client(), None)
 
     def register() -> None:
         with first.providerMutex("static/lab"):

@@ -63,7 +63,7 @@ def test_current_image(store: ImageStore, znodes: PoolZnodes, client: ZooKeeperC
     upload(znodes, "new", 3, state_time=90.0, state="failed")
     upload(znodes, "new", 4, state_time=91.0, state="uploading")
     upload(znodes, "new", 5, state_time=99.0, provider="other")
-    found = ZooKeeper(client).getMostRecentImageUpload("debian", "cloud")
+    found = ZooKeeper(client, None).getMostRecentImageUpload("debian", "cloud")
     assert found is not None
     assert (found.build_id, found.id, found.external_id) == ("old", "0000000001", "new upload of an old build")
     assert sorted(store.upload_providers("debian", "new")) == ["cloud", "other"]

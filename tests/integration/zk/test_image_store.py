@@ -8,12 +8,13 @@ from contextlib import AbstractContextManager
 
 import pytest
 
-from nodepool.exceptions import ZKConflict, ZKLockException
+from nodepool.exceptions import ZKConflict, ZKConnectionError, ZKLockException
 from nodepool.model.image import ImageBuild, ImageUpload
 from nodepool.zk import image_paths
 from nodepool.zk.client import ZooKeeperClient
 from nodepool.zk.image_store import ImageStore
 from nodepool.zk.locks import ZkLock
+from nodepool.zk.transactions import Transaction
 from tests.support.pool_znodes import PoolZnodes
 
 UPLOAD_PATH = re.compile(r"/nodepool/images/debian/builds/\w{32}/providers/cloud/images/0000000001")
@@ -298,3 +299,52 @@ def test_replace_bad_build(store: ImageStore, build: ImageBuild, znodes: PoolZno
     found = store.build("debian", build.key)
     assert found is not None
     assert found.state == "deleting"
+
+
+def test_upload_is_stored_once(store: ImageStore, build: ImageBuild, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An answer that is lost does not make a second record: the first is found abandoned."""
+    commit = Transaction.commit
+
+    def lose(tx: Transaction) -> None:
+        commit(tx)
+        raise ZKConnectionError("the answer was lost")
+
+    monkeypatch.setattr(Transaction, "commit", lose)
+    with pytest.raises(ZKConnectionError):
+        store.new_upload(ImageUpload("debian", build.key, "cloud"))
+    assert len(store.uploads("debian", build.key, "cloud")) == 1
+
+
+def test_lost_answers_that_are_resolved(
+    store: ImageStore, upload: ImageUpload, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Everything else is looked up: it was written once, and the next write knows the version."""
+    commit = Transaction.commit
+    lost: list[Transaction] = []
+
+    def lose_first(tx: Transaction) -> object:
+        result = commit(tx)
+        if not lost:
+            lost.append(tx)
+            for record in tx._written.values():
+                assert record.version is not None
+                record.version -= 1
+            raise ZKConnectionError("the answer was lost")
+        return result
+
+    monkeypatch.setattr(Transaction, "commit", lose_first)
+    upload.external_name = "a name"
+    for _ in range(2):
+        store.store_upload(upload)
+    assert upload.version == 3
+    lost.clear()
+    fresh = ImageBuild("debian")
+    assert store.new_build(fresh) in store.build_ids("debian")
+    store.store_build(fresh)
+    lost.clear()
+    assert store.delete_build("debian", fresh.key)
+    lost.clear()
+    names = ("debian", upload.build_id, "cloud", upload.key)
+    with store.upload_id_lock(*names) as lock:
+        store.delete_upload(*names, under=lock)
+    assert store.upload(*names) is None

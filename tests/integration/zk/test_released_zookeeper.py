@@ -6,9 +6,10 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable
+from typing import Any
 
 import pytest
-from kazoo.exceptions import SessionExpiredError
+from kazoo.exceptions import NodeExistsError, SessionExpiredError
 
 from nodepool.compat.released_images import KnownImage
 from nodepool.compat.released_zookeeper import ReleasedZooKeeper, facade_for_extra_driver
@@ -149,13 +150,10 @@ def test_builds_and_uploads(zk: ReleasedZooKeeper) -> None:
     assert [one.id for one in zk.getUploads("debian", build_id, "cloud", ["ready"])] == [number]
     assert [one.id for one in zk.getMostRecentBuildImageUploads(2, "debian", build_id, "cloud")] == [number]
     for state, wanted in (("ready", number), ("failed", None)):
-        newest = zk.getMostRecentImageUpload("debian", "cloud", state, cached=True)
+        newest = zk.getMostRecentImageUpload("debian", "cloud", state)
         assert (newest and newest.id) == wanted
     assert [one.id for one in zk.getProviderUploads("cloud")["debian"][build_id]] == [number]
     assert zk.getProviderBuilds("cloud") == {"debian": [build_id]}
-    assert [one.id for one in zk.getCachedBuilds()] == [build_id]
-    assert [one.id for one in zk.getCachedImageUploads()] == [number]
-
     assert not zk.deleteBuild("debian", build_id), "it has an upload"
     zk.deleteUpload("debian", build_id, "cloud", number)
     zk.deleteUpload("debian", build_id, "cloud", number)
@@ -163,8 +161,83 @@ def test_builds_and_uploads(zk: ReleasedZooKeeper) -> None:
     assert zk.getBuildProviders("debian", build_id) == []
     assert zk.deleteBuild("debian", build_id)
     assert zk.getBuild("debian", build_id) is None
-    with pytest.raises(ZKException, match="no build"):
+    with pytest.raises(ZKException, match="is gone"):
         zk.storeImageUpload("debian", build_id, "cloud", upload)
+
+
+def test_cached_images(zk: ReleasedZooKeeper, client: ZooKeeperClient) -> None:
+    """From the cache, or read without one; what they return is the caller's own."""
+    plain = ZooKeeper(client, enable_cache=False)  # type: ignore[call-arg]
+    assert isinstance(plain, ReleasedZooKeeper)
+    build = ImageBuild("debian")
+    build.state = "ready"
+    build_id = zk.storeBuild("debian", build)
+    upload = ImageUpload("debian", build_id, "cloud")
+    upload.state = "ready"
+    told = threading.Event()
+    assert zk.cache is not None
+    zk.cache.images.add_listener(lambda _: told.set() if zk.getCachedImageUploads() else None)
+    number = zk.storeImageUpload("debian", build_id, "cloud", upload)
+    assert told.wait(20)
+    for facade in (zk, plain):
+        assert [(one.image_name, one.paused) for one in facade.getCachedImages()] == [("debian", False)]
+        assert [one.id for one in facade.getCachedBuilds()] == [build_id]
+        (found,) = facade.getCachedImageUploads()
+        newest = facade.getMostRecentImageUpload("debian", "cloud", cached=True)
+        assert newest is not None
+        assert found.id == newest.id == number
+        found.state = newest.state = "failed"
+        assert [one.state for one in facade.getCachedImageUploads()] == ["ready"]
+
+
+def test_writes_over_what_a_driver_did_not_read(zk: ReleasedZooKeeper) -> None:
+    build = ImageBuild("debian")
+    build_id = zk.storeBuild("debian", build)
+    number = zk.storeImageUpload("debian", build_id, "cloud", ImageUpload("debian", build_id, "cloud"))
+    other, upload = ImageBuild("debian"), ImageUpload("debian", build_id, "cloud")
+    other.state = upload.state = "deleting"
+    zk.storeBuild("debian", other, build_id)
+    zk.storeImageUpload("debian", build_id, "cloud", upload, number)
+    found = zk.getBuild("debian", build_id)
+    assert found is not None
+    assert found.state == "deleting"
+    assert [one.state for one in zk.getUploads("debian", build_id, "cloud")] == ["deleting"]
+    with pytest.raises(ZKConflict, match="to write over"):
+        zk.storeBuild("debian", ImageBuild("debian"), "gone")
+    with pytest.raises(ZKConflict):
+        zk.storeBuild("debian", build, build_id)
+
+
+@pytest.mark.parametrize("options", [{}, {"enable_cache": True}, {"enable_cache": False}])
+def test_facade_of_a_drivers_own(client: ZooKeeperClient, options: dict[str, bool]) -> None:
+    """`ZooKeeper` with the arguments of 11.0.0, from where such drivers import it."""
+    made: Any = ZooKeeper(client, **options)  # type: ignore[arg-type]
+    assert isinstance(made, ReleasedZooKeeper)
+    assert (made.cache is not None) is options.get("enable_cache", True)
+    assert made.getImageNames() == []
+    positional: Any = ZooKeeper(client, False)  # type: ignore[arg-type]
+    assert isinstance(positional, ReleasedZooKeeper)
+    assert positional.cache is None
+    assert type(ZooKeeper(client, None)) is ZooKeeper
+
+
+def test_transaction_of_kazoo(zk: ReleasedZooKeeper, znodes: PoolZnodes) -> None:
+    """As 11.0.0: results, or the first error."""
+    transaction = zk.client.client.transaction()
+    transaction.create("/one")
+    assert zk.client.commitTransaction(transaction) == ["/one"]
+    transaction = zk.client.client.transaction()
+    transaction.create("/one")
+    transaction.create("/two")
+    with pytest.raises(NodeExistsError):
+        zk.client.commitTransaction(transaction)
+    assert znodes.kazoo.exists("/two") is None
+
+
+def test_connection_is_tried_again(zk: ReleasedZooKeeper, caplog: pytest.LogCaptureFixture) -> None:
+    for _ in range(3):
+        zk.logConnectionRetryEvent()
+    assert caplog.messages.count("Retrying zookeeper connection") == 1
 
 
 def test_requests_for_builds_and_pauses(zk: ReleasedZooKeeper) -> None:
@@ -192,13 +265,15 @@ def test_requests_for_builds_and_pauses(zk: ReleasedZooKeeper) -> None:
 
 def test_locks_of_images(zk: ReleasedZooKeeper, other: ZooKeeperClient) -> None:
     """Each holds others off."""
-    others = facade_for_extra_driver(ZooKeeper(other))
+    others = facade_for_extra_driver(ZooKeeper(other, None))
     assert isinstance(others, ReleasedZooKeeper)
-    upload = ImageUpload("debian", "1", "cloud", "0000000001")
+    build_id = zk.storeBuild("debian", ImageBuild("debian"))
+    upload = ImageUpload("debian", build_id, "cloud")
+    zk.storeImageUpload("debian", build_id, "cloud", upload)
     for name, arguments in (
         ("imageBuildLock", ("debian",)),
-        ("imageBuildIdLock", ("debian", "1")),
-        ("imageUploadLock", ("debian", "1", "cloud")),
+        ("imageBuildIdLock", ("debian", build_id)),
+        ("imageUploadLock", ("debian", build_id, "cloud")),
         ("imageUploadNumberLock", (upload,)),
     ):
         with (
@@ -215,16 +290,14 @@ def test_backup_of_images(zk: ReleasedZooKeeper, znodes: PoolZnodes) -> None:
     """reference/zookeeper 6.4: all comes back, and later uploads get other numbers."""
     for number in range(3):
         zk.storeImageUpload("debian", first_build(zk), "cloud", ImageUpload("debian", first_build(zk), "cloud"))
-        assert len(zk.getCachedImageUploads()) == number + 1
+        assert len(zk.getUploads("debian", first_build(zk), "cloud")) == number + 1
     build_id = first_build(zk)
     zk.setImagePaused("debian", True)
     zk.submitBuildRequest("fedora")
-    assert sorted(zk.getCachedImages(), key=lambda image: image.image_name) == [
-        KnownImage("debian", True),
-        KnownImage("fedora", False),
-    ]
+    known = [KnownImage("debian", True), KnownImage("fedora", False)]
+    wait_for("cached", lambda: sorted(zk.getCachedImages(), key=lambda image: image.image_name) == known)
     exported = zk.exportImageData()
-    uploads = sorted(upload.key for upload in zk.getCachedImageUploads())
+    uploads = sorted(upload.key for upload in zk.getUploads("debian", build_id, "cloud"))
     root = f"/nodepool/images/debian/builds/{build_id}"
     assert sorted(exported) == sorted(
         ["/nodepool/images/debian/pause", root, *(f"{root}/providers/cloud/images/{number}" for number in uploads)]

@@ -19,7 +19,7 @@ from tests.support.wait import wait_for
 @pytest.fixture(params=["with cache", "without cache"])
 def zk(request: pytest.FixtureRequest, client: ZooKeeperClient) -> ZooKeeper:
     if request.param == "without cache":
-        return ZooKeeper(client)
+        return ZooKeeper(client, None)
     cache = NodepoolCache(client)
     assert cache.wait_ready(30)
     return ZooKeeper(client, cache)
@@ -116,4 +116,4 @@ def test_default_priority(zk: ZooKeeper) -> None:
 
 def test_listener_needs_a_cache(client: ZooKeeperClient) -> None:
     with pytest.raises(ZKException, match="without a cache"):
-        ZooKeeper(client).addNodeListener(print)
+        ZooKeeper(client, None).addNodeListener(print)

@@ -27,7 +27,7 @@ class OwnDriver:
         self.config = Config()
         section = SimpleNamespace(name="cloud", driver=SimpleNamespace(name="own"))
         self.config.providers = {"cloud": cast(ProviderConfig, section)}
-        self.zk = ZooKeeper(cast(Any, SimpleNamespace(connected=True)))
+        self.zk = ZooKeeper(cast(Any, SimpleNamespace(connected=True)), None)
 
     def getProvider(self, config: Any) -> Provider:
         site = self

