@@ -63,7 +63,7 @@ class ImagePlace:
         self.steer()
 
     def stop(self) -> None:
-        """Ends everything. :raises AssertionError: a builder wrote a traceback, or left a process."""
+        """Ends everything. :raises AssertionError: one of our builders wrote a traceback, or left a process."""
         if self.launcher is not None:
             self.launcher.stop()
         for builder in self.builders:
@@ -71,7 +71,7 @@ class ImagePlace:
         for cloud in self.clouds.values():
             cloud.stop()
         self.records.stop()
-        for builder in self.builders:
+        for builder in [one for one in self.builders if one.command[0] == sys.executable]:
             assert "Traceback" not in builder.log_text(), builder.log_text()[-5000:]
         assert processes_of(self.directory) == []
 
@@ -159,22 +159,25 @@ class ImagePlace:
         with self.clouds[provider].cloud() as cloud:
             return {image["id"]: dict(image) for image in cloud.images.images if image["name"] != "cloud-image"}
 
-    def ready(self, name: str = IMAGE, builds: int = 1) -> list[Upload]:
+    def ready(self, name: str = IMAGE, builds: int | None = 1, seconds: float = 60.0) -> list[Upload]:
         """Waits until the newest of so many builds is ready in all providers; returns the current uploads there.
 
         What the records say is compared with what the clouds have.
+
+        :param builds: None: however many.
         """
 
         def look() -> list[Upload]:
             image = self.image(name)
             ready = [build for build in image.builds if build.state == "ready"]
-            assert len(ready) == builds, f"{len(ready)} builds of {name} are ready"
+            assert ready, f"no build of {name} is ready"
+            assert len(ready) == (builds or len(ready)), f"{len(ready)} builds of {name} are ready"
             newest = max(ready, key=lambda build: float((build.record or {})["state_time"]))
             found = [upload for provider in self.providers if (upload := image.current(provider))]
             assert [upload.build_id for upload in found] == [newest.build_id] * len(self.providers), f"uploads: {found}"
             return found
 
-        uploads: list[Upload] = wait_for(f"{builds} builds of {name} are ready everywhere", look, 60.0)
+        uploads: list[Upload] = wait_for(f"{builds} builds of {name} are ready everywhere", look, seconds)
         made = built_files(read_journal(self.directory / "journal"))
         for upload in uploads:
             record = upload.record or {}

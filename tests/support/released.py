@@ -27,10 +27,12 @@ class ReleasedPrograms:
     """Its programs.
 
     :param launcher: takes ``-c FILE -f --no-webapp``. :param tool: takes ``-c FILE list``.
+    :param builder: takes ``-c FILE -f``.
     """
 
     launcher: Path
     tool: Path
+    builder: Path
 
 
 def released_programs(virtualenv: str | Path | None = None) -> ReleasedPrograms:
@@ -46,4 +48,4 @@ def released_programs(virtualenv: str | Path | None = None) -> ReleasedPrograms:
     launcher = programs / "nodepool-launcher"
     if not launcher.exists():
         raise NotInstalled(f"{launcher} does not exist.\n{HOW_TO_MAKE}")
-    return ReleasedPrograms(launcher, programs / "nodepool")
+    return ReleasedPrograms(launcher, programs / "nodepool", programs / "nodepool-builder")

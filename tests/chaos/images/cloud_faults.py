@@ -8,7 +8,7 @@ import threading
 from random import Random
 from typing import Any
 
-from tests.chaos.images.site import IMAGE_BYTES, ImageSite
+from tests.chaos.images.builder_site import IMAGE_BYTES, BuilderSite
 from tests.chaos.schedule import Fault
 
 #: Of the services that images need.
@@ -19,7 +19,7 @@ SLOW_BYTES_PER_SECOND = 50_000.0
 class CloudFaults:
     """A method for each kind of fault; each blocks until it is over."""
 
-    def __init__(self, site: ImageSite, seed: int) -> None:
+    def __init__(self, site: BuilderSite, seed: int) -> None:
         self._site = site
         self._random = Random(f"clouds {seed}")
         #: Cloud -> settings that faults have changed there.

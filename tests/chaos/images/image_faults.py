@@ -14,8 +14,8 @@ from kazoo.exceptions import BadVersionError, NoNodeError
 
 from tests.chaos.events import Violations
 from tests.chaos.fault_runner import FaultRunner
+from tests.chaos.images.builder_site import IMAGES, REMOVABLE, BuilderSite
 from tests.chaos.images.cloud_faults import CloudFaults
-from tests.chaos.images.site import IMAGES, REMOVABLE, ImageSite
 from tests.chaos.network_faults import LinkFaults, ZooKeeperFaults
 from tests.chaos.schedule import Fault
 from tests.support.stored_images import Build, Upload
@@ -27,7 +27,7 @@ BUSY_SECONDS = 3.0
 class ImageInjector(FaultRunner):
     """Does the faults of a schedule; `run` blocks until all have ended."""
 
-    def __init__(self, site: ImageSite, violations: Violations, seed: int) -> None:
+    def __init__(self, site: BuilderSite, violations: Violations, seed: int) -> None:
         super().__init__(site, violations)
         self._site = site
         self._random = Random(f"image victims {seed}")

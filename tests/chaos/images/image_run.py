@@ -17,10 +17,10 @@ from kazoo.exceptions import KazooException
 
 from tests.chaos.deadline import Deadline
 from tests.chaos.events import Violations
+from tests.chaos.images.builder_site import FORMATS, IMAGES, LATER_SECONDS, REMOVABLE, BuilderSite
 from tests.chaos.images.image_audit import ImageAudit
 from tests.chaos.images.image_faults import ImageInjector
 from tests.chaos.images.remains import Forgotten, Remains, disks_of
-from tests.chaos.images.site import FORMATS, IMAGES, LATER_SECONDS, REMOVABLE, ImageSite
 from tests.chaos.launcher_logs import tracebacks
 from tests.chaos.schedule import Fault
 from tests.chaos.transaction_log import read_writes
@@ -54,7 +54,7 @@ class ImageRun:
 
     def __init__(self, settings: ImageSettings, directory: Path) -> None:
         self._settings = settings
-        self._site = ImageSite(directory, settings.seed, settings.builders)
+        self._site = BuilderSite(directory, settings.seed, settings.builders)
         self._violations = Violations(self._site)
         self._injector: ImageInjector
         self._hands: set[int] = set()

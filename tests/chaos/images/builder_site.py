@@ -68,7 +68,7 @@ class ImageProvider:
         }
 
 
-class ImageSite(Events):
+class BuilderSite(Events):
     """Starts and ends the processes, keeps what happened when.
 
     :param directory: logs, configurations, disks and data go there.
