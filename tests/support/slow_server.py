@@ -18,15 +18,19 @@ class SlowServer:
     """Reads the head of a request, then sends pieces until there are no more or the client goes.
 
     :param pause: seconds between two pieces.
+    :param first: answer to the first request of each connection; the pieces are that to the second. b"" = there is no
+        second.
     """
 
-    def __init__(self, pieces: Pieces, pause: float = 0.0) -> None:
+    def __init__(self, pieces: Pieces, pause: float = 0.0, first: bytes = b"") -> None:
         self._pieces = pieces
+        self._first = first
         self._pause = pause
         self._stop = threading.Event()
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
         self._threads = [threading.Thread(target=self._accept, name="slow-server")]
+        self._connections: list[socket.socket] = []
         #: Answers that ended because the client had gone.
         self.given_up = 0
 
@@ -40,6 +44,10 @@ class SlowServer:
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
+        for connection in self._connections:
+            # Clients may keep theirs open. One that is closed already is fine.
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
         for thread in self._threads:
             thread.join()
 
@@ -49,6 +57,7 @@ class SlowServer:
                 connection, _ = self._listener.accept()
             except OSError:
                 return
+            self._connections.append(connection)
             thread = threading.Thread(target=self._answer, args=(connection,), name="slow-server")
             self._threads.append(thread)
             thread.start()
@@ -56,18 +65,29 @@ class SlowServer:
     def _answer(self, connection: socket.socket) -> None:
         with connection:
             try:
-                head = b""
-                while b"\r\n\r\n" not in head:
-                    data = connection.recv(65536)
-                    if not data:
+                if self._first:
+                    if not _read_head(connection):
                         return
-                    head += data
+                    connection.sendall(self._first)
+                if not _read_head(connection):
+                    return
                 for piece in self._pieces():
                     connection.sendall(piece)
                     if self._stop.wait(self._pause):
                         return
             except OSError:
                 self.given_up += 1
+
+
+def _read_head(connection: socket.socket) -> bool:
+    """The head of a request; False = the client has gone."""
+    head = b""
+    while b"\r\n\r\n" not in head:
+        data = connection.recv(65536)
+        if not data:
+            return False
+        head += data
+    return True
 
 
 def drip(text: bytes) -> Iterator[bytes]:

@@ -10,14 +10,17 @@ from __future__ import annotations
 
 import http.client
 import io
+import urllib.parse
 from typing import Any, Final
 
 import requests
 from keystoneauth1.session import TCPKeepAliveAdapter
+from requests.utils import select_proxy
 from urllib3.connection import HTTPConnection, HTTPSConnection
-from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
+from urllib3.connectionpool import HTTPSConnectionPool
 
 from nodepool.clock import monotonic
+from nodepool.driver.openstack.kept_connections import KeptConnections
 from nodepool.guard import OnError
 
 #: Longest answer that is read, in bytes: a page of 1000 servers has about 3 MB.
@@ -80,11 +83,11 @@ class _HttpsConnection(HTTPSConnection):
     response_class = _Response
 
 
-class _HttpPool(HTTPConnectionPool):
+class _HttpPool(KeptConnections):
     ConnectionCls = _HttpConnection
 
 
-class _HttpsPool(HTTPSConnectionPool):
+class _HttpsPool(KeptConnections, HTTPSConnectionPool):
     ConnectionCls = _HttpsConnection
 
 
@@ -93,6 +96,15 @@ _POOLS: Final = {"http": _HttpPool, "https": _HttpsPool}
 
 class BoundedAdapter(TCPKeepAliveAdapter):
     """Reads each answer completely before it returns, ``stream`` or not."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        #: Of each host and each setting of TLS. To find it anew, requests asks the disk for each call.
+        self._pools: dict[tuple[Any, ...], Any] = {}
+        super().__init__(*arguments, **options)
+
+    def close(self) -> None:
+        super().close()
+        self._pools.clear()
 
     def init_poolmanager(self, *arguments: Any, **options: Any) -> None:
         super().init_poolmanager(*arguments, **options)
@@ -107,13 +119,31 @@ class BoundedAdapter(TCPKeepAliveAdapter):
 
     def send(self, request: Any, *arguments: Any, **options: Any) -> Any:
         """Raises subclasses of `requests.RequestException`."""
-        response = super().send(request, *arguments, **options)
+        response = None if arguments else self._exchange(request, **options)
+        if response is None:
+            response = super().send(request, *arguments, **options)
         with OnError(lambda _: response.close()):
             # One kind of compression is undone piece by piece; several within each other make a piece enormous.
             if "," in response.headers.get("Content-Encoding", ""):
                 raise requests.exceptions.ContentDecodingError("the answer is compressed more than once")
-            _read(response)
+            if response.raw is not None:
+                _read(response)
         return response
+
+    def _exchange(
+        self, request: Any, timeout: Any = None, verify: Any = True, cert: Any = None, proxies: Any = None, **_: Any
+    ) -> Any:
+        """A plain call over a connection that is open; None = it is none, or there is none."""
+        plain = isinstance(timeout, (int, float)) and isinstance(request.body, (str, bytes, type(None)))
+        if not plain or select_proxy(request.url, proxies):
+            return None
+        place = urllib.parse.urlsplit(request.url)
+        key = (place.scheme, place.netloc, verify, cert)
+        pool: Any = self._pools.get(key)
+        # urllib3 closes the pool that was not used for the longest time when there are too many.
+        if pool is None or pool.pool is None:
+            pool = self._pools[key] = self.get_connection_with_tls_context(request, verify, cert=cert)
+        return pool.exchange(request, timeout)
 
 
 def _read(response: Any) -> None:

@@ -14,6 +14,7 @@ import urllib.parse
 from typing import Any, Final
 
 import requests
+from requests.cookies import extract_cookies_to_jar
 from requests.structures import CaseInsensitiveDict
 from requests.utils import get_auth_from_url
 
@@ -78,4 +79,8 @@ class HttpSession(requests.Session):
         settings = self.merge_environment_settings(
             prepared.url, {}, named.get("stream"), named.get("verify"), named.get("cert")
         )
-        return self.send(prepared, timeout=named.get("timeout"), allow_redirects=False, **settings)
+        # Session.send would look for redirections and hooks, and for cookies twice.
+        response = self.get_adapter(url).send(prepared, timeout=named.get("timeout"), **settings)
+        if "Set-Cookie" in response.headers:
+            extract_cookies_to_jar(self.cookies, prepared, response.raw)
+        return response
