@@ -46,6 +46,6 @@ def test_reconfigure(config: Any) -> None:
 def test_only_those_with_images(config: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     sections = type(config.providers["b"])
     monkeypatch.setattr(sections, "manage_images", property(lambda provider: provider.name == "a"))
-    ProviderManager.reconfigure(None, config, MemoryZooKeeper(), only_image_manager=True)  # type: ignore[arg-type]
+    ProviderManager.reconfigure(None, config, MemoryZooKeeper(), only_image_manager=True)
     assert list(config.provider_managers) == ["a"]
     ProviderManager.stopProviders(config)
