@@ -11,12 +11,16 @@ from typing import TYPE_CHECKING, Final
 from nodepool import log_names
 from nodepool.builder.cloud_deletions import CloudDeletions
 from nodepool.builder.image_files import BuildFile, ImageFiles
+from nodepool.builder.provider_threads import ProviderThreads
+from nodepool.builder.unknown_images import UnknownImages
 from nodepool.builder.upload_run import ProviderTable
 from nodepool.clock import wall_time
 from nodepool.config.image_use import wanted_images
 from nodepool.driver.framework.repeats import Repeats
 from nodepool.exceptions import ZKConflict, ZKConnectionError, ZKLockException
 from nodepool.guard import Guard
+from nodepool.metrics.process import REGISTRY
+from nodepool.metrics.registry import Registry
 from nodepool.model import states
 from nodepool.model.image_view import ImagesView
 from nodepool.plan.image_cleanup import (
@@ -69,6 +73,7 @@ class CleanupServices:
     builder_id: str
     clean_orphans: bool = False
     publish: Callable[[], None] = _nothing
+    registry: Registry = REGISTRY
 
 
 class ImageCleanupWorker(Worker):
@@ -86,14 +91,18 @@ class ImageCleanupWorker(Worker):
         super().__init__("CleanupWorker-0", client, log, IDLE_SECONDS)
         self._services = services
         self._clock = clock
-        self.deletions = CloudDeletions(services.store, services.providers, log, self.wake)
+        self._threads = ProviderThreads("delete")
+        self.deletions = CloudDeletions(services.store, services.providers, self._threads, log, self.wake)
+        self.unknown = UnknownImages(
+            services.store, services.providers, self._threads, services.registry, log, self.wake
+        )
         self._repeats = Repeats(WARN_SECONDS)
         self._ever_wanted: set[str] = set()
         self._knows_own_records = False
 
     def on_stop(self) -> None:
         """Deletions in clouds that run are left to themselves: whoever comes next takes them up."""
-        self.deletions.close()
+        self._threads.close()
 
     def run_once(self) -> float | None:
         """Look once at everything. Blocks for ZooKeeper and the disk, never for a cloud."""
@@ -118,8 +127,8 @@ class ImageCleanupWorker(Worker):
             with Guard(self.log, "%s of image %s", type(verdict).__name__, verdict.image, but=ZKConnectionError):
                 self._carry_out(verdict)
         self._services.publish()
-        retry_seconds = self.deletions.retry_seconds()
-        return min(waits if retry_seconds is None else [*waits, retry_seconds], default=None)
+        later = (self.deletions.retry_seconds(), self.unknown.begin(wanted.providers))
+        return min([*waits, *(seconds for seconds in later if seconds is not None)], default=None)
 
     # -- records --
 
