@@ -113,15 +113,18 @@ class ImageCleanupWorker(Worker):
         self._ever_wanted.update(wanted.images)
         self._knows_own_records = self._knows_own_records or self._has_own_record(view)
         verdicts = judge_images(wanted, view, self._clock(), self._ever_wanted)
-        self.deletions.keep(verdict for verdict in verdicts if isinstance(verdict, DeleteUpload))
-        # The files first: without the record they would stay for an hour.
+        uploads = [verdict for verdict in verdicts if isinstance(verdict, DeleteUpload)]
+        self.deletions.keep(uploads)
+        for upload in uploads:
+            self.deletions.begin(upload)
+        # Before the records of builds: without them files would stay for an hour.
         with Guard(self.log, "Files in %s are not cleaned", self._services.files.directory):
             self._clean_files(wanted, view)
         waits: list[float] = []
         for verdict in verdicts:
-            wait_seconds = self._left_to_others(verdict, view)
-            if wait_seconds > 0:
-                waits.append(wait_seconds)
+            left = self._left_to_others(verdict, view)
+            if left > 0:
+                waits.append(left)
                 continue
             # one that cannot be carried out stops no other.
             with Guard(self.log, "%s of image %s", type(verdict).__name__, verdict.image, but=ZKConnectionError):
@@ -141,11 +144,9 @@ class ImageCleanupWorker(Worker):
 
     def _carry_out(self, verdict: Verdict) -> None:
         try:
-            if isinstance(verdict, DeleteUpload):
-                self.deletions.begin(verdict)
-            elif isinstance(verdict, MarkBuild):
+            if isinstance(verdict, MarkBuild):
                 self._mark(verdict)
-            else:
+            elif isinstance(verdict, RemoveBuild):
                 self._remove(verdict)
         except (ZKLockException, ZKConflict) as reason:
             self.log.debug("Build %s is left to the next look: %s", verdict.build_id, reason)
