@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 log = logging.getLogger("nodepool.cmd.alien_images")
 
 
+class _CannotList(CommandError):
+    """The driver of a provider does not say what images there are."""
+
+
 class KnownUploads(NamedTuple):
     """Uploads that ZooKeeper knows, by the two ways in which a cloud tells of them.
 
@@ -80,7 +84,8 @@ def list_images(options: argparse.Namespace) -> int:
                 listed = _listed(zk, config, name)
             except CommandError as error:
                 log.warning("%s", error)
-                failed = True
+                # What a driver never can is no news to a script.
+                failed = failed or options.provider is not None or not isinstance(error, _CannotList)
                 continue
             # Read after the list was made: an upload has a record before it is in the cloud.
             known = known_uploads(read_images(zk.client), name)
@@ -117,5 +122,7 @@ def _listed(zk: ZooKeeper, config: Config, name: str) -> list[ListedImage]:
         started_provider(zk, config, name) as provider,
         told_in_a_line(f"the images of provider {name} cannot be listed"),
     ):
-        listed: list[ListedImage] = gateway.list_images(provider)
-    return listed
+        try:
+            return list(gateway.list_images(provider))
+        except NotImplementedError:
+            raise _CannotList(f"the driver of provider {name} cannot list images") from None

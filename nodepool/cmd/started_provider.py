@@ -46,6 +46,8 @@ def told_in_a_line(what: str) -> Iterator[None]:
     """
     try:
         yield
+    except CommandError:
+        raise
     except Exception as error:
         # Nothing is known of what a driver may raise.
-        raise CommandError(f"{what}: {error or type(error).__name__}") from error
+        raise CommandError(f"{what}: {str(error) or type(error).__name__}") from error

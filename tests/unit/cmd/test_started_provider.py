@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from nodepool.cmd.app import CommandError
-from nodepool.cmd.started_provider import started_provider
+from nodepool.cmd.started_provider import started_provider, told_in_a_line
 from nodepool.compat.released_zookeeper import ReleasedZooKeeper
 from nodepool.config.objects import Config
 from nodepool.driver.config import ProviderConfig
@@ -70,3 +70,13 @@ def test_start_that_fails(own_driver: OwnDriver) -> None:
     ):
         raise AssertionError
     assert own_driver.calls == ["start", "stop"]
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [(RuntimeError("odd"), "no list: odd"), (KeyError(), "no list: KeyError"), (CommandError("well"), "well")],
+)
+def test_what_is_raised_is_told_in_a_line(error: Exception, text: str) -> None:
+    with pytest.raises(CommandError) as told, told_in_a_line("no list"):
+        raise error
+    assert str(told.value) == text
