@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 NODEPOOL: Final = "nodepool.NodePool"
+BUILDER: Final = "nodepool.builder.NodePoolBuilder"
 CLEANUP_WORKER: Final = "nodepool.CleanupWorker"
 DELETED_NODE_WORKER: Final = "nodepool.DeletedNodeWorker"
 MIN_READY_WORKER: Final = "nodepool.MinReadyWorker"
@@ -30,6 +31,11 @@ def upload_worker(number: int) -> str:
 def image_cleanup_worker(number: int) -> str:
     """Of the thread of the builder that removes builds and uploads."""
     return f"nodepool.builder.CleanupWorker.{number}"
+
+
+def build_worker(number: int) -> str:
+    """Of a thread of the builder that builds images."""
+    return f"nodepool.builder.BuildWorker.{number}"
 
 
 def pool_worker(provider: str, pool: str) -> str:

@@ -1,17 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``nodepool-builder``: the command line is complete, the image builder itself is not part of this release."""
+"""``nodepool-builder``: builds and uploads images (reference/commands 3 and 4).
+
+Everything but the handling of signals is imported by functions, so that a signal finds a handler from the start.
+"""
 
 from __future__ import annotations
 
-import argparse
 import sys
-from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from nodepool.cmd import app, daemon
+from nodepool.cmd.stop_signals import exit_at_once
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
 
 PROG: Final = "nodepool-builder"
 PIDFILE: Final = "/var/run/nodepool/nodepool-builder.pid"
+LOGFILE: Final = "/var/log/nodepool/nodepool-builder.log"
+#: Default of ``--stop-timeout``, in seconds.
+STOP_TIMEOUT: Final = 60.0
 
 
 def _count(value: str) -> int:
@@ -21,10 +29,19 @@ def _count(value: str) -> int:
     return number
 
 
+def _seconds(value: str) -> float:
+    seconds = float(value)
+    if not 0 <= seconds < float("inf"):
+        raise ValueError
+    return seconds
+
+
 def make_parser() -> argparse.ArgumentParser:
     """The command line of the builder."""
+    from nodepool.cmd import app, daemon
+
     parser = app.make_parser(
-        PROG, "Builds and uploads images. This release has no builder yet: the command only says so."
+        PROG, "Builds images and uploads them to clouds. Goes into the background unless -d or -f is given."
     )
     daemon.add_options(parser, PIDFILE)
     parser.add_argument(
@@ -33,18 +50,62 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--upload-workers", type=_count, default=4, metavar="N", help="parallel uploads (default: %(default)s)"
     )
-    parser.add_argument("--repl", action="store_true", help="serve a Python console on localhost:3000, for debugging")
+    parser.add_argument(
+        "--fake", action="store_true", help="build small files instead of images, without diskimage-builder, to try it"
+    )
+    parser.add_argument(
+        "--stop-timeout",
+        type=_seconds,
+        default=STOP_TIMEOUT,
+        metavar="SECONDS",
+        help="how long builds may go on after SIGINT (default: %(default)g)",
+    )
+    parser.add_argument(
+        "--clean-orphans",
+        action="store_true",
+        help="remove files of builds that have no record at once, without the usual caution",
+    )
+    parser.add_argument(
+        "--repl", action="store_true", help="serve an unauthenticated Python console on localhost:3000, for debugging"
+    )
     return parser
+
+
+def check_configuration(options: argparse.Namespace) -> None:
+    """Refuse a configuration that the builder could not start with.
+
+    :raises ConfigError: every problem, one a line.
+    """
+    from nodepool.builder.supervisor import check_config
+    from nodepool.config.loader import load_config
+
+    check_config(load_config(options.config, options.secure))
+
+
+def serve(options: argparse.Namespace) -> int:
+    """Run the builder until a signal ends it; returns the exit status. Raises ConfigError."""
+    from nodepool.builder.supervisor import BuilderOptions, ImageBuilder
+    from nodepool.cmd.daemon import run_service
+
+    settings = BuilderOptions(
+        options.build_workers, options.upload_workers, options.fake, options.stop_timeout, options.clean_orphans
+    )
+    builder = ImageBuilder(options.config, options.secure, settings)
+    return run_service(
+        builder,
+        {"builder": builder} if options.repl else None,
+        on_stop_signal=builder.on_stop_signal,
+        stop_seconds=builder.stop_seconds,
+    )
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point; returns the exit status."""
-    make_parser().parse_args(argv)
-    return app.run(PROG, _refuse)
+    with exit_at_once():
+        from nodepool.cmd import app, daemon
 
-
-def _refuse() -> int:
-    raise app.CommandError(f"{PROG}: this release has no image builder yet; keep the nodepool-builder that you have")
+        options = make_parser().parse_args(argv)
+        return daemon.finish(app.run(PROG, lambda: daemon.run(options, LOGFILE, serve, check_configuration)))
 
 
 if __name__ == "__main__":

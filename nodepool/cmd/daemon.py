@@ -7,12 +7,15 @@ import argparse
 import logging
 import os
 import threading
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final
 
 from nodepool import logconfig
 from nodepool.cmd import app, service_runner
 from nodepool.cmd.pidfile import PidFile, PidFileError
+
+if TYPE_CHECKING:
+    from nodepool.runtime.connected_daemon import ConnectedDaemon
 
 log = logging.getLogger("nodepool.cmd.daemon")
 
@@ -122,6 +125,29 @@ def _in_background(
             # Nobody sees stderr any more.
             log.exception("The daemon ends after an error")
             return 1
+
+
+def run_service(service: ConnectedDaemon, names: Mapping[str, object] | None, **settings: Any) -> int:
+    """Run a daemon until a signal ends it; returns the exit status. Raises ConfigError.
+
+    :param names: serve a Python console with these; None = there is none.
+    :param settings: of the `ServiceRunner`.
+    """
+    from nodepool.cmd.garbage import look_less_often
+    from nodepool.cmd.sdnotify import Notifier
+
+    runner = service_runner.ServiceRunner(service, Notifier(), on_loaded=look_less_often, **settings)
+    service.configuration.on_reload = runner.on_reload
+    if names is None:
+        return runner.run()
+    from nodepool.cmd.repl import ReplServer
+
+    console = ReplServer(dict(names))
+    console.start()
+    try:
+        return runner.run()
+    finally:
+        console.stop()
 
 
 def finish(status: int) -> int:

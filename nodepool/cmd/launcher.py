@@ -50,25 +50,11 @@ def check_configuration(options: argparse.Namespace) -> None:
 
 def serve(options: argparse.Namespace) -> int:
     """Run the launcher until a signal ends it; returns the exit status. Raises ConfigError."""
-    from nodepool.cmd.garbage import look_less_often
-    from nodepool.cmd.sdnotify import Notifier
-    from nodepool.cmd.service_runner import ServiceRunner
+    from nodepool.cmd.daemon import run_service
     from nodepool.launcher.supervisor import NodePool
 
     nodepool = NodePool(options.config, options.secure)
-    supervisor = ServiceRunner(nodepool, Notifier(), on_loaded=look_less_often)
-    nodepool.configuration.on_reload = supervisor.on_reload
-    console = None
-    if options.repl:
-        from nodepool.cmd.repl import ReplServer
-
-        console = ReplServer({"nodepool": nodepool})
-        console.start()
-    try:
-        return supervisor.run()
-    finally:
-        if console is not None:
-            console.stop()
+    return run_service(nodepool, {"nodepool": nodepool} if options.repl else None)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -68,6 +68,8 @@ class ServiceRunner:
     :param service: what to run.
     :param notifier: tells systemd.
     :param stop_seconds: how long an orderly stop may take.
+    :param on_stop_signal: called in the main thread with each signal to stop, the first one before the service's
+        `stop`. Of a further one it says whether the service still ends in order; False = the daemon ends at once.
     :param clock: monotonic seconds.
     :param on_loaded: called in the main thread when the service is ready, and again after each reload.
     """
@@ -78,12 +80,14 @@ class ServiceRunner:
         notifier: Notifier,
         *,
         on_loaded: Callable[[], None] = lambda: None,
+        on_stop_signal: Callable[[int], bool] = lambda number: False,
         stop_seconds: float = STOP_SECONDS,
         clock: Callable[[], float] = monotonic,
     ) -> None:
         self._service = service
         self._notifier = notifier
         self._on_loaded = on_loaded
+        self._on_stop_signal = on_stop_signal
         #: Was it told of what is loaded now?
         self._loaded_told = False
         self._stop_seconds = stop_seconds
@@ -138,8 +142,9 @@ class ServiceRunner:
         """Wait until a stop signal comes (True) or the service ends by itself (False)."""
         while True:
             event = self._next(self._tick_seconds())
-            if event in STOP_SIGNALS:
+            if event is not None and event in STOP_SIGNALS:
                 log.info("Stopping after %s", signal.Signals(event).name)
+                self._on_stop_signal(event)
                 return True
             if event is None and not worker.is_alive():
                 return False
@@ -205,9 +210,10 @@ class ServiceRunner:
                 log.error("Not stopped within %g s, ending now. What the threads do:", self._stop_seconds)
                 stack_dump.dump()
                 return 1
-            if self._next(min(0.5, left)) in STOP_SIGNALS:
+            again = self._next(min(0.5, left))
+            if again is not None and again in STOP_SIGNALS and not self._on_stop_signal(again):
                 self.abandoned = True
-                log.warning("Ending at once after a second signal")
+                log.warning("Ending at once after another signal")
                 return 0
         if self._error is not None:
             log.error("Error while stopping", exc_info=self._error)

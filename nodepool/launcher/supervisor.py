@@ -8,13 +8,10 @@ provider-pool, and the table of the other threads.
 from __future__ import annotations
 
 import logging
-import threading
 from typing import TYPE_CHECKING, Any, Final
 
 from nodepool import log_names
 from nodepool.clock import monotonic
-from nodepool.config.loader import ConfigSource
-from nodepool.exceptions import ZKConnectionError
 from nodepool.launcher.cleanup_worker import CleanupWorker
 from nodepool.launcher.deleted_node_worker import DeletedNodeWorker
 from nodepool.launcher.free_counts import FreeCounts
@@ -29,19 +26,15 @@ from nodepool.launcher.tenant_use import TenantUse
 from nodepool.metrics.process import REGISTRY
 from nodepool.metrics.statsd import shared_client
 from nodepool.model.component import LauncherComponent
-from nodepool.runtime import connection
 from nodepool.runtime.call_metrics import CallMetrics
 from nodepool.runtime.call_watch import CallWatch
-from nodepool.runtime.main_loop import LOOP_SECONDS, MainLoop
+from nodepool.runtime.connected_daemon import ConnectedDaemon
 from nodepool.runtime.parts import Part, Parts, stop_all
 from nodepool.runtime.providers import Providers
 from nodepool.runtime.registration import DaemonRegistration
-from nodepool.runtime.reload import Configuration
 from nodepool.version import release_string
 from nodepool.zk import paths
-from nodepool.zk.components import check_model_api
 from nodepool.zk.nodepool_cache import NodepoolCache
-from nodepool.zk.transactions import ensure_path
 from nodepool.zk.zookeeper import ZooKeeper
 
 if TYPE_CHECKING:
@@ -57,48 +50,18 @@ STOP_SECONDS: Final = 20.0
 THREADS_STOP_SECONDS: Final = 10.0
 
 
-class NodePool:
-    """One launcher.
-
-    Who owns what: the main thread (the one that calls `run`) owns configuration, providers and the set of threads;
-    others read them; they are replaced as a whole, never changed in place.
-
-    :param config_path: configuration file.
-    :param secure_path: secure file, or None.
-    """
+class NodePool(ConnectedDaemon):
+    """One launcher. See the base class for who owns what, and for its parameters."""
 
     log = logging.getLogger(log_names.NODEPOOL)
+    kind = "launcher"
+    stop_seconds = STOP_SECONDS
 
     def __init__(self, config_path: str, secure_path: str | None = None) -> None:
-        self.configuration = Configuration(ConfigSource(config_path, secure_path), self._reconfigure, self.log)
-        self.client: ZooKeeperClient
+        super().__init__(config_path, secure_path)
         #: None = no statsd server is configured.
         self.stats: Part[StatsWorker] | None = None
-        self.loop = MainLoop(self.run_once, lambda: self.client.connected, self.configuration.changed, self.log)
         self._call_metrics = CallMetrics(REGISTRY)
-        self._stopped = threading.Event()
-        self._running = False
-
-    @property
-    def ready(self) -> threading.Event:
-        """Set once the launcher serves."""
-        return self.loop.ready
-
-    @property
-    def last_loop(self) -> float:
-        """Monotonic time of the last turn of the main loop, seconds."""
-        return self.loop.last_turn
-
-    # -- life --
-
-    def start(self) -> None:
-        """Load the configuration and prepare the connection; does not block for long.
-
-        :raises ConfigError: the configuration is refused.
-        :raises ZKException, OSError: no servers are configured, or a TLS file cannot be read.
-        """
-        self.log.info("Nodepool launcher %s starting", release_string())
-        self.build(connection.make_client(self.configuration.load()))
 
     def build(self, client: ZooKeeperClient) -> None:
         """Make the parts that live as long as the launcher. Nothing of it runs yet.
@@ -157,51 +120,9 @@ class NodePool:
             table.insert(0, self.stats)
         self.parts = Parts(table, self.log)
 
-    def run(self) -> None:
-        """Serve until `stop`; blocks. ``start`` must have been called."""
-        self._running = True
-        try:
-            if not self.loop.stopping.is_set() and self._connect():
-                self.begin()
-                self.loop.run()
-        finally:
-            try:
-                self.end()
-            finally:
-                self._stopped.set()
-
-    def stop(self) -> None:
-        """End in order: stop intake, free what paused requests hold, unregister, stop providers. Bounded."""
-        self.loop.stop()
-        if hasattr(self, "client") and not self.client.connected:
-            self.client.disconnect()
-        if self._running:
-            self._stopped.wait(STOP_SECONDS + 5)
-
-    def join(self, timeout: float | None = None) -> None:
-        """Wait until `run` has ended."""
-        self._stopped.wait(timeout)
-
-    def _connect(self) -> bool:
-        try:
-            self.client.connect()
-        except ZKConnectionError:
-            if self.loop.stopping.is_set():
-                return False
-            raise
-        return True
-
     def begin(self) -> None:
         """Start everything. The connection is there; blocks for ZooKeeper and for the start of providers."""
-        while not self.loop.stopping.is_set():
-            try:
-                check_model_api(self.client)
-                for root in (paths.NODES, paths.REQUESTS, paths.REQUEST_LOCKS):
-                    ensure_path(self.client, root)
-                break
-            except ZKConnectionError as error:
-                self.log.warning("Not ready yet: %s", error)
-                self.loop.stopping.wait(LOOP_SECONDS)
+        self._prepare_zookeeper(paths.NODES, paths.REQUESTS, paths.REQUEST_LOCKS)
         self.cache.wait_ready(30)
         self.apply(self._config())
         self.parts.start()
@@ -217,10 +138,6 @@ class NodePool:
         self.parts.revive()
         self.cache.nodes.refresh_stale()
         self._call_metrics.publish()
-
-    def _reconfigure(self, old: Config, new: Config) -> None:
-        connection.follow(self.client, old, new)
-        self.apply(new)
 
     def apply(self, config: Config) -> None:
         """Make providers and pools those of a configuration."""
@@ -242,9 +159,6 @@ class NodePool:
         self.log.info("Stopped")
 
     # -- what parts are told --
-
-    def _config(self) -> Config:
-        return self.configuration.current
 
     def _tenant_limits(self) -> Mapping[str, dict[str, float]]:
         return self.configuration.current.tenant_resource_limits

@@ -179,6 +179,71 @@ UNKNOWN_IMAGES: Final = Metric(
     "Images in the cloud that are marked as ours and have no record.",
     _as("nodepool.provider.{}.unknown_images", plain),
 )
+BUILD_RESULT: Final = Metric(
+    "nodepool_dib_image_build_result_code",
+    MetricKind.GAUGE,
+    ("image",),
+    "Exit code of the last build of an image; 0 = it succeeded.",
+    _as("nodepool.dib_image_build.{}.status.rc", plain),
+)
+BUILD_DURATION: Final = Metric(
+    "nodepool_dib_image_build_duration",
+    MetricKind.TIMER,
+    ("image",),
+    "Ends of builds of an image, and how long they took.",
+    _as("nodepool.dib_image_build.{}.status.duration", plain),
+    buckets=(60.0, 300.0, 600.0, 1200.0, 1800.0, 3600.0, 7200.0, 14400.0, 28800.0),
+    statsd_counts=False,
+)
+LAST_BUILD: Final = Metric(
+    "nodepool_dib_image_build_last_build",
+    MetricKind.GAUGE,
+    ("image",),
+    "When the last build of an image ended, in seconds since the epoch.",
+    _as("nodepool.dib_image_build.{}.status.last_build", plain),
+)
+BUILD_SIZE: Final = Metric(
+    "nodepool_dib_image_build_size",
+    MetricKind.GAUGE,
+    ("image", "ext"),
+    "Bytes on the disk that the last ready build of an image takes in a format.",
+    _as("nodepool.dib_image_build.{}.{}.size", plain, plain),
+)
+BUILD_REQUESTS: Final = Metric(
+    "nodepool_image_build_requests",
+    MetricKind.GAUGE,
+    (),
+    "Requests for builds that are not served yet.",
+    _as("nodepool.image_build_requests"),
+)
+BUILD_REQUESTS_OF_IMAGE: Final = Metric(
+    "nodepool_image_build_requests_by_image",
+    MetricKind.GAUGE,
+    ("image",),
+    "The same for one image: 0 or 1.",
+    _as("nodepool.image.{}.image_build_requests", plain),
+)
+BUILD_STATE: Final = Metric(
+    "nodepool_builder_build_state",
+    MetricKind.GAUGE,
+    ("builder", "image"),
+    "What a builder does with an image: 0 nothing, 1 builds it, 3 builds are paused.",
+    _as("nodepool.builder.{}.image.{}.build.state", plain, plain),
+)
+CURRENT_BUILDS: Final = Metric(
+    "nodepool_builder_current_builds",
+    MetricKind.GAUGE,
+    ("builder",),
+    "Builds that run now.",
+    _as("nodepool.builder.{}.current_builds", plain),
+)
+BUILD_WORKERS: Final = Metric(
+    "nodepool_builder_build_workers",
+    MetricKind.GAUGE,
+    ("builder",),
+    "Threads that build.",
+    _as("nodepool.builder.{}.build_workers", plain),
+)
 
 #: All of the above, in the order of the documentation.
 ALL: Final = (
@@ -204,4 +269,13 @@ ALL: Final = (
     UPLOAD_PROGRESS,
     UPLOAD_SPEED,
     UNKNOWN_IMAGES,
+    BUILD_RESULT,
+    BUILD_DURATION,
+    LAST_BUILD,
+    BUILD_SIZE,
+    BUILD_REQUESTS,
+    BUILD_REQUESTS_OF_IMAGE,
+    BUILD_STATE,
+    CURRENT_BUILDS,
+    BUILD_WORKERS,
 )

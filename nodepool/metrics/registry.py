@@ -43,6 +43,7 @@ class Metric:
     :param help: one sentence for people.
     :param statsd: makes the names under which statsd gets it from the values of the labels; None = statsd does not.
     :param buckets: of a timer: upper bounds in seconds, growing.
+    :param statsd_counts: of a timer: does statsd get a counter beside it?
     """
 
     name: str
@@ -51,6 +52,7 @@ class Metric:
     help: str
     statsd: Callable[..., Sequence[str]] | None = None
     buckets: tuple[float, ...] = DEFAULT_BUCKETS
+    statsd_counts: bool = True
 
     def series(self, *values: str) -> Series:
         """:param values: of the labels, in their order; '' = it has none."""

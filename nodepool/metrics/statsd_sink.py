@@ -32,7 +32,7 @@ class StatsdSink:
                 client.incr(name, amount)
 
     def timed(self, series: Series, seconds: float) -> None:
-        """A timer and a counter under each name."""
+        """A timer under each name and, unless the metric wants none, a counter."""
         client = self._client()
         names = statsd_names(series)
         if client is None or not names:
@@ -40,7 +40,8 @@ class StatsdSink:
         with client.pipeline() as pipe:
             for name in names:
                 pipe.timing(name, seconds * 1000)
-                pipe.incr(name)
+                if series.metric.statsd_counts:
+                    pipe.incr(name)
 
 
 def statsd_names(series: Series) -> Sequence[str]:

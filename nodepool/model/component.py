@@ -45,6 +45,10 @@ class LauncherComponent(Component):
     kind = "launcher"
 
 
+class BuilderComponent(Component):
+    kind = "builder"
+
+
 class PoolComponent(Component):
     """A provider-pool that serves requests. ``id`` is the launcher id that requests and nodes carry."""
 

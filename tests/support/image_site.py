@@ -84,7 +84,6 @@ class ImageSite:
             self.running,
             self.registry,
         )
-        self._cleanups: list[ImageCleanupWorker] = []
         self.cleanup = self.make_cleanup()
 
     def configure(self, providers: Sequence[str], images: Sequence[str] = (IMAGE,)) -> None:
@@ -131,11 +130,9 @@ class ImageSite:
             lambda: self.building,
             lambda: self.queue.running,
             self.builder_id,
-            registry=self.registry,
             **services,
         )
-        self._cleanups.append(ImageCleanupWorker(self.client, made))
-        return self._cleanups[-1]
+        return ImageCleanupWorker(self.client, made)
 
     # -- what is there --
 
@@ -247,8 +244,7 @@ class ImageSite:
             provider.join()
         for thread in self.threads:
             thread.join(DEADLINE_SECONDS)
-        for cleanup in self._cleanups:
-            cleanup.on_stop()
+        self.cleanup.deletions.close()
         if forget:
             for name in self.clouds.values():
                 FakeCloud.forget(name)

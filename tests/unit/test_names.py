@@ -19,6 +19,7 @@ CLASSES: Final = {
 #: Files that share their name, and why.
 FILES: Final = {
     "handler.py": "driver/handler.py has the base class, driver/statemachine/handler.py the handler of that framework",
+    "supervisor.py": "each daemon has one: what it is made of",
     "worker.py": "runtime/worker.py has the base class, launcher/pool/worker.py the worker of a pool",
 }
 #: Packages with a file for each thing that others do, so that they share its name: commands, sections of the

@@ -129,9 +129,7 @@ class Leaks:
             for image in self._cloud.api.images(status=status, visibility="private"):
                 if _OURS in image.properties:
                     properties = {key: str(value) for key, value in image.properties.items()}
-                    resource = OpenStackResource(properties, IMAGE, image.id)
-                    resource.usable = False
-                    yield resource
+                    yield OpenStackResource(properties, IMAGE, image.id)
 
     # -- what says nothing --
 

@@ -6,9 +6,11 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
+from nodepool.builder.supervisor import STOP_TIMEOUT_SECONDS
 from nodepool.cmd import builder, cli, launcher
 
 MAINS = [cli.main, launcher.main, builder.main]
@@ -45,7 +47,7 @@ def test_unknown_option(main: Callable[[list[str]], int]) -> None:
         *(["hold"], ["delete"], ["info"], ["erase"], ["list", "--format", "xml"], ["nonsense"], ["list", "--debug"]),
         *(["image-build"], ["image-pause"], ["image-unpause"], ["dib-image-delete"], ["image-rollback", "lab"]),
         *(["image-delete", "--provider", "p", "--image", "i", "--build-id", "b"], ["export-image-data"]),
-        *(["import-image-data"], ["image-upload"], ["image-log"], ["image-list", "lab"]),
+        *(["import-image-data"], ["image-upload"], ["image-list", "lab"]),
     ],
 )
 def test_wrong_usage(arguments: list[str]) -> None:
@@ -62,7 +64,6 @@ def test_no_command_prints_help(capsys: pytest.CaptureFixture[str]) -> None:
         *("list", "hold", "delete", "info", "erase", "request-list", "label-list", "config-validate"),
         *("image-list", "dib-image-list", "image-status", "image-build", "image-pause", "image-unpause"),
         *("image-delete", "dib-image-delete", "alien-image-list", "image-upload", "image-rollback"),
-        *("image-log",),
         *("export-image-data", "import-image-data"),
     ):
         assert command in out.split("commands:")[1].split()
@@ -94,12 +95,28 @@ def test_builder_refuses_odd_numbers(value: str) -> None:
     assert end.value.code == 2
 
 
-def test_builder_says_that_there_is_none(capsys: pytest.CaptureFixture[str]) -> None:
-    assert builder.main(["-f"]) == 1
+def test_builder_options_of_ours() -> None:
+    """--fake, --stop-timeout, --clean-orphans."""
+    options = builder.make_parser().parse_args([])
+    assert (options.fake, options.stop_timeout, options.clean_orphans) == (False, STOP_TIMEOUT_SECONDS, False)
+    options = builder.make_parser().parse_args(["--fake", "--stop-timeout", "1.5", "--clean-orphans"])
+    assert (options.fake, options.stop_timeout, options.clean_orphans) == (True, 1.5, True)
+
+
+@pytest.mark.parametrize("value", ["-1", "inf", "nan", "soon"])
+def test_builder_refuses_odd_times(value: str) -> None:
+    with pytest.raises(SystemExit):
+        builder.main([f"--stop-timeout={value}"])
+
+
+def test_builder_without_a_directory(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """B-12: it is said before it goes into the background."""
+    config = tmp_path / "nodepool.yaml"
+    config.write_text("zookeeper-servers: [{host: localhost}]\nzookeeper-tls: {cert: c, key: k, ca: a}\n")
+    assert builder.main(["-c", str(config)]) == 1
     out, err = capsys.readouterr()
     assert out == ""
-    assert "no image builder yet" in err
-    assert len(err.splitlines()) == 1
+    assert err == f"nodepool-builder: {config}: a builder needs images-dir\n"
 
 
 @pytest.mark.parametrize("module", ["cli", "launcher", "builder"])

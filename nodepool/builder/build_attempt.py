@@ -1,0 +1,247 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`BuildAttempt`: one build of an image, under the lock of its builds, from the record ``building`` to its end."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from nodepool.builder import build_logs, fake_build
+from nodepool.builder.build_command import BuildJob, command_line, environment, make_job, temporary_directory
+from nodepool.builder.build_logs import BuildLog
+from nodepool.builder.build_progress import BuildProgress
+from nodepool.builder.dib import DibRun, RunResult
+from nodepool.builder.image_files import ImageFiles
+from nodepool.builder.running_builds import RunningBuilds
+from nodepool.builder.work_dir import WorkDir
+from nodepool.clock import monotonic, wall_time
+from nodepool.exceptions import ZKConflict, ZKConnectionError
+from nodepool.guard import Guard
+from nodepool.metrics import builds as build_metrics
+from nodepool.model import states
+from nodepool.model.image import ImageBuild
+
+if TYPE_CHECKING:
+    from nodepool.config.objects import DiskImage
+    from nodepool.zk.client import ZooKeeperClient
+    from nodepool.zk.image_store import ImageStore
+    from nodepool.zk.locks import ZkLock
+
+#: Formats of which diskimage-builder leaves no file of that name.
+_WITHOUT_FILE: Final = frozenset({"docker", "squashfs"})
+#: The end of a build is worth waiting for a connection that is away, in seconds.
+STORE_SECONDS: Final = 120.0
+#: Keys of our own in the record of a ready build; released readers ignore them.
+DURATION: Final = "duration"
+SIZE: Final = "size"
+#: For metrics: the exit code of a build that took too long, was stopped, or could not be started.
+FAILED_STATUS: Final = 1
+UNFORESEEN: Final = "an error that nobody foresaw, see above"
+SESSION_LOST: Final = "the session with ZooKeeper was lost"
+
+
+@dataclass(frozen=True)
+class BuildServices:
+    """What builds use.
+
+    :param builder: FQDN of this host.
+    :param builder_id: of this builder.
+    :param fake: build without diskimage-builder.
+    """
+
+    client: ZooKeeperClient
+    store: ImageStore
+    files: ImageFiles
+    running: RunningBuilds
+    builder: str
+    builder_id: str
+    fake: bool = False
+
+
+@dataclass(frozen=True)
+class BuildSettings:
+    """What the configuration says of a build."""
+
+    image: DiskImage
+    formats: frozenset[str]
+    log_dir: str
+    log_retention: int
+    elements_dir: str | None
+
+
+class BuildAttempt:
+    """For the thread of a build worker; `stop` may be called by any.
+
+    :param estimate: how long the build may take, in seconds; None = nobody knows.
+    """
+
+    def __init__(
+        self, services: BuildServices, settings: BuildSettings, estimate: float | None, log: logging.Logger
+    ) -> None:
+        self.log = log
+        self._services = services
+        self._settings = settings
+        self._estimate = estimate
+        self._run: DibRun | None = None
+        self._stop_reason = ""
+        self.record = ImageBuild(settings.image.name)
+
+    def stop(self, reason: str) -> None:
+        """End the build, if it runs; the first reason counts. Does not block."""
+        self._stop_reason = self._stop_reason or reason
+        run = self._run
+        if run is not None:
+            run.stop(self._stop_reason)
+
+    def session_lost(self) -> None:
+        """The lock is somebody else's, perhaps: the build is worth nothing any more (B-8). Does not block."""
+        run = self._run
+        if run is not None:
+            run.stop(SESSION_LOST)
+
+    def build(self, lock: ZkLock) -> bool:
+        """Build; blocks as long as it takes. Was it successful, and is that stored?
+
+        :param lock: of the image's builds.
+        :raises ZKException: the build could not be begun.
+        """
+        services, record = self._services, self.record
+        record.state = states.BUILDING
+        record.builder, record.builder_id = services.builder, services.builder_id
+        record.formats = sorted(self._settings.formats)
+        services.store.new_build(record, under=lock)
+        self.log.info("Building image %s, build %s", record.image_name, record.key)
+        progress = BuildProgress(wall_time())
+        begun = monotonic()
+        with services.running.running(record.image_name, record.key, progress, self._estimate):
+            problem = UNFORESEEN
+            # B-14: an error that nobody foresaw keeps the formats, and must not keep the lock.
+            with Guard(self.log, "Error in build %s of image %s", record.key, record.image_name):
+                problem = self._build(progress, lock)
+            if problem:
+                record.state = states.FAILED
+            else:
+                self._complete(monotonic() - begun)
+            asked = None if problem else self._request_time()
+            stored = self._store(lock) and record.state == states.READY
+            if stored:
+                self._serve_request(asked)
+            else:
+                # B-9: what no record will ever name must not stay, and what failed is of no use.
+                services.files.remove(record.image_name, record.key)
+        if problem:
+            self.log.error("Build %s of image %s failed: %s", record.key, record.image_name, problem)
+        elif stored:
+            self.log.info("Build %s of image %s is ready", record.key, record.image_name)
+        return stored
+
+    def _build(self, progress: BuildProgress, lock: ZkLock) -> str:
+        """Run diskimage-builder; returns why that failed, or nothing."""
+        record, settings, begun = self.record, self._settings, monotonic()
+        output = self._services.files.base(record.image_name, record.key)
+        job = make_job(settings.image, record.key, settings.formats, output, settings.elements_dir)
+        try:
+            build_logs.prune(settings.log_dir, record.image_name, settings.log_retention)
+            build_log = BuildLog(build_logs.log_path(settings.log_dir, record.image_name, record.key))
+        except OSError as error:
+            return f"its log cannot be written: {error}"
+        try:
+            result = self._run_command(job, build_log, progress, lock)
+        except (OSError, ValueError) as error:
+            # A command line or a directory that cannot be had.
+            build_log.write_line(str(error))
+            result = RunResult(None, str(error))
+        finally:
+            build_log.close()
+        status = FAILED_STATUS if result.status is None else result.status
+        build_metrics.report_end(record.image_name, status, monotonic() - begun, wall_time())
+        problem = result.reason or self._missing(output)
+        if problem:
+            record.formats = []
+        return problem
+
+    def _run_command(self, job: BuildJob, build_log: BuildLog, progress: BuildProgress, lock: ZkLock) -> RunResult:
+        """:raises OSError, ValueError: it cannot be started."""
+        services = self._services
+        prefix: Sequence[str] | None = [sys.executable, "-I", fake_build.__file__] if services.fake else None
+        command = command_line(job, prefix)
+        work = WorkDir(services.files.directory.absolute(), temporary_directory(job, os.environ), job.name)
+        begun = progress.since
+
+        def on_line(line: str) -> None:
+            if progress.read(line, wall_time()):
+                services.running.step(job.build_id, progress)
+
+        try:
+            run = self._run = DibRun(command, environment(job, os.environ, work.path), build_log, on_line, work.started)
+            # Who stops it from now on finds it; who did before, or lost the session, told this object only.
+            if lock.epoch != services.client.session_epoch:
+                self.session_lost()
+            if self._stop_reason:
+                run.stop(self._stop_reason)
+            result = run.run(job.timeout)
+            progress.end(wall_time())
+        finally:
+            self._run = None
+            for problem in work.remove():
+                self.log.error("Build %s left something behind: %s", job.name, problem)
+        steps = ", ".join(f"{step.name} {step.seconds:.0f} s" for step in progress.ended)
+        self.log.info("Build %s took %.0f s: %s", job.name, wall_time() - begun, steps)
+        return result
+
+    def _missing(self, output: Path) -> str:
+        """A build that says that it is complete must have made what was wanted."""
+        there = self._services.files.formats(self.record.image_name, self.record.key)
+        missing = sorted(self._settings.formats - there - _WITHOUT_FILE)
+        return f"there is no {output}.{missing[0]}, though the build succeeded" if missing else ""
+
+    def _complete(self, seconds: float) -> None:
+        """Fill in the record of a build that succeeded."""
+        record, image = self.record, self._settings.image
+        sizes = self._services.files.sizes(record.image_name, record.key)
+        build_metrics.report_sizes(record.image_name, sizes)
+        record.state = states.READY
+        record.username, record.python_path, record.shell_type = image.username, image.python_path, image.shell_type
+        record.extra.update({DURATION: round(seconds, 3), SIZE: sum(sizes.values())})
+
+    def _request_time(self) -> float | None:
+        """When somebody asked for a build, in seconds since the epoch; None: nobody did, or it is not known."""
+        with Guard(self.log, "Request of image %s", self.record.image_name, traceback=False):
+            request = self._services.store.build_request(self.record.image_name)
+            return None if request is None else request.state_time
+        return None
+
+    def _serve_request(self, asked: float | None) -> None:
+        """B-4: remove a request now that there is a ready build, unless it came after that.
+
+        :param asked: as `_request_time` said before the build became ready.
+        """
+        if asked is not None and self._request_time() == asked:
+            with Guard(self.log, "Request of image %s", self.record.image_name, traceback=False):
+                self._services.store.remove_build_request(self.record.image_name)
+
+    def _store(self, lock: ZkLock) -> bool:
+        """Store how it ended; False = that cannot be done (B-9)."""
+        services, record = self._services, self.record
+        deadline = monotonic() + STORE_SECONDS
+        while True:
+            lost = services.client.session_epoch != lock.epoch
+            if lost and record.state == states.READY:
+                # B-8: somebody else may be building the image by now.
+                record.state, record.formats = states.FAILED, []
+            try:
+                services.store.store_build(record, under=None if lost else lock)
+                return True
+            except ZKConflict as conflict:
+                self.log.error("The end of build %s is not stored: %s", record.key, conflict)
+                return False
+            except ZKConnectionError as error:
+                if self._stop_reason or monotonic() >= deadline:
+                    self.log.error("The end of build %s is not stored: %s", record.key, error)
+                    return False
+                services.client.wait_connected(1.0)

@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tells the metrics of this process what its builder builds."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from nodepool.builder.running_builds import RunningBuilds
+from nodepool.config.image_use import wanted_images
+from nodepool.metrics.builds import build_gauges
+from nodepool.metrics.registry import Registry
+from nodepool.model.image_view import ImagesView
+
+if TYPE_CHECKING:
+    from nodepool.config.objects import Config
+
+#: The group of gauges.
+GROUP: Final = "builds"
+
+
+class BuildMetrics:
+    """:param images: all images as they are known.
+
+    :param workers: threads that build.
+    """
+
+    def __init__(
+        self,
+        registry: Registry,
+        images: Callable[[], ImagesView],
+        config: Callable[[], Config],
+        running: RunningBuilds,
+        workers: int,
+    ) -> None:
+        self._registry = registry
+        self._images = images
+        self._config = config
+        self._running = running
+        self._workers = workers
+        self._builder = socket.getfqdn()
+
+    def publish(self) -> None:
+        """What is now. Any thread; does not block."""
+        paused = {name: image.paused for name, image in wanted_images(self._config()).images.items()}
+        building = [build.image for build in self._running.current()]
+        self._registry.replace(GROUP, build_gauges(self._builder, self._workers, self._images(), paused, building))

@@ -1,0 +1,282 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`ImageBuilder`: a builder. Every moving part is made here, and gets what it uses."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import socket
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from nodepool import log_names
+from nodepool.builder import work_dir
+from nodepool.builder.build_attempt import BuildServices
+from nodepool.builder.build_metrics import BuildMetrics
+from nodepool.builder.build_worker import BuildPlan, BuildWorker
+from nodepool.builder.dib import TRAP_SECONDS
+from nodepool.builder.file_checksums import FileChecksums
+from nodepool.builder.image_cleanup_worker import CleanupServices, ImageCleanupWorker
+from nodepool.builder.image_files import ImageFiles
+from nodepool.builder.running_builds import RunningBuilds
+from nodepool.builder.running_uploads import RunningUploads
+from nodepool.builder.upload_metrics import UploadMetrics
+from nodepool.builder.upload_queue import UploadQueue
+from nodepool.builder.upload_run import UploadServices
+from nodepool.builder.upload_worker import UploadWorker
+from nodepool.clock import monotonic
+from nodepool.exceptions import ConfigError
+from nodepool.metrics.process import REGISTRY
+from nodepool.model.component import BuilderComponent
+from nodepool.runtime.call_metrics import CallMetrics
+from nodepool.runtime.call_watch import CallWatch
+from nodepool.runtime.connected_daemon import ConnectedDaemon
+from nodepool.runtime.parts import Part, Parts, stop_all
+from nodepool.runtime.providers import Providers
+from nodepool.runtime.registration import DaemonRegistration
+from nodepool.version import release_string
+from nodepool.zk import paths
+from nodepool.zk.image_cache import ImageCache
+from nodepool.zk.image_store import ImageStore
+from nodepool.zk.status import StatusRecord
+from nodepool.zk.zookeeper import ZooKeeper
+
+if TYPE_CHECKING:
+    from nodepool.config.objects import Config
+    from nodepool.model.image_view import ImagesView
+    from nodepool.zk.client import ZooKeeperClient
+
+#: Default of ``--stop-timeout``: how long builds may go on after SIGINT.
+STOP_TIMEOUT_SECONDS: Final = 60.0
+#: Longest time that builds which are being ended may take: their traps, SIGKILL, what they mounted, their records.
+END_BUILDS_SECONDS: Final = TRAP_SECONDS + 30.0
+#: Threads and providers get so long each.
+THREADS_STOP_SECONDS: Final = 10.0
+#: So often it looks whether the builds have ended, while it stops.
+_LOOK_SECONDS: Final = 0.1
+
+
+@dataclass(frozen=True)
+class BuilderOptions:
+    """What the command line says.
+
+    :param build_workers: builds at a time.
+    :param upload_workers: uploads at a time.
+    :param fake: build small files, without diskimage-builder.
+    :param stop_timeout: how long builds may go on after SIGINT, in seconds.
+    :param clean_orphans: remove files of builds that have no record at once.
+    """
+
+    build_workers: int = 1
+    upload_workers: int = 4
+    fake: bool = False
+    stop_timeout: float = STOP_TIMEOUT_SECONDS
+    clean_orphans: bool = False
+
+
+class ImageBuilder(ConnectedDaemon):
+    """One builder. See the base class for who owns what.
+
+    :param config_path: configuration file.
+    :param secure_path: secure file, or None.
+    """
+
+    log = logging.getLogger(log_names.BUILDER)
+    kind = "builder"
+
+    def __init__(self, config_path: str, secure_path: str | None = None, options: BuilderOptions | None = None) -> None:
+        super().__init__(config_path, secure_path)
+        self.options = options or BuilderOptions()
+        self.stop_seconds = self.options.stop_timeout + END_BUILDS_SECONDS + 2 * THREADS_STOP_SECONDS
+        self._call_metrics = CallMetrics(REGISTRY)
+        self._stop_signals = 0
+        #: Set: builds are not waited for.
+        self._end_builds = threading.Event()
+
+    def on_stop_signal(self, number: int) -> bool:
+        """SIGINT waits for builds, at most ``stop_timeout``; SIGTERM, or any second signal, ends them in order.
+
+        :return: is the end still in order? Not after a third signal.
+        """
+        self._stop_signals += 1
+        if number == signal.SIGTERM or self._stop_signals > 1:
+            self._end_builds.set()
+        return self._stop_signals <= 2
+
+    # -- life --
+
+    def check(self, config: Config) -> None:
+        """B-12. Raises ConfigError."""
+        check_config(config)
+
+    def build(self, client: ZooKeeperClient) -> None:
+        """Make the parts that live as long as the builder. Nothing of it runs yet."""
+        config = self._config()
+        self.client = client
+        self.files = ImageFiles(str(config.images_dir))
+        self.builder_id = self.files.builder_id()
+        self.fqdn = socket.getfqdn()
+        self.cache = ImageCache(client)
+        self.store = ImageStore(client)
+        self.providers = Providers(ZooKeeper(client, None))
+        self.running_builds = RunningBuilds()
+        self.running_uploads = RunningUploads()
+        self.status = StatusRecord(client, "builder", f"{socket.gethostname()}-{os.getpid()}")
+        self._registration = DaemonRegistration(client, BuilderComponent, release_string())
+        self._make_parts()
+        self.cache.add_listener(self._image_changed)
+        self.running_builds.on_change = self.running_uploads.on_change = self._work_changed
+
+    def _make_parts(self) -> None:
+        """The table of threads."""
+        options = self.options
+        self.build_workers = self._make_build_workers()
+        self.upload_workers = self._make_upload_workers()
+        built = BuildMetrics(REGISTRY, self.cache.snapshot, self._config, self.running_builds, options.build_workers)
+        uploaded = UploadMetrics(REGISTRY, self._config, self.running_uploads, options.upload_workers)
+
+        def publish() -> None:
+            built.publish()
+            uploaded.publish()
+
+        services = CleanupServices(
+            self.store,
+            self._images,
+            self._config,
+            self.providers,
+            self.files,
+            building=self.running_builds.ids,
+            uploading=lambda: self.upload_queue.running,
+            builder_id=self.builder_id,
+            clean_orphans=options.clean_orphans,
+            publish=publish,
+        )
+        self.cleanup = Part("CleanupWorker-0", lambda: ImageCleanupWorker(self.client, services))
+        watch = Part("CallWatch", lambda: CallWatch(REGISTRY))
+        table: list[Part[Any]] = [watch, self.cleanup, *self.upload_workers, *self.build_workers]
+        self.parts = Parts(table, self.log)
+
+    def _make_build_workers(self) -> list[Part[BuildWorker]]:
+        services = BuildServices(
+            self.client,
+            self.store,
+            self.files,
+            self.running_builds,
+            self.fqdn,
+            self.builder_id,
+            self.options.fake,
+        )
+        plan = BuildPlan(services, self._images, self._config)
+
+        def part(number: int) -> Part[BuildWorker]:
+            return Part(f"BuildWorker-{number}", lambda: BuildWorker(number, plan))
+
+        return [part(number) for number in range(self.options.build_workers)]
+
+    def _make_upload_workers(self) -> list[Part[UploadWorker]]:
+        workers = self.options.upload_workers
+        self.upload_queue = UploadQueue(self._images, self._config, lambda: self.providers.running, self.files, workers)
+        services = UploadServices(
+            self.store,
+            self.cache.snapshot,
+            self._config,
+            self.providers,
+            self.files,
+            FileChecksums(self.files),
+            self.running_uploads,
+            REGISTRY,
+        )
+
+        def part(number: int) -> Part[UploadWorker]:
+            return Part(
+                f"UploadWorker-{number}", lambda: UploadWorker(number, self.client, self.upload_queue, services)
+            )
+
+        return [part(number) for number in range(workers)]
+
+    def begin(self) -> None:
+        """Start everything. The connection is there; blocks for what interrupted builds left, and for ZooKeeper."""
+        for problem in work_dir.clean_interrupted(self.files.directory.absolute()):
+            self.log.error("An interrupted build left something behind: %s", problem)
+        self._prepare_zookeeper(paths.IMAGES)
+        self.cache.wait_ready(30)
+        self.apply(self._config())
+        self.parts.start()
+
+    def run_once(self) -> None:
+        """One turn of the main loop: follow the configuration, keep every thread alive."""
+        self.configuration.follow()
+        if not self.client.connected:
+            return
+        self._registration.keep()
+        before = self.providers.running
+        self.providers.retry_failed()
+        if self.providers.running is not before:
+            self._image_changed("")
+        self.parts.revive()
+        self._call_metrics.publish()
+
+    def apply(self, config: Config) -> None:
+        """Make the providers those of a configuration, and look again at what is due."""
+        if ImageFiles(str(config.images_dir)).directory != self.files.directory:
+            self.log.warning("images-dir changed: this takes effect after a restart")
+        self.providers.apply({name: made for name, made in config.providers.items() if made.manage_images})
+        self.upload_queue.configuration_changed()
+        self._image_changed("")
+
+    def end(self) -> None:
+        """Stop everything; blocks at most `stop_seconds`. Uploads are not waited for (U-11)."""
+        self.loop.stop()
+        for thread in self.parts.threads():
+            thread.stop()
+        builders = [part.current for part in self.build_workers if part.current.is_alive()]
+        self._wait_for_builds(builders)
+        stop_all(self.parts.threads(), THREADS_STOP_SECONDS, self.log)
+        self.providers.stop(THREADS_STOP_SECONDS)
+        self.status.close()
+        self._registration.remove()
+        self.client.disconnect()
+        self.log.info("Stopped")
+
+    def _wait_for_builds(self, builders: list[BuildWorker]) -> None:
+        deadline = monotonic() + self.options.stop_timeout
+        while any(builder.is_alive() for builder in builders) and monotonic() < deadline:
+            if self._end_builds.wait(_LOOK_SECONDS):
+                break
+        for builder in builders:
+            builder.end_build("the builder stops")
+        stop_all(builders, END_BUILDS_SECONDS, self.log)
+
+    # -- what parts are told --
+
+    def _images(self) -> ImagesView | None:
+        return self.cache.snapshot() if self.cache.ready.is_set() else None
+
+    def _image_changed(self, image: str) -> None:
+        """An image, the configuration or the providers have changed. Any thread; does not block."""
+        workers: list[Part[Any]] = [*self.build_workers, *self.upload_workers, self.cleanup]
+        for part in workers:
+            part.current.wake()
+
+    def _work_changed(self) -> None:
+        """A build or an upload has begun, ended, or got on. Any thread; does not block."""
+        self.status.set(
+            {
+                "builder": self.fqdn,
+                "builds": self.running_builds.as_status(),
+                "uploads": self.running_uploads.as_status(),
+            }
+        )
+
+
+def check_config(config: Config) -> None:
+    """Can a builder start with this configuration (B-12)? Raises ConfigError."""
+    lacking = [
+        key
+        for key, value in (("images-dir", config.images_dir), ("zookeeper-servers", config.zookeeper_servers))
+        if not value
+    ]
+    if lacking:
+        raise ConfigError(f"{config.path}: a builder needs {' and '.join(lacking)}")

@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`ConnectedDaemon`: how a daemon that works with ZooKeeper begins, runs and ends (rules G)."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import TYPE_CHECKING, Final
+
+from nodepool.config.loader import ConfigSource
+from nodepool.exceptions import ZKConnectionError
+from nodepool.runtime import connection
+from nodepool.runtime.main_loop import LOOP_SECONDS, MainLoop
+from nodepool.runtime.reload import Configuration
+from nodepool.version import release_string
+from nodepool.zk.components import check_model_api
+from nodepool.zk.transactions import ensure_path
+
+if TYPE_CHECKING:
+    from nodepool.config.objects import Config
+    from nodepool.zk.client import ZooKeeperClient
+
+#: `ConnectedDaemon.stop` waits so much longer than the end may take.
+_MARGIN_SECONDS: Final = 5.0
+
+
+class ConnectedDaemon:
+    """Base of the launcher and of the builder.
+
+    Who owns what: the main thread (the one that calls `run`) owns configuration, providers and the set of threads;
+    others read them; they are replaced as a whole, never changed in place.
+
+    :param config_path: configuration file.
+    :param secure_path: secure file, or None.
+    """
+
+    log: logging.Logger
+    #: What it is, for the log.
+    kind: str
+    #: Longest time that `end` may take.
+    stop_seconds: float
+
+    def __init__(self, config_path: str, secure_path: str | None = None) -> None:
+        self.configuration = Configuration(ConfigSource(config_path, secure_path), self._reconfigure, self.log)
+        self.client: ZooKeeperClient
+        self.loop = MainLoop(self.run_once, lambda: self.client.connected, self.configuration.changed, self.log)
+        self._stopped = threading.Event()
+        self._running = False
+
+    # -- what each daemon does in its own way --
+
+    def check(self, config: Config) -> None:
+        """Refuse a configuration at the start. Raises ConfigError."""
+        return
+
+    def build(self, client: ZooKeeperClient) -> None:
+        """Make the parts that live as long as the daemon. Nothing of it runs yet.
+
+        :param client: not connected yet: who listens to the caches is made before they follow ZooKeeper.
+        """
+        raise NotImplementedError
+
+    def begin(self) -> None:
+        """Start everything. The connection is there; may block."""
+        raise NotImplementedError
+
+    def run_once(self) -> None:
+        """One turn of the main loop."""
+        raise NotImplementedError
+
+    def apply(self, config: Config) -> None:
+        """Put a configuration into effect."""
+        raise NotImplementedError
+
+    def end(self) -> None:
+        """Stop everything; blocks at most `stop_seconds`."""
+        raise NotImplementedError
+
+    # -- life --
+
+    @property
+    def ready(self) -> threading.Event:
+        """Set once the daemon serves."""
+        return self.loop.ready
+
+    @property
+    def last_loop(self) -> float:
+        """Monotonic time of the last turn of the main loop, seconds."""
+        return self.loop.last_turn
+
+    def start(self) -> None:
+        """Load the configuration and prepare the connection; does not block for long.
+
+        :raises ConfigError: the configuration is refused.
+        :raises ZKException, OSError: no servers are configured, or a TLS file cannot be read.
+        """
+        self.log.info("Nodepool %s %s starting", self.kind, release_string())
+        config = self.configuration.load()
+        self.check(config)
+        self.build(connection.make_client(config))
+
+    def run(self) -> None:
+        """Serve until `stop`; blocks. ``start`` must have been called."""
+        self._running = True
+        try:
+            if not self.loop.stopping.is_set() and self._connect():
+                self.begin()
+                self.loop.run()
+        finally:
+            try:
+                self.end()
+            finally:
+                self._stopped.set()
+
+    def stop(self) -> None:
+        """End in order. Bounded."""
+        self.loop.stop()
+        if hasattr(self, "client") and not self.client.connected:
+            self.client.disconnect()
+        if self._running:
+            self._stopped.wait(self.stop_seconds + _MARGIN_SECONDS)
+
+    def join(self, timeout: float | None = None) -> None:
+        """Wait until `run` has ended."""
+        self._stopped.wait(timeout)
+
+    def _connect(self) -> bool:
+        try:
+            self.client.connect()
+        except ZKConnectionError:
+            if self.loop.stopping.is_set():
+                return False
+            raise
+        return True
+
+    def _prepare_zookeeper(self, *roots: str) -> None:
+        """Refuse to work beside newer components, and make directories; waits for ZooKeeper or for `stop`."""
+        while not self.loop.stopping.is_set():
+            try:
+                check_model_api(self.client)
+                for root in roots:
+                    ensure_path(self.client, root)
+                break
+            except ZKConnectionError as error:
+                self.log.warning("Not ready yet: %s", error)
+                self.loop.stopping.wait(LOOP_SECONDS)
+
+    def _reconfigure(self, old: Config, new: Config) -> None:
+        connection.follow(self.client, old, new)
+        self.apply(new)
+
+    def _config(self) -> Config:
+        return self.configuration.current

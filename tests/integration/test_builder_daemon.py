@@ -1,0 +1,249 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``nodepool-builder`` as a process: builds, signals, deaths (reference/commands 3 and 4, rules B and P)."""
+
+from __future__ import annotations
+
+import json
+import signal
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodepool.builder import process_session
+from tests.support.builder_process import IMAGE, BuilderProcess
+from tests.support.pool_znodes import PoolZnodes
+from tests.support.wait import holds_for, wait_for
+from tests.support.zookeeper import ZooKeeperServer
+
+Make = Callable[..., BuilderProcess]
+
+
+@pytest.fixture
+def make(tmp_path: Path, zookeeper: ZooKeeperServer, chroot: str, znodes: PoolZnodes) -> Iterator[Make]:
+    """Makes builders of the test's chroot, each with a directory of its own unless it is said which."""
+    made: list[BuilderProcess] = []
+
+    def builder(*options: str, name: str = "", **settings: Any) -> BuilderProcess:
+        directory = tmp_path / (name or f"builder{len(made)}")
+        made.append(BuilderProcess(directory, zookeeper, chroot, znodes, *options, **settings))
+        return made[-1]
+
+    yield builder
+    for process in made:
+        process.stop(seconds=60)
+        lines = process.log_text().splitlines()
+        assert not [line for line in lines if "Traceback" in line and " DEBUG " not in line]
+
+
+def slow(seconds: float = 300) -> dict[str, Any]:
+    """Settings of an image whose build takes long."""
+    return {"formats": ["raw"], "env-vars": {"FAKE_BUILD_SECONDS": str(seconds)}}
+
+
+def session_of(builder: BuilderProcess, build_id: str, image: str = IMAGE) -> int:
+    """Session of the processes of a build that runs."""
+
+    note = builder.images_dir / ".builds" / f"{image}-{build_id}.json"
+
+    def look() -> int:
+        try:
+            return int(json.loads(note.read_text())["session"])
+        except (FileNotFoundError, ValueError):
+            return 0
+
+    return wait_for("the build has begun", look)
+
+
+def test_image_is_built(make: Make) -> None:
+    """B-3, B-7: a record, files with checksums, a log; nothing temporary is left."""
+    builder = make(images={IMAGE: {"formats": ["qcow2", "raw"], "python-path": "/usr/bin/python3"}})
+    builder.start()
+    (build_id,) = builder.wait_state("ready")
+    build = builder.builds()[build_id]
+    assert build["formats"] == "qcow2,raw"
+    assert (build["username"], build["python_path"], build["shell_type"]) == ("zuul", "/usr/bin/python3", None)
+    assert build["builder"]
+    assert build["builder_id"] == (builder.images_dir / "builder_id.txt").read_text()
+    assert build["duration"] >= 0
+    assert build["size"] > 0
+    assert uuid.UUID(hex=build_id)
+    name = f"{IMAGE}-{build_id}"
+    images = {f"{name}.{kind}{sum}" for kind in ("qcow2", "raw") for sum in ("", ".md5", ".sha256")}
+    assert builder.files() == {*images, f"{name}.d", "builder_id.txt", ".builds"}
+    assert builder.log_of(build_id).endswith("Exit code: 0\n")
+    assert list(builder.temporary.iterdir()) == []
+    assert list((builder.images_dir / ".builds").iterdir()) == []
+
+
+def test_registered_while_it_runs(make: Make, znodes: PoolZnodes) -> None:
+    """reference/zookeeper 7"""
+    builder = make()
+    builder.start()
+    builder.wait_ready()
+    root = "/nodepool/components/builder"
+    (name,) = wait_for("it is registered", lambda: znodes.kazoo.get_children(root))
+    entry = json.loads(znodes.kazoo.get(f"{root}/{name}")[0])
+    assert (entry["kind"], entry["state"], entry["model_api"]) == ("builder", "running", 0)
+    assert builder.stop(signal.SIGINT, seconds=60) == 0
+    assert znodes.kazoo.get_children(root) == []
+
+
+def test_request(make: Make) -> None:
+    """B-4: a request builds whatever the age; it is gone after the ready build."""
+    builder = make()
+    builder.start()
+    builder.wait_state("ready")
+    builder.request()
+    builder.wait_state("ready", count=2)
+    wait_for("the request is gone", lambda: not builder.requested())
+
+
+def test_pause(make: Make, znodes: PoolZnodes) -> None:
+    """P-1, B-4: a paused image is not built and keeps its request; other images are built."""
+    znodes.kazoo.ensure_path(f"/nodepool/images/{IMAGE}/pause")
+    images = {
+        IMAGE: {"formats": ["raw"]},
+        "configured": {"formats": ["raw"], "pause": True},
+        "other": {"formats": ["raw"]},
+    }
+    builder = make(images=images)
+    builder.request()
+    builder.request("configured")
+    builder.start()
+    builder.wait_state("ready", image="other")
+    assert builder.builds() == builder.builds("configured") == {}
+    assert builder.requested()
+    assert builder.requested("configured")
+    znodes.kazoo.delete(f"/nodepool/images/{IMAGE}/pause")
+    builder.wait_state("ready")
+
+
+def test_broken_configuration_changes_nothing(make: Make) -> None:
+    """B-16: builds go on with the old one."""
+    builder = make()
+    builder.start()
+    builder.wait_state("ready")
+    builder.config_path.write_text("{", encoding="utf-8")
+    wait_for("it is refused", lambda: "The configuration is refused" in builder.log_text())
+    builder.request()
+    builder.wait_state("ready", count=2)
+
+
+def test_new_image_in_the_configuration(make: Make) -> None:
+    builder = make()
+    builder.start()
+    builder.wait_state("ready")
+    builder.configure({IMAGE: {"formats": ["raw"]}, "other": {"formats": ["raw"]}})
+    builder.wait_state("ready", image="other")
+
+
+def test_failed_build(make: Make) -> None:
+    """B-8, B-13: failed, and its files are gone; the next attempt waits, but not after a request."""
+    failing = {"formats": ["raw"], "env-vars": {"FAKE_BUILD_STATUS": "3"}}
+    builder = make(images={IMAGE: failing})
+    builder.start()
+    (first,) = builder.wait_failed()
+    assert builder.log_of(first).endswith("Exit code: 3\n")
+    builder.request()
+    builder.wait_failed(count=2)
+    wait_for("no file of it", lambda: builder.files() == {"builder_id.txt", ".builds"})
+    builder.configure({IMAGE: {"formats": ["raw"]}})
+    builder.wait_state("ready")
+    wait_for("the request is served", lambda: not builder.requested())
+
+
+def test_build_takes_too_long(make: Make) -> None:
+    """B-8: build-timeout."""
+    builder = make(images={IMAGE: {**slow(), "build-timeout": 1}})
+    builder.start()
+    (build_id,) = builder.wait_failed()
+    assert "Exit code" not in builder.log_of(build_id)
+
+
+def test_sigterm_ends_the_build(make: Make) -> None:
+    """Its processes end, the record says failed, nothing is left; exit status 0."""
+    builder = make(images={IMAGE: slow()})
+    builder.start()
+    (build_id,) = builder.wait_state("building")
+    session = session_of(builder, build_id)
+    builder.send_signal(signal.SIGTERM)
+    assert builder.wait(60) == 0
+    assert process_session.members(session) == []
+    assert builder.builds()[build_id]["state"] == "failed"
+    assert builder.files() == {"builder_id.txt", ".builds"}
+    assert list(builder.temporary.iterdir()) == []
+    assert "The build was ended: the builder stops" in builder.log_of(build_id)
+
+
+def test_sigint_waits_for_the_build(make: Make) -> None:
+    """A build that runs is completed, and no other begins."""
+    builder = make(images={IMAGE: slow(3), "other": slow(3)})
+    builder.start()
+    (build_id,) = builder.wait_state("building")
+    builder.send_signal(signal.SIGINT)
+    assert builder.wait(60) == 0
+    assert builder.builds()[build_id]["state"] == "ready"
+    assert builder.builds("other") == {}
+
+
+@pytest.mark.parametrize("again", [None, signal.SIGINT, signal.SIGTERM])
+def test_sigint_waits_not_for_ever(make: Make, again: signal.Signals | None) -> None:
+    """--stop-timeout; a second signal ends the build in order, too."""
+    builder = make(*(["--stop-timeout", "1"] if again is None else []), images={IMAGE: slow()})
+    builder.start()
+    (build_id,) = builder.wait_state("building")
+    session_of(builder, build_id)
+    builder.send_signal(signal.SIGINT)
+    if again is not None:
+        wait_for("it stops", lambda: "Stopping after SIGINT" in builder.log_text())
+        builder.send_signal(again)
+    assert builder.wait(60) == 0
+    assert builder.builds()[build_id]["state"] == "failed"
+
+
+def test_builder_that_dies(make: Make) -> None:
+    """Its build ends with it or at its next start, with all temporary files; the image is built again."""
+    builder = make(images={IMAGE: slow()}, session_seconds=2)
+    builder.start()
+    (build_id,) = builder.wait_state("building")
+    session = session_of(builder, build_id)
+    assert process_session.members(session)
+    builder.kill()
+    again = make(name=builder.config_path.parent.name, images={IMAGE: {"formats": ["raw"]}}, session_seconds=2)
+    again.start()
+    again.wait_state("ready")
+    assert process_session.members(session) == []
+    assert list(again.temporary.iterdir()) == []
+    assert list((again.images_dir / ".builds").iterdir()) == []
+
+
+def test_two_builders_build_an_image_once(make: Make) -> None:
+    """B-11"""
+    builders = [make("--build-workers", "2", images={IMAGE: slow(1), "other": slow(1)}) for _ in range(2)]
+    for builder in builders:
+        builder.start()
+    for image in (IMAGE, "other"):
+        builders[0].wait_state("ready", image=image)
+        assert len(builders[0].builds(image)) == 1
+    # A third build would have begun by the time at which one that was asked for is ready.
+    builders[0].request()
+    holds_for(
+        "one build at a time",
+        lambda: len(builders[0].in_state("building")) <= 1,
+        until=lambda: len(builders[0].in_state("ready")) == 2,
+    )
+    assert len(builders[0].builds("other")) == 1
+
+
+@pytest.mark.parametrize(("key", "value"), [("images-dir", None), ("zookeeper-servers", [])])
+def test_refusal(make: Make, key: str, value: object) -> None:
+    """B-12: neither images-dir nor ZooKeeper, no builder."""
+    builder = make(extra={key: value})
+    text = builder.config_path.read_text(encoding="utf-8").replace("images-dir: null\n", "")
+    builder.config_path.write_text(text, encoding="utf-8")
+    builder.start()
+    assert builder.wait(30) == 1
+    assert key in builder.log_text()

@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``nodepool-builder`` as a process, and what it has built."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tests.support.launcher import ROOT
+from tests.support.launcher_config import write_config
+from tests.support.pool_znodes import PoolZnodes
+from tests.support.process import ChildProcess
+from tests.support.wait import wait_for
+from tests.support.zookeeper import ZooKeeperServer
+
+COMMAND = (sys.executable, "-m", "nodepool.cmd.builder")
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}
+IMAGE = "debian"
+
+
+class BuilderProcess(ChildProcess):
+    """A builder in the foreground, by default with fake builds.
+
+    :param images: settings of ``diskimages`` by name.
+    :param extra: other top-level keys.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        zookeeper: ZooKeeperServer,
+        chroot: str,
+        znodes: PoolZnodes,
+        *options: str,
+        images: Mapping[str, Mapping[str, Any]] | None = None,
+        extra: Mapping[str, Any] | None = None,
+        session_seconds: float = 10.0,
+        fake: bool = True,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        self.images_dir = directory / "images"
+        self.temporary = directory / "tmp"
+        self.temporary.mkdir(exist_ok=True)
+        self.config_path = directory / "nodepool.yaml"
+        self.znodes = znodes
+        self._place = (zookeeper, chroot, session_seconds)
+        self._extra = {"images-dir": str(self.images_dir), "build-log-dir": str(directory / "logs"), **(extra or {})}
+        self.configure(images or {IMAGE: {"formats": ["raw"]}})
+        command = [*COMMAND, "-c", str(self.config_path), "-d", *(["--fake"] if fake else []), *options]
+        variables = {**ENVIRONMENT, "TMPDIR": str(self.temporary), **(environment or {})}
+        super().__init__(command, directory / "builder.log", env=variables)
+
+    def configure(self, images: Mapping[str, Mapping[str, Any]]) -> None:
+        """Write the configuration; a running builder follows it."""
+        zookeeper, chroot, session_seconds = self._place
+        sections = [{"name": name, **settings} for name, settings in images.items()]
+        extra = {**self._extra, "diskimages": sections}
+        write_config(self.config_path, zookeeper, chroot, [], session_seconds=session_seconds, extra=extra)
+
+    def wait_ready(self) -> None:
+        def ready() -> bool:
+            assert self.running, f"the builder ended:\n{self.log_text()}"
+            return "service_runner: Ready" in self.log_text()
+
+        wait_for("the builder is ready", ready)
+
+    def builds(self, image: str = IMAGE) -> dict[str, dict[str, Any]]:
+        """Id -> record of each build in ZooKeeper."""
+        root = f"/nodepool/images/{image}/builds"
+        kazoo = self.znodes.kazoo
+        if kazoo.exists(root) is None:
+            return {}
+        ids = [name for name in kazoo.get_children(root) if name != "lock"]
+        return {build_id: json.loads(kazoo.get(f"{root}/{build_id}")[0]) for build_id in ids}
+
+    def in_state(self, state: str, image: str = IMAGE) -> list[str]:
+        """Ids of the builds in a state."""
+        return [build_id for build_id, build in self.builds(image).items() if build["state"] == state]
+
+    def wait_state(self, state: str, count: int = 1, image: str = IMAGE) -> list[str]:
+        """Blocks until so many builds have the state."""
+
+        def there() -> list[str]:
+            assert self.running, f"the builder ended:\n{self.log_text()}"
+            found = self.in_state(state, image)
+            return found if len(found) >= count else []
+
+        return wait_for(f"{count} builds of {image} {state}", there)
+
+    def wait_failed(self, count: int = 1, image: str = IMAGE) -> list[str]:
+        """Blocks until so many builds have failed; returns their ids. Their records are removed soon after that."""
+        failed = re.compile(rf"Build (\w+) of image {re.escape(image)} failed: ")
+
+        def there() -> list[str]:
+            found = failed.findall(self.log_text())
+            return found if len(found) >= count else []
+
+        return wait_for(f"{count} builds of {image} failed", there)
+
+    def files(self) -> set[str]:
+        """Names below images-dir."""
+        return {path.name for path in self.images_dir.iterdir()} if self.images_dir.exists() else set()
+
+    def log_of(self, build_id: str, image: str = IMAGE) -> str:
+        return (self.config_path.parent / "logs" / f"{image}-{build_id}.log").read_text(encoding="utf-8")
+
+    def request(self, image: str = IMAGE) -> None:
+        """As ``nodepool image-build``."""
+        self.znodes.kazoo.ensure_path(f"/nodepool/images/{image}/request-build")
+
+    def requested(self, image: str = IMAGE) -> bool:
+        return self.znodes.kazoo.exists(f"/nodepool/images/{image}/request-build") is not None

@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How a daemon begins and ends, without ZooKeeper; with it: the tests of launcher and builder."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodepool.config.objects import Config
+from nodepool.exceptions import ConfigError, ZKConnectionError
+from nodepool.runtime import connected_daemon, connection
+from nodepool.runtime.connected_daemon import ConnectedDaemon
+
+#: What a configuration must have.
+BASE = "zookeeper-servers: [{host: localhost}]\nzookeeper-tls: {cert: c, key: k, ca: a}\n"
+
+
+class Client:
+    """Stands for the connection."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self.connected = error is None
+        self.error = error
+        self.disconnected = threading.Event()
+
+    def connect(self) -> None:
+        if self.error is not None:
+            raise self.error
+
+    def disconnect(self) -> None:
+        self.disconnected.set()
+
+
+class Daemon(ConnectedDaemon):
+    """Notes what it is asked for."""
+
+    log = logging.getLogger("nodepool.test")
+    kind = "daemon"
+    stop_seconds = 30.0
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        self.calls: list[str] = []
+
+    def check(self, config: Config) -> None:
+        self.calls.append("check")
+        if config.max_hold_age == 13:
+            raise ConfigError("not thirteen")
+
+    def build(self, client: Any) -> None:
+        self.calls.append("build")
+        self.client = client
+
+    def begin(self) -> None:
+        self.calls.append("begin")
+
+    def run_once(self) -> None:
+        self.calls.append("turn")
+        self.loop.stop()
+
+    def apply(self, config: Config) -> None:
+        self.calls.append("apply")
+
+    def end(self) -> None:
+        self.calls.append("end")
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    file = tmp_path / "nodepool.yaml"
+    file.write_text(f"{BASE}max-hold-age: 12\n")
+    return file
+
+
+def started(path: Path, monkeypatch: pytest.MonkeyPatch, client: Client) -> Daemon:
+    monkeypatch.setattr(connection, "make_client", lambda config: client)
+    daemon = Daemon(str(path))
+    daemon.start()
+    return daemon
+
+
+def test_order_of_its_life(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    daemon = started(path, monkeypatch, Client())
+    daemon.run()
+    daemon.join()
+    daemon.stop()
+    assert daemon.calls == ["check", "build", "begin", "turn", "end"]
+
+
+def test_configuration_that_it_refuses(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path.write_text(f"{BASE}max-hold-age: 13\n")
+    with pytest.raises(ConfigError, match="thirteen"):
+        started(path, monkeypatch, Client())
+
+
+def test_stop_before_it_runs(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    daemon = started(path, monkeypatch, Client())
+    daemon.stop()
+    daemon.run()
+    assert daemon.calls == ["check", "build", "end"]
+
+
+def test_stop_while_it_connects(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The wait for ZooKeeper is given up."""
+    client = Client(ZKConnectionError("closing"))
+    daemon = started(path, monkeypatch, client)
+    daemon.stop()
+    assert client.disconnected.is_set()
+    daemon.run()
+    assert daemon.calls == ["check", "build", "end"]
+
+
+def test_connection_that_fails(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it has begun is ended all the same."""
+    daemon = started(path, monkeypatch, Client(ZKConnectionError("no")))
+    with pytest.raises(ZKConnectionError):
+        daemon.run()
+    assert daemon.calls == ["check", "build", "end"]
+
+
+def test_changed_configuration(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    daemon = started(path, monkeypatch, Client())
+    path.write_text(f"{BASE}max-hold-age: 14\n")
+    daemon.configuration.follow()
+    assert daemon.calls == ["check", "build", "apply"]
+
+
+def test_zookeeper_is_waited_for(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Directories are made as soon as it answers."""
+    made: list[str] = []
+    errors = [ZKConnectionError("not yet")]
+
+    def check(client: object) -> None:
+        if errors:
+            raise errors.pop()
+
+    monkeypatch.setattr(connected_daemon, "check_model_api", check)
+    monkeypatch.setattr(connected_daemon, "ensure_path", lambda client, root: made.append(root))
+    monkeypatch.setattr(connected_daemon, "LOOP_SECONDS", 0.0)
+    daemon = started(path, monkeypatch, Client())
+    daemon._prepare_zookeeper("/a", "/b")
+    assert made == ["/a", "/b"]
