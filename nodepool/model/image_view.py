@@ -93,6 +93,16 @@ class ImageView:
     request_zxid: int = 0
     build_locked: bool = False
     builds: Mapping[str, BuildView] = field(default_factory=dict)
+    #: Provider -> `current_upload`: it is asked for at each launch.
+    _current: dict[str, ImageUpload] = field(init=False, repr=False, compare=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        current = self._current
+        for build in self.builds.values():
+            for upload in build.all_uploads():
+                best = current.get(upload.provider_name)
+                if upload.state == states.READY and (best is None or _time(upload) > _time(best)):
+                    current[upload.provider_name] = upload
 
     def builds_in(self, state: str) -> list[BuildView]:
         """Builds in a state, the newest first."""
@@ -106,15 +116,11 @@ class ImageView:
     def ready_uploads(self, provider: str) -> list[ImageUpload]:
         """Ready uploads to a provider, over all builds, the newest first."""
         found = [upload for build in self.builds.values() for upload in build.ready_uploads(provider)]
-        return sorted(found, key=lambda upload: (upload.state_time or 0.0, upload.build_id), reverse=True)
+        return sorted(found, key=lambda upload: (_time(upload), upload.build_id), reverse=True)
 
     def current_upload(self, provider: str) -> ImageUpload | None:
         """What a provider's nodes are made from: the ready upload with the greatest state time (6.2)."""
-        return max(
-            (upload for build in self.builds.values() for upload in build.ready_uploads(provider)),
-            key=lambda upload: upload.state_time or 0.0,
-            default=None,
-        )
+        return self._current.get(provider)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,3 +145,8 @@ class ImagesView:
 
 
 NO_IMAGES: Final = ImagesView()
+
+
+def _time(upload: ImageUpload) -> float:
+    """When it got its state, in seconds since the epoch; 0 = not known."""
+    return upload.state_time or 0.0

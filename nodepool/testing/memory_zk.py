@@ -317,7 +317,7 @@ class MemoryZooKeeper(ZooKeeper):
     def getRegisteredPools(self) -> list[PoolComponent]:
         return list(self.pools)
 
-    def getMostRecentImageUpload(self, image: str, provider: str) -> ImageUpload | None:
+    def getMostRecentImageUpload(self, image: str, provider: str, *, cached: bool = True) -> ImageUpload | None:
         return self.uploads.get((image, provider))
 
     def getImageUploadIds(self, provider: str) -> set[tuple[str, str]]:

@@ -250,12 +250,12 @@ class ZooKeeper:
             return self.cache.pools.values()
         return components.read_pools(self.client)
 
-    def getMostRecentImageUpload(self, image: str, provider: str) -> ImageUpload | None:
+    def getMostRecentImageUpload(self, image: str, provider: str, *, cached: bool = True) -> ImageUpload | None:
         """The ready upload with the greatest state time, over all builds.
 
-        From the cache when there is one: then it does not block, and the upload must not be changed.
+        :param cached: what the cache has is good enough: it does not block, and the upload must not be changed.
         """
-        if self.cache is not None and self.cache.images.complete:
+        if cached and self.cache is not None and self.cache.images.complete:
             return self.cache.images.snapshot().image(image).current_upload(provider)
         return self.images.most_recent_upload(image, provider)
 

@@ -214,7 +214,7 @@ class StateMachineProvider(StateMachineQuota, ImageTransfers, Provider):
         """The newest ready upload of a diskimage; blocks for ZooKeeper only where there is no cache."""
         if self.zk is None:
             raise RuntimeError(f"provider {self.name} was not started")
-        return self.zk.getMostRecentImageUpload(image, self.name)
+        return self.zk.getMostRecentImageUpload(image, self.name, cached=True)
 
     def image_of(self, label: LabelSettings) -> tuple[Any, str | None]:
         """External id of the uploaded image of a label (None = it uses a cloud image), and the node's ``image_id``.
