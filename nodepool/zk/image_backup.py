@@ -11,7 +11,9 @@ import uuid
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from nodepool.exceptions import ZKException
+from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError
+
+from nodepool.exceptions import ZKConflict, ZKException
 from nodepool.model.image_view import ImagesView
 from nodepool.model.record import InvalidRecord
 from nodepool.zk import codec, image_paths, multi_read, paths
@@ -23,6 +25,11 @@ from nodepool.zk.transactions import Transaction, ensure_path, translated
 
 #: Of what an export has.
 _KINDS: Final = (Kind.PAUSE, Kind.BUILD, Kind.UPLOAD)
+#: Version of a znode that is not there.
+_MISSING: Final = -2
+#: An upload has a number with so many digits, which is not higher than this: each costs some time.
+_DIGITS: Final = 10
+_HIGHEST: Final = 1_000_000
 #: Numbers that are used up in one write; each is two operations.
 _NUMBERS_AT_ONCE: Final = 500
 
@@ -66,17 +73,13 @@ def problem_of(path: str, text: Any) -> str | None:
         return f"{path} has a {type(text).__name__} instead of a text"
     if kind is Kind.PAUSE:
         return f"{path} has a text, but a pause has none" if text else None
-    if kind is Kind.UPLOAD and not (names[-1].isascii() and names[-1].isdigit() and len(names[-1]) <= _MAX_DIGITS):
-        return f"{path}: the number of the upload is none"
+    if kind is Kind.UPLOAD and not _is_number(names[-1]):
+        return f"{path}: an upload has a number of {_DIGITS} digits, at most {_HIGHEST}"
     try:
         record_of(path, codec.decode(text.encode(errors="surrogatepass")))
     except InvalidRecord as problem:
         return f"{path}: {problem}"
     return None
-
-
-#: Of the number that ZooKeeper gives to a znode.
-_MAX_DIGITS: Final = 10
 
 
 def sort_out(data: Mapping[str, Any]) -> tuple[dict[str, str], list[str]]:
@@ -106,44 +109,58 @@ def import_images(client: ZooKeeperClient, data: Mapping[str, str], *, replace: 
     :param replace: records that are there and differ are overwritten.
     :raises Unusable: an entry is no record of an image; nothing was written.
     :raises Different: without ``replace``: there are other records; nothing was written.
+    :raises ZKConflict: somebody else wrote meanwhile; a part was written.
     """
     check(data)
-    stored = _stored(client, data)
-    written = {path for path, there in stored.items() if there != data[path].encode()}
-    different = [path for path in written if stored[path] is not None]
+    versions = _versions(client, data)
+    different = [path for path, version in versions.items() if version != _MISSING]
     if different and not replace:
         more = f" and {len(different) - 1} more" if len(different) > 1 else ""
         raise Different(f"ZooKeeper has other data in {different[0]}{more}")
     # A build without data would be taken for a broken one: they come first, with their data.
-    for path in data:
-        if path in written and _kind(path) is not Kind.UPLOAD:
-            _write(client, path, data[path].encode())
-    uploads = [path for path in data if _kind(path) is Kind.UPLOAD]
+    for path, version in versions.items():
+        if _kind(path) is not Kind.UPLOAD:
+            _write(client, path, data[path].encode(), version)
     highest: dict[str, int] = {}
-    for path in uploads:
-        parent, _, number = path.rpartition("/")
-        highest[parent] = max(highest.get(parent, 0), int(number))
+    for path in data:
+        if _kind(path) is Kind.UPLOAD:
+            parent, _, number = path.rpartition("/")
+            highest[parent] = max(highest.get(parent, 0), int(number))
     for parent, last in highest.items():
         _use_up_numbers(client, parent, last)
-    for path in uploads:
-        if path in written:
-            _write(client, path, data[path].encode())
+    for path, version in versions.items():
+        if _kind(path) is Kind.UPLOAD:
+            _write(client, path, data[path].encode(), version)
 
 
-def _stored(client: ZooKeeperClient, data: Mapping[str, str]) -> dict[str, bytes | None]:
-    """What is there now."""
-    found = multi_read.read_data(client, data)
-    return {path: None if znode is None else znode[0] for path, znode in zip(data, found, strict=True)}
+def _versions(client: ZooKeeperClient, data: Mapping[str, str]) -> dict[str, int]:
+    """Path -> version of the znode that is there, or `_MISSING`; those that are as in the export are left out."""
+    found = zip(data.items(), multi_read.read_data(client, data), strict=True)
+    return {
+        path: _MISSING if znode is None else znode[1].version
+        for (path, text), znode in found
+        if znode is None or znode[0] != text.encode()
+    }
 
 
-def _write(client: ZooKeeperClient, path: str, data: bytes) -> None:
+def _write(client: ZooKeeperClient, path: str, data: bytes, version: int) -> None:
+    """Write a znode, unless somebody else has done it meanwhile. Raises ZKConflict.
+
+    :param version: of what is there, or `_MISSING`.
+    """
     kazoo = client.kazoo
     ensure_path(client, path.rpartition("/")[0])
     with translated():
-        if kazoo.retry(kazoo.exists, path) is None:
-            kazoo.retry(kazoo.create, path, data)
-        else:
-            kazoo.retry(kazoo.set, path, data)
+        try:
+            if version == _MISSING:
+                kazoo.retry(kazoo.create, path, data)
+            else:
+                kazoo.retry(kazoo.set, path, data, version)
+        except (BadVersionError, NodeExistsError, NoNodeError):
+            # The answer to our own first attempt may have been lost.
+            there = next(multi_read.read_data(client, [path]))
+            if there is None or there[0] != data:
+                raise ZKConflict(f"{path} was changed meanwhile; a part was imported") from None
 
 
 def _use_up_numbers(client: ZooKeeperClient, parent: str, highest: int) -> None:
@@ -164,6 +181,10 @@ def _use_up_numbers(client: ZooKeeperClient, parent: str, highest: int) -> None:
             transaction.create(path)
             transaction.delete(path)
         transaction.commit()
+
+
+def _is_number(name: str) -> bool:
+    return name.isascii() and name.isdigit() and len(name) == _DIGITS and int(name) <= _HIGHEST
 
 
 def _kind(path: str) -> Kind:
