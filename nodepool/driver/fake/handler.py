@@ -16,6 +16,7 @@ from nodepool.exceptions import (
     QuotaException,
     ServerCreateTimeoutException,
 )
+from nodepool.zk import image_paths
 
 if TYPE_CHECKING:
     from nodepool.driver.fake.config import FakeLabel, FakeProviderConfig
@@ -118,8 +119,7 @@ class FakeLauncher(NodeLauncher):
         upload = self.manager.upload_of(image)
         if upload is None:
             raise LaunchNodepoolException(f"there is no ready upload of image {image}")
-        path = f"/nodepool/images/{image}/builds/{upload.build_id}"
-        return f"{path}/providers/{upload.provider_name}/images/{upload.id}"
+        return image_paths.upload(image, upload.build_id, upload.provider_name, upload.key)
 
     def _attempt(self) -> None:
         instance = self._create()

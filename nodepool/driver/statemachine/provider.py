@@ -28,6 +28,7 @@ from nodepool.driver.statemachine.scheduler import Scheduler
 from nodepool.exceptions import LaunchNodepoolException, ServerDeleteTimeoutException
 from nodepool.logconfig import get_annotated_logger
 from nodepool.metrics import circuit_breakers
+from nodepool.zk import image_paths
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -227,8 +228,8 @@ class StateMachineProvider(StateMachineQuota, ImageTransfers, Provider):
         upload = self.newest_upload(diskimage.name)
         if upload is None:
             raise LaunchNodepoolException(self._no_upload(label))
-        image, build = upload.image_name, upload.build_id
-        return upload.external_id, f"/nodepool/images/{image}/builds/{build}/providers/{self.name}/images/{upload.id}"
+        path = image_paths.upload(upload.image_name, upload.build_id, self.name, upload.key)
+        return upload.external_id, path
 
     def _no_upload(self, label: LabelSettings) -> str:
         image = getattr(node_fields.diskimage_of(label), "name", "")
