@@ -47,7 +47,7 @@ class Outcome(enum.Enum):
     FAILED = "failed"
     #: A newer build came first, or the builder stops.
     GIVEN_UP = "given up"
-    #: There was nothing to do: somebody else does it, or it is done, or not wanted any more.
+    #: There was nothing to do: somebody else does it, or has taken it over, or it is done, or not wanted any more.
     NOT_DUE = "not due"
 
 
@@ -106,8 +106,8 @@ class UploadRun:
         except ZKConflict as reason:
             if self.upload_id is not None:
                 self.log.warning("Upload of %s, number %s, is lost: %s", self, self.upload_id, reason)
-                return Outcome.FAILED
-            self.log.debug("Not uploading %s: %s", self, reason)
+            else:
+                self.log.debug("Not uploading %s: %s", self, reason)
         return Outcome.NOT_DUE
 
     def __str__(self) -> str:
@@ -174,7 +174,7 @@ class UploadRun:
         services.store.store_upload(upload, under=lock)
         checksums = services.checksums.of(job.image, job.build_id, job.format)
         meta = upload_names.properties(target.metadata, target.provider_image, job.provider, job.build_id, upload.key)
-        with upload_progress.watched(lambda done, total: self._report(meter, done, total)):
+        with upload_progress.watched(lambda done, total: self._report(meter, lock, done, total)):
             external_id = gateway.upload_image(
                 target.provider,
                 target.provider_image,
@@ -194,12 +194,14 @@ class UploadRun:
             with OnError(lambda _: self._delete(target.provider, upload)):
                 run_hook(hook, job.provider, str(external_id), str(target.path))
 
-    def _report(self, meter: Meter, done: int, total: int) -> None:
+    def _report(self, meter: Meter, lock: ZkLock, done: int, total: int) -> None:
         """The driver says how far it is. Raises UploadGivenUp: nobody wants it any more."""
         meter.report(done, total)
         now = monotonic()
         if self._stopping():
             raise UploadGivenUp("the builder stops")
+        if self._services.store.is_lost(lock):
+            raise UploadGivenUp("the session with ZooKeeper was lost, and the lock with it")
         if now >= self._look_at:
             self._look_at = now + LOOK_SECONDS
             reason = self._overtaken(self._services.images().image(self._job.image))

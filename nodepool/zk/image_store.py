@@ -205,6 +205,10 @@ class ImageStore(ImageReader):
         record = image_paths.upload(image, build_id, provider, upload_id)
         return self._locked(record, image_paths.upload_id_lock(image, build_id, provider, upload_id), blocking, timeout)
 
+    def is_lost(self, lock: ZkLock) -> bool:
+        """Has the session ended in which a lock was taken? Then somebody else may have it. Does not block."""
+        return lock.epoch != self._client.session_epoch
+
     @contextlib.contextmanager
     def _locked(self, record: str, lock_dir: str, blocking: bool, timeout: float | None) -> Iterator[ZkLock]:
         """:param record: path of what must be there; Kazoo alone would make it, without data."""

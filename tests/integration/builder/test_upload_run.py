@@ -19,7 +19,9 @@ from nodepool.plan.image_uploads import UploadJob
 from nodepool.zk import image_paths
 from tests.support.image_site import IMAGE, MD5, ImageSite
 from tests.support.pool_znodes import PoolZnodes
+from tests.support.session_loss import expire_session
 from tests.support.wait import DEADLINE_SECONDS, wait_for
+from tests.support.zookeeper import ZooKeeperServer
 
 MakeSite = Callable[..., ImageSite]
 
@@ -278,6 +280,23 @@ def test_lock_is_lost(site: ImageSite, znodes: PoolZnodes, caplog: pytest.LogCap
     assert "is lost" in caplog.text
     site.clean()
     assert site.states(build) == []
+
+
+def test_session_is_lost(site: ImageSite, zookeeper: ZooKeeperServer, caplog: pytest.LogCaptureFixture) -> None:
+    """6.3: as when the builder stood still for long: the upload ends on its way, and is made anew."""
+    caplog.set_level("INFO")
+    build = site.build()
+    thread = running(site)
+    epoch = site.client.session_epoch
+    expire_session(zookeeper.plain_hosts(), site.client.kazoo.client_id)
+    wait_for("there is another session", lambda: site.client.session_epoch > epoch and site.client.connected)
+    ended(site, thread)
+    assert "the session with ZooKeeper was lost" in caplog.text
+    assert site.cloud().images() == []
+    wait_for("the cache follows", site.cache.ready.is_set)
+    site.clean()
+    assert site.states(build) == []
+    wait_for("it is uploaded", lambda: site.pass_once() == 0 and site.states(build) == ["ready"])
 
 
 def test_stop(site: ImageSite) -> None:
