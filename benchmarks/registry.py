@@ -3,7 +3,19 @@
 
 from __future__ import annotations
 
-from benchmarks.scenarios import backlog, burst, commands, configuration, fleet, idle, openstack, single, start, steady
+from benchmarks.scenarios import (
+    backlog,
+    burst,
+    commands,
+    configuration,
+    fleet,
+    idle,
+    images,
+    openstack,
+    single,
+    start,
+    steady,
+)
 from benchmarks.suite.model import Scenario
 
 SCENARIOS: tuple[Scenario, ...] = (
@@ -16,6 +28,7 @@ SCENARIOS: tuple[Scenario, ...] = (
     start.SCENARIO,
     configuration.SCENARIO,
     idle.SCENARIO,
+    images.SCENARIO,
     commands.SCENARIO,
 )
 BY_NAME = {scenario.name: scenario for scenario in SCENARIOS}

@@ -7,6 +7,7 @@ import sys
 from dataclasses import dataclass
 
 from benchmarks.suite import model
+from tests.support.builder import OUR_BUILDER
 from tests.support.launcher import OUR_COMMAND
 from tests.support.released import NotInstalled, released_programs
 
@@ -17,14 +18,16 @@ class Candidate:
 
     :param command: starts it; takes ``-c FILE -f --no-webapp``.
     :param tool: the operator's command line, takes ``-c FILE list``; empty = it has none.
+    :param builder: starts the image builder; takes ``-c FILE -f``; empty = it has none.
     """
 
     name: str
     command: tuple[str, ...]
     tool: tuple[str, ...] = ()
+    builder: tuple[str, ...] = ()
 
 
-OURS = Candidate(model.OURS, OUR_COMMAND, (sys.executable, "-m", "nodepool.cmd.cli"))
+OURS = Candidate(model.OURS, OUR_COMMAND, (sys.executable, "-m", "nodepool.cmd.cli"), OUR_BUILDER)
 FLOOR = Candidate(model.FLOOR, (sys.executable, "-m", "benchmarks.support.mock_launcher"))
 
 
@@ -34,4 +37,4 @@ def legacy(virtualenv: str | None) -> Candidate:
         programs = released_programs(virtualenv)
     except NotInstalled as error:
         raise SystemExit(str(error)) from None
-    return Candidate(model.RELEASED, (str(programs.launcher),), (str(programs.tool),))
+    return Candidate(model.RELEASED, (str(programs.launcher),), (str(programs.tool),), (str(programs.builder),))

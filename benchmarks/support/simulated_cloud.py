@@ -6,11 +6,13 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import yaml
 
 from nodepool.testing.openstack import CLOUD_NAME, SimulatorClient
 from tests.support.ports import free_ports
@@ -29,19 +31,41 @@ def simulated_cloud(directory: Path, knobs: dict[str, Any]) -> Iterator[Simulato
 
     :param knobs: as `nodepool.testing.openstack.Knobs`.
     """
-    port, clouds = free_ports(1)[0], directory / "clouds.yaml"
-    command = [sys.executable, "-m", "nodepool.testing.openstack", "--port", str(port)]
-    command += ["--clouds-yaml", str(clouds), "--knobs", json.dumps(knobs)]
-    process = ChildProcess(command, directory / "simulator.log", cwd=ROOT)
-    process.start()
-    client = SimulatorClient(f"http://127.0.0.1:{port}")
-    os.environ[CLOUDS_VARIABLE] = str(clouds)
+    with simulated_clouds(directory, [CLOUD_NAME], knobs) as clouds:
+        yield clouds[CLOUD_NAME]
+
+
+@contextmanager
+def simulated_clouds(
+    directory: Path, names: Sequence[str], knobs: dict[str, Any]
+) -> Iterator[Mapping[str, SimulatorClient]]:
+    """Several, by their names in ``clouds.yaml``; each is a process, which ends with the block."""
+    ports, processes, clients = free_ports(len(names)), [], {}
+    clouds = directory / "clouds.yaml"
     try:
-        wait_for("the simulator answers", lambda: client.url in process.log_text())
-        yield client
+        for name, port in zip(names, ports, strict=True):
+            own = directory / f"{name}.yaml"
+            command = [sys.executable, "-m", "nodepool.testing.openstack", "--port", str(port)]
+            command += ["--clouds-yaml", str(own), "--cloud", name, "--knobs", json.dumps(knobs)]
+            process = ChildProcess(command, directory / f"simulator-{name}.log", cwd=ROOT)
+            processes.append(process)
+            process.start()
+            clients[name] = SimulatorClient(f"http://127.0.0.1:{port}")
+        for process, client in zip(processes, clients.values(), strict=True):
+            _wait_answers(process, client)
+        entries = [yaml.safe_load((directory / f"{name}.yaml").read_text(encoding="utf-8"))["clouds"] for name in names]
+        merged = {name: cloud for entry in entries for name, cloud in entry.items()}
+        clouds.write_text(yaml.safe_dump({"clouds": merged}), encoding="utf-8")
+        os.environ[CLOUDS_VARIABLE] = str(clouds)
+        yield clients
     finally:
-        os.environ.pop(CLOUDS_VARIABLE)
-        process.stop()
+        os.environ.pop(CLOUDS_VARIABLE, None)
+        for process in processes:
+            process.stop()
+
+
+def _wait_answers(process: ChildProcess, client: SimulatorClient) -> None:
+    wait_for("the simulator answers", lambda: client.url in process.log_text())
 
 
 @dataclass

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Final
 
 from nodepool.builder import upload_names
 from nodepool.builder.driver_errors import tell_error
+from nodepool.builder.provider_threads import ProviderThreads
 from nodepool.builder.upload_run import ProviderTable
 from nodepool.clock import monotonic
 from nodepool.driver import gateway
-from nodepool.driver.framework.shared_threads import SharedThreads, ThreadShare
 from nodepool.exceptions import BuilderError, ZKConflict, ZKLockException
 from nodepool.guard import settle
 from nodepool.metrics import leaks
@@ -26,8 +26,6 @@ from nodepool.zk.image_store import ImageStore
 if TYPE_CHECKING:
     from nodepool.driver.interface import Provider
 
-#: Of one provider: the clouds bound it anyway, and its API serves other purposes, too.
-THREADS: Final = 2
 #: After deletions of one upload that failed in a row. An image may be in use for long.
 BACKOFF: Final = Backoff(1.0, 60.0)
 
@@ -36,8 +34,9 @@ _Key = tuple[str, str, str, str]
 
 
 class CloudDeletions:
-    """Any thread; nothing blocks but `close`. ``_lock`` guards the tables and is not held over I/O.
+    """Any thread; nothing blocks. ``_lock`` guards the tables and is not held over I/O.
 
+    :param threads: for calls of providers.
     :param on_end: called when a deletion has ended, in its thread; must not block.
     :param clock: monotonic seconds.
     """
@@ -46,6 +45,7 @@ class CloudDeletions:
         self,
         store: ImageStore,
         providers: ProviderTable,
+        threads: ProviderThreads,
         log: logging.Logger,
         on_end: Callable[[], None],
         clock: Callable[[], float] = monotonic,
@@ -56,11 +56,10 @@ class CloudDeletions:
         self._on_end = on_end
         self._clock = clock
         self._lock = threading.Lock()
-        self._threads: dict[str, tuple[SharedThreads, ThreadShare]] = {}
+        self._threads = threads
         self._running: set[_Key] = set()
         #: Failed deletions: how many in a row, and not before when.
         self._failed: dict[_Key, tuple[int, float]] = {}
-        self._closed = False
 
     @property
     def running(self) -> int:
@@ -72,11 +71,13 @@ class CloudDeletions:
         """Delete an upload in the background, unless that runs already, or has just failed."""
         key = _key(verdict)
         with self._lock:
-            if self._closed or key in self._running or self._failed.get(key, (0, 0.0))[1] > self._clock():
+            if key in self._running or self._failed.get(key, (0, 0.0))[1] > self._clock():
                 return
             self._running.add(key)
-            share = self._share(verdict.provider)
-            share.submit(self._run, verdict)
+        if not self._threads.submit(verdict.provider, lambda: self._run(verdict)):
+            # The builder stops.
+            with self._lock:
+                self._running.discard(key)
 
     def retry_seconds(self) -> float | None:
         """Until the next one that failed may be tried again; None = none has failed."""
@@ -90,22 +91,7 @@ class CloudDeletions:
         with self._lock:
             self._failed = {key: value for key, value in self._failed.items() if key in wanted or key in self._running}
 
-    def close(self) -> None:
-        """Begin nothing more, and forget what waits. What runs ends in the background. Does not wait for clouds."""
-        with self._lock:
-            self._closed = True
-            shares = [share for _, share in self._threads.values()]
-        for share in shares:
-            share.shutdown(wait=False, cancel_futures=True)
-
     # -- in a thread of the provider --
-
-    def _share(self, provider: str) -> ThreadShare:
-        """With ``_lock``."""
-        if provider not in self._threads:
-            threads = SharedThreads(f"{provider}-images", THREADS)
-            self._threads[provider] = threads, threads.share("delete", THREADS, THREADS)
-        return self._threads[provider][1]
 
     def _run(self, verdict: DeleteUpload) -> None:
         key = _key(verdict)

@@ -11,12 +11,16 @@ from typing import TYPE_CHECKING, Final
 from nodepool import log_names
 from nodepool.builder.cloud_deletions import CloudDeletions
 from nodepool.builder.image_files import BuildFile, ImageFiles
+from nodepool.builder.provider_threads import ProviderThreads
+from nodepool.builder.unknown_images import UnknownImages
 from nodepool.builder.upload_run import ProviderTable
 from nodepool.clock import wall_time
 from nodepool.config.image_use import wanted_images
 from nodepool.driver.framework.repeats import Repeats
 from nodepool.exceptions import ZKConflict, ZKConnectionError, ZKLockException
 from nodepool.guard import Guard
+from nodepool.metrics.process import REGISTRY
+from nodepool.metrics.registry import Registry
 from nodepool.model import states
 from nodepool.model.image_view import ImagesView
 from nodepool.plan.image_cleanup import (
@@ -69,6 +73,7 @@ class CleanupServices:
     builder_id: str
     clean_orphans: bool = False
     publish: Callable[[], None] = _nothing
+    registry: Registry = REGISTRY
 
 
 class ImageCleanupWorker(Worker):
@@ -86,14 +91,18 @@ class ImageCleanupWorker(Worker):
         super().__init__("CleanupWorker-0", client, log, IDLE_SECONDS)
         self._services = services
         self._clock = clock
-        self.deletions = CloudDeletions(services.store, services.providers, log, self.wake)
+        self._threads = ProviderThreads("delete")
+        self.deletions = CloudDeletions(services.store, services.providers, self._threads, log, self.wake)
+        self.unknown = UnknownImages(
+            services.store, services.providers, self._threads, services.registry, log, self.wake
+        )
         self._repeats = Repeats(WARN_SECONDS)
         self._ever_wanted: set[str] = set()
         self._knows_own_records = False
 
     def on_stop(self) -> None:
         """Deletions in clouds that run are left to themselves: whoever comes next takes them up."""
-        self.deletions.close()
+        self._threads.close()
 
     def run_once(self) -> float | None:
         """Look once at everything. Blocks for ZooKeeper and the disk, never for a cloud."""
@@ -104,22 +113,25 @@ class ImageCleanupWorker(Worker):
         self._ever_wanted.update(wanted.images)
         self._knows_own_records = self._knows_own_records or self._has_own_record(view)
         verdicts = judge_images(wanted, view, self._clock(), self._ever_wanted)
-        self.deletions.keep(verdict for verdict in verdicts if isinstance(verdict, DeleteUpload))
-        # The files first: without the record they would stay for an hour.
+        uploads = [verdict for verdict in verdicts if isinstance(verdict, DeleteUpload)]
+        self.deletions.keep(uploads)
+        for upload in uploads:
+            self.deletions.begin(upload)
+        # Before the records of builds: without them files would stay for an hour.
         with Guard(self.log, "Files in %s are not cleaned", self._services.files.directory):
             self._clean_files(wanted, view)
         waits: list[float] = []
         for verdict in verdicts:
-            wait_seconds = self._left_to_others(verdict, view)
-            if wait_seconds > 0:
-                waits.append(wait_seconds)
+            left = self._left_to_others(verdict, view)
+            if left > 0:
+                waits.append(left)
                 continue
             # R-17: one that cannot be carried out stops no other.
             with Guard(self.log, "%s of image %s", type(verdict).__name__, verdict.image, but=ZKConnectionError):
                 self._carry_out(verdict)
         self._services.publish()
-        retry_seconds = self.deletions.retry_seconds()
-        return min(waits if retry_seconds is None else [*waits, retry_seconds], default=None)
+        later = (self.deletions.retry_seconds(), self.unknown.begin(wanted.providers))
+        return min([*waits, *(seconds for seconds in later if seconds is not None)], default=None)
 
     # -- records --
 
@@ -132,11 +144,9 @@ class ImageCleanupWorker(Worker):
 
     def _carry_out(self, verdict: Verdict) -> None:
         try:
-            if isinstance(verdict, DeleteUpload):
-                self.deletions.begin(verdict)
-            elif isinstance(verdict, MarkBuild):
+            if isinstance(verdict, MarkBuild):
                 self._mark(verdict)
-            else:
+            elif isinstance(verdict, RemoveBuild):
                 self._remove(verdict)
         except (ZKLockException, ZKConflict) as reason:
             self.log.debug("Build %s is left to the next look: %s", verdict.build_id, reason)

@@ -41,9 +41,13 @@ class UploadWorker(Worker):
         job, wait_seconds = self._queue.take()
         if job is None:
             return wait_seconds
-        outcome, run = Outcome.FAILED, UploadRun(self._services, job, lambda: self.stopping, self.log)
+        run = UploadRun(self._services, job, lambda: self.stopping, self.log)
+        outcome: Outcome | None = None
         try:
             outcome = run.run()
         finally:
+            if outcome is None:
+                # Without a record the cloud had no part in it.
+                outcome = Outcome.NOT_DUE if run.upload_id is None else Outcome.FAILED
             self._queue.ended(job, outcome, run.upload_id)
         return 0.0

@@ -14,6 +14,7 @@ from nodepool.cmd import (
     image_backup,
     image_changes,
     image_lists,
+    image_log,
     image_uploads,
     nodes,
     providers,
@@ -24,7 +25,17 @@ from nodepool.cmd import (
 PROG: Final = "nodepool"
 
 #: Modules that bring sub-commands, in the order of the help text.
-_GROUPS: Final = (nodes, requests, image_lists, image_changes, image_uploads, image_backup, providers, validate)
+_GROUPS: Final = (
+    nodes,
+    requests,
+    image_lists,
+    image_changes,
+    image_uploads,
+    image_log,
+    image_backup,
+    providers,
+    validate,
+)
 
 
 def make_parser() -> argparse.ArgumentParser:

@@ -7,19 +7,25 @@ They print nothing when they succeed (reference/commands 2).
 from __future__ import annotations
 
 import argparse
+import contextlib
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from nodepool.cmd.app import CommandError
 from nodepool.cmd.image_names import known_build, known_image, known_upload, listed
 from nodepool.cmd.session import connect, open_zookeeper
 from nodepool.exceptions import ZKConflict
 from nodepool.model import states
+from nodepool.model.image import ImageBuild, ImageUpload
 
 if TYPE_CHECKING:
     from nodepool.config.objects import Config
+    from nodepool.zk.locks import ZkLock
     from nodepool.zk.zookeeper import ZooKeeper
+
+R = TypeVar("R", ImageBuild, ImageUpload)
 
 log = logging.getLogger("nodepool.cmd.image_changes")
 
@@ -108,52 +114,80 @@ def delete_build(options: argparse.Namespace) -> int:
     """``nodepool dib-image-delete``: the build becomes ``deleting``; builders do the rest (R-13)."""
     from nodepool.zk.image_listing import read_images
 
-    gone = CommandError(f"Build {options.id} not found", answer=True)
     with open_zookeeper(options) as zk:
-        image, view = known_build(read_images(zk.client), options.id)
-        _refuse_running_build(view.state)
-        try:
-            with zk.images.build_id_lock(image.name, view.id, blocking=True, timeout=LOCK_SECONDS) as lock:
-                build = zk.images.build(image.name, view.id)
-                if build is None:
-                    raise gone
-                _refuse_running_build(build.state)
-                if build.state != states.DELETING:
-                    build.state = states.DELETING
-                    zk.images.store_build(build, lock)
-        except ZKConflict:
-            raise gone from None
+        image, build = known_build(read_images(zk.client), options.id)
+        _mark(
+            _Doomed(
+                f"Build {options.id} not found",
+                busy=(states.BUILDING, "Cannot delete a build in progress"),
+                lock=zk.images.build_id_lock(image.name, build.id, blocking=True, timeout=LOCK_SECONDS),
+                read=lambda: zk.images.build(image.name, build.id),
+                store=zk.images.store_build,
+            ),
+            build.record,
+        )
     return 0
-
-
-def _refuse_running_build(state: str | None) -> None:
-    if state == states.BUILDING:
-        raise CommandError("Cannot delete a build in progress", answer=True)
 
 
 def delete_upload(options: argparse.Namespace) -> int:
     """``nodepool image-delete``: the upload becomes ``deleting``; a builder does the rest (R-13)."""
     from nodepool.zk.image_listing import read_images
 
-    gone = CommandError("Image upload not found", answer=True)
     where = (options.image, options.build_id, options.provider, options.upload_id)
     with open_zookeeper(options) as zk:
-        view = known_upload(read_images(zk.client), *where)
-        _refuse_running_upload(None if view.record is None else view.record.state)
-        try:
-            with zk.images.upload_id_lock(*where, blocking=True, timeout=LOCK_SECONDS) as lock:
-                upload = zk.images.upload(*where)
-                if upload is None:
-                    raise gone
-                _refuse_running_upload(upload.state)
-                if upload.state != states.DELETING:
-                    upload.state = states.DELETING
-                    zk.images.store_upload(upload, lock)
-        except ZKConflict:
-            raise gone from None
+        upload = known_upload(read_images(zk.client), *where)
+        _mark(
+            _Doomed(
+                "Image upload not found",
+                busy=(states.UPLOADING, "Cannot delete because image upload in progress"),
+                lock=zk.images.upload_id_lock(*where, blocking=True, timeout=LOCK_SECONDS),
+                read=lambda: zk.images.upload(*where),
+                store=zk.images.store_upload,
+            ),
+            upload.record,
+        )
     return 0
 
 
-def _refuse_running_upload(state: str | None) -> None:
-    if state == states.UPLOADING:
-        raise CommandError("Cannot delete because image upload in progress", answer=True)
+@dataclass(frozen=True)
+class _Doomed(Generic[R]):
+    """A record that is to become ``deleting``.
+
+    :param gone: what is told when it is not there any more.
+    :param busy: the state in which it may not be deleted, and what is told then.
+    :param lock: of the record. Raises ZKConflict: it is gone.
+    """
+
+    gone: str
+    busy: tuple[str, str]
+    lock: contextlib.AbstractContextManager[ZkLock]
+    read: Callable[[], R | None]
+    store: Callable[[R, ZkLock], None]
+
+
+def _mark(doomed: _Doomed[R], seen: R | None) -> None:
+    """Make a record ``deleting``, under its lock.
+
+    :param seen: the record as it was read; None = it cannot be read.
+    :raises CommandError: it may not be deleted.
+    """
+    _refuse(doomed, seen)
+    try:
+        with doomed.lock as lock:
+            record = doomed.read()
+            if record is None:
+                raise CommandError(doomed.gone, answer=True)
+            _refuse(doomed, record)
+            if record.state != states.DELETING:
+                record.state = states.DELETING
+                doomed.store(record, lock)
+    except ZKConflict:
+        raise CommandError(doomed.gone, answer=True) from None
+
+
+def _refuse(doomed: _Doomed[R], record: R | None) -> None:
+    state, text = doomed.busy
+    if record is None:
+        raise CommandError("The record cannot be read; builders remove it by themselves")
+    if record.state == state:
+        raise CommandError(text, answer=True)

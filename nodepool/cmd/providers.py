@@ -38,7 +38,7 @@ def _image_rows(zk: ZooKeeper, provider: str) -> Iterator[tuple[str, str, list[s
     from nodepool.zk.image_listing import read_images
 
     for image in read_images(zk.client).images.values():
-        for build in image.builds.values():
+        for build in sorted(image.builds.values(), key=lambda build: build.id):
             if provider in build.uploads:
                 yield image.name, build.id, sorted(upload.id for upload in build.uploads[provider])
 

@@ -11,7 +11,7 @@ from nodepool.model.record import InvalidRecord, optional_number
 
 
 @dataclass(frozen=True)
-class RunningBuild:
+class BuildStatus:
     """A build that runs.
 
     :param step: what diskimage-builder does just now, in its own words.
@@ -23,7 +23,7 @@ class RunningBuild:
 
 
 @dataclass(frozen=True)
-class RunningUpload:
+class UploadStatus:
     """An upload that runs. None = not told.
 
     :param percent: 0 to 100.
@@ -44,31 +44,31 @@ class BuilderStatus:
     :param uploads: ``<image>/<build id>/<provider>/<upload id>`` -> progress.
     """
 
-    builds: Mapping[str, RunningBuild] = field(default_factory=dict)
-    uploads: Mapping[str, RunningUpload] = field(default_factory=dict)
+    builds: Mapping[str, BuildStatus] = field(default_factory=dict)
+    uploads: Mapping[str, UploadStatus] = field(default_factory=dict)
 
     @classmethod
     def of_records(cls, records: Iterable[Mapping[str, Any]]) -> BuilderStatus:
         """Read the status records of all builders; what cannot be read is left out."""
-        builds: dict[str, RunningBuild] = {}
-        uploads: dict[str, RunningUpload] = {}
+        builds: dict[str, BuildStatus] = {}
+        uploads: dict[str, UploadStatus] = {}
         for record in records:
             for key, told in _entries(record, "builds"):
                 step = told.get("step")
-                builds[key] = RunningBuild(step if isinstance(step, str) else "", _number(told, "estimate"))
+                builds[key] = BuildStatus(step if isinstance(step, str) else "", _number(told, "estimate"))
             for key, told in _entries(record, "uploads"):
-                uploads[key] = RunningUpload(
+                uploads[key] = UploadStatus(
                     _number(told, "percent"), _number(told, "bytes_per_second"), _number(told, "size")
                 )
         return cls(builds, uploads)
 
-    def build(self, image: str, build_id: str) -> RunningBuild:
+    def build(self, image: str, build_id: str) -> BuildStatus:
         """Progress of a build; one without anything when no builder tells of it."""
-        return self.builds.get(f"{image}/{build_id}") or RunningBuild()
+        return self.builds.get(f"{image}/{build_id}") or BuildStatus()
 
-    def upload(self, image: str, build_id: str, provider: str, upload_id: str) -> RunningUpload:
+    def upload(self, image: str, build_id: str, provider: str, upload_id: str) -> UploadStatus:
         """Progress of an upload; one without anything when no builder tells of it."""
-        return self.uploads.get(f"{image}/{build_id}/{provider}/{upload_id}") or RunningUpload()
+        return self.uploads.get(f"{image}/{build_id}/{provider}/{upload_id}") or UploadStatus()
 
 
 def _entries(record: Mapping[str, Any], name: str) -> list[tuple[str, dict[str, Any]]]:

@@ -258,6 +258,13 @@ class TestDelete:
         assert "is locked by somebody else" in result.err
         assert (images.read(path) or {})["state"] == "ready"
 
+    def test_record_that_cannot_be_read(self, nodepool: CommandLine, images: ImageZnodes) -> None:
+        path = images.put(f"debian/builds/{A}", b"foreign")
+        result = nodepool("dib-image-delete", f"debian-{A}")
+        assert (result.status, result.out) == (1, "")
+        assert "cannot be read" in result.err.splitlines()[-1]
+        assert images.kazoo.get(path)[0] == b"foreign"
+
     def test_upload(self, nodepool: CommandLine, images: ImageZnodes) -> None:
         """rule R-13: only the upload becomes deleting."""
         build, path = images.add_build("debian", A), images.add_upload("debian", A)

@@ -84,6 +84,7 @@ class ImageSite:
             self.running,
             self.registry,
         )
+        self._cleanups: list[ImageCleanupWorker] = []
         self.cleanup = self.make_cleanup()
 
     def configure(self, providers: Sequence[str], images: Sequence[str] = (IMAGE,)) -> None:
@@ -130,9 +131,11 @@ class ImageSite:
             lambda: self.building,
             lambda: self.queue.running,
             self.builder_id,
+            registry=self.registry,
             **services,
         )
-        return ImageCleanupWorker(self.client, made)
+        self._cleanups.append(ImageCleanupWorker(self.client, made))
+        return self._cleanups[-1]
 
     # -- what is there --
 
@@ -244,7 +247,8 @@ class ImageSite:
             provider.join()
         for thread in self.threads:
             thread.join(DEADLINE_SECONDS)
-        self.cleanup.deletions.close()
+        for cleanup in self._cleanups:
+            cleanup.on_stop()
         if forget:
             for name in self.clouds.values():
                 FakeCloud.forget(name)

@@ -61,8 +61,3 @@ class LauncherProcess(ChildProcess):
         text = self.log_text()
         start = text.find("Traceback (most recent call last)")
         return "" if start < 0 else text[max(0, start - 500) : start + 4000]
-
-    def cpu_seconds(self) -> float:
-        """User plus system time that the process used so far, all threads (proc(5), fields 14 and 15 of stat)."""
-        fields = Path(f"/proc/{self.pid}/stat").read_text(encoding="ascii").rsplit(")", 1)[1].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

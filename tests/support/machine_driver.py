@@ -33,6 +33,11 @@ class MachineLabel(FakeLabel):
     diskimage: Any = key(FILLED_TEXT, None, "An uploaded image.", read=False)
     slow: int | None = key(WHOLE, None, "Read by nobody.")
 
+    def __init__(self, pool: FakePool, data: dict[str, Any]) -> None:
+        super().__init__(pool, data)
+        # Here something may answer.
+        self.read_keys(data, MachineLabel)
+
     def uploaded_image(self, pool: FakePool, data: dict[str, Any]) -> ImageSettings:
         return ImageSettings({**data, "name": data["diskimage"]}, "image-user")
 

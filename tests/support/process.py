@@ -116,6 +116,11 @@ class ChildProcess:
             "memory": int(fields["VmRSS"].split()[0]) // 1024,
         }
 
+    def cpu_seconds(self) -> float:
+        """User plus system time that the process used so far, all threads (proc(5), fields 14 and 15 of stat)."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text(encoding="ascii").rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
     def log_text(self) -> str:
         """Everything that it has written so far."""
         return self.log_path.read_text(encoding="utf-8", errors="replace") if self.log_path.exists() else ""

@@ -10,7 +10,7 @@ from nodepool.driver.config import ConfigPool, ProviderConfig
 from nodepool.driver.framework.images import known_images, labels_not_offered
 from nodepool.driver.framework.key_schema import section_schema
 from nodepool.exceptions import ConfigError
-from nodepool.model.config_keys import FILLED_TEXT, SECONDS, TEXT, Whole, key, section_class
+from nodepool.model.config_keys import FILLED_TEXT, FLAG, SECONDS, TEXT, Whole, key, section_class
 
 if TYPE_CHECKING:
     from nodepool.config.objects import Config
@@ -102,6 +102,12 @@ class UploadingProviderConfig(LaunchingProviderConfig[PoolT]):
         None,
         "Program that is run after an upload with the provider's name, the image's id and the file; if it does not "
         "exit with 0, the image is deleted again.",
+    )
+    clean_leaked_images: bool = key(
+        FLAG,
+        False,
+        "true: images in the cloud that are marked as ours and have no record are deleted; false: they are only told "
+        "of, because records may have been lost, and be imported again.",
     )
 
     def __init__(self, provider: dict[str, Any]) -> None:

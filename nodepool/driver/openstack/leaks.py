@@ -129,7 +129,9 @@ class Leaks:
             for image in self._cloud.api.images(status=status, visibility="private"):
                 if _OURS in image.properties:
                     properties = {key: str(value) for key, value in image.properties.items()}
-                    yield OpenStackResource(properties, IMAGE, image.id)
+                    resource = OpenStackResource(properties, IMAGE, image.id)
+                    resource.usable = False
+                    yield resource
 
     # -- what says nothing --
 

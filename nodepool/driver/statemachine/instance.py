@@ -71,6 +71,8 @@ class Resource:
         self.type = type
         self.plural_metric_name = plural_metric_name or f"{type}s"
         self.metadata: dict[str, Any] = metadata or {}
+        #: Of an image: False = its upload never ended. Without a record nobody can use it any more (D-3).
+        self.usable = True
 
     def __repr__(self) -> str:
         return f"<{self.__class__.__name__} {self.type} {self.metadata}>"

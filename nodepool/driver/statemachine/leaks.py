@@ -20,6 +20,7 @@ from nodepool.plan.failures import meaning
 from nodepool.plan.seen_twice import SeenTwice
 
 if TYPE_CHECKING:
+    from nodepool.driver.config import ProviderConfig
     from nodepool.driver.interface import CleanupTask
     from nodepool.driver.statemachine.adapter import Log
     from nodepool.driver.statemachine.instance import Instance, Resource
@@ -34,6 +35,11 @@ class SweptProvider(CloudProviderView, Protocol):
 
     @property
     def log(self) -> Log: ...
+
+    @property
+    def provider(self) -> ProviderConfig:
+        """The section."""
+        ...
 
     @property
     def idle_now(self) -> bool:
@@ -123,12 +129,18 @@ class LeakSweep:
                     nodes = self._provider.node_ids()
                 if node_id not in nodes:
                     found.append((resource, (resource.type, node_id)))
-            elif upload is not None:
+            elif upload is not None and self._may_go(resource):
                 if uploads is None:
                     uploads = self._provider.upload_ids()
                 if upload not in uploads:
                     found.append((resource, (resource.type, *upload)))
         return found
+
+    def _may_go(self, resource: Resource) -> bool:
+        """D-3: records of images may be lost, and imported again; then the images are wanted."""
+        wanted = getattr(self._provider.provider, "clean_leaked_images", False)
+        # Drivers written for 11.0.0 need not have called the constructor of the base.
+        return wanted is True or not getattr(resource, "usable", True)
 
     def _delete(self, resource: Resource) -> int:
         """Delete one; returns how many went."""

@@ -165,7 +165,7 @@ def test_back_off_of_deletions(site: ImageSite, monkeypatch: pytest.MonkeyPatch)
     site.cloud().set(images_down=True)
     cleaned(site)
     assert site.cloud().calls["delete"] == 1
-    wait_seconds = site.cleanup.run_once()
+    wait_seconds = site.cleanup.deletions.retry_seconds()
     assert wait_seconds is not None
     assert 990 < wait_seconds <= 1000
 

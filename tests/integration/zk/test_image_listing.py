@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from nodepool.model.builder_status import RunningBuild
+from nodepool.model.builder_status import BuildStatus
 from nodepool.model.image_view import NO_IMAGES
 from nodepool.zk.client import ZooKeeperClient
 from nodepool.zk.image_listing import builder_status, read_images
@@ -66,4 +66,4 @@ def test_what_is_known_of_an_image(
 
 def test_status_of_builders(client: ZooKeeperClient, images: ImageZnodes) -> None:
     images.tell(builds={"debian/a": {"step": "install"}})
-    assert builder_status(client).build("debian", "a") == RunningBuild("install")
+    assert builder_status(client).build("debian", "a") == BuildStatus("install")

@@ -47,7 +47,7 @@ def test_unknown_option(main: Callable[[list[str]], int]) -> None:
         *(["hold"], ["delete"], ["info"], ["erase"], ["list", "--format", "xml"], ["nonsense"], ["list", "--debug"]),
         *(["image-build"], ["image-pause"], ["image-unpause"], ["dib-image-delete"], ["image-rollback", "lab"]),
         *(["image-delete", "--provider", "p", "--image", "i", "--build-id", "b"], ["export-image-data"]),
-        *(["import-image-data"], ["image-upload"], ["image-list", "lab"]),
+        *(["import-image-data"], ["image-upload"], ["image-log"], ["image-list", "lab"]),
     ],
 )
 def test_wrong_usage(arguments: list[str]) -> None:
@@ -64,6 +64,7 @@ def test_no_command_prints_help(capsys: pytest.CaptureFixture[str]) -> None:
         *("list", "hold", "delete", "info", "erase", "request-list", "label-list", "config-validate"),
         *("image-list", "dib-image-list", "image-status", "image-build", "image-pause", "image-unpause"),
         *("image-delete", "dib-image-delete", "alien-image-list", "image-upload", "image-rollback"),
+        *("image-log",),
         *("export-image-data", "import-image-data"),
     ):
         assert command in out.split("commands:")[1].split()

@@ -21,7 +21,7 @@ def section(name: str, **keys: Any) -> Any:
 
 @pytest.fixture
 def config() -> Any:
-    """Two providers, one without images."""
+    """Two providers."""
     return SimpleNamespace(providers={"a": section("a"), "b": section("b")})
 
 
@@ -43,6 +43,9 @@ def test_reconfigure(config: Any) -> None:
     ProviderManager.stopProviders(changed)
 
 
-def test_only_those_with_images(config: Any) -> None:
-    ProviderManager.reconfigure(None, config, None, only_image_manager=True)
-    assert config.provider_managers == {}
+def test_only_those_with_images(config: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    sections = type(config.providers["b"])
+    monkeypatch.setattr(sections, "manage_images", property(lambda provider: provider.name == "a"))
+    ProviderManager.reconfigure(None, config, MemoryZooKeeper(), only_image_manager=True)
+    assert list(config.provider_managers) == ["a"]
+    ProviderManager.stopProviders(config)

@@ -95,7 +95,7 @@ def test_details_of_builds() -> None:
     images = images_view(
         image_view(
             "deb",
-            build_view("deb", "b1", duration=77.5),
+            build_view("deb", "b1", duration=77.5, size=2048),
             build_view("deb", "b2", state="building", state_time=50.0),
             build_view("deb", "b3", duration="long"),
         )
@@ -103,12 +103,12 @@ def test_details_of_builds() -> None:
     status = BuilderStatus.of_records([{"builds": {"deb/b2": {"step": "install", "estimate": 80}}}])
     table = build_table(images, 62.0, status, {"b1": ["0000000007"]})
     assert headers(table)[6:] == [
-        *(("Step", "step"), ("Duration", "duration"), ("Estimate", "estimate"), ("Nodes", "nodes"))
+        *(("Step", "step"), ("Duration", "duration"), ("Estimate", "estimate"), ("Size", "size"), ("Nodes", "nodes"))
     ]
     assert [row[6:] for row in table.rows] == [
-        [None, 77.5, None, ["0000000007"]],
-        ["install", 12.0, 80, []],
-        [None, None, None, []],
+        [None, 77.5, None, 2048, ["0000000007"]],
+        ["install", 12.0, 80, None, []],
+        [None, None, None, None, []],
     ]
     assert "00:00:12" in render(table)
 

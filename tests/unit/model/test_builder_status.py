@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nodepool.model.builder_status import BuilderStatus, RunningBuild, RunningUpload
+from nodepool.model.builder_status import BuilderStatus, BuildStatus, UploadStatus
 
 
 def test_records_of_all_builders() -> None:
@@ -17,10 +17,10 @@ def test_records_of_all_builders() -> None:
             {"uploads": {"deb/b0/lab/1": {"percent": 12.5, "bytes_per_second": 7, "size": 100}}},
         ]
     )
-    assert status.build("deb", "b1") == RunningBuild("install", 60)
-    assert status.upload("deb", "b0", "lab", "1") == RunningUpload(12.5, 7, 100)
-    assert status.build("deb", "b0") == RunningBuild()
-    assert status.upload("deb", "b0", "other", "1") == RunningUpload()
+    assert status.build("deb", "b1") == BuildStatus("install", 60)
+    assert status.upload("deb", "b0", "lab", "1") == UploadStatus(12.5, 7, 100)
+    assert status.build("deb", "b0") == BuildStatus()
+    assert status.upload("deb", "b0", "other", "1") == UploadStatus()
 
 
 @pytest.mark.parametrize("record", [{}, {"builds": None, "uploads": []}, {"builds": {"a/b": 1}, "uploads": {"a": "b"}}])
@@ -30,4 +30,4 @@ def test_odd_records_tell_nothing(record: dict[str, Any]) -> None:
 
 def test_odd_values_are_not_told() -> None:
     status = BuilderStatus.of_records([{"builds": {"a/b": {"step": 7, "estimate": "soon"}}}])
-    assert status.build("a", "b") == RunningBuild()
+    assert status.build("a", "b") == BuildStatus()

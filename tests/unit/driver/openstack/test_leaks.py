@@ -165,7 +165,7 @@ class TestResources:
         cloud.stub.answers["DELETE", "/images/i1"] = {}
         sweep = Leaks(cloud)
         (found,) = sweep.resources()
-        assert (found.type, found.metadata["nodepool_upload_id"]) == ("image", "2")
+        assert (found.type, found.metadata["nodepool_upload_id"], found.usable) == ("image", "2", False)
         sweep.delete(found)
         assert cloud.stub.count("DELETE", "/images/i1") == 1
 

@@ -246,11 +246,17 @@ def test_others(make_site: MakeSite, monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(store.items) == len(metadata)
 
 
+@pytest.mark.parametrize(("settings", "usable"), [({"clean-leaked-images": True}, True), ({}, False), ({}, True)])
 def test_uploads(
-    make_site: MakeSite, zk: MemoryZooKeeper, monkeypatch: pytest.MonkeyPatch, counted: list[tuple[str, str]]
+    make_site: MakeSite,
+    zk: MemoryZooKeeper,
+    monkeypatch: pytest.MonkeyPatch,
+    counted: list[tuple[str, str]],
+    settings: dict[str, Any],
+    usable: bool,
 ) -> None:
-    """D-3: by build id and upload id."""
-    site = make_site()
+    """D-3: by build id and upload id; only if the provider says so, or the upload never ended."""
+    site = make_site(settings)
     store = Store(site, monkeypatch)
     zk.uploads["debian", "nowhere"] = ImageUpload("debian", "0000000001", "nowhere", "0000000001")
     both = [("0000000001", "0000000001"), ("0000000001", "0000000002")]
@@ -260,11 +266,13 @@ def test_uploads(
         )
         for build, upload in both
     ]
-    known = store.items[0]
+    known, unknown = store.items
+    unknown.usable = usable
     for _ in range(2):
         site.provider.cleanupLeakedResources()
-    assert store.items == [known]
-    assert counted == [("nowhere", "images")]
+    stays = usable and not settings
+    assert store.items == ([known, unknown] if stays else [known])
+    assert counted == ([] if stays else [("nowhere", "images")])
 
 
 def test_failure_is_repeated(
