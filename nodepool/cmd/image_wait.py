@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 #: Between two looks at what builders tell, in seconds. That a record has changed is noticed at once.
 _LOOK_SECONDS: Final = 1.0
 
+#: So much of a build's id stands beside a bar.
+_SHORT_ID: Final = 8
+
 
 class _Follower:
     """Follows one image until something has ended.
@@ -103,7 +106,8 @@ def _build_item(build: BuildView, image: str, status: BuilderStatus) -> Item:
         percent = min(99.0, 100.0 * seconds / told.estimate)
         took = f"{took} of about {units.duration(told.estimate)}"
     step = told.step or "building"
-    return Item(build_name(image, build.id), percent, f"{took} {step}".strip(), step)
+    short = build_name(image, build.id[:_SHORT_ID])
+    return Item(build_name(image, build.id), percent, f"{step} {took}".strip(), step, short)
 
 
 def uploads(zk: ZooKeeper, image: str, providers: Sequence[str], builders: Sequence[str]) -> int:

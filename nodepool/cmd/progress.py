@@ -17,6 +17,7 @@ _UP: Final = "\x1b[1A\x1b[2K"
 class Item:
     """One piece of work.
 
+    :param short: name beside a bar, where there is little room; empty = ``name``.
     :param percent: None = nobody knows how much there is to do.
     :param text: what else there is to tell, e.g. the present step. It may change with every look.
     :param state: what changes rarely, e.g. the step; a change is worth a line when ``percent`` is None.
@@ -26,6 +27,7 @@ class Item:
     percent: float | None
     text: str
     state: str = ""
+    short: str = ""
 
 
 class ProgressDisplay:
@@ -62,16 +64,21 @@ class ProgressDisplay:
 
 def as_line(item: Item) -> str:
     """A line without a bar."""
+    return _line(item.name, item)
+
+
+def _line(name: str, item: Item) -> str:
     percent = "" if item.percent is None else f" {int(item.percent):3d}%"
-    return _printable(f"{item.name}:{percent} {item.text or item.state}".rstrip())
+    return _printable(f"{name}:{percent} {item.text or item.state}".rstrip())
 
 
 def _bar(item: Item) -> str:
+    name = item.short or item.name
     if item.percent is None:
-        return as_line(item)
+        return _line(name, item)
     done = int(item.percent * _BAR / 100)
     bar = "#" * done + "." * (_BAR - done)
-    return _printable(f"{item.name} [{bar}] {int(item.percent):3d}% {item.text or item.state}".rstrip())
+    return _printable(f"{name} [{bar}] {int(item.percent):3d}% {item.text or item.state}".rstrip())
 
 
 def _printable(text: str) -> str:

@@ -54,6 +54,16 @@ def test_bars_replace_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
     assert stream.getvalue().endswith("60%\n\x1b[1A\x1b[2K")
 
 
+def test_short_names_beside_bars() -> None:
+    for percent, line in ((None, "deb-1: root\n"), (100.0, f"deb-1 [{'#' * 20}] 100% root\n")):
+        stream = Terminal()
+        ProgressDisplay(stream).show([Item("deb-123456", percent, "root", "", "deb-1")])
+        assert stream.getvalue() == line
+    lines = io.StringIO()
+    ProgressDisplay(lines).show([Item("deb-123456", None, "root", "", "deb-1")])
+    assert lines.getvalue() == "deb-123456: root\n"
+
+
 def test_no_control_characters_reach_the_terminal() -> None:
     """The step comes out of the log of a build."""
     for stream in (Terminal(), io.StringIO()):
