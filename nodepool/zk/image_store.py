@@ -180,7 +180,10 @@ class ImageStore(ImageReader):
     def build_id_lock(
         self, image: str, build_id: str, *, blocking: bool = False, timeout: float | None = None
     ) -> contextlib.AbstractContextManager[ZkLock]:
-        """Only one marks or removes a build at a time. Raises ZKLockException, and ZKConflict: there is no build."""
+        """Only one marks or removes a build at a time. Raises ZKLockException, and ZKConflict: there is no build.
+
+        One without data can be locked, because it is to be removed, too.
+        """
         record = image_paths.build(image, build_id)
         return self._locked(record, image_paths.build_id_lock(image, build_id), blocking, timeout)
 
@@ -189,7 +192,8 @@ class ImageStore(ImageReader):
     ) -> contextlib.AbstractContextManager[ZkLock]:
         """Only one uploads a build to a provider. Raises ZKLockException, and ZKConflict: there is no build."""
         record = image_paths.build(image, build_id)
-        return self._locked(record, image_paths.upload_lock(image, build_id, provider), blocking, timeout)
+        lock_dir = image_paths.upload_lock(image, build_id, provider)
+        return self._locked(record, lock_dir, blocking, timeout, needs_data=True)
 
     def upload_id_lock(
         self,
@@ -201,7 +205,10 @@ class ImageStore(ImageReader):
         blocking: bool = False,
         timeout: float | None = None,
     ) -> contextlib.AbstractContextManager[ZkLock]:
-        """Only one deletes an upload at a time. Raises ZKLockException, and ZKConflict: there is no upload."""
+        """Only one deletes an upload at a time. Raises ZKLockException, and ZKConflict: there is no upload.
+
+        One without data can be locked, because it is to be removed, too.
+        """
         record = image_paths.upload(image, build_id, provider, upload_id)
         return self._locked(record, image_paths.upload_id_lock(image, build_id, provider, upload_id), blocking, timeout)
 
@@ -210,19 +217,21 @@ class ImageStore(ImageReader):
         return lock.epoch != self._client.session_epoch
 
     @contextlib.contextmanager
-    def _locked(self, record: str, lock_dir: str, blocking: bool, timeout: float | None) -> Iterator[ZkLock]:
+    def _locked(
+        self, record: str, lock_dir: str, blocking: bool, timeout: float | None, *, needs_data: bool = False
+    ) -> Iterator[ZkLock]:
         """:param record: path of what must be there; Kazoo alone would make it, without data."""
         if record != image_paths.IMAGES:
             self._make_below(record, lock_dir)
         lock = locks.acquire(self._client, lock_dir, blocking=blocking, timeout=timeout)
         try:
-            if record != image_paths.IMAGES:
-                self._check_locked(record)
+            if needs_data:
+                self._check_data(record)
             yield lock
         finally:
             locks.release(self._client, lock)
 
-    def _check_locked(self, record: str) -> None:
+    def _check_data(self, record: str) -> None:
         """A record may have been removed while its lock was being taken; then Kazoo has made it again, without data."""
         stat = self._stat(record)
         if stat is None or not stat.dataLength:

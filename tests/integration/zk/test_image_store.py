@@ -155,10 +155,22 @@ def test_lock_of_what_was_removed_meanwhile(
         znodes.kazoo.delete(record, recursive=True)
 
     monkeypatch.setattr(store, "_make_below", slowly)
-    with pytest.raises(ZKConflict), store.build_id_lock("debian", build.key):
+    with pytest.raises(ZKConflict), store.upload_lock("debian", build.key, "cloud"):
         pass
     assert store.builds("debian") == []
-    assert znodes.children(image_paths.build_id_lock("debian", build.key)) == []
+    assert znodes.children(image_paths.upload_lock("debian", build.key, "cloud")) == []
+
+
+def test_what_has_no_data_can_be_removed(store: ImageStore, znodes: PoolZnodes) -> None:
+    """R-17: a lock that was taken of what was just removed leaves such znodes."""
+    names = ("debian", "b1", "cloud", "0000000001")
+    znodes.kazoo.ensure_path(image_paths.upload_id_lock(*names))
+    with store.upload_id_lock(*names) as lock:
+        store.delete_upload(*names, under=lock)
+    with store.build_id_lock("debian", "b1") as lock:
+        assert store.replace_bad_build("debian", "b1", lock)
+        assert store.delete_build("debian", "b1", lock)
+    assert store.build_ids("debian") == []
 
 
 def test_delete_upload(store: ImageStore, upload: ImageUpload, znodes: PoolZnodes) -> None:
