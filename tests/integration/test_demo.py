@@ -20,7 +20,7 @@ def programs(tmp_path: Path) -> Path:
     """The commands, run by the interpreter of the tests from this tree."""
     directory = tmp_path / "bin"
     directory.mkdir()
-    for name, module in (("nodepool", "cli"), ("nodepool-launcher", "launcher")):
+    for name, module in (("nodepool", "cli"), ("nodepool-launcher", "launcher"), ("nodepool-builder", "builder")):
         program = directory / name
         program.write_text(f'#!/bin/sh\nexec {sys.executable} -m nodepool.cmd.{module} "$@"\n')
         program.chmod(0o755)
@@ -54,12 +54,14 @@ def nothing_left(tmp_path: Path) -> Iterator[None]:
 
 @pytest.mark.usefixtures("nothing_left")
 def test_once(command: list[str], environment: dict[str, str], tmp_path: Path) -> None:
-    """A two-node request is served, its nodes are used and ready again, everything ends, exit code 0."""
+    """Two nodes are used and ready again; a third boots from an image that was built; all ends, exit code 0."""
     done = subprocess.run(
         [*command, "--once"], env=environment, capture_output=True, text=True, timeout=150, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
     for text in ("is fulfilled after", "in-use", "All 5 nodes are ready again", "Nothing is left running"):
+        assert text in done.stdout
+    for text in ("$ nodepool dib-image-list", "$ nodepool image-list", "The image stays."):
         assert text in done.stdout
     assert (tmp_path / "demo").stat().st_mode & 0o777 == 0o700
 

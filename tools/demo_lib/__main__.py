@@ -23,7 +23,8 @@ SAMPLE = Path(__file__).resolve().parents[2] / "etc" / "demo.yaml"
 
 DESCRIPTION = """\
 Run a complete Nodepool on this machine: a private ZooKeeper with TLS, an SSH server that answers for four static hosts,
-nodepool-launcher, and a client that asks for two nodes, uses them and returns them, as Zuul does. Everything listens on
+nodepool-launcher, and a client that asks for two nodes, uses them and returns them, as Zuul does; then
+nodepool-builder, an image that goes to a simulated OpenStack, and a node that boots from it. Everything listens on
 loopback only, on free ports, and is gone after Ctrl-C."""
 
 
@@ -33,9 +34,9 @@ class Interrupted(Exception):
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser("tools/demo", description=DESCRIPTION)
-    parser.add_argument("--once", action="store_true", help="end when the nodes are ready again")
+    parser.add_argument("--once", action="store_true", help="end when all is shown")
     parser.add_argument("--directory", type=Path, help="keep everything, also the logs, in this new directory")
-    parser.add_argument("--programs", type=Path, help="take nodepool and nodepool-launcher from this directory")
+    parser.add_argument("--programs", type=Path, help="take nodepool and its daemons from this directory")
     return parser.parse_args(arguments)
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from demo_lib.errors import DemoError
+from demo_lib.images import IMAGE, ImageStory
 from demo_lib.processes import Processes, find_program, free_port
 from demo_lib.screen import Screen, Tables
 from demo_lib.services import make_certificates, start_sshd, start_zookeeper
@@ -29,7 +30,7 @@ class Demo:
     """One demonstration.
 
     :param directory: empty; everything is kept in it.
-    :param programs: where ``nodepool`` and ``nodepool-launcher`` are.
+    :param programs: where ``nodepool``, ``nodepool-launcher`` and ``nodepool-builder`` are.
     :param sample: the configuration to run with.
     """
 
@@ -42,19 +43,29 @@ class Demo:
         self._zuul: Zuul | None = None
         self._config = directory / "nodepool.yaml"
         self._tables = Tables([self._programs / "nodepool", "-c", self._config])
+        self._images = ImageStory(directory, programs, self._config, self._processes, self._screen)
 
     def run(self) -> None:
-        """All steps up to the nodes being ready again. Blocks. Raises DemoError."""
+        """All steps up to the last node being gone. Blocks. Raises DemoError."""
         zuul = self._start_zookeeper()
         self._start_hosts()
+        self._images.start_cloud()
         self._start_launcher(zuul)
         self._use_nodes(zuul, self._request_nodes(zuul))
+        self._images.build_and_upload()
+        self._images.use_node(zuul)
 
     def stay(self, stopped: threading.Event) -> None:
         """Wait until ``stopped`` is set. Blocks. Raises DemoError when a program ends by itself."""
         self._screen.step("Everything stays up. Press Ctrl-C to end it. In another terminal, try:")
         command = f"{self._programs / 'nodepool'} -c {self._config}"
-        for rest in ("list --detail", "label-list", "list --format json", "config-validate"):
+        for rest in (
+            "list --detail",
+            "image-list",
+            f"image-build {IMAGE} --wait",
+            "list --format json",
+            "config-validate",
+        ):
             self._screen.note(f"{command} {rest}")
         self._screen.note(f"editor {self._config}     (the launcher notices a change by itself)")
         while not stopped.wait(1):
