@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import hashlib
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -79,7 +80,7 @@ def uploads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Uploads
     monkeypatch.setattr("nodepool.driver.openstack.image_upload.AGAIN", Backoff(0.05, 1.0))
     monkeypatch.setattr("nodepool.driver.openstack.image_time.LOOK", Backoff(0.05, 0.2))
     monkeypatch.setattr("nodepool.driver.openstack.images.IN_USE_SECONDS", 1.0)
-    monkeypatch.setattr("nodepool.driver.openstack.image_upload.SETTLE_SECONDS", 1.0)
+    monkeypatch.setattr("nodepool.driver.openstack.image_upload.NOTICE_SECONDS", 1.0)
     with OpenStackSimulator() as simulator:
         made = Uploads(simulator, tmp_path)
         made.clouds_yaml()
@@ -145,6 +146,8 @@ def test_broken_off(uploads: Uploads, by_import: bool) -> None:
 def test_broken_off_and_left_so(uploads: Uploads, by_import: bool) -> None:
     """O-15: an image of which nobody in the cloud takes care any more is deleted, and another one is made."""
     prepare(uploads, by_import)
+    # More than fits into the buffers of a connection: else it seems that all has arrived.
+    uploads.file.write_bytes(DATA * 5)
     uploads.simulator.change(image_uploads=[{"kind": "break", "after_bytes": 3_000_000, "count": 1, "stays": True}])
     found = uploads.upload()
     assert [image["id"] for image in uploads.images()] == [found]
@@ -192,7 +195,8 @@ def test_expired_token(uploads: Uploads) -> None:
 def test_quota(uploads: Uploads, quota: dict[str, int], calls: int) -> None:
     """O-17: the reason is told, also when the cloud ends the connection over it; nothing is left or repeated."""
     uploads.simulator.change(quota=quota)
-    with pytest.raises(QuotaException, match=r"image built-1 \(4.9 MiB\) was refused: 413 .*delete images there"):
+    text = r"image built-1 \(4.9 MiB\) was refused: 413 .*(over a limit|exceeds the quota).*delete images there"
+    with pytest.raises(QuotaException, match=text):
         uploads.upload()
     assert (uploads.images(), uploads.calls("upload_image"), uploads.calls("create_image")) == ([], calls, 1)
 
@@ -297,3 +301,32 @@ def test_list(uploads: Uploads) -> None:
     for image in found:
         uploads.adapter.deleteImage(image.id)
     assert [image["name"] for image in client.images()] == ["cloud-image", "somebody's"]
+
+
+@pytest.mark.parametrize(("rule", "text"), [("corrupt", "the md5 of the file is"), ("truncate", "0 of 5120000 bytes")])
+def test_task(uploads: Uploads, rule: str, text: str) -> None:
+    """U-14: an image that a task makes is checked, too; nothing is left of one that is not what was sent."""
+    uploads.simulator.change(image_tasks=True, image_uploads=[{"kind": rule, "count": 1}])
+    uploads.clouds_yaml(image_api_use_tasks=True)
+    with pytest.raises(ImageCreateException, match=f"image built-1 did not arrive as it was sent: {text}"):
+        uploads.upload()
+    assert uploads.images() == []
+    found = uploads.upload()
+    assert [image["id"] for image in uploads.images()] == [found]
+
+
+def test_memory(uploads: Uploads) -> None:
+    """O-15: however large the file is, a few pieces of it are in memory."""
+    uploads.simulator.change(image_checksums=False)
+    size = 100 * 2**20
+    with uploads.file.open("wb") as file:
+        file.truncate(size)
+    provider_image = uploads.adapter.config.diskimages["fedora"]
+    tracemalloc.start()
+    try:
+        uploads.adapter.uploadImage(provider_image, "built-1", str(uploads.file), "raw", dict(KEYS), "0" * 32, None)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert uploads.images()[0]["size"] == size
+    assert peak < size / 4

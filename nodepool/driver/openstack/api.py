@@ -246,7 +246,10 @@ class Api:
 
     def image_failures(self, image_id: str) -> str:
         """What the cloud says of imports of an image that failed; "" = nothing."""
-        data = self._get(IMAGE, f"/images/{_quoted(image_id)}/tasks", "tasks of an image")
+        try:
+            data = self._get(IMAGE, f"/images/{_quoted(image_id)}/tasks", "tasks of an image")
+        except CloudRefused:
+            return ""
         tasks = data.get("tasks") if isinstance(data, dict) else None
         failed = [task for task in tasks or [] if isinstance(task, dict) and task.get("status") == "failure"]
         return one_line("; ".join(str(task.get("message") or "") for task in failed))

@@ -13,6 +13,8 @@ from nodepool.exceptions import CloudUnavailableException, LaunchError, NotFound
 #: Longest text of a cloud that goes into an error or the log.
 MAX_TEXT: Final = 500
 _LOGIN_IN_URL: Final = re.compile(r"://[^/\s@]{1,200}@")
+#: Of a page of WebOb, which Glance answers with: its title tells the status only.
+_WEBOB_REASON: Final = re.compile(r"</h1>((?:[^<]|<br ?/>)*<br ?/>\s*<br ?/>(?:[^<]|<br ?/>)*)")
 #: Statuses with which services refuse something as over quota, if the text says so too.
 _QUOTA_STATUSES: Final = frozenset({400, 403, 409, 413})
 
@@ -105,7 +107,12 @@ def message_of(body: bytes, content_type: str) -> str:
             return one_line(found)
     if "html" in content_type or text.lstrip()[:1] == "<":
         title = re.search(r"<(title|h1)[^>]*>(.*?)</\1", text, re.IGNORECASE | re.DOTALL)
-        text = html.unescape(re.sub(r"<[^>]*>", " ", title.group(2) if title else text))
+        reason = _WEBOB_REASON.search(text)
+        for part in (reason and reason[1], title and title[2], text):
+            told = html.unescape(re.sub(r"<[^>]*>", " ", part or ""))
+            if told.strip():
+                return one_line(told)
+        return ""
     return one_line(text)
 
 

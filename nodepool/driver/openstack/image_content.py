@@ -16,7 +16,8 @@ CHUNK_BYTES: Final = 1024 * 1024
 UPLOAD_KEYS: Final = ("nodepool_provider_name", "nodepool_build_id", "nodepool_upload_id")
 #: Attributes of the image itself that are no texts in the API.
 _NUMBERS: Final = frozenset({"min_disk", "min_ram"})
-_FLAGS: Final = frozenset({"protected", "os_hidden"})
+PROTECTED: Final = "protected"
+_FLAGS: Final = frozenset({PROTECTED, "os_hidden"})
 _LISTS: Final = frozenset({"tags"})
 #: How much of a qcow2 file says how large the disk in it is.
 _HEAD_BYTES: Final = 32
@@ -35,6 +36,8 @@ class Content:
 
     def __init__(self, file: BinaryIO, check: Callable[[], None] = lambda: None) -> None:
         self.size = os.fstat(file.fileno()).st_size
+        #: Were all bytes taken, the last time that they were asked for?
+        self.complete = False
         self._file = file
         self._check = check
         self._report = upload_progress.reporter()
@@ -45,12 +48,14 @@ class Content:
     def __iter__(self) -> Iterator[bytes]:
         """:raises ImageCreateException: the file cannot be read, or another length was told."""
         sent = 0
+        self.complete = False
         try:
             for chunk in self._chunks():
                 sent += len(chunk)
                 if sent > self.size:
                     break
                 yield chunk
+                self.complete = sent == self.size
                 self._report(sent, self.size)
         except OSError as error:
             # For libraries it would be one of the connection.

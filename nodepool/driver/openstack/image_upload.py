@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from nodepool.driver.openstack.errors import CloudAway, CloudNotFound, CloudQuota, CloudRefused, LoginRefused
 from nodepool.driver.openstack.image_check import wrong
-from nodepool.driver.openstack.image_content import UPLOAD_KEYS
+from nodepool.driver.openstack.image_content import PROTECTED, UPLOAD_KEYS
 from nodepool.driver.openstack.views import Image
 from nodepool.exceptions import ImageCreateException, LaunchError
 from nodepool.guard import OnError
@@ -29,10 +29,14 @@ log = logging.getLogger("nodepool.driver.openstack.images")
 #: How often data are sent, or an image that nobody needs is deleted; and the pauses in between.
 ATTEMPTS: Final = 4
 AGAIN: Final = Backoff(1.0, 30.0)
-#: For so long an image is looked at whose data broke off: the cloud may be busy with them still.
-SETTLE_SECONDS: Final = 60.0
+#: For so long an image is looked at whose data broke off, so that the cloud notices it; and one that has got all of
+#: them, but whose answer was lost: the cloud may be busy with them still.
+NOTICE_SECONDS: Final = 10.0
+SETTLE_SECONDS: Final = 300.0
 #: Longest time in which the cloud takes no further piece of the data.
 STALL_SECONDS: Final = 300.0
+#: After so many looks at an image that is imported its tasks are asked for, too.
+PATIENT_LOOKS: Final = 6
 #: The method of Glance's import whose data come from us.
 IMPORT_METHOD: Final = "glance-direct"
 #: States of an image that cannot become usable any more.
@@ -62,7 +66,9 @@ class GlanceUpload:
     ) -> None:
         self._head = f"Provider {provider}: image {body['name']}"
         self._api = api
-        self._body = body
+        # Only one that is of use: the others must be deleted.
+        self._body = {key: value for key, value in body.items() if key != PROTECTED}
+        self._protected = body.get(PROTECTED) is True
         self._content = content
         self._checksums = checksums
         self._time = time
@@ -89,6 +95,8 @@ class GlanceUpload:
             problem = wrong(image, str(self._body["disk_format"]), self._content, self._checksums)
             if problem:
                 raise ImageCreateException(f"{self._head} did not arrive as it was sent: {problem}")
+            if self._protected:
+                self._api.set_image_properties(image.id, {PROTECTED: True}, replace=True)
         return image.id
 
     def _arrived(self) -> Image:
@@ -122,7 +130,7 @@ class GlanceUpload:
         if not self._image_id:
             self._find_created()
             return
-        for _ in self._time.looks(SETTLE_SECONDS):
+        for _ in self._time.looks(SETTLE_SECONDS if self._content.complete else NOTICE_SECONDS):
             try:
                 self._status = self._api.image(self._image_id).status
             except CloudNotFound:
@@ -145,22 +153,27 @@ class GlanceUpload:
                 return
 
     def _wait_active(self) -> Image:
-        for _ in self._time.looks():
+        for number, _ in enumerate(self._time.looks()):
             image = self._api.image(self._image_id)
             if image.status == "active":
                 return image
             if image.status in _DEAD:
                 raise ImageCreateException(f"{self._head} has become {image.status}")
-            if image.status == "queued" and self._staged:
-                raise ImageCreateException(f"{self._head} was not imported: {self._why_not_imported()}")
+            if self._staged:
+                self._check_import(image, number)
         self._time.check()
         raise self._time.over()
 
-    def _why_not_imported(self) -> str:
-        try:
-            return self._api.image_failures(self._image_id) or "the cloud does not say why"
-        except LaunchError as error:
-            return f"the cloud does not say why: {error}"
+    def _check_import(self, image: Image, looks: int) -> None:
+        """The status alone does not tell: an image whose import failed stays ``importing`` as a rule."""
+        told = image.properties
+        stores = told.get("os_glance_failed_import") and not told.get("os_glance_importing_to_stores")
+        over = image.status == "queued" or stores
+        if not over and looks < PATIENT_LOOKS:
+            return
+        why = self._api.image_failures(self._image_id)
+        if over or why:
+            raise ImageCreateException(f"{self._head} was not imported: {why or 'the cloud does not say why'}")
 
     def _no_room(self, error: CloudRefused) -> CloudQuota:
         size = f"{self._content.size / 2**20:.1f} MiB"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from nodepool.clock import monotonic
 from nodepool.driver.framework.listed_image import ListedImage
 from nodepool.driver.openstack.errors import CloudNotFound, CloudRefused
-from nodepool.driver.openstack.image_content import UPLOAD_KEYS, Content, api_properties
+from nodepool.driver.openstack.image_content import PROTECTED, UPLOAD_KEYS, Content, api_properties
 from nodepool.driver.openstack.image_time import ImageTime
 from nodepool.driver.openstack.image_upload import IMPORT_METHOD, GlanceUpload
 from nodepool.exceptions import ImageCreateException
@@ -127,11 +127,11 @@ class OpenStackImages:
 
     def _unprotect(self, image_id: str, error: CloudRefused) -> bool:
         """Take away the protection of an image that is not to be kept. False = it has none."""
-        if self._api.image(image_id).properties.get("protected") is not True:
+        if self._api.image(image_id).properties.get(PROTECTED) is not True:
             return False
         log.warning("Provider %s: image %s is protected. It is unprotected, to be deleted", self.provider, image_id)
         try:
-            self._api.set_image_properties(image_id, {"protected": False}, replace=True)
+            self._api.set_image_properties(image_id, {PROTECTED: False}, replace=True)
         except CloudNotFound:
             raise
         except CloudRefused as refused:

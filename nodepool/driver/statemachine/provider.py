@@ -19,7 +19,7 @@ from nodepool.driver.statemachine.cloud_quota import StateMachineQuota
 from nodepool.driver.statemachine.deletion import InstanceDeletion, NodeDeletion
 from nodepool.driver.statemachine.finder import InstanceFinder
 from nodepool.driver.statemachine.handler import StateMachineHandler
-from nodepool.driver.statemachine.image_transfers import ImageTransfers
+from nodepool.driver.statemachine.image_transfers import ImageTransfers, RunningTransfers
 from nodepool.driver.statemachine.known import Known, NotKnown, Patience
 from nodepool.driver.statemachine.leaks import LeakLook, LeakSweep
 from nodepool.driver.statemachine.removal import Removal
@@ -102,6 +102,7 @@ class StateMachineProvider(StateMachineQuota, ImageTransfers, Provider):
             self.calls.get_azs, AZ_AGE_SECONDS, self._asks, patience=self.patience
         )
         adapter.on_room = self._room_came_free
+        self.transfers = RunningTransfers()
         self._leaks = LeakSweep(self, self.log)
         self._leak_look: LeakLook | None = None
         #: Of the circuit breaker, since it opened last.
@@ -134,9 +135,10 @@ class StateMachineProvider(StateMachineQuota, ImageTransfers, Provider):
         self.scheduler.drain()
 
     def join(self) -> None:
-        """Launches and deletions that still run are left as they are: whoever comes next finds them (G-14)."""
+        """What still runs is left as it is: whoever comes next finds it (G-14)."""
         self.scheduler.abandon()
         self.scheduler.join()
+        self.transfers.stop_now()
         self.scans.join()
         self._asks.shutdown(wait=True)
         self._probes.shutdown(wait=True)
@@ -148,7 +150,7 @@ class StateMachineProvider(StateMachineQuota, ImageTransfers, Provider):
         self.scans.stop()
         self._asks.shutdown(wait=False, cancel_futures=True)
         self._probes.shutdown(wait=False, cancel_futures=True)
-        gateway.stop_adapter(self.name, self.adapter)
+        self.transfers.stop_after(lambda: gateway.stop_adapter(self.name, self.adapter))
 
     # -- the cloud has trouble --
 

@@ -31,6 +31,11 @@ class RequestParser:
 
     def feed(self, data: bytes) -> None:
         """Takes the next bytes."""
+        if self._request is not None and self._missing and not self._chunked and not self._buffer:
+            # An image: without a detour.
+            body, data = data[: self._missing], data[self._missing :]
+            self._missing -= len(body)
+            self._store(body)
         self._buffer += data
 
     def next_request(self) -> Request | None:

@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import html
 import json
+from http import HTTPStatus
 from urllib.parse import urlencode
 
 from nodepool.testing.openstack.cloud import Cloud
@@ -37,8 +39,10 @@ class ImageApi(Service):
 
     def error(self, error: ApiError) -> Answer:
         """Glance answers errors in HTML."""
-        head = f"<html><head><title>{error.status}</title></head>"
-        text = f"{head}<body><h1>{error.status}</h1>{error.message}</body></html>"
+        title = f"{error.status} {HTTPStatus(error.status).phrase}"
+        head = f"<html>\n <head>\n  <title>{title}</title>\n </head>\n"
+        body = f"  <h1>{title}</h1>\n  {html.escape(error.message)}<br /><br />\n\n\n\n"
+        text = f"{head} <body>\n{body} </body>\n</html>"
         return Answer(error.status, text.encode(), dict(error.headers), "text/html; charset=UTF-8")
 
     def _versions(self, request: Request, _values: list[str]) -> Answer:

@@ -47,7 +47,7 @@ class ImageImports:
         image = self.cloud.images.images.get(values[0])
         if image["status"] != "uploading" or values[0] not in self._staged:
             raise ApiError(409, f"Only images with status 'uploading' can be imported, not '{image['status']}'.")
-        self._set(image, status="importing")
+        self._set(image, status="importing", os_glance_failed_import="", os_glance_importing_to_stores="store")
         task: Json = {"id": new_id(), "type": "api_image_import", "status": "processing", "message": ""}
         self._tasks.setdefault(values[0], []).append(task)
         self.cloud.core.after(knobs.image_import_seconds, "image imports", lambda: self._finish(image, task))
@@ -60,9 +60,10 @@ class ImageImports:
             return
         if knobs.image_import_failure:
             task |= {"status": "failure", "message": knobs.image_import_failure}
-            self._set(image, status="queued", os_glance_failed_import="store")
+            self._set(image, os_glance_failed_import="store", os_glance_importing_to_stores="")
             return
         task["status"] = "success"
+        self._set(image, os_glance_importing_to_stores="")
         self.cloud.images.finish(image, data)
         if knobs.image_conversion:
             # Other bytes: raw ones, as a rule.

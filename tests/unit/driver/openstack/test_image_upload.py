@@ -15,7 +15,7 @@ from nodepool.driver.openstack.api import Api
 from nodepool.driver.openstack.errors import CloudAway, CloudNotFound, CloudRefused, LoginRefused
 from nodepool.driver.openstack.image_content import Content
 from nodepool.driver.openstack.image_time import ImageTime
-from nodepool.driver.openstack.image_upload import ATTEMPTS, GlanceUpload
+from nodepool.driver.openstack.image_upload import ATTEMPTS, NOTICE_SECONDS, GlanceUpload
 from nodepool.exceptions import ImageCreateException, LaunchError, QuotaException
 from tests.support.manual_clock import ManualClock
 from tests.unit.driver.openstack.support import StubTransport
@@ -45,6 +45,7 @@ class Glance(StubTransport):
     :ivar troubles: what the next calls of a kind raise (``create``, ``put``, ``import``, ``get``, ``delete``); None =
         all is well. A text is the status of the image after a call that breaks off.
     :ivar lost: kinds of calls that do their work, but whose first answer is lost.
+    :ivar states: that images seem to have at first.
     """
 
     def __init__(self) -> None:
@@ -52,6 +53,7 @@ class Glance(StubTransport):
         self.images: dict[str, dict[str, Any]] = {}
         self.troubles: dict[str, list[Exception | str | None]] = {}
         self.lost: set[str] = set()
+        self.states: list[str] = []
         self.sent: list[str] = []
         self.deleted: list[str] = []
         self.methods = ["glance-direct"]
@@ -103,7 +105,7 @@ class Glance(StubTransport):
         self._trouble("get")
         if image["id"] not in self.images:
             raise CloudNotFound("gone", 404)
-        return image
+        return {**image, "status": self.states.pop(0)} if self.states else image
 
     def delete(self, image: dict[str, Any]) -> dict[str, Any]:
         self._trouble("delete")
@@ -119,8 +121,10 @@ class Site:
     def __init__(self, file: Path) -> None:
         self.glance = Glance()
         self.clock = ManualClock()
+        self.begun = self.clock.now
         self.stopped = Stopped(self.clock)
         self.path = file
+        self.body: dict[str, Any] = BODY
         self.md5: str | None = MD5
 
     def upload(self, by_import: bool = False, seconds: float = 1000) -> str:
@@ -128,7 +132,7 @@ class Site:
         api = Api(self.glance)  # type: ignore[arg-type]
         with self.path.open("rb") as file:
             content = Content(file, time.check)
-            return GlanceUpload("cloud-a", api, BODY, content, {"md5": self.md5}, time, by_import).run()
+            return GlanceUpload("cloud-a", api, self.body, content, {"md5": self.md5}, time, by_import).run()
 
 
 @pytest.fixture
@@ -143,7 +147,7 @@ def test_broken_off_and_sent_again(site: Site) -> None:
     site.glance.troubles["put"] = ["queued", "queued", None]
     assert site.upload() == "i1"
     assert (site.glance.sent, site.glance.deleted) == (["i1", "i1", "i1"], [])
-    assert site.clock.now >= 3
+    assert site.clock.now - site.begun >= 3
 
 
 def test_broken_off_for_good(site: Site) -> None:
@@ -241,6 +245,26 @@ def test_cannot_be_deleted(site: Site) -> None:
     assert list(site.glance.images) == ["i1"]
 
 
+def test_answer_comes_too_late(site: Site) -> None:
+    """O-15: an image that has got all of its data is waited for."""
+    site.glance.lost.add("put")
+    site.glance.states = ["saving"] * 12
+    assert site.upload() == "i1"
+    assert site.glance.sent == ["i1"]
+    assert site.clock.now - site.begun > NOTICE_SECONDS
+
+
+def test_protected(site: Site) -> None:
+    """O-18: an image is protected when it is of use; what is of no use must be deleted."""
+    changes: list[Any] = []
+    site.body = {**BODY, "protected": True}
+    site.glance.answers["PATCH", "/images/i2"] = lambda body, query: changes.append(body["json"])
+    site.glance.troubles["put"] = ["killed"]
+    assert site.upload() == "i2"
+    assert changes == [[{"op": "replace", "path": "/protected", "value": True}]]
+    assert "protected" not in site.glance.images["i2"]
+
+
 def test_import(site: Site) -> None:
     """O-16: data go to the staging area; what the import makes of them is checked."""
     assert site.upload(by_import=True) == "i1"
@@ -254,21 +278,34 @@ def test_conversion(site: Site) -> None:
     assert site.upload(by_import=True) == "i1"
 
 
+FAILED = {"os_glance_failed_import": "store", "os_glance_importing_to_stores": ""}
+
+
 @pytest.mark.parametrize(
-    ("tasks", "text"),
+    ("imported", "tasks", "text"),
     [
-        ({"tasks": [{"status": "success"}, {"status": "failure", "message": "no qcow2"}]}, "not imported: no qcow2"),
-        ({"tasks": []}, "not imported: the cloud does not say why"),
-        (AWAY, "not imported: the cloud does not say why: the connection broke"),
+        ({"status": "importing", **FAILED}, [{"status": "success"}, {"status": "failure", "message": "bad"}], "bad"),
+        ({"status": "queued"}, [], "the cloud does not say why"),
+        ({"status": "queued"}, None, "the cloud does not say why"),
+        ({"status": "importing"}, [{"status": "failure", "message": "no qcow2"}], "no qcow2"),
     ],
 )
-def test_import_fails(site: Site, tasks: Any, text: str) -> None:
+def test_import_fails(site: Site, imported: dict[str, str], tasks: list[Any] | None, text: str) -> None:
     """O-16: the reason is told, and nothing is left."""
-    site.glance.imported = {"status": "queued"}
-    site.glance.answers["GET", "/images/i1/tasks"] = tasks
-    with pytest.raises(ImageCreateException, match=text):
+    site.glance.imported = imported
+    if tasks is not None:
+        site.glance.answers["GET", "/images/i1/tasks"] = {"tasks": tasks}
+    with pytest.raises(ImageCreateException, match=f"image name-1 was not imported: {text}"):
         site.upload(by_import=True)
     assert site.glance.images == {}
+    assert site.clock.now - site.begun < 60
+
+
+def test_import_takes_long(site: Site) -> None:
+    """O-16: as long as no store has failed for good, and no task."""
+    site.glance.states = ["importing"] * 20
+    site.glance.imported = {"os_glance_failed_import": "one", "os_glance_importing_to_stores": "another"}
+    assert site.upload(by_import=True) == "i1"
 
 
 def test_stopped(site: Site) -> None:

@@ -117,6 +117,19 @@ def test_answers_as_the_standard_library_reads_them(body: bytes, kind: str, read
         (Response(500, {"computeFault": {"message": "Unexpected API Error"}}), CloudAway, "500 Unexpected"),
         (Response(502, b"<html><head><title>502 Bad Gateway</title></head>x</html>"), CloudAway, "502 502 Bad Gateway"),
         (Response(503, b"\xff\xfe garbage"), CloudAway, "503"),
+        (
+            Response(
+                413, b"<html><title>413 Too Large</title><h1>413 Too Large</h1> over the\nquota.<br /><br />\n\n</html>"
+            ),
+            CloudRefused,
+            "413 over the quota.",
+        ),
+        (
+            Response(403, b"<html><h1>403 Forbidden</h1>Denied.<br/><br/> It is protected</html>"),
+            CloudRefused,
+            "403 Denied. It is protected",
+        ),
+        (Response(404, b"<html><h1>404 Gone</h1><br/><br/></html>"), CloudNotFound, "404 404 Gone"),
         (Response(200, b"<html><h1>Please log in</h1></html>"), CloudAway, "not JSON but 'Please log in'"),
     ],
 )

@@ -10,7 +10,7 @@ import pytest
 
 from nodepool.driver import gateway
 from nodepool.driver.statemachine import Adapter, ListedImage, Resource
-from nodepool.driver.statemachine.image_transfers import ImageTransfers
+from nodepool.driver.statemachine.image_transfers import ImageTransfers, RunningTransfers
 from nodepool.exceptions import ImageCreateException, NotFound
 
 KEYS = {"nodepool_build_id": "b1", "nodepool_upload_id": "0000000001"}
@@ -53,6 +53,7 @@ class Transfers(ImageTransfers):
     def __init__(self, adapter: Adapter) -> None:
         self.name = "cloud"
         self.adapter = adapter
+        self.transfers = RunningTransfers()
 
 
 def test_upload() -> None:
@@ -107,3 +108,40 @@ def test_images_among_resources() -> None:
 def test_neither_is_listed() -> None:
     with pytest.raises(NotImplementedError):
         gateway.list_images(Transfers(Adapter(None)))  # type: ignore[arg-type]
+
+
+def test_stop_after_transfers() -> None:
+    """L-17: an upload of a provider that was replaced is finished first; the adapter is stopped once."""
+    stops: list[str] = []
+    transfers = RunningTransfers()
+    with transfers:
+        with transfers:
+            transfers.stop_after(lambda: stops.append("stop"))
+        assert stops == []
+    assert stops == ["stop"]
+    with transfers:
+        transfers.stop_now()
+    assert stops == ["stop"]
+
+
+def test_stop_now() -> None:
+    """A daemon that ends does not wait for uploads."""
+    stops: list[str] = []
+    transfers = RunningTransfers()
+    with transfers:
+        transfers.stop_after(lambda: stops.append("stop"))
+        transfers.stop_now()
+        assert stops == ["stop"]
+    transfers.stop_after(lambda: stops.append("again"))
+    assert stops == ["stop", "again"]
+
+
+def test_failed_transfer_is_over() -> None:
+    adapter = ReleasedAdapter()
+    adapter.error = ImageCreateException("no room")
+    transfers = Transfers(adapter)
+    with pytest.raises(ImageCreateException):
+        gateway.upload_image(transfers, "image", "n", "/f")
+    stops: list[str] = []
+    transfers.transfers.stop_after(lambda: stops.append("stop"))
+    assert stops == ["stop"]
