@@ -29,6 +29,8 @@ class ImageReader:
     def __init__(self, client: ZooKeeperClient, clock: Callable[[], float] = wall_time) -> None:
         self._client = client
         self._clock = clock
+        #: Path -> why it is no record, as it was logged: it may stay for long.
+        self._told: dict[str, str] = {}
 
     def image_names(self) -> list[str]:
         """Names of images that were built, asked for or paused."""
@@ -120,6 +122,7 @@ class ImageReader:
         """The readable ones of these, many read in a packet."""
         names = list(wanted)
         for path, found in zip(names, multi_read.read_data(self._client, names), strict=True):
+            told = self._told.pop(path, None)
             if found is None:
                 continue
             try:
@@ -127,4 +130,6 @@ class ImageReader:
             except codec.EmptyRecord:
                 self.log.debug("Ignoring %s: it has no data", path)
             except InvalidRecord as problem:
-                self.log.error("Ignoring %s: %s", path, problem)
+                self._told[path] = str(problem)
+                if told != str(problem):
+                    self.log.error("Ignoring %s: %s", path, problem)

@@ -76,6 +76,17 @@ def test_bad_uploads_are_skipped(store: ImageStore, znodes: PoolZnodes) -> None:
     assert [found.id for found in store.uploads("debian", "1", "cloud")] == ["0000000002"]
 
 
+def test_bad_record_is_logged_once(store: ImageStore, znodes: PoolZnodes, caplog: pytest.LogCaptureFixture) -> None:
+    """It may stay for long; what becomes bad again is told again."""
+    put(znodes, "debian/builds/bad", state="odd")
+    path = f"{IMAGES}/debian/builds/bad"
+    for count, data in ((1, b'{"state": "odd"}'), (1, b'{"state": "ready"}'), (2, b'{"state": "odd"}')):
+        znodes.kazoo.set(path, data)
+        for _ in range(3):
+            store.builds("debian")
+        assert caplog.text.count(path) == count
+
+
 def test_erase(store: ImageStore, znodes: PoolZnodes) -> None:
     """CLI erase: records of one provider only."""
     upload(znodes, "1", 1)
