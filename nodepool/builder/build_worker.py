@@ -142,6 +142,9 @@ class BuildWorker(Worker):
 
         :return: 0 = it was built, or has changed; None = only a change makes it worth another look.
         """
+        # Before the lock: to take and to release it is a change, which makes everybody look again.
+        if not self._has_room(view, due):
+            return SPACE_SECONDS
         claims = self._plan.claims
         if not claims.take(image.name):
             return None
@@ -154,16 +157,19 @@ class BuildWorker(Worker):
         finally:
             claims.give_back(image.name)
 
+    def _has_room(self, view: ImageView, due: Due) -> bool:
+        """Is there space for another build? If not, that is logged now and then."""
+        problem = last_build.lacking_space(view, self._plan.services.files)
+        if not problem:
+            self._plan.told.over(view.name)
+        elif self._plan.told.worth_saying(view.name):
+            self.log.error("Image %s is not built, though %s: %s", view.name, due.reason, problem)
+        return not problem
+
     def _build(self, image: WantedImage, wanted: WantedImages, view: ImageView, due: Due, lock: ZkLock) -> float | None:
         if not self._still_as(view):
             # What the decision was made on is old: the change is on its way to us.
             return None
-        problem = last_build.lacking_space(view, self._plan.services.files)
-        if problem:
-            if self._plan.told.worth_saying(image.name):
-                self.log.error("Image %s is not built, though %s: %s", image.name, due.reason, problem)
-            return SPACE_SECONDS
-        self._plan.told.over(image.name)
         self.log.info("Image %s is to be built: %s", image.name, due.reason)
         config = self._plan.config()
         settings = BuildSettings(
