@@ -56,6 +56,32 @@ def prometheus(mappings: list[dict[str, Any]], name: str, kind: str = "gauge") -
         ("nodepool.dib_image_build.debian-12.5.status.rc", "nodepool_dib_image_build_result_code", {}),
         ("nodepool.dib_image_build.debian-12.5.qcow2.size", "nodepool_dib_image_build_size", {"ext": "qcow2"}),
         (
+            "nodepool.dib_image_build.debian-12.5.status.last_build",
+            "nodepool_dib_image_build_last_build",
+            {"image": "debian-12.5"},
+        ),
+        ("nodepool.image_build_requests", "nodepool_image_build_requests", {}),
+        (
+            "nodepool.image.debian-12.5.image_build_requests",
+            "nodepool_image_build_requests_by_image",
+            {"image": "debian-12.5"},
+        ),
+        (
+            "nodepool.builder.nb01.example.com.image.debian-12.5.build.state",
+            "nodepool_builder_build_state",
+            {"builder": "nb01.example.com", "image": "debian-12.5"},
+        ),
+        (
+            "nodepool.builder.nb01.example.com.current_builds",
+            "nodepool_builder_current_builds",
+            {"builder": "nb01.example.com"},
+        ),
+        (
+            "nodepool.builder.nb01.example.com.build_workers",
+            "nodepool_builder_build_workers",
+            {"builder": "nb01.example.com"},
+        ),
+        (
             "nodepool.builder.nb01.example.com.image.debian-12.5.provider.p.q.upload.state",
             "nodepool_builder_upload_state",
             {"builder": "nb01.example.com", "image": "debian-12.5", "provider": "p.q"},
