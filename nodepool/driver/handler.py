@@ -230,23 +230,31 @@ class NodeRequestHandler(HandlerHooks):
 
     def poll(self) -> bool:
         """Is the request finished? Fulfils, fails or waits further. Does not block on launches."""
-        if self.done:
-            return True
-        if self.unfinished or not gateway.launches_complete(self):
-            return False
+        end = self.begin_poll()
+        if end is not None:
+            end()
+        return self.done
+
+    def begin_poll(self) -> Callable[[], None] | None:
+        """`poll`, but for the answer to the write that fulfils the request: so many can be under way.
+
+        :return: waits for the answer, and must be called; None = all is done.
+        """
+        if self.done or self.unfinished or not gateway.launches_complete(self):
+            return None
         if self._ending is not None:
             self._ending()
-            return self.done
+            return None
         self.ready_nodes = [node for node in self.nodeset if node.state == states.READY]
         if self.is_gone():
             self._drop()
         elif self._decline_failed():
-            return self.done
+            return None
         elif len(self.ready_nodes) < len(self.nodeset):
             self._launch_again_later()
         else:
-            self._fulfil()
-        return self.done
+            return self._fulfil()
+        return None
 
     def _decline_failed(self) -> bool:
         """Decline the request if a launch failed (L-6, L-8); when no launch runs."""
@@ -271,19 +279,32 @@ class NodeRequestHandler(HandlerHooks):
         self._aborts += 1
         return ABORT.pause(self._aborts)
 
-    def _fulfil(self) -> None:
+    def _fulfil(self) -> Callable[[], None] | None:
+        """See `begin_poll`."""
         self.request.nodes = [node.key for node in self.nodeset]
         self.request.state = states.FULFILLED
         try:
-            self.zk.requests.finish(self.request, self.nodeset)
+            written = self.zk.requests.send_finish(self.request, self.nodeset)
         except ZKConflict as conflict:
-            # A node was deleted under us, or the request was: the latter shows when it is written.
-            self.log.warning("The request cannot be fulfilled with nodes %s: %s", self.request.nodes, conflict)
-            self.request.nodes = []
-            self.give_back(REQUEST_CHANGED)
-            return
-        self.move(Stage.DONE)
-        self.log.info("Fulfilled node request with nodes %s", ", ".join(self.request.nodes))
+            self._not_fulfilled(conflict)
+            return None
+
+        def end() -> None:
+            try:
+                written()
+            except ZKConflict as conflict:
+                self._not_fulfilled(conflict)
+                return
+            self.move(Stage.DONE)
+            self.log.info("Fulfilled node request with nodes %s", ", ".join(self.request.nodes))
+
+        return end
+
+    def _not_fulfilled(self, conflict: ZKConflict) -> None:
+        # A node was deleted under us, or the request was: the latter shows when it is written.
+        self.log.warning("The request cannot be fulfilled with nodes %s: %s", self.request.nodes, conflict)
+        self.request.nodes = []
+        self.give_back(REQUEST_CHANGED)
 
     def declineRequest(self) -> None:
         """Decline the request and free what was gathered, in one write (A-14, A-15)."""

@@ -6,7 +6,7 @@ Runs in the cache thread: quick, and nothing but notes for workers.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from nodepool.model import states
 from nodepool.plan.cleanup import ANSWERED_REQUEST_STATES, Keep, judge_unlocked
@@ -22,6 +22,12 @@ if TYPE_CHECKING:
     from nodepool.model.request import NodeRequest
     from nodepool.runtime.parts import Part
     from nodepool.zk.nodepool_cache import NodepoolCache
+
+#: What becomes of a node until it is ready, and after that until it is gone, gives its pool nothing to do: it can wait
+#: until the next pass. There are some ten changes for each node of a cloud.
+UNAVAILABLE_STATES: Final = frozenset(
+    {states.BUILDING, states.TESTING, states.IN_USE, states.USED, states.HOLD, states.DELETING}
+)
 
 
 class Router:
@@ -86,7 +92,7 @@ class Router:
         if key is not None:
             owner = self._threads.get(*key)
             if owner is not None:
-                owner.node_changed(node_id)
+                owner.node_changed(node_id, wake=node is None or node.state not in UNAVAILABLE_STATES)
             if node is None:
                 self._room(key[0], owner)
         self._counted("")

@@ -209,6 +209,12 @@ class MemoryRequestStore(RequestStore):
     def unlock(self, request: NodeRequest) -> None:
         self.table.release(request)
 
+    def send_finish(
+        self, request: NodeRequest, nodes: Iterable[Node] = (), *, nodes_too: bool = False
+    ) -> Callable[[], None]:
+        self.finish(request, nodes, nodes_too=nodes_too)
+        return lambda: None
+
     def finish(self, request: NodeRequest, nodes: Iterable[Node] = (), *, nodes_too: bool = False) -> None:
         if request.lock is None:
             raise ZKLockException(f"request {request.id} is not locked by us")

@@ -21,7 +21,7 @@ from nodepool.zk.locks import ZkLock
 from nodepool.zk.node_store import NodeStore
 from nodepool.zk.nodepool_cache import NodepoolCache
 from nodepool.zk.reply import Reply
-from nodepool.zk.transactions import Transaction, TransactionFailed, ensure_path, translate, was_written
+from nodepool.zk.transactions import Transaction, TransactionFailed, ensure_path, result, translate, was_written
 
 
 class RequestStore:
@@ -243,28 +243,43 @@ class RequestStore:
         :param nodes_too: write the nodes as well.
         :raises ZKConflict: the request was changed or deleted, or a lock is gone. Nothing was written.
         """
+        self.send_finish(request, nodes, nodes_too=nodes_too)()
+
+    def send_finish(
+        self, request: NodeRequest, nodes: Iterable[Node] = (), *, nodes_too: bool = False
+    ) -> Callable[[], None]:
+        """Begin `finish`; does not block. The result waits for the end, and raises. It must be called."""
         lock = request.lock
         if not isinstance(lock, ZkLock):
             raise ZKLockException(f"request {request.id} is not locked by us")
-        nodes = list(nodes)
-        keep_directory = written = False
-        while not written:
-            try:
-                self._finish_transaction(request, lock, nodes, nodes_too, keep_directory).commit()
-                written = True
-            except ZKConnectionError:
-                # Trying again without a look would be a conflict with ourselves.
-                path = paths.request(request.key)
-                written = was_written(self._client, path, request, self.encode(request))
-            except TransactionFailed as failure:
-                # Somebody waits for the request lock just now (Zuul revises the priority): leave the directory.
-                in_use = failure.path == lock.path and isinstance(failure.error, NotEmptyError)
-                if keep_directory or not in_use:
-                    raise
-                keep_directory = True
-        request.lock = None
-        for node in nodes:
-            node.lock = None
+        held = list(nodes)
+
+        def send(keep_directory: bool) -> Reply:
+            return self._finish_transaction(request, lock, held, nodes_too, keep_directory).send()
+
+        def end() -> None:
+            attempt, keep_directory = sent, False
+            while True:
+                try:
+                    result(attempt)
+                    break
+                except ZKConnectionError:
+                    # Trying again without a look would be a conflict with ourselves.
+                    if was_written(self._client, paths.request(request.key), request, self.encode(request)):
+                        break
+                except TransactionFailed as failure:
+                    # Somebody waits for the request lock just now (Zuul revises the priority): leave the directory.
+                    in_use = failure.path == lock.path and isinstance(failure.error, NotEmptyError)
+                    if keep_directory or not in_use:
+                        raise
+                    keep_directory = True
+                attempt = send(keep_directory)
+            request.lock = None
+            for node in held:
+                node.lock = None
+
+        sent = send(False)
+        return end
 
     def _finish_transaction(
         self, request: NodeRequest, lock: ZkLock, nodes: Iterable[Node], nodes_too: bool, keep_directory: bool

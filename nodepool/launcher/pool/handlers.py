@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Final
 
 from nodepool.exceptions import ZKConflict, ZKConnectionError
@@ -40,12 +41,29 @@ class Handlers:
         self.log = log
 
     def poll(self) -> None:
-        """Ask each whether its request is finished. One error affects no other (A-19)."""
-        for handler in self._desk.handlers():
-            # Whatever a driver raises, the other requests go on.
-            with Guard(self.log, "Error while polling %s, trying again", handler.request, but=ZKConnectionError):
-                if handler.poll():
-                    self._ended(handler)
+        """Ask each whether its request is finished. One error affects no other (A-19).
+
+        Requests are fulfilled together: the writes of all are sent before any answer is waited for.
+        """
+        with ExitStack() as ends:
+            for handler in self._desk.handlers():
+                with self._polling(handler):
+                    end = handler.begin_poll()
+                    if end is not None:
+                        # Called in any case.
+                        ends.callback(self._end_poll, handler, end)
+                    elif handler.done:
+                        self._ended(handler)
+
+    def _end_poll(self, handler: NodeRequestHandler, end: Callable[[], None]) -> None:
+        with self._polling(handler):
+            end()
+            if handler.done:
+                self._ended(handler)
+
+    def _polling(self, handler: NodeRequestHandler) -> Guard:
+        """Whatever a driver raises, the other requests go on."""
+        return Guard(self.log, "Error while polling %s, trying again", handler.request, but=ZKConnectionError)
 
     def run_unfinished(self) -> None:
         """Requests that wait for room try again, in order; each unpauses alone (Q-10)."""

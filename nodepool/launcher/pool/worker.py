@@ -116,10 +116,11 @@ class PoolWorker(Worker):
         if wake:
             self.wake()
 
-    def node_changed(self, node_id: str) -> None:
-        """A node of this pool changed; '' = any may have."""
+    def node_changed(self, node_id: str, *, wake: bool = True) -> None:
+        """As `request_changed`, for a node of this pool."""
         self._changes.node(node_id)
-        self.wake()
+        if wake:
+            self.wake()
 
     def retire(self) -> None:
         """The pool is not configured any more: take nothing new, finish what runs, then end. Does not block."""

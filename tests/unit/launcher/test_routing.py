@@ -55,9 +55,12 @@ class Pool:
         self.labels = frozenset(labels)
         self.handlers: list[object] = []
         self.heard: list[Any] = []
+        #: How often a node was a reason to make a pass.
+        self.woken = 0
 
-    def node_changed(self, node_id: str) -> None:
+    def node_changed(self, node_id: str, *, wake: bool = True) -> None:
         self.heard.append(node_id)
+        self.woken += wake
 
     def request_changed(self, request_id: str, *, wake: bool = True) -> None:
         self.heard.append((request_id, wake))
@@ -129,6 +132,18 @@ def request(state: str = "requested", *labels: str, declined_by: tuple[str, ...]
 @pytest.fixture
 def launcher() -> Launcher:
     return Launcher(Pool("one"), Pool("two", labels=("big",)), Pool("three"))
+
+
+def test_nodes_that_make_a_pass(launcher: Launcher) -> None:
+    """The end of a launch, a node that is free, and one that is gone: then there may be room, or something to do."""
+    pool = launcher.all[0]
+    for state in ("building", "testing", "in-use", "used", "hold", "deleting"):
+        launcher.nodes.put("1", node(state))
+    assert (len(pool.heard), pool.woken) == (6, 0)
+    for state in ("ready", "failed", "aborted"):
+        launcher.nodes.put("1", node(state))
+    launcher.nodes.put("1")
+    assert (len(pool.heard), pool.woken) == (10, 4)
 
 
 def test_node_of_a_pool(launcher: Launcher) -> None:

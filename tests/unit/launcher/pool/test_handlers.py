@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
+from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
@@ -29,6 +31,8 @@ class Scripted:
         self.reason = reasons.IMAGE_MISSING
         self.called: list[str] = []
         self.order: list[str] = []
+        #: Does it fulfil its request in a poll?
+        self.writes = False
 
     @property
     def done(self) -> bool:
@@ -50,8 +54,15 @@ class Scripted:
     def run(self) -> None:
         self._do("run")
 
-    def poll(self) -> bool:
-        return self._do("poll")
+    def begin_poll(self) -> Callable[[], None] | None:
+        if not self.writes:
+            self._do("poll")
+            return None
+        self.order.append(f"begin {self.request.key}")
+        return self._end
+
+    def _end(self) -> None:
+        self._do("end")
 
     def hand_over(self) -> None:
         self._do("hand_over")
@@ -124,6 +135,30 @@ def test_lost_connection_ends_the_pass(place: Place) -> None:
     with pytest.raises(ZKConnectionError):
         place.handlers.poll()
     assert len(place.desk.handlers()) == 1
+
+
+def test_requests_are_fulfilled_together(place: Place) -> None:
+    """No answer is waited for before all is sent."""
+    for number in (1, 2, 3):
+        handler = place.add(number, Stage.LAUNCHING)
+        handler.writes, handler.to, handler.order = True, Stage.DONE, place.order
+    place.handlers.poll()
+    assert place.order[:3] == ["begin 100-1", "begin 100-2", "begin 100-3"]
+    assert sorted(place.order[3:]) == sorted(place.told) == ["100-1", "100-2", "100-3"]
+    assert place.locked() == []
+
+
+@pytest.mark.parametrize("error", [RuntimeError("no way"), ZKConnectionError("away")])
+def test_every_write_that_was_begun_is_waited_for(place: Place, error: Exception) -> None:
+    """Whatever goes wrong with another request, before or after (A-19)."""
+    writing = [place.add(number, Stage.LAUNCHING) for number in (1, 2, 3)]
+    for handler in writing:
+        handler.writes, handler.to = True, Stage.DONE
+    writing[1].error = place.add(4, Stage.LAUNCHING).error = error
+    with contextlib.suppress(ZKConnectionError):
+        place.handlers.poll()
+    assert [handler.called for handler in writing] == [["end"]] * 3
+    assert place.locked() == ["100-2", "100-4"]
 
 
 def test_order(place: Place) -> None:
