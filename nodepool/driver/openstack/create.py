@@ -18,7 +18,7 @@ from nodepool.clock import monotonic
 from nodepool.driver.openstack import spec, verdicts
 from nodepool.driver.openstack.errors import CloudRefused
 from nodepool.driver.openstack.instance import OpenStackInstance, usage
-from nodepool.driver.openstack.views import ACTIVE, ERROR, Flavor, FloatingIp, Server
+from nodepool.driver.openstack.views import ACTIVE, BUILD, ERROR, Flavor, FloatingIp, Server
 from nodepool.driver.statemachine.creation_machine import CreationMachine
 from nodepool.driver.statemachine.inventory_machine import Step
 from nodepool.driver.statemachine.lost_creations import CreationKey
@@ -98,6 +98,10 @@ class ServerCreation(CreationMachine[Server]):
         self._flavor = self.cloud.known_flavor(self._label)
 
     # -- steps --
+
+    def lets_go_on(self, record: Server | None) -> bool:
+        building = record is not None and record.status == BUILD and self.state == self.BUILDING
+        return not building or self._label.boot_from_volume
 
     def seen(self, record: Server) -> bool:
         if record.status == ERROR:

@@ -17,6 +17,7 @@ SUBNET_FIELDS: Final = ("id", "network_id", "gateway_ip")
 FLOATING_IP_FIELDS: Final = ("id", "floating_ip_address", "port_id", "fixed_ip_address")
 
 ACTIVE: Final = "ACTIVE"
+BUILD: Final = "BUILD"
 ERROR: Final = "ERROR"
 #: The second is kept for a while by clouds with deferred deletion; for its user it is gone.
 GONE: Final = frozenset({"DELETED", "SOFT_DELETED"})

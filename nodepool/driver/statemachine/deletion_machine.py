@@ -83,6 +83,10 @@ class DeletionMachine(InventoryMachine[R]):
 
     # -- steps --
 
+    def lets_go_on(self, record: R | None) -> bool:
+        # That the cloud has begun makes the next resend later; the step that would send looks at that.
+        return record is None or not self.begun(record)
+
     def steps(self) -> Mapping[str, Step]:
         return {
             self.START: self._start,

@@ -146,7 +146,24 @@ class InventoryMachine(StateMachine, abc.ABC, Generic[R]):
     def wait_for(self, kind: str, record_id: str | None = None, complete: bool = False) -> None:
         """Be woken by news of an instance. See `nodepool.driver.statemachine.list_pace.Waiter`."""
         self.stop_waiting(False)
-        self._waiter = self.cloud.inventory.wait_for(kind, lambda: self.wake(), record_id, complete)
+        self._waiter = self.cloud.inventory.wait_for(kind, self._told, record_id, complete)
+
+    def lets_go_on(self, record: R | None) -> bool:
+        """Is what the lists say of the instance a reason to advance? If not, a step would only wait again.
+
+        Called in the thread that lists, maybe while the machine is advanced. Must not block.
+
+        :param record: None = it is in no list.
+        """
+        return True
+
+    def _told(self) -> None:
+        """There is news of what is waited for. A step takes a thread: none is woken for nothing."""
+        waiter, inventory = self._waiter, self.cloud.inventory
+        if waiter is None or waiter.record_id is None or self.lets_go_on(inventory.get(waiter.record_id)):
+            self.wake()
+        else:
+            inventory.touch(waiter)
 
     def need_complete_lists(self) -> None:
         """What is waited for may not show as a change."""

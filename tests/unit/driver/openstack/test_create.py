@@ -60,6 +60,20 @@ def test_one_server(cloud: StubCloud) -> None:
     assert cloud.stub.count("POST", "/servers") == 1
 
 
+@pytest.mark.parametrize("volume", [False, True])
+def test_is_woken_when_it_has_to_look(make_cloud: MakeCloud, volume: bool) -> None:
+    """A server that is being built is no news, but for its volume, which is to be marked."""
+    cloud = make_cloud(label_section(**{"boot-from-volume": volume, "volume-size": 80}))
+    woken: list[str] = []
+    launch = machine(cloud)
+    launch.wake = lambda: woken.append(launch.state)
+    launch.advance()
+    for status, wakes in (("BUILD", volume), ("ERROR", True), ("ACTIVE", True)):
+        woken.clear()
+        cloud.show(server(status=status))
+        assert bool(woken) is wakes, status
+
+
 def test_boot_from_volume(make_cloud: MakeCloud) -> None:
     """O-6: the volume goes with the server and counts; it is marked as ours, so that a left over one is found."""
     cloud = make_cloud(label_section(**{"boot-from-volume": True, "volume-size": 80}))

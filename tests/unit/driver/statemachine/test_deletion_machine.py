@@ -70,6 +70,30 @@ def test_one_instance(cloud: StubInstances) -> None:
     assert cloud.inventory._pause() == float("inf"), "nobody waits any more"
 
 
+def test_is_woken_at_the_end(cloud: StubInstances) -> None:
+    """Not when the cloud has begun: there is nothing to do."""
+    woken: list[str] = []
+    deletion = deletion_of(cloud)
+    deletion.advance()
+    deletion.wake = lambda: woken.append(deletion.state)
+    cloud.show(seen("a", "deleting"))
+    assert woken == []
+    cloud.show(seen("a", "gone"), complete=False)
+    assert woken == ["waiting"]
+
+
+def test_is_woken_when_it_has_to_look(cloud: StubInstances) -> None:
+    """The instance is in no list, or it works again."""
+    woken: list[str] = []
+    deletion = deletion_of(cloud)
+    deletion.wake = lambda: woken.append(deletion.state)
+    for records in ([seen("a", "deleting")], [seen("a")], []):
+        deletion.advance()
+        woken.clear()
+        cloud.show(*records)
+        assert bool(woken) is (records != [seen("a", "deleting")])
+
+
 @pytest.mark.parametrize("record_id", [None, ""])
 def test_nothing_to_delete(cloud: StubInstances, record_id: str | None) -> None:
     """reference/driver 9."""

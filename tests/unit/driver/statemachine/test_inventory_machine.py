@@ -111,3 +111,29 @@ def test_news(cloud: StubInstances) -> None:
     with pytest.raises(LaunchError):
         machine.advance()
     assert cloud.inventory._pause() == float("inf")
+
+
+def test_news_that_change_nothing(cloud: StubInstances) -> None:
+    """The machine waits on, without a step: it is not forgotten, and hears of what matters."""
+    woken: list[int] = []
+
+    class Choosy(Machine):
+        def lets_go_on(self, record: Seen | None) -> bool:
+            return record is None or record.status == "running"
+
+    machine = Choosy(cloud)
+    machine.wake = lambda: woken.append(1)
+    machine.wait_for("boot", "a")
+    for number in range(3):
+        cloud.clock.now += 19
+        cloud.show(seen("a", f"building {number}"))
+        assert cloud.inventory._pause() < float("inf"), "it still waits"
+    assert woken == []
+    cloud.show(seen("a"))
+    cloud.show()
+    assert woken == [1, 1]
+    machine.wait_for("search", complete=True)
+    cloud.show(seen("a", "building"))
+    assert woken == [1, 1, 1], "it waits for no instance of its own"
+    machine.stop_waiting(True)
+    assert cloud.inventory._pause() == float("inf")
