@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A builder of the released Nodepool 11.0.0 is replaced by ours, and ours by it (doc/source/migration.rst)."""
+
+from __future__ import annotations
+
+import shlex
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from benchmarks.support.image_site import CloudProvider
+from benchmarks.support.small_build import SmallBuild
+from nodepool.testing.openstack import CLOUD_NAME, SimulatorClient
+from tests.support.builder import OUR_BUILDER, BuilderProcess
+from tests.support.launcher_config import write_config
+from tests.support.released import released_programs
+from tests.support.stored_images import Image, StoredImages
+from tests.support.wait import holds_for, wait_for
+from tests.support.zookeeper import ZooKeeperServer
+
+IMAGE = "debian"
+#: The released builder looks again after a minute in places.
+PATIENCE_SECONDS = 200.0
+
+
+class Host:
+    """A machine whose builder is replaced: its disk and its configuration stay."""
+
+    def __init__(self, directory: Path, znodes: StoredImages) -> None:
+        self.directory = directory
+        self.znodes = znodes
+        self.builder: BuilderProcess | None = None
+
+    def run(self, *command: str) -> None:
+        """Ends the builder that runs, and starts another one."""
+        self.stop()
+        number = len(list(self.directory.glob("builder*.log")))
+        log = self.directory / f"builder{number}.log"
+        self.builder = BuilderProcess(self.directory / "nodepool.yaml", log, command)
+        self.builder.start()
+
+    def stop(self) -> None:
+        if self.builder is not None:
+            self.builder.stop(signal.SIGTERM, seconds=60)
+            self.builder = None
+
+    def image(self) -> Image:
+        return self.znodes.image(IMAGE)
+
+    def ready(self) -> list[str]:
+        """Ids of ready builds that are ready in the cloud, too."""
+        return [build.build_id for build in self.image().builds if [u for u in build.uploads if u.state == "ready"]]
+
+    def wait_ready(self, count: int) -> list[str]:
+        def there() -> list[str]:
+            assert self.builder is not None
+            assert self.builder.running, self.builder.log_text()
+            return self.ready() if len(self.ready()) == count else []
+
+        return wait_for(f"{count} builds are ready in the cloud", there, PATIENCE_SECONDS)
+
+    def files(self) -> set[str]:
+        return {path.name for path in (self.directory / "images").iterdir() if path.name.startswith(IMAGE)}
+
+
+@pytest.fixture
+def host(tmp_path: Path, zookeeper: ZooKeeperServer, chroot: str, cloud: SimulatorClient) -> Iterator[Host]:
+    assert cloud.servers() == []
+    for name in ("images", "logs"):
+        (tmp_path / name).mkdir()
+    build = SmallBuild(tmp_path, 0.5, 100_000)
+    extra = {
+        "images-dir": str(tmp_path / "images"),
+        "build-log-dir": str(tmp_path / "logs"),
+        "diskimages": [{"name": IMAGE, "dib-cmd": shlex.quote(str(build.command)), "elements": ["element"]}],
+    }
+    provider = CloudProvider(CLOUD_NAME, [IMAGE])
+    write_config(tmp_path / "nodepool.yaml", zookeeper, chroot, [provider], extra=extra)
+    znodes = StoredImages(zookeeper.plain_hosts(chroot))
+    znodes.start()
+    made = Host(tmp_path, znodes)
+    yield made
+    made.stop()
+    znodes.stop()
+
+
+def released() -> str:
+    return str(released_programs().builder)
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("back", [False, True], ids=["there", "back"])
+def test_files_and_records_are_taken_over(host: Host, back: bool) -> None:
+    """Nothing is built or uploaded again; further builds are made, and old ones go with their files."""
+    old, new = ([released()], list(OUR_BUILDER))[:: -1 if back else 1]
+    host.run(*old)
+    (first,) = host.wait_ready(1)
+    uploads = {upload.path: upload.record for upload in host.image().uploads()}
+    files, builder_id = host.files(), (host.directory / "images" / "builder_id.txt").read_text().strip()
+    assert files
+
+    host.run(*new)
+    assert host.builder is not None
+    host.znodes.request_build(IMAGE)
+    # What a builder does at its start was done when it has served a request.
+    holds_for(
+        "the first build stays as it is",
+        lambda: (
+            first in host.ready()
+            and uploads.items() <= {upload.path: upload.record for upload in host.image().uploads()}.items()
+            and files <= host.files()
+        ),
+        until=lambda: len(host.ready()) == 2,
+        seconds=PATIENCE_SECONDS,
+    )
+    second = next(build for build in host.image().builds if build.build_id != first)
+    assert (second.record or {})["builder_id"] == builder_id
+
+    host.znodes.request_build(IMAGE)
+    wait_for("a third build is ready", lambda: len(set(host.ready()) - {first, second.build_id}) == 1, PATIENCE_SECONDS)
+    wait_for(
+        "the first build is gone", lambda: first not in [b.build_id for b in host.image().builds], PATIENCE_SECONDS
+    )
+    wait_for("its files are gone", lambda: not files & host.files(), PATIENCE_SECONDS)
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("ended", ["released", "ours"])
+def test_build_that_was_interrupted(host: Host, ended: str) -> None:
+    """The other builder finds its record abandoned, removes it and builds the image."""
+    old, new = ([released()], list(OUR_BUILDER))[:: 1 if ended == "released" else -1]
+    SmallBuild(host.directory, 300.0, 1000)
+    host.run(*old)
+    (build,) = wait_for("a build runs", lambda: host.image().builds, PATIENCE_SECONDS)
+    assert host.builder is not None
+    host.builder.kill()
+    host.builder = None
+    SmallBuild(host.directory, 0.5, 1000)
+    host.run(*new)
+    wait_for(
+        "its record is gone", lambda: build.build_id not in [b.build_id for b in host.image().builds], PATIENCE_SECONDS
+    )
+    assert host.wait_ready(1) != [build.build_id]
+    assert not [name for name in host.files() if build.build_id in name]
