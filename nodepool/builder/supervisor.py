@@ -135,7 +135,9 @@ class ImageBuilder(ConnectedDaemon):
         self.build_workers = self._make_build_workers()
         self.upload_workers = self._make_upload_workers()
         built = BuildMetrics(REGISTRY, self.cache.snapshot, self._config, self.running_builds, options.build_workers)
-        uploaded = UploadMetrics(REGISTRY, self._config, self.running_uploads, options.upload_workers)
+        uploaded = self.upload_metrics = UploadMetrics(
+            REGISTRY, self._config, self.running_uploads, options.upload_workers
+        )
 
         def publish() -> None:
             built.publish()
@@ -262,6 +264,7 @@ class ImageBuilder(ConnectedDaemon):
 
     def _work_changed(self) -> None:
         """A build or an upload has begun, ended, or got on. Any thread; does not block."""
+        self.upload_metrics.progress()
         self.status.set(
             {
                 "builder": self.fqdn,

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from nodepool.driver.framework import upload_progress
+from nodepool.driver.framework.upload_progress import UploadGivenUp
 from nodepool.exceptions import ImageCreateException
 from tests.support.openstack_place import Place
 
@@ -68,3 +70,22 @@ def test_failure(place: Place, upload: Any, trouble: str) -> None:
     assert objects(place) == 0 or trouble == "refused"
     with place.simulator.cloud() as cloud:
         assert [image["name"] for image in cloud.images.images] == ["cloud-image"]
+
+
+def test_given_up(place: Place, tmp_path: Path) -> None:
+    """U-9, U-12: an upload that nobody wants any more ends on its way; nothing is left, and it is not sent again."""
+    file = tmp_path / "image.raw"
+    file.write_bytes(bytes(5_000_000))
+    place.launch()
+
+    def stop(done: int, total: int) -> None:
+        assert total == 5_000_000
+        if done > 2_000_000:
+            raise UploadGivenUp("enough")
+
+    image = place.adapter.config.diskimages["built"]
+    with upload_progress.watched(stop), pytest.raises(UploadGivenUp, match="enough"):
+        place.adapter.uploadImage(image, "built-1", str(file), "raw", dict(KEYS))
+    with place.simulator.cloud() as cloud:
+        assert [image["name"] for image in cloud.images.images] == ["cloud-image"]
+    assert place.calls("image.upload_image") <= 1

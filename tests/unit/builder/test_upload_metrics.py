@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from nodepool.builder.running_uploads import RunningUploads, UploadKey
 from nodepool.builder.upload_metrics import UploadMetrics
 from nodepool.config.objects import Config, DiskImage
-from nodepool.metrics.catalog import CURRENT_UPLOADS, UPLOAD_STATE
+from nodepool.metrics.catalog import CURRENT_UPLOADS, UPLOAD_PROGRESS, UPLOAD_STATE
 from nodepool.metrics.registry import Registry
 
 
@@ -30,3 +30,21 @@ def test_publish() -> None:
     images.clear()
     metrics.publish()
     assert state not in registry.snapshot()
+
+
+def test_progress() -> None:
+    """Told every few seconds, and at the end: then there are no gauges of it any more."""
+    registry, running = Registry(), RunningUploads()
+    now = 100.0
+    metrics = UploadMetrics(registry, Config, running, 4, lambda: now)
+    running.on_change = metrics.progress
+    series = UPLOAD_PROGRESS.series(socket.getfqdn(), "debian", "cloud")
+    with running.running(UploadKey("debian", "b1", "cloud", "1"), 10) as meter:
+        assert registry.snapshot()[series] == 0
+        meter.report(5, 10)
+        metrics.progress()
+        assert registry.snapshot()[series] == 0
+        now += 6
+        metrics.progress()
+        assert registry.snapshot()[series] == 50
+    assert series not in registry.snapshot()

@@ -4,14 +4,14 @@
 from __future__ import annotations
 
 from nodepool.metrics.statsd_sink import statsd_names
-from nodepool.metrics.uploads import upload_gauges
+from nodepool.metrics.uploads import progress_gauges, upload_gauges
 
 
 def test_gauges() -> None:
     """Every image that a provider uses has a state; one that is uploaded before its pause began is uploading."""
     paused = {("debian", "a"): False, ("debian", "b"): True, ("fedora", "a"): False, ("fedora", "b"): True}
     running = {("fedora", "a"): (50.0, 1000.0), ("fedora", "b"): (10.0, 1.0)}
-    gauges = upload_gauges("nb01.example.com", paused, running, 4)
+    gauges = upload_gauges("nb01.example.com", paused, running, 4) | progress_gauges("nb01.example.com", running)
     assert {name: value for series, value in gauges.items() for name in statsd_names(series)} == {
         "nodepool.builder.nb01.example.com.image.debian.provider.a.upload.state": 0,
         "nodepool.builder.nb01.example.com.image.debian.provider.b.upload.state": 3,
