@@ -46,6 +46,13 @@ class Host:
             self.builder.stop(signal.SIGTERM, seconds=60)
             self.builder = None
 
+    def begin_endless_builds(self) -> None:
+        """Builds that begin from now on go on until `end_endless_builds`."""
+        (self.directory / "goes-on").touch()
+
+    def end_endless_builds(self) -> None:
+        (self.directory / "goes-on").unlink(missing_ok=True)
+
     def image(self) -> Image:
         return self.znodes.image(IMAGE)
 
@@ -71,6 +78,9 @@ def host(tmp_path: Path, zookeeper: ZooKeeperServer, chroot: str, cloud: Simulat
     for name in ("images", "logs"):
         (tmp_path / name).mkdir()
     build = SmallBuild(tmp_path, 0.5, 100_000)
+    script = build.command.read_text(encoding="ascii").removeprefix("#!/bin/sh\n")
+    waiting = f"#!/bin/sh\nwhile [ -e {tmp_path}/goes-on ]; do endless=1; sleep 0.2; done\n[ -z $endless ] || exit 1\n"
+    build.command.write_text(waiting + script, encoding="ascii")
     extra = {
         "images-dir": str(tmp_path / "images"),
         "build-log-dir": str(tmp_path / "logs"),
@@ -83,6 +93,8 @@ def host(tmp_path: Path, zookeeper: ZooKeeperServer, chroot: str, cloud: Simulat
     made = Host(tmp_path, znodes)
     yield made
     made.stop()
+    # Nobody ends what a killed builder of 11.0.0 has begun.
+    made.end_endless_builds()
     znodes.stop()
 
 
@@ -131,13 +143,13 @@ def test_files_and_records_are_taken_over(host: Host, back: bool) -> None:
 def test_build_that_was_interrupted(host: Host, ended: str) -> None:
     """The other builder finds its record abandoned, removes it and builds the image."""
     old, new = ([released()], list(OUR_BUILDER))[:: 1 if ended == "released" else -1]
-    SmallBuild(host.directory, 300.0, 1000)
+    host.begin_endless_builds()
     host.run(*old)
     (build,) = wait_for("a build runs", lambda: host.image().builds, PATIENCE_SECONDS)
     assert host.builder is not None
     host.builder.kill()
     host.builder = None
-    SmallBuild(host.directory, 0.5, 1000)
+    host.end_endless_builds()
     host.run(*new)
     wait_for(
         "its record is gone", lambda: build.build_id not in [b.build_id for b in host.image().builds], PATIENCE_SECONDS
