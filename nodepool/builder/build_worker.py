@@ -16,7 +16,7 @@ from nodepool.builder.build_histories import BuildHistories
 from nodepool.clock import wall_time
 from nodepool.config.image_use import wanted_images
 from nodepool.driver.framework.repeats import Repeats
-from nodepool.exceptions import ZKLockException
+from nodepool.exceptions import ZKConflict, ZKLockException
 from nodepool.model.image_view import ImagesView, ImageView
 from nodepool.plan.image_builds import Due, NotDue, OwnBuilds, build_due
 from nodepool.plan.wanted_images import WantedImage, WantedImages
@@ -154,6 +154,10 @@ class BuildWorker(Worker):
         except ZKLockException:
             # Its release is a change.
             return None
+        except ZKConflict as reason:
+            # The lock was lost before the build began.
+            self.log.warning("Image %s is not built: %s", image.name, reason)
+            return self.error_wait_seconds
         finally:
             claims.give_back(image.name)
 

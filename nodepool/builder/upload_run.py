@@ -126,14 +126,16 @@ class UploadRun:
         path = services.files.path(job.image, job.build_id, job.format)
         if diskimage is None or provider_image is None or provider is None or getattr(provider_image, "pause", False):
             return Outcome.NOT_DUE
-        if build is None or build.state != states.READY or self._is_there() or not path.is_file():
+        # Also the size: somebody may remove the file at any time.
+        size = _size_of(path)
+        if build is None or build.state != states.READY or self._is_there() or size is None:
             return Outcome.NOT_DUE
         upload = ImageUpload(job.image, job.build_id, job.provider)
         upload.state = states.UPLOADING
         self.upload_id = services.store.new_upload(upload, under=lock)
         target = _Target(section, provider, provider_image, diskimage.metadata, path)
         key = UploadKey(job.image, job.build_id, job.provider, upload.key)
-        with services.running.running(key, path.stat().st_size) as meter:
+        with services.running.running(key, size) as meter:
             return self._upload(target, build, upload, lock, meter)
 
     def _is_there(self) -> bool:
@@ -284,3 +286,11 @@ class _Target:
     provider_image: Any
     metadata: dict[str, Any]
     path: Path
+
+
+def _size_of(path: Path) -> int | None:
+    """Of a file, in bytes; None = there is none."""
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return None

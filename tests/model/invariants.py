@@ -15,6 +15,7 @@ from nodepool.plan.queue import MIN_READY_REQUESTOR
 from nodepool.plan.request_stage import LOCKED, Stage
 from nodepool.zk import paths
 from nodepool.zk.events import DELETED
+from tests.model.launcher import Launcher
 from tests.model.layout import CLOUD, LAB, SLICES
 
 if TYPE_CHECKING:
@@ -199,6 +200,7 @@ class Invariants:
         for launcher in world.launchers:
             if not launcher.serving or not launcher.client.connected:
                 world.violation(f"{launcher.name} does not serve")
+            assert isinstance(launcher, Launcher)
             for worker in launcher.nodepool.pool_threads.current():
                 if worker.handlers and not world.setup.min_ready:
                     world.violation(f"{worker.name} still has {worker.handlers}")

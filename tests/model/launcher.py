@@ -18,7 +18,8 @@ from nodepool.launcher.pool.worker import PoolWorker
 from nodepool.launcher.supervisor import NodePool
 from nodepool.zk import paths
 from nodepool.zk.transactions import ensure_path
-from tests.model.process import Process, Turn
+from tests.model.daemon import Daemon
+from tests.model.process import Turn
 
 if TYPE_CHECKING:
     from nodepool.runtime.worker import Worker
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
     from tests.model.layout import Layout
     from tests.model.threads import ModelScheduler
     from tests.model.world import World
-
-MAIN_LOOP_SECONDS = 1.0
 
 
 class ModelSource:
@@ -45,19 +44,13 @@ class ModelSource:
         return self._loaded.config(self._world.cloud_name)
 
 
-class Launcher(Process):
+class Launcher(Daemon):
     """Real but for its threads and its connection."""
 
     def __init__(self, world: World, name: str) -> None:
         super().__init__(world, name)
         self.schedulers: list[ModelScheduler] = []
         self.racks: list[ModelStaticProvider] = []
-        self.serving = False
-        self.stopping = False
-        self._busy: set[Worker] = set()
-        self._due: dict[Worker, float] = {}
-        self._main_due = 0.0
-        self._main_busy = False
         world.starting = self
         self.nodepool = NodePool(f"/nowhere/{name}.yaml")
         self.nodepool.configuration.source = ModelSource(world)
@@ -87,19 +80,15 @@ class Launcher(Process):
         others = (nodepool.deletion.current, nodepool.cleanup.current, nodepool.min_ready.current)
         return [*nodepool.pool_threads.all(), *others]
 
+    @property
+    def complete(self) -> bool:
+        return self.nodepool.cache.ready
+
     def turns(self) -> Iterator[Turn]:
         """Passes of workers, and steps of tasks, that are due."""
         if not self.serving or self.frozen or self.dead:
             return
-        now = self.world.now
-        # A worker that finds no connection, or no complete cache, waits for it.
-        if self._connected:
-            for worker in self.workers:
-                due = worker._event.is_set() or now >= self._due.get(worker, 0.0)
-                if worker not in self._busy and due and not worker.stopping:
-                    yield f"{self.name}.{type(worker).__name__}", lambda w=worker: self._begin(w)  # type: ignore[misc]
-            if not self._main_busy and now >= self._main_due and not self.stopping:
-                yield f"{self.name}.main", self._begin_main
+        yield from super().turns()
         for scheduler in list(self.schedulers):
             yield from scheduler.turns()
         for provider in self.racks:
@@ -109,46 +98,23 @@ class Launcher(Process):
     def dues(self) -> Iterator[float]:
         if not self.serving or self.frozen or self.dead:
             return
-        for worker in self.workers:
-            if worker not in self._busy:
-                yield self._due.get(worker, 0.0)
-        if not self._main_busy:
-            yield self._main_due
+        yield from super().dues()
         for scheduler in self.schedulers:
             yield from scheduler.dues()
         for provider in self.racks:
             if not provider.busy:
                 yield provider.due
 
-    def _begin(self, worker: Worker) -> None:
-        self._busy.add(worker)
-        self.world.spawn(f"{self.name}.{type(worker).__name__}", self, lambda: self._pass(worker))
-
-    @property
-    def _connected(self) -> bool:
-        return self.client.connected and self.nodepool.cache.ready
-
-    def _pass(self, worker: Worker) -> None:
-        if not self._connected:
-            self.world.baton.wait(lambda: self._connected)
-        wait = worker._guarded_pass()
+    def passed(self, worker: Worker) -> None:
         if isinstance(worker, PoolWorker):
             self.world.invariants.look_at_desk(worker)
-        if worker.stopping:
-            with contextlib.suppress(ZKConnectionError):
-                worker.on_stop()
-        self._due[worker] = self.world.now + min(wait, worker._idle_seconds)
-        self._busy.discard(worker)
 
-    def stop(self) -> None:
-        """SIGTERM: the pools end after the pass that they are in; tasks go on until the session is closed."""
-        if self.serving and not self.dead and not self.stopping:
-            self.stopping = True
-            self.world.spawn(f"{self.name}.stop", self, self._stop)
+    def end_worker(self, worker: Worker) -> None:
+        with contextlib.suppress(ZKConnectionError):
+            worker.on_stop()
 
-    def _stop(self) -> None:
-        # As the thread that does both: the end comes after the main loop.
-        self.world.baton.wait(lambda: not self._main_busy)
+    def end(self) -> None:
+        """The pools end after the pass that they are in; tasks go on until the session is closed."""
         pools = self.nodepool.pool_threads.current()
         for pool in pools:
             pool.stop()
@@ -156,19 +122,9 @@ class Launcher(Process):
         for pool in pools:
             with contextlib.suppress(ZKConnectionError):
                 pool.on_stop()
-        session = self.kazoo.session
-        if session is not None:
-            self.world.server.expire(session)
-        self.die()
 
-    def _begin_main(self) -> None:
-        self._main_busy = True
-        self.world.spawn(f"{self.name}.main", self, self._main)
-
-    def _main(self) -> None:
+    def turn(self) -> None:
         try:
             self.nodepool.run_once()
         except ZKConnectionError as error:
             self.nodepool.log.warning("Main loop interrupted: %s", error)
-        self._main_due = self.world.now + MAIN_LOOP_SECONDS
-        self._main_busy = False

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tests.model.connection import SESSION_SECONDS
-from tests.model.launcher import Launcher
+from tests.model.daemon import Daemon
 from tests.model.zuul import Zuul
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ class Moves:
     def do(self, kind: str, number: int) -> None:
         getattr(self, f"do_{kind}")(number)
 
-    def _launcher(self, number: int) -> Launcher:
+    def _launcher(self, number: int) -> Daemon:
         return self._world.launchers[number % len(self._world.launchers)]
 
     def do_submit(self, number: int) -> None:
@@ -56,7 +56,7 @@ class Moves:
         old = self._launcher(number)
         old.die()
         self._world.gone.append(old)
-        self._world.launchers[number % len(self._world.launchers)] = Launcher(self._world, old.name)
+        self._world.launchers[number % len(self._world.launchers)] = self._world.make_daemon(old.name)
 
     def do_freeze(self, number: int) -> None:
         launcher = self._launcher(number)

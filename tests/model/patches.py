@@ -110,8 +110,11 @@ class Tracebacks(logging.Handler):
         self._log.setLevel(level)
 
     def emit(self, record: logging.LogRecord) -> None:
-        if record.exc_info:
+        job = self._world.baton.current
+        if job is not None and job.killed:
+            # Nobody is there any more who could log.
+            return
+        if record.exc_info and not isinstance(record.exc_info[1], self._world.expected_errors):
             self._world.violation("traceback: " + self.format(record))
         elif self._world.trace:
-            job = self._world.baton.current
             print(f"  {self._world.now:.1f} {job}: {self.format(record)}")

@@ -56,6 +56,7 @@ def test_what_was_announced_is_known_when_a_cache_is_settled() -> None:
     with World(Setup(launchers=1)) as world:
         world.run_seconds(1)
         [launcher] = world.launchers
+        assert isinstance(launcher, Launcher)
         node = store_node(world)
         drive(world, lambda: launcher.nodepool.cache.nodes.pending_reads > 0, "nl0.read")
         assert ask_settled(world, launcher, node) == [(True, True)]
@@ -66,6 +67,7 @@ def test_a_cache_that_is_read_anew_is_not_settled() -> None:
     with World(Setup(launchers=1)) as world:
         world.run_seconds(1)
         [launcher] = world.launchers
+        assert isinstance(launcher, Launcher)
         node = store_node(world)
         drive(world, lambda: launcher.nodepool.cache.nodes.pending_reads > 0, "nl0.read")
         launcher.kazoo.cut()

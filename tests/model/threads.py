@@ -9,17 +9,26 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future
 from typing import TYPE_CHECKING, Any
 
+from tests.model.process import Process
+
 if TYPE_CHECKING:
     from nodepool.driver.statemachine.scheduler import Task
     from tests.model.launcher import Launcher
     from tests.model.process import Turn
 
 
-def _owner() -> Launcher:
-    from tests.model.launcher import Launcher
+def _owner() -> Process:
     from tests.model.world import World
 
     owner = World.current().owner
+    assert isinstance(owner, Process)
+    return owner
+
+
+def _launcher() -> Launcher:
+    from tests.model.launcher import Launcher
+
+    owner = _owner()
     assert isinstance(owner, Launcher)
     return owner
 
@@ -45,7 +54,7 @@ class ModelScheduler:
     """`nodepool.driver.statemachine.scheduler.Scheduler`; a step of a task is a job."""
 
     def __init__(self, name: str, executor: Executor, on_end: Callable[[], None] = lambda: None) -> None:
-        self._owner = _owner()
+        self._owner = _launcher()
         self._world = self._owner.world
         self._owner.schedulers.append(self)
         self._entries: dict[Task, _Entry] = {}

@@ -16,6 +16,7 @@ from nodepool.driver.fake.cloud import FakeCloud
 from nodepool.model.request import NodeRequest
 from tests.model.baton import Baton, Job
 from tests.model.connection import SESSION_SECONDS
+from tests.model.daemon import Daemon
 from tests.model.hosts import Hosts
 from tests.model.invariants import Invariants
 from tests.model.launcher import Launcher
@@ -40,6 +41,8 @@ class World:
 
     _current: ClassVar[World | None] = None
     _clouds: ClassVar[int] = 0
+    #: May be in a log with a traceback.
+    expected_errors: ClassVar[tuple[type[Exception], ...]] = ()
 
     def __init__(self, setup: Setup, *, trace: bool = False) -> None:
         self.setup = setup
@@ -57,10 +60,10 @@ class World:
         self.layout = setup.layout()
         #: All that were in force.
         self.layouts = [self.layout]
-        self.launchers: list[Launcher] = []
+        self.launchers: list[Daemon] = []
         self.zuul: Zuul
         #: The launcher that is being made.
-        self.starting: Launcher | None = None
+        self.starting: Daemon | None = None
         #: Processes that have died, of which something may still be under way.
         self.gone: list[Process] = []
         #: Lanes that have to wait until a step.
@@ -74,8 +77,19 @@ class World:
         self.cloud.set(boot_seconds=setup.boot_seconds)
         self.hosts = Hosts(self)
         self.moves = Moves(self)
-        self.invariants = Invariants(self)
+        self.invariants = self.make_invariants()
         self.server.on_commit = self.invariants.committed
+
+    # -- what another world may have others of --
+
+    def make_invariants(self) -> Invariants:
+        return Invariants(self)
+
+    def make_daemon(self, name: str) -> Daemon:
+        return Launcher(self, name)
+
+    def patch(self, patch: pytest.MonkeyPatch) -> None:
+        """Take the place of more."""
 
     @classmethod
     def current(cls) -> World:
@@ -86,9 +100,10 @@ class World:
         World._current = self
         self._patch = pytest.MonkeyPatch()
         take_over(self, self._patch)
+        self.patch(self._patch)
         self._log = Tracebacks(self)
         self.zuul = Zuul(self, "zuul")
-        self.launchers = [Launcher(self, f"nl{number}") for number in range(self.setup.launchers)]
+        self.launchers = [self.make_daemon(f"nl{number}") for number in range(self.setup.launchers)]
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -236,14 +251,18 @@ class World:
             self.moves.do(move.kind, move.number)
         self.settle()
 
-    def settle(self) -> None:
-        """The end of all faults; everybody is served, and everything given back."""
+    def put_right(self) -> None:
+        """The end of what was done to processes and to ZooKeeper."""
         self.stalled.clear()
         for number, launcher in enumerate(self.launchers):
             launcher.frozen = False
             if launcher.dead or launcher.stopping:
                 self.moves.do_restart(number)
         self.server_away = False
+
+    def settle(self) -> None:
+        """The end of all faults; everybody is served, and everything given back."""
+        self.put_right()
         self.cloud.set(down=False, fail_launches=0, lost_answers=0, quota_errors=0)
         self.hosts.down.clear()
         self.configure(self.setup.layout())

@@ -7,12 +7,14 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from kazoo.exceptions import NodeExistsError, NoNodeError
+from kazoo.exceptions import NodeExistsError, NoNodeError, NotEmptyError
 
 from tests.support.plain_kazoo import PlainKazoo
 
 IMAGES = "/nodepool/images"
 LOCK = "lock"
+#: To remove a record with what is below it.
+VANISH_ATTEMPTS = 20
 
 
 @dataclass
@@ -156,5 +158,10 @@ class StoredImages:
         self.kazoo.set(path, b'{"state": "rea')
 
     def vanish(self, path: str) -> None:
-        """Removes a record with all below it."""
-        self.kazoo.delete(path, recursive=True)
+        """Removes a record with all below it, also while others take and release locks below it."""
+        for _ in range(VANISH_ATTEMPTS):
+            try:
+                self.kazoo.delete(path, recursive=True)
+                return
+            except NotEmptyError:
+                continue
