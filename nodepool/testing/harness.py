@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from nodepool.clock import monotonic
-from nodepool.config.objects import Config, Label
+from nodepool.config.objects import Config, DiskImage, Label
 from nodepool.driver.config import ConfigPool, ProviderConfig
 from nodepool.driver.interface import Driver, Provider
 from nodepool.model import states
@@ -47,11 +47,13 @@ class DriverHarness:
     # -- what tests use --
 
     def load(self, driver: Driver, section: dict[str, Any] | None = None) -> tuple[ProviderConfig, Config]:
-        """Load a section in a configuration that knows all the labels that it can need."""
+        """Load a section in a configuration that knows all labels and images that it can need."""
         config = Config()
         section = self.provider_section() if section is None else section
         for name in {self.label, *_label_names(section)}:
             config.labels[name] = Label(name)
+        for image in section.get("diskimages") or []:
+            config.diskimages[image["name"]] = DiskImage(image["name"])
         provider_config = driver.getProviderConfig(section)
         provider_config.load(config)
         config.providers[provider_config.name] = provider_config

@@ -12,12 +12,14 @@ import pytest
 from nodepool.driver.example import ExampleDriver
 from nodepool.testing.contract import DriverContract
 from nodepool.testing.example_cloud import ExampleCloud
+from nodepool.testing.image_contract import ImageContract
 
 
-class TestExample(DriverContract):
+class TestExample(ImageContract, DriverContract):
     """Two zones, two pools. Nothing answers at the addresses of the machines: there are no key scans."""
 
     label = "small"
+    diskimage = "fedora"
     cloud: ExampleCloud
 
     @pytest.fixture(autouse=True)
@@ -37,6 +39,7 @@ class TestExample(DriverContract):
             "driver": "example",
             "url": self.cloud.url,
             "rate": 0,
+            "diskimages": [{"name": "fedora"}],
             "cloud-images": [{"name": "debian", "username": "debian"}],
             "pools": [
                 {"name": "main", "labels": [{"name": "small", "size": "small", **label}]},

@@ -11,13 +11,16 @@ import pytest
 
 from nodepool.driver.openstack import OpenStackDriver
 from nodepool.testing.contract import DriverContract
+from nodepool.testing.image_contract import ImageContract
 from nodepool.testing.openstack import OpenStackSimulator
 
 
-class TestOpenStack(DriverContract):
+class TestOpenStack(ImageContract, DriverContract):
     """Two zones, two pools, cloud images. Nothing scans the servers: no sshd answers there."""
 
     label = "small"
+    diskimage = "built"
+    unknown_image_id = "0d1a44a1-e4f1-4a70-a9a1-5dbb4d295dbb"
     unknown_external_id = "5dbb4d29-7ad5-4b70-a9a1-0d1a44a1e4f1"
 
     def make_driver(self) -> OpenStackDriver:
@@ -32,6 +35,7 @@ class TestOpenStack(DriverContract):
             "driver": "openstack",
             "cloud": "simulator",
             "rate": 0,
+            "diskimages": [{"name": "built", "meta": {"hw_disk_bus": "scsi"}}],
             "cloud-images": [{"name": "debian", "image-name": "cloud-image", "username": "debian"}],
             "pools": [
                 {"name": "main", "availability-zones": ["az1", "az2"], "labels": labels, **pool},
@@ -50,4 +54,6 @@ class TestOpenStack(DriverContract):
             yield
         with simulator.cloud() as cloud:
             left = [server.name for server in cloud.compute.servers if not server.gone]
+            images = [image["name"] for image in cloud.images.images]
         assert not left, f"servers left behind: {left}"
+        assert images == ["cloud-image"], f"images left behind: {images}"
