@@ -5,7 +5,8 @@ What an environment prints is shown in one piece when it has ended, and is kept 
 has the time of each beside its budget. All environments run, also when one failed. Exit code 1 when one failed or took
 longer than its budget, or all together took longer than theirs.
 
-``--cloud`` adds the tests on a real OpenStack. ``--spent SECONDS`` were spent of the whole budget already.
+``--cloud`` adds the tests on a real OpenStack, ``--builds`` those with real image builds. ``--spent SECONDS`` were
+spent of the whole budget already.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from budgets import ON_A_CLOUD, ROWS, TOTAL_BUDGET, Environment
+from budgets import ON_A_CLOUD, ROWS, TOTAL_BUDGET, WITH_BUILDS, Environment
 from slowest_tests import slowest
 
 #: Seconds that a run of pytest has, after its budget is over, to end by itself: as long as one test may take.
@@ -212,6 +213,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run all. Returns the exit code."""
     parser = argparse.ArgumentParser(description="Run the default tox environments within their time budgets.")
     parser.add_argument("--cloud", action="store_true", help="the tests on a real OpenStack, too")
+    parser.add_argument("--builds", action="store_true", help="the tests with real image builds, too")
     parser.add_argument("--spent", type=float, default=0.0, help="seconds that were spent of the whole budget already")
     options = parser.parse_args(arguments)
     work = Path(".tox")
@@ -225,7 +227,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         polite = [] if environment.tests else ["nice", "-n", "5"]
         return Run(environment, [*polite, *tox], output)
 
-    rows = [[*ROWS[0], *([ON_A_CLOUD] if options.cloud else [])], *ROWS[1:]]
+    more = [*([ON_A_CLOUD] if options.cloud else []), *([WITH_BUILDS] if options.builds else [])]
+    rows = [[*ROWS[0], *more], *ROWS[1:]]
     # As a terminal's Ctrl-C: nothing is left running. SIGINT too: a shell's background job begins with it ignored, and
     # so would the tests, some of which send it.
     for number in (signal.SIGINT, signal.SIGTERM):

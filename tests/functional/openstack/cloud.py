@@ -136,7 +136,8 @@ class RealCloud:
             "servers": connection.compute.delete_server,
             "floating IPs": connection.network.delete_ip,
             "ports": connection.network.delete_port,
-            "volumes": connection.block_storage.delete_volume,
+            # Where there is no such service, even its name is an error.
+            "volumes": lambda key: connection.block_storage.delete_volume(key),
             "images": connection.image.delete_image,
             "key pairs": connection.compute.delete_keypair,
         }

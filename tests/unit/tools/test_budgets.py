@@ -6,7 +6,7 @@ from __future__ import annotations
 import configparser
 from pathlib import Path
 
-from budgets import ON_A_CLOUD, ROWS, TOTAL_BUDGET
+from budgets import ON_A_CLOUD, ROWS, TOTAL_BUDGET, WITH_BUILDS
 
 ROOT = Path(__file__).resolve().parents[3]
 EVERY = [environment for row in ROWS for environment in row]
@@ -31,6 +31,6 @@ def test_all_together_stay_below_the_whole() -> None:
 def test_what_writes_a_junit_file_is_known_as_tests() -> None:
     """Its slowest tests are read from that file, and it is told when to end."""
     sections = tox()
-    for environment in [*EVERY, ON_A_CLOUD]:
+    for environment in [*EVERY, ON_A_CLOUD, WITH_BUILDS]:
         section = sections[f"testenv:{environment.name}"]
         assert environment.tests is ("junit/{env_name}.xml" in section["commands"]), environment.name
