@@ -166,8 +166,8 @@ class DibRun:
             if events.ended:
                 # It has no parent any more that could wait for it.
                 process.wait()
-                if not process_session.members(session):
-                    return []
+            if not process_session.members_going_on(session) and events.ended:
+                return []
             events.wait(min(process_session.LOOK_SECONDS, deadline - monotonic()))
         left = process_session.kill(session)
         with contextlib.suppress(subprocess.TimeoutExpired):

@@ -10,7 +10,7 @@ import logging
 import os
 import signal
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -33,11 +33,13 @@ class Process:
     """One that has not ended.
 
     :param started: clock ticks from the machine's start to its own.
+    :param stopped: is it stopped by a signal?
     """
 
     pid: int
     session: int
     started: int
+    stopped: bool = field(default=False, compare=False)
 
     def command_line(self) -> bytes:
         """Its arguments, each with a zero byte behind it; empty = it is gone, or may not be looked at."""
@@ -62,7 +64,7 @@ def process(pid: int) -> Process | None:
     fields = rest.split()
     if not bracket or len(fields) < 20 or fields[0] in (b"Z", b"X"):
         return None
-    return Process(pid, int(fields[3]), int(fields[19]))
+    return Process(pid, int(fields[3]), int(fields[19]), fields[0] == b"T")
 
 
 def members(session: int) -> list[Process]:
@@ -107,10 +109,20 @@ def terminate(session: int, spared: Callable[[Process], bool] = lambda _: False)
     send(signal.SIGCONT, stopped.values())
 
 
+def members_going_on(session: int) -> list[Process]:
+    """All processes of a session; those that are stopped go on. Blocks for sudo.
+
+    sudo stops itself when it hears that its command was stopped, which may be after both were told to go on.
+    """
+    found = members(session)
+    send(signal.SIGCONT, [one for one in found if one.stopped])
+    return found
+
+
 def wait_empty(session: int, seconds: float) -> list[Process]:
     """Wait until nobody is in a session any more; returns who still is after so many seconds."""
     deadline = monotonic() + seconds
-    while left := members(session):
+    while left := members_going_on(session):
         if monotonic() >= deadline:
             return left
         sleep(LOOK_SECONDS)

@@ -13,22 +13,22 @@ from typing import Any
 import pytest
 
 from nodepool.builder import process_session
-from tests.support.builder_process import IMAGE, BuilderProcess
+from tests.support.fake_builder import IMAGE, FakeBuilder
 from tests.support.pool_znodes import PoolZnodes
 from tests.support.wait import holds_for, wait_for
 from tests.support.zookeeper import ZooKeeperServer
 
-Make = Callable[..., BuilderProcess]
+Make = Callable[..., FakeBuilder]
 
 
 @pytest.fixture
 def make(tmp_path: Path, zookeeper: ZooKeeperServer, chroot: str, znodes: PoolZnodes) -> Iterator[Make]:
     """Makes builders of the test's chroot, each with a directory of its own unless it is said which."""
-    made: list[BuilderProcess] = []
+    made: list[FakeBuilder] = []
 
-    def builder(*options: str, name: str = "", **settings: Any) -> BuilderProcess:
+    def builder(*options: str, name: str = "", **settings: Any) -> FakeBuilder:
         directory = tmp_path / (name or f"builder{len(made)}")
-        made.append(BuilderProcess(directory, zookeeper, chroot, znodes, *options, **settings))
+        made.append(FakeBuilder(directory, zookeeper, chroot, znodes, *options, **settings))
         return made[-1]
 
     yield builder
@@ -43,7 +43,7 @@ def slow(seconds: float = 300) -> dict[str, Any]:
     return {"formats": ["raw"], "env-vars": {"FAKE_BUILD_SECONDS": str(seconds)}}
 
 
-def session_of(builder: BuilderProcess, build_id: str, image: str = IMAGE) -> int:
+def session_of(builder: FakeBuilder, build_id: str, image: str = IMAGE) -> int:
     """Session of the processes of a build that runs."""
 
     note = builder.images_dir / ".builds" / f"{image}-{build_id}.json"

@@ -14,12 +14,12 @@ import pytest
 
 from nodepool.driver.fake.images import USABLE, FakeImage
 from nodepool.testing.example_cloud import CLOUD_IMAGE, ExampleCloud
-from tests.support.builder_process import IMAGE, BuilderProcess
+from tests.support.fake_builder import IMAGE, FakeBuilder
 from tests.support.pool_znodes import PoolZnodes
 from tests.support.wait import wait_for
 from tests.support.zookeeper import ZooKeeperServer
 
-Make = Callable[..., BuilderProcess]
+Make = Callable[..., FakeBuilder]
 
 
 @pytest.fixture
@@ -33,13 +33,13 @@ def make(
     tmp_path: Path, zookeeper: ZooKeeperServer, chroot: str, znodes: PoolZnodes, cloud: ExampleCloud
 ) -> Iterator[Make]:
     """Makes builders that upload to the cloud: ``make("builder")``; one of the same name has the same disk."""
-    made: list[BuilderProcess] = []
+    made: list[FakeBuilder] = []
 
-    def builder(name: str = "builder", *options: str, **section: Any) -> BuilderProcess:
+    def builder(name: str = "builder", *options: str, **section: Any) -> FakeBuilder:
         extra = {"providers": [provider(cloud, **section)]}
         images = {IMAGE: {"rebuild-age": 86400}}
         made.append(
-            BuilderProcess(
+            FakeBuilder(
                 tmp_path / name, zookeeper, chroot, znodes, *options, images=images, extra=extra, session_seconds=3
             )
         )
@@ -64,7 +64,7 @@ def provider(cloud: ExampleCloud, **section: Any) -> dict[str, Any]:
     }
 
 
-def uploads(builder: BuilderProcess) -> dict[tuple[str, str], dict[str, Any]]:
+def uploads(builder: FakeBuilder) -> dict[tuple[str, str], dict[str, Any]]:
     """Build and number -> record of each upload."""
     kazoo, found = builder.znodes.kazoo, {}
     for build_id in builder.builds():
@@ -79,7 +79,7 @@ def ours(cloud: ExampleCloud) -> list[FakeImage]:
     return [image for image in cloud.images.images() if image.name != CLOUD_IMAGE]
 
 
-def uploaded(builder: BuilderProcess, cloud: ExampleCloud) -> FakeImage:
+def uploaded(builder: FakeBuilder, cloud: ExampleCloud) -> FakeImage:
     """Wait until there is one upload, ready, with its image and no other in the cloud."""
 
     def look() -> FakeImage:

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.support.builder_process import IMAGE, BuilderProcess
 from tests.support.command_line import CommandLine
+from tests.support.fake_builder import IMAGE, FakeBuilder
 from tests.support.pool_znodes import PoolZnodes
 from tests.support.wait import holds_for, wait_for
 from tests.support.zookeeper import ZooKeeperServer
@@ -28,7 +28,7 @@ CLOUDS = ("cloud-a", "cloud-b")
 class Site:
     """A builder, and the command line with its configuration."""
 
-    def __init__(self, builder: BuilderProcess) -> None:
+    def __init__(self, builder: FakeBuilder) -> None:
         self.builder = builder
         settings = yaml.safe_load(builder.config_path.read_text(encoding="utf-8"))
         settings["providers"] = [
@@ -69,7 +69,7 @@ class Site:
 
 @pytest.fixture
 def site(tmp_path: Path, zookeeper: ZooKeeperServer, chroot: str, znodes: PoolZnodes) -> Iterator[Site]:
-    builder = BuilderProcess(tmp_path / "builder", zookeeper, chroot, znodes)
+    builder = FakeBuilder(tmp_path / "builder", zookeeper, chroot, znodes)
     made = Site(builder)
     builder.start()
     try:

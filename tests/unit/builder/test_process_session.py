@@ -49,6 +49,24 @@ def test_end(session: subprocess.Popen[bytes]) -> None:
     assert session.wait(10) == -signal.SIGTERM
 
 
+def test_who_stops_itself_goes_on(session: subprocess.Popen[bytes]) -> None:
+    """sudo does, when it hears late that its command was stopped."""
+    first = process_session.process(session.pid)
+    assert first is not None
+    assert not first.stopped
+    os.kill(session.pid, signal.SIGSTOP)
+
+    def stopped() -> bool:
+        found = process_session.process(session.pid)
+        return found is not None and found.stopped
+
+    wait_for("it is stopped", stopped)
+    for one in process_session.members(session.pid):
+        os.kill(one.pid, signal.SIGTERM)
+    assert process_session.wait_empty(session.pid, 30.0) == []
+    assert session.wait(10) == -signal.SIGTERM
+
+
 def test_kill(session: subprocess.Popen[bytes]) -> None:
     assert process_session.kill(session.pid) == []
     assert session.wait(10) == -signal.SIGKILL

@@ -1,30 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``nodepool-builder`` as a process, and what it has built."""
+"""``nodepool-builder --fake`` as a process, and what it has built."""
 
 from __future__ import annotations
 
 import json
-import os
 import re
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tests.support.launcher import ROOT
+from tests.support.builder import BuilderProcess
 from tests.support.launcher_config import write_config
 from tests.support.pool_znodes import PoolZnodes
-from tests.support.process import ChildProcess
 from tests.support.wait import wait_for
 from tests.support.zookeeper import ZooKeeperServer
 
-COMMAND = (sys.executable, "-m", "nodepool.cmd.builder")
-ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}
 IMAGE = "debian"
 
 
-class BuilderProcess(ChildProcess):
-    """A builder in the foreground, by default with fake builds.
+class FakeBuilder(BuilderProcess):
+    """A builder with fake builds, its directories and its configuration.
 
     :param images: settings of ``diskimages`` by name.
     :param extra: other top-level keys.
@@ -40,8 +35,6 @@ class BuilderProcess(ChildProcess):
         images: Mapping[str, Mapping[str, Any]] | None = None,
         extra: Mapping[str, Any] | None = None,
         session_seconds: float = 10.0,
-        fake: bool = True,
-        environment: Mapping[str, str] | None = None,
     ) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         self.images_dir = directory / "images"
@@ -52,9 +45,11 @@ class BuilderProcess(ChildProcess):
         self._place = (zookeeper, chroot, session_seconds)
         self._extra = {"images-dir": str(self.images_dir), "build-log-dir": str(directory / "logs"), **(extra or {})}
         self.configure(images or {IMAGE: {"formats": ["raw"]}})
-        command = [*COMMAND, "-c", str(self.config_path), "-d", *(["--fake"] if fake else []), *options]
-        variables = {**ENVIRONMENT, "TMPDIR": str(self.temporary), **(environment or {})}
-        super().__init__(command, directory / "builder.log", env=variables)
+        variables = {"TMPDIR": str(self.temporary)}
+        arguments = ["--fake", *options]
+        super().__init__(
+            self.config_path, directory / "builder.log", options=arguments, debug=True, environment=variables
+        )
 
     def configure(self, images: Mapping[str, Mapping[str, Any]]) -> None:
         """Write the configuration; a running builder follows it."""
