@@ -102,6 +102,8 @@ def test_upload(uploads: Uploads) -> None:
     assert image["owner_specified.openstack.sha256"] == hashlib.sha256(DATA).hexdigest()
     assert seen[-1] == (len(DATA), len(DATA))
     assert seen == sorted(seen)
+    # One call each, whatever the size: that is what ``rate`` counts.
+    assert [uploads.calls(name) for name in ("create_image", "upload_image", "get_image")] == [1, 1, 1]
 
 
 def test_checksum_is_made(uploads: Uploads) -> None:
@@ -166,8 +168,13 @@ def test_always_broken_off(uploads: Uploads) -> None:
 def test_server_error(uploads: Uploads) -> None:
     """O-15: also an answer in the middle, with which the cloud reads no more."""
     uploads.simulator.change(image_uploads=[{"kind": "fail", "after_bytes": 100_000, "status": 503, "count": 1}])
-    uploads.upload()
+    seen: list[int] = []
+    with upload_progress.watched(lambda done, total: seen.append(done)):
+        uploads.upload()
     assert (uploads.calls("upload_image"), uploads.calls("create_image")) == (2, 1)
+    # Between the two the driver looked at the image: libraries have not sent the data again by themselves.
+    assert uploads.calls("get_image") == 2
+    assert seen.count(len(DATA)) <= 2
 
 
 @pytest.mark.parametrize("operation", ["create_image", "upload_image", "get_image", "delete_image"])

@@ -226,7 +226,8 @@ class Api:
         """
         headers = {"Content-Type": "application/octet-stream"}
         path = f"/images/{_quoted(image_id)}/{'stage' if staged else 'file'}"
-        arguments = {"data": data, "headers": headers, "timeout": timeout}
+        # keystoneauth would send all of it again after 503, without a look at what has become of the image.
+        arguments = {"data": data, "headers": headers, "timeout": timeout, "status_code_retries": 0}
         self._call(IMAGE, "PUT", path, "uploading an image", arguments=arguments)
 
     def import_methods(self) -> list[str]:
