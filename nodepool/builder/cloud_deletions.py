@@ -121,6 +121,10 @@ class CloudDeletions:
         place = (verdict.image, verdict.build_id, verdict.provider, verdict.upload_id)
         with self._store.upload_id_lock(*place) as lock:
             record = None if verdict.record is None else verdict.record.copy()
+            if record is not None and not self._store.upload_has_data(*place):
+                # Another builder has just removed it.
+                self._store.delete_upload(*place, under=lock)
+                return
             if record is not None and record.state != states.DELETING:
                 # Written with the version that was seen: what has changed since is judged again.
                 record.state = states.DELETING

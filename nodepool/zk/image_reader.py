@@ -82,6 +82,11 @@ class ImageReader:
         found = next(self._records([image_paths.upload(image, build_id, provider, upload_id)]), None)
         return found if isinstance(found, ImageUpload) else None
 
+    def upload_has_data(self, image: str, build_id: str, provider: str, upload_id: str) -> bool:
+        """Is an upload there, with data, readable or not? Without, it was removed while its lock was being taken."""
+        stat = self._stat(image_paths.upload(image, build_id, provider, upload_id))
+        return stat is not None and stat.dataLength > 0
+
     def most_recent_upload(self, image: str, provider: str) -> ImageUpload | None:
         """The ready upload with the greatest state time, over all builds (reference/zookeeper 6.2)."""
         ready = [

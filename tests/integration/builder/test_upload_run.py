@@ -244,11 +244,12 @@ def newer_is_there(site: ImageSite) -> ImageUpload:
     return site.upload(site.build())
 
 
-def test_overtaken_at_the_end(site: ImageSite) -> None:
+def test_overtaken_at_the_end(site: ImageSite, monkeypatch: pytest.MonkeyPatch) -> None:
     """U-12: an older build is never stored ready after a newer one; its image goes."""
+    # It is not asked on its way.
+    monkeypatch.setattr(upload_run, "LOOK_SECONDS", 1000.0)
     older = site.build()
     thread = running(site)
-    # Read whole before anybody looks whether it is still wanted.
     newer = newer_is_there(site)
     ended(site, thread)
     assert site.states(older) == ["deleting"]

@@ -104,3 +104,11 @@ def test_closed_connection(store: ImageStore, client: ZooKeeperClient) -> None:
     for call in calls:
         with pytest.raises(ZKConnectionError):
             call()
+
+
+def test_upload_has_data(store: ImageStore, znodes: PoolZnodes) -> None:
+    """A record that cannot be read is there; one that a lock has made again has no data."""
+    upload(znodes, "1", 1, state="nonsense")
+    znodes.kazoo.ensure_path(f"{IMAGES}/debian/builds/1/providers/cloud/images/0000000002/lock")
+    found = [store.upload_has_data("debian", "1", "cloud", f"{number:010}") for number in (1, 2, 3)]
+    assert found == [True, False, False]
