@@ -310,6 +310,16 @@ def test_list(uploads: Uploads) -> None:
     assert [image["name"] for image in client.images()] == ["cloud-image", "somebody's"]
 
 
+def test_list_where_tasks_make_images(uploads: Uploads) -> None:
+    """D-1: an image that a task has made, and of which the builder that died has not said whose it is, is listed."""
+    uploads.clouds_yaml(image_api_use_tasks=True)
+    client = SimulatorClient(uploads.simulator.url)
+    client.add("image", name="built-1")
+    assert [(image.name, "nodepool_build_id" in image.metadata) for image in uploads.adapter.listImages()] == [
+        ("built-1", False)
+    ]
+
+
 @pytest.mark.parametrize(("rule", "text"), [("corrupt", "the md5 of the file is"), ("truncate", "0 of 5120000 bytes")])
 def test_task(uploads: Uploads, rule: str, text: str) -> None:
     """U-14: an image that a task makes is checked, too; nothing is left of one that is not what was sent."""

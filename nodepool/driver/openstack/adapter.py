@@ -187,7 +187,7 @@ class OpenStackAdapter(Adapter):
         self._images.delete(external_id)
 
     def listImages(self) -> Iterator[ListedImage]:
-        return self._images.list()
+        return self._images.list(unmarked=self.config.image_by_task)
 
     # -- trouble --
 

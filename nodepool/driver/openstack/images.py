@@ -143,13 +143,18 @@ class OpenStackImages:
 
     # -- list --
 
-    def list(self) -> Iterator[ListedImage]:
-        """Images with metadata of ours, unfinished and hidden ones, too."""
+    def list(self, unmarked: bool = False) -> Iterator[ListedImage]:
+        """Images with metadata of ours, unfinished and hidden ones, too.
+
+        :param unmarked: and private ones without: a task makes an image, and only afterwards it is marked.
+        """
         seen: set[str] = set()
         # Lists of Glance leave out hidden images, unless they are asked for.
         for filters in ({}, {"os_hidden": "true"}):
             for image in self._api.images(limit=PAGE, **filters):
-                if image.id not in seen and any(key in image.properties for key in UPLOAD_KEYS):
+                told = image.properties
+                marked = any(key in told for key in UPLOAD_KEYS) or (unmarked and told.get("visibility") == "private")
+                if marked and image.id not in seen:
                     seen.add(image.id)
                     yield _listed(image)
 
