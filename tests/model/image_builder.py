@@ -87,6 +87,11 @@ class Builder(Daemon):
     def complete(self) -> bool:
         return self.builder.cache.ready.is_set()
 
+    @property
+    def knows_own_records(self) -> bool:
+        """R-15: who has seen no record of its own leaves files alone that have none."""
+        return self.builder.cleanup.current._knows_own_records
+
     def turn(self) -> None:
         builder = self.builder
         try:

@@ -54,7 +54,7 @@ class ImageInvariants(Invariants):
         remains = Remains(
             world.stored(),
             {provider: [self._shown(image) for image in world.cloud_of(provider).all()] for provider in FORMATS},
-            [self._files(disk / "images") for disk in world.disks],
+            [self._files(builder.directory / "images") for builder in world.builders if builder.knows_own_records],
             world.built,
             (),
             Forgotten(),

@@ -91,6 +91,10 @@ class ImageWorld(World):
             for provider in FORMATS:
                 FakeCloud.forget(f"{self.cloud_name}-{provider}")
 
+    @property
+    def builders(self) -> list[Builder]:
+        return [daemon for daemon in self.launchers if isinstance(daemon, Builder)]
+
     def make_invariants(self) -> ImageInvariants:
         return ImageInvariants(self)
 
