@@ -254,17 +254,11 @@ class UploadRun:
     def _view_now(self) -> ImageView:
         """What ZooKeeper has of the image and the provider: a cache may be late."""
         store, image, provider = self._services.store, self._job.image, self._job.provider
-        builds = {
-            build.key: BuildView(
-                build.key,
-                build,
-                uploads={
-                    provider: tuple(UploadView(one.key, one) for one in store.uploads(image, build.key, provider))
-                },
-            )
-            for build in store.builds(image)
-        }
-        return ImageView(image, builds=builds)
+        views: dict[str, BuildView] = {}
+        for record in store.builds(image):
+            uploads = tuple(UploadView(one.key, one) for one in store.uploads(image, record.key, provider))
+            views[record.key] = BuildView(record.key, record, uploads={provider: uploads})
+        return ImageView(image, builds=views)
 
     def _delete(self, provider: Provider, upload: ImageUpload) -> None:
         """Take the image away again; if that fails its record keeps the id, and the clean-up does it."""
