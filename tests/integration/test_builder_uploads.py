@@ -155,5 +155,8 @@ def test_two_builders(make: Make, cloud: ExampleCloud) -> None:
         wait_for("nobody works", lambda: not [one for one in uploads(builders[0]).values() if one["state"] != "ready"])
     wait_for("two are kept", lambda: len(ours(cloud)) == len(uploads(builders[0])) == 2)
     names = {build_id for build_id, _ in uploads(builders[0])}
-    files = {name for builder in builders for name in builder.files() if name.endswith(".qcow2")}
-    assert files == {f"{IMAGE}-{build_id}.qcow2" for build_id in names}
+
+    def files() -> set[str]:
+        return {name for builder in builders for name in builder.files() if name.endswith(".qcow2")}
+
+    wait_for("files of others are gone", lambda: files() == {f"{IMAGE}-{build_id}.qcow2" for build_id in names})
