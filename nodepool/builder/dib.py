@@ -103,7 +103,9 @@ class DibRun:
         """
         with self._woken, self._wake:
             if self._stop_reason:
-                return RunResult(None, self._stop_reason)
+                stopped = RunResult(None, self._stop_reason)
+                self._write_end(stopped)
+                return stopped
             try:
                 process = self._start()
             except (OSError, ValueError) as error:
@@ -139,11 +141,14 @@ class DibRun:
                 left = self._end(process, events)
                 result = RunResult(None, reason, timed_out=not self._stop_reason, left=left)
         self._output.end()
+        self._write_end(result)
+        return result
+
+    def _write_end(self, result: RunResult) -> None:
         if result.status is None:
             self._log.write_line(f"The build was ended: {result.reason}")
         else:
             self._log.write_line(f"Exit code: {result.status}")
-        return result
 
     def _complete(self, process: subprocess.Popen[bytes], events: _Events) -> RunResult:
         """The command has ended by itself; so must what it left behind."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fixtures for tests of uploads and clean-up, with a ZooKeeper and clouds in memory."""
+"""Fixtures for tests of builds, uploads and clean-up, with a ZooKeeper and clouds in memory."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
+from nodepool.builder.work_dir import NOTES
 from nodepool.zk.client import ZooKeeperClient
+from tests.support.build_site import BuildSite
 from tests.support.image_site import ImageSite
 from tests.support.pool_znodes import PoolZnodes
 from tests.support.zookeeper import ZooKeeperServer
@@ -46,3 +48,16 @@ def make_site(zookeeper: ZooKeeperServer, chroot: str, tmp_path: Path, znodes: P
 def site(make_site: MakeSite) -> ImageSite:
     """One builder, one provider."""
     return make_site()
+
+
+@pytest.fixture
+def place(make_site: MakeSite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[BuildSite]:
+    """One builder that builds; in the end nothing temporary is left."""
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    made = BuildSite(make_site(), tmp_path)
+    yield made
+    assert list(temporary.iterdir()) == []
+    assert list((made.site.files.directory / NOTES).glob("*")) == []
+    assert made.running.current() == []

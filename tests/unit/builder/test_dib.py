@@ -125,6 +125,7 @@ def test_stop_before_the_start(scripted: Callable[..., ScriptedRun], tmp_path: P
     run.run.stop("too late")
     run.run.stop("another reason")
     assert run.run.run(LONG) == RunResult(None, "too late")
+    assert run.log_text() == "The build was ended: too late\n"
     assert not (tmp_path / "started").exists()
     run.run.stop("after the end")
 

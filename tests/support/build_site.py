@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`BuildSite`: build workers of a builder, without its daemon and without diskimage-builder."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from nodepool.builder import fake_build
+from nodepool.builder.build_attempt import BuildServices
+from nodepool.builder.build_worker import BuildPlan, BuildWorker
+from nodepool.builder.running_builds import RunningBuilds
+from nodepool.builder.work_dir import NOTES
+from nodepool.model.image import ImageBuild
+from tests.support.image_site import IMAGE, ImageSite
+
+FAKE = f"{shlex.quote(sys.executable)} -I {shlex.quote(fake_build.__file__)}"
+
+
+class BuildSite:
+    """Build workers of one builder, which the test calls itself."""
+
+    def __init__(self, site: ImageSite, directory: Path) -> None:
+        self.site = site
+        self.directory = directory
+        self.running = RunningBuilds()
+        site.config.build_log_dir = str(directory / "logs")
+        services = BuildServices(
+            site.client, site.store, site.files, self.running, "builder.example.com", site.builder_id
+        )
+        self.plan = BuildPlan(services, site.known, lambda: site.config)
+        self.command(FAKE)
+        self.worker = BuildWorker(0, self.plan)
+
+    def command(self, command: str) -> None:
+        """What builds the image."""
+        self.site.config.diskimages[IMAGE].dib_cmd = command
+
+    def script(self, script: str) -> None:
+        """A shell script builds it; ``$@`` are the arguments, ``fake`` makes the files."""
+        whole = "fake() { " + FAKE + ' "$@"; }; ' + script
+        self.command(f"bash -c {shlex.quote(whole)} build")
+
+    def once(self) -> float | None:
+        """One pass on what is known now."""
+        self.site.sync()
+        wait = self.worker.run_once()
+        self.site.sync()
+        return wait
+
+    def builds(self, image: str = IMAGE) -> list[ImageBuild]:
+        return self.site.store.builds(image)
+
+    def states(self) -> list[str]:
+        return [build.state for build in self.builds()]
+
+    def files(self) -> list[str]:
+        return sorted(path.name for path in self.site.files.directory.iterdir() if path.name != NOTES)
+
+    def log(self) -> str:
+        (path,) = (self.directory / "logs").iterdir()
+        return path.read_text()
+
+
+def in_background(call: Callable[[], object]) -> threading.Thread:
+    thread = threading.Thread(target=call)
+    thread.start()
+    return thread
