@@ -100,6 +100,24 @@ def test_second_signal_hastens() -> None:
     helper.join()
 
 
+def test_service_says_what_further_signals_mean() -> None:
+    """A builder ends its builds at the second one, and is given up at the third."""
+    service, seen = StuckService(), []
+
+    def on_stop_signal(number: int) -> bool:
+        seen.append(number)
+        if len(seen) < 3:
+            supervisor.post(signal.SIGTERM)
+        return len(seen) < 3
+
+    supervisor = ServiceRunner(service, FakeNotifier(), on_stop_signal=on_stop_signal)
+    supervisor.post(signal.SIGINT)
+    assert supervisor.run() == 0
+    assert seen == [signal.SIGINT, signal.SIGTERM, signal.SIGTERM]
+    assert supervisor.abandoned
+    service.stopped.set()
+
+
 def test_stop_is_bounded(caplog: pytest.LogCaptureFixture) -> None:
     """A service that does not stop is left behind, and the log says what it was doing."""
     service = StuckService()
