@@ -174,10 +174,14 @@ class BuildWorker(Worker):
         if not self._still_as(view):
             # What the decision was made on is old: the change is on its way to us.
             return None
-        self.log.info("Image %s is to be built: %s", image.name, due.reason)
         config = self._plan.config()
+        diskimage = config.diskimages.get(image.name)
+        if diskimage is None:
+            # It went from the configuration meanwhile.
+            return None
+        self.log.info("Image %s is to be built: %s", image.name, due.reason)
         settings = BuildSettings(
-            config.diskimages[image.name],
+            diskimage,
             image.formats,
             config.build_log_dir,
             config.build_log_retention,

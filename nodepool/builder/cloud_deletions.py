@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Final
 
@@ -85,11 +85,15 @@ class CloudDeletions:
             times = [until for key, (_, until) in self._failed.items() if key not in self._running]
         return max(0.0, min(times) - self._clock()) if times else None
 
-    def keep(self, verdicts: Iterable[DeleteUpload]) -> None:
-        """Forget failures of uploads that are not to be deleted any more."""
-        wanted = {_key(verdict) for verdict in verdicts}
+    def keep(self, uploads: Collection[_Key]) -> None:
+        """Forget failures of uploads that are gone.
+
+        One that somebody else has locked for a moment stays: builders would otherwise take turns without a pause.
+
+        :param uploads: image, build, provider and number of all that are there.
+        """
         with self._lock:
-            self._failed = {key: value for key, value in self._failed.items() if key in wanted or key in self._running}
+            self._failed = {key: value for key, value in self._failed.items() if key in uploads or key in self._running}
 
     # -- in a thread of the provider --
 

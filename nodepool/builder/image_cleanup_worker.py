@@ -114,7 +114,7 @@ class ImageCleanupWorker(Worker):
         self._knows_own_records = self._knows_own_records or self._has_own_record(view)
         verdicts = judge_images(wanted, view, self._clock(), self._ever_wanted)
         uploads = [verdict for verdict in verdicts if isinstance(verdict, DeleteUpload)]
-        self.deletions.keep(uploads)
+        self.deletions.keep(_upload_keys(view))
         for upload in uploads:
             self.deletions.begin(upload)
         # Before the records of builds: without them files would stay for an hour.
@@ -198,6 +198,17 @@ class ImageCleanupWorker(Worker):
         for verdict in verdicts:
             self.log.info("Removing files of build %s of image %s: %s", verdict.build_id, verdict.image, verdict.reason)
             services.files.remove(verdict.image, verdict.build_id, verdict.formats)
+
+
+def _upload_keys(view: ImagesView) -> set[tuple[str, str, str, str]]:
+    """Image, build, provider and number of all uploads."""
+    return {
+        (image.name, build.id, provider, upload.id)
+        for image in view.images.values()
+        for build in image.builds.values()
+        for provider, uploads in build.uploads.items()
+        for upload in uploads
+    }
 
 
 def _local(

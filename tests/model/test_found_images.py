@@ -69,3 +69,25 @@ def test_file_that_is_removed_right_before_its_upload() -> None:
         Move(10, "files_deleted", 41),
         Move(40, "request", 17),
     )
+
+
+def test_image_that_goes_from_the_configuration_right_before_its_build() -> None:
+    """It was a traceback in the log."""
+    replay_images(
+        image_setup(2, 985361961),
+        Move(40, "image_removed", 48),
+        Move(2, "unwanted_build", 26),
+        Move(80, "serve_and_cut", 14),
+        Move(300, "unwanted_build", 34),
+        Move(0, "broken_upload", 31),
+    )
+
+
+def test_cloud_that_is_down_is_not_asked_by_builders_in_turns_without_a_pause() -> None:
+    """R-7: while one had the lock the others forgot that their deletions had just failed."""
+    replay_images(
+        image_setup(3, 585066813, False),
+        Move(2, "corrupted_upload", 1),
+        Move(0, "image_service_down", 32),
+        Move(10, "long_clock", 39),
+    )
