@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 
 import pytest
@@ -115,12 +116,14 @@ def test_uploaded_image(place: Place, tmp_path: Path) -> None:
     place.label.update({"name": "small", "diskimage": "built", "min-ram": 512})
     place.launch()
     file = tmp_path / "image.qcow2"
-    file.write_bytes(b"QFI\xfb" + bytes(100_000))
+    content = b"QFI\xfb" + bytes(100_000)
+    file.write_bytes(content)
+    sums = hashlib.md5(content, usedforsecurity=False).hexdigest(), hashlib.sha256(content).hexdigest()
     keys = {"nodepool_provider_name": "cloud-a", "nodepool_build_id": "b1", "nodepool_upload_id": "0000000001"}
     image = place.adapter.config.diskimages["built"]
     # Put off once: the content is sent again from its beginning.
     place.simulator.change(errors=[{"operation": "image.upload_image", "kind": "429", "retry_after": 1, "count": 1}])
-    external_id = place.adapter.uploadImage(image, "built-1", str(file), "qcow2", dict(keys), "0" * 32, "1" * 64)
+    external_id = place.adapter.uploadImage(image, "built-1", str(file), "qcow2", dict(keys), *sums)
     with place.simulator.cloud() as cloud:
         assert cloud.images.images.get(external_id)["size"] == 100_004
     place.znodes.add_upload("cloud-a", external_id)

@@ -34,7 +34,7 @@ CONTRACT: Final = {
     "nodepool.driver.config.ConfigPool": POOL,
     "nodepool.driver.openstack.config.OpenStackProviderConfig": f"{PROVIDER} pools cloud region-name rate boot-timeout "
     "launch-timeout launch-retries image-upload-timeout image-name-format post-upload-hook clean-floating-ips "
-    "port-cleanup-interval nodepool-id diskimages cloud-images",
+    "clean-leaked-images port-cleanup-interval nodepool-id diskimages cloud-images",
     "nodepool.driver.openstack.config.ProviderDiskImage": "name pause config-drive meta connection-type "
     "connection-port",
     "nodepool.driver.openstack.config.CloudImage": f"name config-drive image-id image-name username {LOGIN}",
