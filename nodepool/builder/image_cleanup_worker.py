@@ -98,7 +98,8 @@ class ImageCleanupWorker(Worker):
         )
         self._repeats = Repeats(WARN_SECONDS)
         self._ever_wanted: set[str] = set()
-        self._knows_own_records = False
+        #: Build id -> when it was last seen to have a record that keeps its files; of builds with files here.
+        self._recorded: dict[str, float] = {}
 
     def on_stop(self) -> None:
         """Deletions in clouds that run are left to themselves: whoever comes next takes them up."""
@@ -111,7 +112,6 @@ class ImageCleanupWorker(Worker):
             return None
         wanted = wanted_images(self._services.config())
         self._ever_wanted.update(wanted.images)
-        self._knows_own_records = self._knows_own_records or self._has_own_record(view)
         verdicts = judge_images(wanted, view, self._clock(), self._ever_wanted)
         uploads = [verdict for verdict in verdicts if isinstance(verdict, DeleteUpload)]
         self.deletions.keep(_upload_keys(view))
@@ -119,7 +119,7 @@ class ImageCleanupWorker(Worker):
             self.deletions.begin(upload)
         # Before the records of builds: without them files would stay for an hour.
         with Guard(self.log, "Files in %s are not cleaned", self._services.files.directory):
-            self._clean_files(wanted, view)
+            self._clean_files(wanted)
         waits: list[float] = []
         for verdict in verdicts:
             left = self._left_to_others(verdict, view)
@@ -180,24 +180,43 @@ class ImageCleanupWorker(Worker):
 
     # -- files --
 
-    def _clean_files(self, wanted: WantedImages, view: ImagesView) -> None:
+    def _clean_files(self, wanted: WantedImages) -> None:
         """R-9, R-10, R-15."""
         services = self._services
-        # What is being built and uploaded is asked for after the files were listed: nothing is taken for abandoned.
+        # What is being built and uploaded, and the records, are looked at after the files were listed: nothing that was
+        # built meanwhile is taken for abandoned.
         found = list(services.files.builds().items())
         building, uploading = set(services.building()), list(services.uploading())
-        local = [_local(image, build_id, files, building, uploading) for (image, build_id), files in found]
+        view = services.images()
+        if view is None:
+            return
+        self._note_records(found, view)
+        local = [
+            _local(image, build_id, files, self._recorded.get(build_id, 0.0), building, uploading)
+            for (image, build_id), files in found
+        ]
         verdicts = judge_files(
             local,
             wanted,
             view,
             self._clock(),
-            knows_own_records=self._knows_own_records,
+            # Now, not ever: ZooKeeper may have been emptied since.
+            knows_own_records=self._has_own_record(view),
             clean_orphans=services.clean_orphans,
         )
         for verdict in verdicts:
             self.log.info("Removing files of build %s of image %s: %s", verdict.build_id, verdict.image, verdict.reason)
             services.files.remove(verdict.image, verdict.build_id, verdict.formats)
+
+    def _note_records(self, found: Iterable[tuple[tuple[str, str], list[BuildFile]]], view: ImagesView) -> None:
+        """R-15: files whose record vanished without being `deleting` are kept as long as new ones: it may come back."""
+        now, recorded = self._clock(), {}
+        for (image, build_id), _ in found:
+            build = view.image(image).builds.get(build_id)
+            seen = now if build is not None else self._recorded.get(build_id)
+            if seen is not None and (build is None or build.state != states.DELETING):
+                recorded[build_id] = seen
+        self._recorded = recorded
 
 
 def _upload_keys(view: ImagesView) -> set[tuple[str, str, str, str]]:
@@ -212,14 +231,20 @@ def _upload_keys(view: ImagesView) -> set[tuple[str, str, str, str]]:
 
 
 def _local(
-    image: str, build_id: str, files: Iterable[BuildFile], building: Collection[str], uploading: Iterable[UploadJob]
+    image: str,
+    build_id: str,
+    files: Iterable[BuildFile],
+    recorded: float,
+    building: Collection[str],
+    uploading: Iterable[UploadJob],
 ) -> LocalBuild:
+    """:param recorded: when it was last seen to have a record, in seconds since the epoch."""
     found = list(files)
     return LocalBuild(
         image,
         build_id,
         formats=frozenset(file.format for file in found if file.format is not None),
-        newest=max((_changed(file) for file in found), default=0.0),
+        newest=max(recorded, *(_changed(file) for file in found)),
         running=build_id in building,
         reading=frozenset(job.format for job in uploading if job.build_id == build_id),
     )

@@ -17,7 +17,7 @@ from nodepool.builder.file_checksums import FileChecksums
 from nodepool.builder.image_files import ImageFiles
 from nodepool.builder.post_upload_hook import run_hook
 from nodepool.builder.running_uploads import Meter, RunningUploads, UploadKey
-from nodepool.clock import monotonic, wall_time
+from nodepool.clock import monotonic, sleep, wall_time
 from nodepool.driver import gateway
 from nodepool.driver.framework import upload_progress
 from nodepool.driver.framework.upload_progress import UploadGivenUp
@@ -38,6 +38,10 @@ if TYPE_CHECKING:
 
 #: So often an upload that runs is asked whether it is still wanted.
 LOOK_SECONDS: Final = 1.0
+#: Between attempts to delete an image that has no record any more, in seconds.
+DELETE_PAUSES: Final = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0)
+#: So often it is asked meanwhile whether the builder stops.
+PAUSE_LOOK_SECONDS: Final = 0.2
 
 
 class Outcome(enum.Enum):
@@ -159,7 +163,7 @@ class UploadRun:
             outcome = self._store(upload, lock)
         except ZKConflict:
             # Somebody took it for abandoned, and may have looked for the image before it was there.
-            self._delete(target.provider, upload)
+            self._delete_without_record(upload)
             raise
         seconds = monotonic() - begun
         if outcome is Outcome.READY:
@@ -259,6 +263,21 @@ class UploadRun:
             uploads = tuple(UploadView(one.key, one) for one in store.uploads(image, record.key, provider))
             views[record.key] = BuildView(record.key, record, uploads={provider: uploads})
         return ImageView(image, builds=views)
+
+    def _delete_without_record(self, upload: ImageUpload) -> None:
+        """Nobody else will delete this image: try again while the cloud refuses. Blocks, not after the builder's stop.
+
+        The provider may be another one by then: a configuration that changes replaces it.
+        """
+        for pause_seconds in (*DELETE_PAUSES, 0.0):
+            provider = self._services.providers.get(self._job.provider)
+            if provider is not None:
+                self._delete(provider, upload)
+            deadline = monotonic() + pause_seconds
+            while upload.external_id is not None and not self._stopping() and monotonic() < deadline:
+                sleep(PAUSE_LOOK_SECONDS)
+            if upload.external_id is None or self._stopping():
+                return
 
     def _delete(self, provider: Provider, upload: ImageUpload) -> None:
         """Take the image away again; if that fails its record keeps the id, and the clean-up does it."""

@@ -20,7 +20,7 @@ class LocalBuild:
     """Files of one build on the disk of a builder.
 
     :param formats: of its images.
-    :param newest: when the youngest of them was changed, seconds since the epoch.
+    :param newest: when the youngest of them was changed, or its record was last there, seconds since the epoch.
     :param running: does this builder build it now?
     :param reading: formats that this builder uploads now.
     """
@@ -58,7 +58,7 @@ def judge_files(
     """What has to go.
 
     :param now: seconds since the epoch.
-    :param knows_own_records: has this builder seen a record that it has made itself, so that the records are there?
+    :param knows_own_records: is a record there that this builder has made itself, so that the others are, too?
     :param clean_orphans: the operator said that files without a record may go (``--clean-orphans``).
     """
     for files in local:
@@ -68,7 +68,7 @@ def judge_files(
         if build is None:
             age = now - files.newest
             if clean_orphans or (knows_own_records and age > ORPHAN_AGE_SECONDS):
-                yield RemoveFiles(files.image, files.build_id, None, f"no record of it, and {age:.0f} s old")
+                yield RemoveFiles(files.image, files.build_id, None, f"no record of it for {age:.0f} s")
         elif build.state == states.DELETING:
             yield RemoveFiles(files.image, files.build_id, None, "it is being deleted")
         else:

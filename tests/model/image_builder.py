@@ -89,8 +89,9 @@ class Builder(Daemon):
 
     @property
     def knows_own_records(self) -> bool:
-        """R-15: who has seen no record of its own leaves files alone that have none."""
-        return self.builder.cleanup.current._knows_own_records
+        """R-15: who sees no record of its own leaves files alone that have none."""
+        records = [build.record or {} for image in self.world.stored().values() for build in image.builds]
+        return any(record.get("builder_id") == self.builder.builder_id for record in records)
 
     def turn(self) -> None:
         builder = self.builder

@@ -15,7 +15,7 @@ from kazoo.exceptions import KazooException
 from kazoo.protocol.serialization import Create, SetData
 from kazoo.security import OPEN_ACL_UNSAFE
 
-from nodepool.builder import build_attempt, provider_threads
+from nodepool.builder import build_attempt, provider_threads, upload_run
 from nodepool.driver.fake.cloud import FakeCloud
 from nodepool.driver.fake.images import ImageError
 from nodepool.runtime import provider_start
@@ -111,6 +111,7 @@ class ImageWorld(World):
         patch.setattr(build_attempt, "DibRun", ModelDib)
         patch.setattr(build_attempt, "WorkDir", ModelWorkDir)
         patch.setattr(provider_threads, "SharedThreads", ModelSharedThreads)
+        patch.setattr(upload_run, "sleep", lambda seconds: self.baton.wait(lambda: False, self.now + seconds))
         patch.setattr(StatusRecord, "set", lambda record, status: None)
 
     def disk(self, name: str) -> Path:

@@ -287,6 +287,21 @@ def test_lock_is_lost(site: ImageSite, znodes: PoolZnodes, caplog: pytest.LogCap
     assert site.states(build) == []
 
 
+def test_image_without_a_record_is_deleted_although_the_cloud_refuses(
+    site: ImageSite, znodes: PoolZnodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """D-3: nobody else would do it."""
+    monkeypatch.setattr(upload_run, "DELETE_PAUSES", (0.0, 0.0))
+    site.cloud().set(refused_deletions=2)
+    build = site.build()
+    thread = running(site)
+    lock_dir = image_paths.upload_lock(IMAGE, build.key, "cloud")
+    for contender in znodes.kazoo.get_children(lock_dir):
+        znodes.kazoo.delete(f"{lock_dir}/{contender}")
+    ended(site, thread)
+    assert site.cloud().images() == []
+
+
 def test_session_is_lost(site: ImageSite, zookeeper: ZooKeeperServer, caplog: pytest.LogCaptureFixture) -> None:
     """6.3: as when the builder stood still for long: the upload ends on its way, and is made anew."""
     caplog.set_level("INFO")
