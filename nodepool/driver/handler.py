@@ -230,8 +230,7 @@ class NodeRequestHandler(HandlerHooks):
 
     def poll(self) -> bool:
         """Is the request finished? Fulfils, fails or waits further. Does not block on launches."""
-        end = self.begin_poll()
-        if end is not None:
+        if (end := self._poll()) is not None:
             end()
         return self.done
 
@@ -240,6 +239,12 @@ class NodeRequestHandler(HandlerHooks):
 
         :return: waits for the answer, and must be called; None = all is done.
         """
+        if type(self).poll is NodeRequestHandler.poll:
+            return self._poll()
+        self.poll()  # The driver's own.
+        return None
+
+    def _poll(self) -> Callable[[], None] | None:
         if self.done or self.unfinished or not gateway.launches_complete(self):
             return None
         if self._ending is not None:

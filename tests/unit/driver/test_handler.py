@@ -34,6 +34,24 @@ def test_fulfilled(stage: Stage) -> None:
     assert handler.poll(), "still finished"
 
 
+def test_own_poll(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """reference/driver 3: a driver may have a `poll` of its own; the pool begins that."""
+    calls = []
+
+    class Watching(ScriptedHandler):
+        def poll(self) -> bool:
+            calls.append(super().poll())
+            return calls[-1]
+
+    handler = stage.begin("small")
+    handler.__class__ = Watching
+    assert handler.begin_poll() is None
+    handler.end(0, states.READY)
+    assert handler.begin_poll() is None
+    assert calls == [False, True]
+    assert handler.done
+
+
 def test_failed_launch(stage: Stage) -> None:
     """L-6, A-14, A-15: declined once, nodes unlocked, failed because nobody else is there."""
     handler = stage.begin("small", "small")
