@@ -6,7 +6,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from nodepool.builder.running_uploads import RunningUploads
 from nodepool.builder.upload_queue import UploadQueue
 from nodepool.builder.upload_run import UploadServices
 from nodepool.builder.upload_worker import UploadWorker
+from nodepool.clock import wall_time
 from nodepool.config.objects import Config, DiskImage
 from nodepool.driver.fake import FakeDriver
 from nodepool.driver.fake.cloud import FakeCloud
@@ -121,7 +122,7 @@ class ImageSite:
     def known(self) -> ImagesView | None:
         return self.cache.snapshot() if self.cache.ready.is_set() else None
 
-    def make_cleanup(self, **services: Any) -> ImageCleanupWorker:
+    def make_cleanup(self, clock: Callable[[], float] = wall_time, **services: Any) -> ImageCleanupWorker:
         made = CleanupServices(
             self.store,
             self.known,
@@ -134,7 +135,7 @@ class ImageSite:
             registry=self.registry,
             **services,
         )
-        self._cleanups.append(ImageCleanupWorker(self.client, made))
+        self._cleanups.append(ImageCleanupWorker(self.client, made, clock))
         return self._cleanups[-1]
 
     # -- what is there --

@@ -282,6 +282,31 @@ def test_files_without_a_record(site: ImageSite) -> None:
     assert on_disk(site) == {build.key}
 
 
+def test_records_that_vanish(site: ImageSite) -> None:
+    """R-15: somebody empties ZooKeeper while the builder runs. The records may be restored for an hour."""
+    now = wall_time()
+    site.cleanup = site.make_cleanup(clock=lambda: now)
+    builds = [site.build(), site.build()]
+    old = (now - 2 * ORPHAN_AGE_SECONDS,) * 2
+    for build in builds:
+        for file in site.files.of_build(IMAGE, build.key):
+            os.utime(file.path, times=old)
+    cleaned(site, 1)
+    site.client.kazoo.delete(image_paths.image(IMAGE), recursive=True)
+    cleaned(site, 1)
+    assert on_disk(site) == {build.key for build in builds}
+    now += 2 * ORPHAN_AGE_SECONDS
+    cleaned(site, 1)
+    assert on_disk(site) == {build.key for build in builds}, "no record of this builder is there at all"
+    now -= ORPHAN_AGE_SECONDS + 1
+    new = site.build()
+    cleaned(site, 1)
+    assert on_disk(site) == {build.key for build in [*builds, new]}, "they were there a moment ago"
+    now += 2
+    cleaned(site, 1)
+    assert on_disk(site) == {new.key}
+
+
 def test_delete_after_upload(make_site: MakeSite) -> None:
     """R-10: a format goes when every provider that wants it has it; kept formats and the manifest stay."""
     site = make_site(["a", "b"], image={"delete_after_upload": True, "keep_formats": ["raw"]})

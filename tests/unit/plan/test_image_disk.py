@@ -46,7 +46,7 @@ def test_running_build() -> None:
 
 def test_files_without_a_record() -> None:
     """R-9, R-15: an hour old, and records of this builder are there at all."""
-    assert judge(images()) == [RemoveFiles("debian", "b1", None, "no record of it, and 9900 s old")]
+    assert judge(images()) == [RemoveFiles("debian", "b1", None, "no record of it for 9900 s")]
     assert judge(images(), now=3700.0) == []
     assert judge(images(), knows_own_records=False) == []
     assert judge(images(), now=101.0, knows_own_records=False, clean_orphans=True) != []
