@@ -67,23 +67,24 @@ class CloudDeletions:
         with self._lock:
             return len(self._running)
 
-    def begin(self, verdict: DeleteUpload) -> None:
-        """Delete an upload in the background, unless that runs already, or has just failed."""
+    def begin(self, verdict: DeleteUpload) -> float | None:
+        """Delete an upload in the background, unless that runs already, or has just failed.
+
+        :return: seconds until it may be tried again; None = it runs.
+        """
         key = _key(verdict)
         with self._lock:
-            if key in self._running or self._failed.get(key, (0, 0.0))[1] > self._clock():
-                return
+            if key in self._running:
+                return None
+            wait_seconds = self._failed.get(key, (0, 0.0))[1] - self._clock()
+            if wait_seconds > 0:
+                return wait_seconds
             self._running.add(key)
         if not self._threads.submit(verdict.provider, lambda: self._run(verdict)):
             # The builder stops.
             with self._lock:
                 self._running.discard(key)
-
-    def retry_seconds(self) -> float | None:
-        """Until the next one that failed may be tried again; None = none has failed."""
-        with self._lock:
-            times = [until for key, (_, until) in self._failed.items() if key not in self._running]
-        return max(0.0, min(times) - self._clock()) if times else None
+        return None
 
     def keep(self, uploads: Collection[_Key]) -> None:
         """Forget failures of uploads that are gone.

@@ -115,8 +115,8 @@ class ImageCleanupWorker(Worker):
         verdicts = judge_images(wanted, view, self._clock(), self._ever_wanted)
         uploads = [verdict for verdict in verdicts if isinstance(verdict, DeleteUpload)]
         self.deletions.keep(_upload_keys(view))
-        for upload in uploads:
-            self.deletions.begin(upload)
+        # Only of what is to be deleted now: what somebody else has locked, or was kept after all, must not wake us.
+        later = [self.deletions.begin(upload) for upload in uploads]
         # Before the records of builds: without them files would stay for an hour.
         with Guard(self.log, "Files in %s are not cleaned", self._services.files.directory):
             self._clean_files(wanted)
@@ -130,7 +130,7 @@ class ImageCleanupWorker(Worker):
             with Guard(self.log, "%s of image %s", type(verdict).__name__, verdict.image, but=ZKConnectionError):
                 self._carry_out(verdict)
         self._services.publish()
-        later = (self.deletions.retry_seconds(), self.unknown.begin(wanted.providers))
+        later.append(self.unknown.begin(wanted.providers))
         return min([*waits, *(seconds for seconds in later if seconds is not None)], default=None)
 
     # -- records --
