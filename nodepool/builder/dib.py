@@ -21,7 +21,7 @@ from nodepool.builder import process_session
 from nodepool.builder.build_logs import BuildLog
 from nodepool.builder.process_session import Process
 from nodepool.clock import monotonic
-from nodepool.guard import Guard
+from nodepool.guard import Guard, OnError
 
 log = logging.getLogger("nodepool.builder.dib")
 
@@ -114,7 +114,9 @@ class DibRun:
                 return RunResult(None, reason)
             with Guard(log, "Error at the start of a build"):
                 self._on_start(process.pid)
-            return self._follow(process, timeout)
+            # Nobody else would end it.
+            with OnError(lambda _: self._kill(process)):
+                return self._follow(process, timeout)
 
     def _start(self) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
@@ -152,7 +154,6 @@ class DibRun:
 
     def _complete(self, process: subprocess.Popen[bytes], events: _Events) -> RunResult:
         """The command has ended by itself; so must what it left behind."""
-        status = process.wait()
         deadline = monotonic() + DRAIN_SECONDS
         while not events.output_ended and monotonic() < deadline:
             events.wait(deadline - monotonic())
@@ -160,6 +161,8 @@ class DibRun:
         if left:
             log.warning("Ending what a build left behind: processes %s", ", ".join(str(one.pid) for one in left))
             left = process_session.end(process.pid, DRAIN_SECONDS)
+        # Only now: once it was asked how it ended, its number may be that of somebody else's session.
+        status = process.wait()
         return RunResult(status, f"exit code {status}" if status else "", left=left)
 
     def _end(self, process: subprocess.Popen[bytes], events: _Events) -> list[Process]:
@@ -168,13 +171,15 @@ class DibRun:
         process_session.terminate(session, spared=lambda one: OUTPUT_FILTER in one.command_line())
         deadline = monotonic() + self._trap_seconds
         while monotonic() < deadline:
-            if events.ended:
-                # It has no parent any more that could wait for it.
-                process.wait()
             if not process_session.members_going_on(session) and events.ended:
+                process.wait()
                 return []
             events.wait(min(process_session.LOOK_SECONDS, deadline - monotonic()))
-        left = process_session.kill(session)
+        return self._kill(process)
+
+    def _kill(self, process: subprocess.Popen[bytes]) -> list[Process]:
+        """SIGKILL to all; returns who is there even then."""
+        left = process_session.kill(process.pid)
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(process_session.LOOK_SECONDS)
         return left

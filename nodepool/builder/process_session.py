@@ -78,7 +78,7 @@ def send(number: signal.Signals, processes: Iterable[Process]) -> None:
     foreign = []
     for one in processes:
         try:
-            os.kill(one.pid, number)
+            _send_to(one, number)
         except ProcessLookupError:
             continue
         except PermissionError:
@@ -88,6 +88,17 @@ def send(number: signal.Signals, processes: Iterable[Process]) -> None:
         problem = run_as_root("kill", "-s", number.name.removeprefix("SIG"), "--", *ids)
         if problem and any(process(int(pid)) for pid in ids):
             log.warning("%s to processes %s: %s", number.name, " ".join(ids), problem)
+
+
+def _send_to(one: Process, number: signal.Signals) -> None:
+    """Send a signal to a process, and to nobody who got its id since. Raises ProcessLookupError, PermissionError."""
+    descriptor = os.pidfd_open(one.pid)
+    try:
+        if process(one.pid) != one:
+            raise ProcessLookupError
+        signal.pidfd_send_signal(descriptor, number)
+    finally:
+        os.close(descriptor)
 
 
 def terminate(session: int, spared: Callable[[Process], bool] = lambda _: False) -> None:

@@ -160,7 +160,8 @@ def _delete(image: str, build_id: str, provider: str, upload: UploadView, reason
 
 def _judge_build(view: ImageView, build: BuildView, now: float, warning: str | None) -> Iterator[Verdict]:
     if build.state == states.DELETING:
-        if not build.upload_count:
+        # While somebody holds a lock below it cannot be removed: each attempt would be a change that causes the next.
+        if not build.upload_count and not build.uploading:
             yield RemoveBuild(view.name, build.id)
         return
     if build.state in (states.BUILDING, None) and view.build_locked:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import sys
@@ -116,6 +117,23 @@ def test_what_is_left_behind_ends(scripted: Callable[..., ScriptedRun]) -> None:
     result = run.run.run(LONG)
     assert result.succeeded
     assert run.log_text() == "done\nExit code: 0\n"
+    assert process_session.members(run.session) == []
+
+
+def test_build_that_cannot_be_followed_is_ended(
+    scripted: Callable[..., ScriptedRun], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """E.g. the limit of open files: it does not go on without anybody who knows of it."""
+
+    def no_more_files(pid: int) -> int:
+        monkeypatch.undo()
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    run: ScriptedRun = scripted("sleep 300")
+    monkeypatch.setattr(os, "pidfd_open", no_more_files)
+    with pytest.raises(OSError, match="Too many open files"):
+        run.run.run(LONG)
+    assert run.session
     assert process_session.members(run.session) == []
 
 

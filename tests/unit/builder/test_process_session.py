@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -67,6 +68,16 @@ def test_who_stops_itself_goes_on(session: subprocess.Popen[bytes]) -> None:
     assert session.wait(10) == -signal.SIGTERM
 
 
+def test_who_got_the_id_of_another_lives_on(session: subprocess.Popen[bytes]) -> None:
+    """A process of a session ends, and its id is given out again, between the look and the signal."""
+    first = process_session.process(session.pid)
+    assert first is not None
+    process_session.send(signal.SIGKILL, [replace(first, started=first.started - 1)])
+    assert first in process_session.members(session.pid)
+    process_session.send(signal.SIGKILL, [first])
+    assert session.wait(10) == -signal.SIGKILL
+
+
 def test_kill(session: subprocess.Popen[bytes]) -> None:
     assert process_session.kill(session.pid) == []
     assert session.wait(10) == -signal.SIGKILL
@@ -82,10 +93,10 @@ def sudo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
 
-    def not_permitted(pid: int, number: int) -> None:
+    def not_permitted(descriptor: int, number: int) -> None:
         raise PermissionError
 
-    monkeypatch.setattr(os, "kill", not_permitted)
+    monkeypatch.setattr(signal, "pidfd_send_signal", not_permitted)
     return calls
 
 

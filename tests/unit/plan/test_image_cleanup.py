@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 
 import pytest
 
@@ -236,3 +237,10 @@ def test_record_of_nobody_is_left_to_nobody() -> None:
     """R-6, R-17."""
     assert left_to_its_builder(None, "id-1", 0.0) == 0
     assert left_to_its_builder(build("b1", None, 100.0), "id-1", 100.0) == 0
+
+
+def test_build_with_a_lock_below_is_not_removed_yet() -> None:
+    """R-6: whoever was about to upload it lets go, or its session ends; both are changes."""
+    deleting = build("b1", "deleting", 1.0)
+    assert removed(verdicts(deleting)) == ["b1"]
+    assert verdicts(replace(deleting, uploading=frozenset({"cloud"}))) == []
