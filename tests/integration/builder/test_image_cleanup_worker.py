@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
@@ -149,7 +150,7 @@ def test_refused_deletion(site: ImageSite) -> None:
     site.clean()
     assert site.states(build) == ["deleting"]
     for attempts in (2, 3):
-        wait_for("the pause is over", lambda: clean_until(site, attempts))
+        wait_for("the pause is over", partial(clean_until, site, attempts))
     assert site.states(build) == []
     assert site.cloud().images() == []
 
