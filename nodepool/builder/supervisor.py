@@ -20,6 +20,7 @@ from nodepool.builder.dib import TRAP_SECONDS
 from nodepool.builder.file_checksums import FileChecksums
 from nodepool.builder.image_cleanup_worker import CleanupServices, ImageCleanupWorker
 from nodepool.builder.image_files import ImageFiles
+from nodepool.builder.own_directory import OwnDirectory
 from nodepool.builder.running_builds import RunningBuilds
 from nodepool.builder.running_uploads import RunningUploads
 from nodepool.builder.upload_metrics import UploadMetrics
@@ -108,8 +109,10 @@ class ImageBuilder(ConnectedDaemon):
     # -- life --
 
     def check(self, config: Config) -> None:
-        """B-12. Raises ConfigError."""
+        """B-10, B-12. Raises ConfigError."""
         check_config(config)
+        self._directory = OwnDirectory(ImageFiles(str(config.images_dir)))
+        self._directory.take()
 
     def build(self, client: ZooKeeperClient) -> None:
         """Make the parts that live as long as the builder. Nothing of it runs yet."""
@@ -240,6 +243,7 @@ class ImageBuilder(ConnectedDaemon):
         self.status.close()
         self._registration.remove()
         self.client.disconnect()
+        self._directory.give_back()
         self.log.info("Stopped")
 
     def _wait_for_builds(self, builders: list[BuildWorker]) -> None:

@@ -46,7 +46,10 @@ def export_data(options: argparse.Namespace) -> int:
     usable, problems = image_backup.sort_out(exported)
     for problem in problems:
         log.warning("Not exported: %s", problem)
-    write_file(options.path, json.dumps(usable))
+    try:
+        write_file(options.path, json.dumps(usable))
+    except OSError as error:
+        raise CommandError(f"{options.path} cannot be written: {error.strerror}") from error
     return 0
 
 

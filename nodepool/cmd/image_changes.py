@@ -78,6 +78,8 @@ def build_image(options: argparse.Namespace) -> int:
         zk.images.request_build(options.image)
         if not running:
             log.warning("No builder is running: the build of %s waits for one", options.image)
+        if zk.images.paused(options.image):
+            log.warning("Image %s is paused: its build waits for nodepool image-unpause %s", *[options.image] * 2)
     return 0
 
 

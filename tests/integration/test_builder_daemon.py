@@ -247,3 +247,16 @@ def test_refusal(make: Make, key: str, value: object) -> None:
     builder.start()
     assert builder.wait(30) == 1
     assert key in builder.log_text()
+
+
+def test_images_dir_that_is_in_use(make: Make) -> None:
+    """B-10: a second builder ends at once, with one line; the first one goes on. After its end there is room."""
+    first = make(name="shared")
+    first.start()
+    first.wait_ready()
+    second = make(name="shared")
+    second.log_path = second.log_path.with_name("second.log")
+    second.start()
+    assert second.wait(30) == 1
+    assert "another nodepool-builder that runs uses it" in second.log_text()
+    assert first.stop(seconds=60) == 0

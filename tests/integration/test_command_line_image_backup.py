@@ -53,6 +53,13 @@ def test_export(export: Path) -> None:
     assert data[f"{IMAGES}/fedora/builds/{OLD}"] == '{"state": "ready", "state_time": 1.5}'
 
 
+def test_export_that_cannot_be_written(nodepool: CommandLine, export: Path) -> None:
+    """The operator reads the name that was given, and why."""
+    path = export.parent / "nothing" / "export"
+    result = nodepool("export-image-data", str(path))
+    assert result == Result(1, "", f"{path} cannot be written: No such file or directory\n")
+
+
 def test_import(nodepool: CommandLine, images: ImageZnodes, export: Path) -> None:
     """Rule F-4. All comes back as it was, and uploads that are made later get other numbers. Twice is fine."""
     for _ in range(2):

@@ -208,6 +208,15 @@ class TestWait:
         result = ended(process)
         assert (result.status, result.err) == (1, f"Build debian-{A} has failed; its log is on b.example\n")
 
+    def test_request_of_a_paused_image(self, configured: CommandLine, images: ImageZnodes) -> None:
+        """P-1: the request waits, and the operator is told what for; it is no error."""
+        images.add_builder()
+        images.put("debian/pause")
+        result = configured("image-build", "debian")
+        assert (result.status, result.out) == (0, "")
+        assert "Image debian is paused: its build waits for nodepool image-unpause debian" in result.err
+        assert images.kazoo.exists(f"{IMAGES}/debian/request-build")
+
     def test_nobody_builds(self, configured: CommandLine, images: ImageZnodes) -> None:
         """It says so at once instead of waiting for ever; the request stays."""
         result = configured("image-build", "debian", "--wait")
