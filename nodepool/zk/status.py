@@ -20,6 +20,8 @@ from nodepool.zk.transactions import translate
 
 #: Between two writes.
 PAUSE_SECONDS: Final = 2.0
+#: Longest time that `StatusRecord.close` takes: a call waits for a connection that is away. The znode is ephemeral.
+CLOSE_SECONDS: Final = 5.0
 
 
 def path_of(kind: str, name: str) -> str:
@@ -63,16 +65,13 @@ class StatusRecord:
             self._changed.notify_all()
 
     def close(self) -> None:
-        """End the thread and remove the znode, if there is a connection. Blocks for a round trip."""
+        """End the thread and remove the znode, if there is a connection. Blocks at most `CLOSE_SECONDS`."""
         with self._changed:
             self._closing = True
             self._changed.notify_all()
             thread = self._thread
         if thread is not None:
-            thread.join()
-            if self._client.connected:
-                with Guard(self.log, "Status %s was not removed", self._path, level=logging.WARNING, traceback=False):
-                    self._remove()
+            thread.join(CLOSE_SECONDS)
 
     def _on_session(self, state: str) -> None:
         with self._changed:
@@ -83,7 +82,7 @@ class StatusRecord:
             with self._changed:
                 self._changed.wait_for(lambda: self._closing or self._is_due())
                 if self._closing:
-                    return
+                    break
                 data, epoch = self._wanted, self._client.session_epoch
             with Guard(self.log, "Status %s was not written", self._path, level=logging.WARNING, traceback=False):
                 self._write(data or b"{}")
@@ -92,6 +91,9 @@ class StatusRecord:
             deadline = monotonic() + self._pause
             with self._changed:
                 self._changed.wait_for(lambda: self._closing, max(0.0, deadline - monotonic()))
+        if self._client.connected:
+            with Guard(self.log, "Status %s was not removed", self._path, level=logging.WARNING, traceback=False):
+                self._remove()
 
     def _is_due(self) -> bool:
         """Is there something to write, and a connection?"""

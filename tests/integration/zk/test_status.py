@@ -119,3 +119,28 @@ def test_bad_record(znodes: PoolZnodes, client: ZooKeeperClient, caplog: pytest.
 
 def test_close_without_a_status(client: ZooKeeperClient) -> None:
     StatusRecord(client, "builder", "host-1").close()
+
+
+def test_close_while_a_call_waits(
+    record: StatusRecord, client: ZooKeeperClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A call waits for a connection that is away, which may be for ever; a daemon that stops does not."""
+    waits, go_on = threading.Event(), threading.Event()
+
+    def create(*_: object, **__: object) -> None:
+        waits.set()
+        assert go_on.wait(SECONDS)
+
+    monkeypatch.setattr(status, "CLOSE_SECONDS", 0.05)
+    monkeypatch.setattr(client.kazoo, "create", create)
+    record.set({"a": 1})
+    assert waits.wait(SECONDS)
+    closing = threading.Thread(target=record.close)
+    closing.start()
+    closing.join(SECONDS / 2)
+    in_time = not closing.is_alive()
+    go_on.set()
+    closing.join()
+    assert in_time
+    monkeypatch.setattr(status, "CLOSE_SECONDS", SECONDS)
+    record.close()
