@@ -98,8 +98,8 @@ class ImageCleanupWorker(Worker):
         )
         self._repeats = Repeats(WARN_SECONDS)
         self._ever_wanted: set[str] = set()
-        #: Build id -> when it was last seen to have a record that keeps its files; of builds with files here.
-        self._recorded: dict[str, float] = {}
+        #: Image and build -> when its record, which kept its files, was last seen; of builds with files here.
+        self._recorded: dict[tuple[str, str], float] = {}
 
     def on_stop(self) -> None:
         """Deletions in clouds that run are left to themselves: whoever comes next takes them up."""
@@ -192,7 +192,7 @@ class ImageCleanupWorker(Worker):
             return
         self._note_records(found, view)
         local = [
-            _local(image, build_id, files, self._recorded.get(build_id, 0.0), building, uploading)
+            _local(image, build_id, files, self._recorded.get((image, build_id), 0.0), building, uploading)
             for (image, build_id), files in found
         ]
         verdicts = judge_files(
@@ -211,11 +211,11 @@ class ImageCleanupWorker(Worker):
     def _note_records(self, found: Iterable[tuple[tuple[str, str], list[BuildFile]]], view: ImagesView) -> None:
         """R-15: files whose record vanished without being `deleting` are kept as long as new ones: it may come back."""
         now, recorded = self._clock(), {}
-        for (image, build_id), _ in found:
-            build = view.image(image).builds.get(build_id)
-            seen = now if build is not None else self._recorded.get(build_id)
+        for key, _ in found:
+            build = view.image(key[0]).builds.get(key[1])
+            seen = now if build is not None else self._recorded.get(key)
             if seen is not None and (build is None or build.state != states.DELETING):
-                recorded[build_id] = seen
+                recorded[key] = seen
         self._recorded = recorded
 
 
