@@ -36,9 +36,6 @@ if TYPE_CHECKING:
 _WITHOUT_FILE: Final = frozenset({"docker", "squashfs"})
 #: The end of a build is worth waiting for a connection that is away, in seconds.
 STORE_SECONDS: Final = 120.0
-#: Keys of our own in the record of a ready build; released readers ignore them.
-DURATION: Final = "duration"
-SIZE: Final = "size"
 #: For metrics: the exit code of a build that took too long, was stopped, or could not be started.
 FAILED_STATUS: Final = 1
 UNFORESEEN: Final = "an error that nobody foresaw, see above"
@@ -145,9 +142,10 @@ class BuildAttempt:
         record, settings, begun = self.record, self._settings, monotonic()
         output = self._services.files.base(record.image_name, record.key)
         job = make_job(settings.image, record.key, settings.formats, output, settings.elements_dir)
+        log_path = build_logs.log_path(settings.log_dir, record.image_name, record.key)
         try:
             build_logs.prune(settings.log_dir, record.image_name, settings.log_retention)
-            build_log = BuildLog(build_logs.log_path(settings.log_dir, record.image_name, record.key))
+            build_log = BuildLog(log_path)
         except OSError as error:
             return f"its log cannot be written: {error}"
         try:
@@ -161,9 +159,10 @@ class BuildAttempt:
         status = FAILED_STATUS if result.status is None else result.status
         build_metrics.report_end(record.image_name, status, monotonic() - begun, wall_time())
         problem = result.reason or self._missing(output)
-        if problem:
-            record.formats = []
-        return problem
+        if not problem:
+            return ""
+        record.formats = []
+        return f"{problem}; its log is {log_path}"
 
     def _run_command(self, job: BuildJob, build_log: BuildLog, progress: BuildProgress, lock: ZkLock) -> RunResult:
         """:raises OSError, ValueError: it cannot be started."""
@@ -207,7 +206,7 @@ class BuildAttempt:
         build_metrics.report_sizes(record.image_name, sizes)
         record.state = states.READY
         record.username, record.python_path, record.shell_type = image.username, image.python_path, image.shell_type
-        record.extra.update({DURATION: round(seconds, 3), SIZE: sum(sizes.values())})
+        record.tell(seconds, sum(sizes.values()))
 
     def _request_time(self) -> float | None:
         """When somebody asked for a build, in seconds since the epoch; None: nobody did, or it is not known."""

@@ -103,8 +103,8 @@ class CloudDeletions:
         ended: Future[None] = Future()
         settle([ended], lambda: self._delete_unless_changed(verdict))
         error = ended.exception()
-        if error is not None:
-            # It is tried again, and keeps no other.
+        if error is not None and not self._threads.closed:
+            # It is tried again, and keeps no other. At the end of the builder it is left to whoever comes next.
             tell_error(self.log, error, "%s stays for now", _shown(verdict))
         with self._lock:
             self._running.discard(key)

@@ -3,10 +3,8 @@
 
 from __future__ import annotations
 
-from nodepool.builder.build_attempt import DURATION, SIZE
 from nodepool.builder.image_files import ImageFiles
-from nodepool.model.image_view import BuildView, ImageView
-from nodepool.model.record import is_finite
+from nodepool.model.image_view import ImageView
 
 #: So many times the size of the last build must be free before the next one: it has its temporary files, too.
 SPACE_FACTOR = 2
@@ -14,7 +12,8 @@ SPACE_FACTOR = 2
 
 def estimate(view: ImageView) -> float | None:
     """How long the next build may take, in seconds; None = nobody knows."""
-    return _number(next(iter(view.ready_builds()), None), DURATION)
+    last = next(iter(view.ready_builds()), None)
+    return None if last is None or last.record is None else last.record.duration
 
 
 def lacking_space(view: ImageView, files: ImageFiles) -> str:
@@ -22,7 +21,8 @@ def lacking_space(view: ImageView, files: ImageFiles) -> str:
     last = next(iter(view.ready_builds()), None)
     if last is None:
         return ""
-    size = _number(last, SIZE) or sum(files.sizes(view.name, last.id).values())
+    told = None if last.record is None else last.record.size
+    size = told or sum(files.sizes(view.name, last.id).values())
     free = files.free_bytes()
     if free >= SPACE_FACTOR * size:
         return ""
@@ -30,14 +30,6 @@ def lacking_space(view: ImageView, files: ImageFiles) -> str:
         f"{files.directory} has {_gibibytes(free)} free, and the last build takes {_gibibytes(size)}: "
         f"{SPACE_FACTOR} times as much must be free"
     )
-
-
-def _number(build: BuildView | None, key: str) -> float | None:
-    """A number of our own in a record; None: it is not there, or somebody wrote something else."""
-    value = None if build is None or build.record is None else build.record.extra.get(key)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not is_finite(value) or value < 0:
-        return None
-    return value
 
 
 def _gibibytes(size: float) -> str:

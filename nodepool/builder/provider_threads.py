@@ -25,6 +25,11 @@ class ProviderThreads:
         self._shares: dict[str, ThreadShare] = {}
         self._closed = False
 
+    @property
+    def closed(self) -> bool:
+        """Was it closed? What runs may fail then because providers are stopped, too."""
+        return self._closed
+
     def submit(self, provider: str, call: Callable[[], None]) -> bool:
         """Make a call in a thread of the provider, as soon as one is free. It must not raise.
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Final
 from nodepool.listing import units
 from nodepool.listing.table import Column, Table, age
 from nodepool.model import states
-from nodepool.model.record import InvalidRecord, optional_number
 
 if TYPE_CHECKING:
     from nodepool.model.builder_status import BuilderStatus
@@ -63,11 +62,6 @@ _ALIEN_COLUMNS: Final = (Column("Provider", "provider"), Column("Name", "name"),
 #: What an upload is used for: nodes are made from it, or an operator went back from it to an earlier one.
 CURRENT: Final = "current"
 ROLLED_BACK: Final = "rolled back"
-
-#: Keys of a build's record: how long the build took, in seconds, and what its images take on disk, in bytes. Released
-#: builders do not write them.
-DURATION: Final = "duration"
-SIZE: Final = "size"
 
 _UPLOAD_PATH: Final = re.compile(r"/nodepool/images/[^/]+/builds/(?P<build>[^/]+)/providers/")
 
@@ -147,22 +141,14 @@ def _build_row(build: ImageBuild, paused: bool, now: float) -> list[Any]:
 
 def _build_details(build: ImageBuild, now: float, status: BuilderStatus, nodes: list[str]) -> list[Any]:
     progress = status.build(build.image_name, build.key)
-    return [progress.step or None, build_duration(build, now), progress.estimate, _number(build, SIZE), nodes]
+    return [progress.step or None, build_duration(build, now), progress.estimate, build.size, nodes]
 
 
 def build_duration(build: ImageBuild, now: float) -> float | None:
     """How long a build took, or has been running, in seconds; None = its builder did not write it down."""
     if build.state == states.BUILDING:
         return None if build.state_time is None else max(0.0, now - build.state_time)
-    return _number(build, DURATION)
-
-
-def _number(build: ImageBuild, key: str) -> float | None:
-    """A number of our own in a record; None = it is not there, or somebody wrote something else."""
-    try:
-        return optional_number(key, build.extra.get(key))
-    except InvalidRecord:
-        return None
+    return build.duration
 
 
 def nodes_by_build(nodes: Iterable[Node]) -> dict[str, list[str]]:

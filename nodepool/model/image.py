@@ -4,14 +4,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Final, Self
 
 from nodepool.model import states
-from nodepool.model.record import Record, optional_str
+from nodepool.model.record import Record, is_finite, optional_str
 
 #: What a record without the key means.
 DEFAULT_USERNAME = "zuul"
 DEFAULT_PYTHON_PATH = "/usr/bin/python2"
+#: Keys of a ready build that released builders do not write, and released readers ignore.
+_DURATION: Final = "duration"
+_SIZE: Final = "size"
 
 
 class _ImageRecord(Record):
@@ -62,6 +65,26 @@ class ImageBuild(_ImageRecord):
     def fromDict(cls, d: dict[str, Any], image_name: str = "", o_id: str = "") -> Self:
         """`from_dict`, for drivers written for 11.0.0."""
         return cls.from_dict(d, image_name, o_id)
+
+    @property
+    def duration(self) -> float | None:
+        """How long the build took, in seconds; None = its builder did not write it, or somebody wrote anything."""
+        return self._told(_DURATION)
+
+    @property
+    def size(self) -> float | None:
+        """What its images took on disk when they were built, in bytes; None as for `duration`."""
+        return self._told(_SIZE)
+
+    def tell(self, duration: float, size: int) -> None:
+        """Set `duration` (to milliseconds) and `size`."""
+        self.extra.update({_DURATION: round(duration, 3), _SIZE: size})
+
+    def _told(self, key: str) -> float | None:
+        value = self.extra.get(key)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not is_finite(value) or value < 0:
+            return None
+        return value
 
     def load(self, data: dict[str, Any]) -> None:
         self._load_common(data)

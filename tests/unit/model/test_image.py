@@ -45,6 +45,17 @@ def test_formats_are_sorted_text() -> None:
     assert build.to_dict(1.0)["formats"] == "raw,vhd"
 
 
+@pytest.mark.parametrize(
+    ("value", "expected"), [(2.5, 2.5), (0, 0), ("2", None), (True, None), (-1, None), (float("inf"), None)]
+)
+def test_numbers_of_our_own(value: object, expected: float | None) -> None:
+    """Anybody may write into a record: what is no such number is not known."""
+    build = ImageBuild.from_dict({"state": "ready", "duration": value, "size": value}, "debian", "1")
+    assert (build.duration, build.size) == (expected, expected)
+    build.tell(1.23456, 7)
+    assert {"duration": 1.235, "size": 7}.items() <= build.to_dict(1.0).items()
+
+
 def test_read_defaults() -> None:
     build = ImageBuild.from_dict({"state": "ready"}, "debian", "1")
     assert (build.username, build.python_path, build.shell_type) == ("zuul", "/usr/bin/python2", None)
