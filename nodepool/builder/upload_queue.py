@@ -14,7 +14,6 @@ from nodepool.clock import wall_time
 from nodepool.config.image_use import wanted_images
 from nodepool.model.image_view import ImagesView
 from nodepool.plan.image_uploads import (
-    UploadFailures,
     UploadHistory,
     UploadJob,
     next_upload,
@@ -111,8 +110,7 @@ class UploadQueue:
                 self._put_off[job.key] = now + PUT_OFF_SECONDS
             elif outcome is Outcome.FAILED:
                 # Its record may be gone before anybody looks.
-                before = self._history.of(*job.key)
-                failures = UploadFailures(now, before.counted | {upload_id or ""})
+                failures = self._history.of(*job.key).and_one(upload_id or "", now)
                 self._history = UploadHistory({**self._history.failures, job.key: failures})
             elif outcome is Outcome.READY:
                 # The cloud takes uploads: what failed there before is worth another attempt.

@@ -15,6 +15,8 @@ from nodepool.plan.wanted_images import WantedImages, WantedUpload
 
 #: After uploads of a build to a provider that failed in a row.
 BACKOFF: Final = Backoff(5.0, 60.0)
+#: Numbers of so many failed uploads are kept, however long a provider refuses a build.
+REMEMBERED: Final = 32
 
 
 @dataclass(frozen=True)
@@ -55,11 +57,19 @@ class UploadFailures:
     """Failed uploads of one build to one provider. Their records are gone soon.
 
     :param last: when the last one failed, seconds since the epoch.
-    :param counted: numbers of all that were counted.
+    :param failures: how many failed.
+    :param counted: numbers of the latest that were counted; the pause does not grow any more after so many.
     """
 
     last: float = 0.0
+    failures: int = 0
     counted: frozenset[str] = frozenset()
+
+    def and_one(self, upload_id: str, when: float) -> UploadFailures:
+        """With a further one, unless it was counted."""
+        more = 0 if upload_id in self.counted else 1
+        latest = frozenset(sorted(self.counted | {upload_id})[-REMEMBERED:])
+        return UploadFailures(max(self.last, when), self.failures + more, latest)
 
 
 @dataclass(frozen=True)
@@ -94,7 +104,7 @@ def _counted(failures: UploadFailures, upload: ImageUpload, now: float) -> Uploa
         return failures
     # Clocks differ between builders: a time that is still to come would make the pause longer.
     last = min(now, upload.state_time or 0.0)
-    return UploadFailures(max(failures.last, last), failures.counted | {upload.key})
+    return failures.and_one(upload.key, last)
 
 
 def uploads_due(
@@ -138,7 +148,7 @@ def _candidate(
         return None
     if newest.ready_uploads(provider) or use.format not in formats.get(newest.id, ()):
         return None
-    failures = len(history.of(view.name, newest.id, provider).counted)
+    failures = history.of(view.name, newest.id, provider).failures
     return UploadJob(view.name, newest.id, provider, use.format, newest.time, failures)
 
 

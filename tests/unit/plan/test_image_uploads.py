@@ -8,6 +8,7 @@ import pytest
 from nodepool.model.image_view import BuildView, ImagesView
 from nodepool.plan.image_uploads import (
     BACKOFF,
+    REMEMBERED,
     UploadHistory,
     UploadJob,
     UploadsDue,
@@ -104,6 +105,16 @@ def test_back_off() -> None:
         assert [(job.provider, job.failures) for job in later.jobs] == [("cloud", number), ("other", 0)]
     assert pauses == [5.0, 10.0, 20.0, 40.0, 60.0, 60.0, 60.0]
     assert observe(history, images(), 300.0) == NEW, "of a build that is gone nothing is kept"
+
+
+def test_provider_that_refuses_for_days() -> None:
+    """All failures are counted, and few numbers are kept; records that stay count once."""
+    history, present = NEW, REMEMBERED
+    for number in range(1, 501):
+        failed = [upload(one, "failed", time=float(one)) for one in range(max(1, number - present + 1), number + 1)]
+        history = observe(history, images(build("b1", "ready", 1.0, *failed)), 1000.0)
+    found = history.of("debian", "b1", "cloud")
+    assert (found.failures, found.last, len(found.counted)) == (500, 500.0, REMEMBERED)
 
 
 def test_clock_of_another_builder_is_ahead() -> None:
