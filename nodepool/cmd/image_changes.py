@@ -69,6 +69,8 @@ def build_image(options: argparse.Namespace) -> int:
 
     config = load_images(options.config, options.secure)
     _check_built(config, options.image)
+    if not config.diskimages[options.image].image_types:
+        _check_used(options)
     with connect(config) as zk:
         running = builders(zk)
         if options.wait:
@@ -93,6 +95,18 @@ def _check_built(config: Config, name: str) -> None:
         )
     if image.pause:
         raise CommandError(f"Skipping build request for image {name}; paused in the configuration")
+
+
+def _check_used(options: argparse.Namespace) -> None:
+    """Raises CommandError for an image without formats that no provider uses: builders would never build it."""
+    from nodepool.config.loader import load_config
+    from nodepool.driver.framework.unavailable import UnavailableProviderConfig
+
+    config = load_config(options.config, options.secure)
+    # What a driver that is not installed here needs is not known.
+    known = not any(isinstance(provider, UnavailableProviderConfig) for provider in config.providers.values())
+    if known and not config.diskimages[options.image].image_types:
+        raise CommandError(f"Image {options.image} has no formats, and no provider uses it: there is nothing to build")
 
 
 def builders(zk: ZooKeeper) -> list[str]:

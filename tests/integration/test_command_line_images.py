@@ -32,6 +32,7 @@ def configured(nodepool: CommandLine) -> CommandLine:
         {"name": "base", "abstract": True},
         {"name": "debian", "parent": "base", "formats": ["raw"]},
         {"name": "resting", "pause": True},
+        {"name": "unused"},
     ]
     nodepool.config.write_text(yaml.safe_dump(settings), encoding="utf-8")
     return nodepool
@@ -157,7 +158,8 @@ class TestBuildAndPause:
     def test_image_that_is_not_built(self, configured: CommandLine, images: ImageZnodes, name: str) -> None:
         """reference/commands 2: the text of released Nodepool, and what there is."""
         result = configured("image-build", name)
-        text = f"Trying to build a non disk-image-builder image: {name}; images in the configuration: debian, resting"
+        there = "images in the configuration: debian, resting, unused"
+        text = f"Trying to build a non disk-image-builder image: {name}; {there}"
         assert result == Result(1, "", f"{text}\n")
         assert images.kazoo.exists(IMAGES) is None
 
@@ -207,6 +209,15 @@ class TestWait:
         images.add_build("debian", A, state="failed")
         result = ended(process)
         assert (result.status, result.err) == (1, f"Build debian-{A} has failed; its log is on b.example\n")
+
+    @pytest.mark.parametrize("options", [[], ["--wait"]])
+    def test_image_that_nobody_builds(self, configured: CommandLine, images: ImageZnodes, options: list[str]) -> None:
+        """B-2: without formats and without a provider that uses it; it is refused instead of waited for."""
+        images.add_builder()
+        result = configured("image-build", "unused", *options)
+        text = "Image unused has no formats, and no provider uses it: there is nothing to build\n"
+        assert result == Result(1, "", text)
+        assert not images.kazoo.exists(f"{IMAGES}/unused/request-build")
 
     def test_request_of_a_paused_image(self, configured: CommandLine, images: ImageZnodes) -> None:
         """P-1: the request waits, and the operator is told what for; it is no error."""
