@@ -192,6 +192,8 @@ class FastPath:
                 self._free.consider(node.key)
         if deferred is not None:
             self._desk.defer(request_id, deferred)
+            # The nodes are for those behind it: in the pass in which its time has come, it is first again.
+            self._wake()
         elif not cache.requests.is_reading(request_id):
             self._request_changed(request_id)
 

@@ -152,11 +152,13 @@ def test_error_in_a_notification(place: Place, caplog: pytest.LogCaptureFixture)
 
 
 def test_held_request(place: Place) -> None:
-    """A-11: looked at again in a moment; its node stays free."""
+    """A-11: looked at again in a moment; its node stays free, and another pass gives it to those behind the request."""
     place.check.set_result(True)
     place.answers = [TransactionFailed("/nodepool/requests-lock/100-1", NodeExistsError())]
     place.start()
+    assert place.woken == 0
     place.path.collect()
+    assert place.woken == 1
     assert (place.desk.counts(), place.is_free, place.changed) == ({Stage.DEFERRED: 1}, True, [])
     told = place.desk.explain("100-1")
     assert told is not None
