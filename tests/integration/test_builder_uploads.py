@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -65,13 +64,14 @@ def provider(cloud: ExampleCloud, **section: Any) -> dict[str, Any]:
 
 
 def uploads(builder: FakeBuilder) -> dict[tuple[str, str], dict[str, Any]]:
-    """Build and number -> record of each upload."""
-    kazoo, found = builder.znodes.kazoo, {}
+    """Build and number -> record of each upload; those that go just now are left out."""
+    znodes, found = builder.znodes, {}
     for build_id in builder.builds():
         root = f"/nodepool/images/{IMAGE}/builds/{build_id}/providers/cloud/images"
-        for number in kazoo.get_children(root) if kazoo.exists(root) else []:
-            if number != "lock":
-                found[build_id, number] = json.loads(kazoo.get(f"{root}/{number}")[0])
+        for number in znodes.children(root):
+            record = None if number == "lock" else znodes.read(f"{root}/{number}")
+            if record is not None:
+                found[build_id, number] = record
     return found
 
 
