@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import socket
+import ssl
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import Self
@@ -20,15 +21,19 @@ class SlowServer:
     :param pause: seconds between two pieces.
     :param first: answer to the first request of each connection; the pieces are that to the second. b"" = there is no
         second.
+    :param tls: of the server; None = without TLS.
     """
 
-    def __init__(self, pieces: Pieces, pause: float = 0.0, first: bytes = b"") -> None:
+    def __init__(
+        self, pieces: Pieces, pause: float = 0.0, first: bytes = b"", tls: ssl.SSLContext | None = None
+    ) -> None:
         self._pieces = pieces
         self._first = first
         self._pause = pause
+        self._tls = tls
         self._stop = threading.Event()
         self._listener = socket.create_server(("127.0.0.1", 0))
-        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+        self.url = f"{'https' if tls else 'http'}://127.0.0.1:{self._listener.getsockname()[1]}"
         self._threads = [threading.Thread(target=self._accept, name="slow-server")]
         self._connections: list[socket.socket] = []
         #: Answers that ended because the client had gone.
@@ -57,6 +62,9 @@ class SlowServer:
                 connection, _ = self._listener.accept()
             except OSError:
                 return
+            if self._tls is not None:
+                # The handshake is made with the first read.
+                connection = self._tls.wrap_socket(connection, server_side=True, do_handshake_on_connect=False)
             self._connections.append(connection)
             thread = threading.Thread(target=self._answer, args=(connection,), name="slow-server")
             self._threads.append(thread)

@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import gzip
 import json
+import ssl
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +16,7 @@ import requests
 from nodepool.driver.openstack import bounded
 from nodepool.driver.openstack.http_session import HttpSession
 from nodepool.testing.openstack import OpenStackSimulator
+from tests.support.certificates import make_certificates
 from tests.support.slow_server import SlowServer
 from tests.unit.driver.openstack.test_bounded import ENDLESS_ANSWERS, HEAD, TIMEOUT_SECONDS
 
@@ -126,6 +129,20 @@ def test_methods(session: requests.Session, long_way: LongWay) -> None:
         assert found[1].json().keys() == found[0].json().keys()
         assert call(session, f"{url}/none", "HEAD").content == b""
         assert long_way.calls == 1
+
+
+def test_tls(session: requests.Session, long_way: LongWay, tmp_path: Path) -> None:
+    """The connection that was checked is used again; a call that trusts another authority gets one of its own."""
+    good, foreign = make_certificates(tmp_path / "good"), make_certificates(tmp_path / "foreign")
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(good.keystore)
+    with SlowServer(lambda: [FIRST], first=FIRST, tls=tls) as server:
+        for _ in range(2):
+            assert call(session, server.url, verify=str(good.ca)).json() == {}
+        assert long_way.calls == 1
+        with pytest.raises(requests.exceptions.SSLError):
+            call(session, server.url, verify=str(foreign.ca))
+        assert long_way.calls == 2
 
 
 def test_not_with_a_proxy(session: requests.Session, long_way: LongWay, monkeypatch: pytest.MonkeyPatch) -> None:
