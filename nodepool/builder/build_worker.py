@@ -108,7 +108,8 @@ class BuildWorker(Worker):
         if view is None:
             return None
         wanted = wanted_images(self._plan.config())
-        own = self._own_builds()
+        services = self._plan.services
+        own = OwnBuilds(services.builder_id, services.files.formats_of_builds())
         waits = []
         for image in _in_order(wanted, view):
             verdict = self._verdict(image, wanted, view.image(image.name), own)
@@ -128,14 +129,6 @@ class BuildWorker(Worker):
     def _verdict(self, image: WantedImage, wanted: WantedImages, view: ImageView, own: OwnBuilds) -> Due | NotDue:
         history = self._plan.histories.look(view, image.settings)
         return build_due(image, view, history, wall_time(), wanted.users(image.name), own)
-
-    def _own_builds(self) -> OwnBuilds:
-        services = self._plan.services
-        formats = {
-            build_id: {file.format for file in files if file.format is not None}
-            for (_, build_id), files in services.files.builds().items()
-        }
-        return OwnBuilds(services.builder_id, formats)
 
     def _build_alone(self, image: WantedImage, wanted: WantedImages, view: ImageView, due: Due) -> float | None:
         """Build an image if nobody else does (B-3, B-11).

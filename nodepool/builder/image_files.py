@@ -106,6 +106,15 @@ class ImageFiles:
             found.setdefault((file.image, file.build_id), []).append(file)
         return found
 
+    def formats_of_builds(self) -> dict[tuple[str, str], set[str]]:
+        """Image and id of each build with files -> formats that are there.
+
+        The image counts: very old builds of two images may share an id.
+        """
+        return {
+            build: {file.format for file in files if file.format is not None} for build, files in self.builds().items()
+        }
+
     def checksums(self, image: str, build_id: str, image_format: str) -> Checksums:
         """What the files beside an image say of it."""
         path = self.path(image, build_id, image_format)

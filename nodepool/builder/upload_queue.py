@@ -85,7 +85,7 @@ class UploadQueue:
         if view is None:
             return Taken(None)
         wanted = self._served(wanted_images(self._config()))
-        formats = self._formats_on_disk()
+        formats = self._files.formats_of_builds()
         with self._lock:
             self._history = observe(self._history, view, now)
             due = uploads_due(wanted, view, formats, self._history, now)
@@ -134,9 +134,3 @@ class UploadQueue:
         running = self._running_providers()
         providers = {name: images for name, images in wanted.providers.items() if images and name in running}
         return WantedImages(wanted.images, providers)
-
-    def _formats_on_disk(self) -> dict[str, set[str]]:
-        return {
-            build_id: {file.format for file in files if file.format is not None}
-            for (_, build_id), files in self._files.builds().items()
-        }

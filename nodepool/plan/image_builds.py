@@ -57,11 +57,11 @@ class OwnBuilds:
     """Builds whose files one builder should have.
 
     :param builder_id: of that builder.
-    :param formats: build id -> formats on its disk.
+    :param formats: image and build id -> formats on its disk.
     """
 
     builder_id: str
-    formats: Mapping[str, Collection[str]]
+    formats: Mapping[tuple[str, str], Collection[str]]
 
 
 def observe(history: BuildHistory, view: ImageView, settings: Hashable, now: float) -> BuildHistory:
@@ -140,7 +140,7 @@ def _stranded(build: BuildView, users: Mapping[str, WantedUpload], own: OwnBuild
     """Providers to which nobody can upload a build: it was built here, and the files are gone."""
     if own is None or build.record is None or build.record.builder_id != own.builder_id:
         return []
-    formats = own.formats.get(build.id, ())
+    formats = own.formats.get((build.record.image_name, build.id), ())
     return sorted(
         provider
         for provider, use in users.items()

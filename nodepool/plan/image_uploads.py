@@ -110,13 +110,13 @@ def _counted(failures: UploadFailures, upload: ImageUpload, now: float) -> Uploa
 def uploads_due(
     wanted: WantedImages,
     view: ImagesView,
-    formats: Mapping[str, Collection[str]],
+    formats: Mapping[tuple[str, str], Collection[str]],
     history: UploadHistory,
     now: float,
 ) -> UploadsDue:
     """Which uploads can this builder begin?
 
-    :param formats: build id -> formats on the disk of this builder.
+    :param formats: image and build id -> formats on the disk of this builder.
     :param history: as `observe` returned it for this view.
     :param now: seconds since the epoch.
     """
@@ -139,14 +139,14 @@ def _candidate(
     view: ImageView,
     provider: str,
     use: WantedUpload,
-    formats: Mapping[str, Collection[str]],
+    formats: Mapping[tuple[str, str], Collection[str]],
     history: UploadHistory,
 ) -> UploadJob | None:
     """The newest ready build of an image, if it is to be uploaded to a provider and is not being so (U-1)."""
     newest = next(iter(view.ready_builds()), None)
     if use.paused or newest is None or newest.locked or provider in newest.uploading:
         return None
-    if newest.ready_uploads(provider) or use.format not in formats.get(newest.id, ()):
+    if newest.ready_uploads(provider) or use.format not in formats.get((view.name, newest.id), ()):
         return None
     failures = history.of(view.name, newest.id, provider).failures
     return UploadJob(view.name, newest.id, provider, use.format, newest.time, failures)

@@ -173,14 +173,14 @@ def test_only_the_newest_build_is_uploaded_and_only_by_who_has_it(
     view: ImagesView, formats: Mapping[int, frozenset[str]]
 ) -> None:
     """U-1, U-10, U-12, U-13."""
-    disk = {f"{number:032x}": found for number, found in formats.items()}
+    disk = {(WANTED, f"{number:032x}"): found for number, found in formats.items()}
     newest = next(iter(view.image(WANTED).ready_builds()), None)
     jobs = uploads_due(CONFIGURATION, view, disk, UploadHistory(), NOW).jobs
     assert len({job.key for job in jobs}) == len(jobs)
     for job in jobs:
         assert newest is not None
         assert (job.image, job.build_id, job.format) == (WANTED, newest.id, USES[job.provider].format)
-        assert job.format in disk[job.build_id]
+        assert job.format in disk[job.image, job.build_id]
         assert not newest.ready_uploads(job.provider)
         assert job.provider not in newest.uploading
         assert overtaken(newest, view.image(WANTED), job.provider) is None
@@ -191,7 +191,8 @@ def test_only_the_newest_build_is_uploaded_and_only_by_who_has_it(
 def test_there_is_always_something_that_makes_an_image_ready(view: ImagesView, disk: frozenset[int]) -> None:
     """B-1, U-1: when nobody works on anything and all files of ready builds are where they were made."""
     view = idle(view)
-    own = {build.id: ("qcow2", "raw") for build in view.image(WANTED).ready_builds() if int(build.id, 16) in disk}
+    ready_builds = view.image(WANTED).ready_builds()
+    own = {(WANTED, build.id): ("qcow2", "raw") for build in ready_builds if int(build.id, 16) in disk}
     for build in view.image(WANTED).ready_builds():
         assert build.record is not None
         build.record.builder_id = "me"

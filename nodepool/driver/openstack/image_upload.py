@@ -153,8 +153,18 @@ class GlanceUpload:
                 return
 
     def _wait_active(self) -> Image:
+        away = 0
         for number, _ in enumerate(self._time.looks()):
-            image = self._api.image(self._image_id)
+            try:
+                image = self._api.image(self._image_id)
+            except CloudAway as error:
+                # An import takes long, and goes on: only several in a row say that the cloud is away.
+                away += 1
+                if away == ATTEMPTS:
+                    raise
+                log.debug("%s: %s", self._head, error)
+                continue
+            away = 0
             if image.status == "active":
                 return image
             if image.status in _DEAD:

@@ -135,7 +135,9 @@ def test_files_that_are_gone() -> None:
     lost = OwnBuilds("id-1", {})
     found = build_due(WANTED, view, NEW, 600.0, users, lost)
     assert found == Due("the files of the newest build are gone, and other has no upload of it")
-    for own in (None, OwnBuilds("id-2", {}), OwnBuilds("id-1", {"b1": {"qcow2"}})):
+    for own in (None, OwnBuilds("id-2", {}), OwnBuilds("id-1", {("debian", "b1"): {"qcow2"}})):
         assert isinstance(build_due(WANTED, view, NEW, 600.0, users, own), NotDue)
+    shared = OwnBuilds("id-1", {("fedora", "b1"): {"qcow2"}})
+    assert isinstance(build_due(WANTED, view, NEW, 600.0, users, shared), Due), "an id of two images"
     everywhere = image(build("b1", "ready", 500.0, upload(1, provider="cloud"), upload(2, provider="other")))
     assert isinstance(build_due(WANTED, everywhere, NEW, 600.0, users, lost), NotDue)

@@ -22,7 +22,7 @@ from tests.support.image_views import build, image, images, upload
 
 NEW = UploadHistory()
 QCOW2 = WantedUpload("qcow2")
-HERE = {"b1": {"qcow2"}, "b2": {"qcow2"}}
+HERE = {("debian", "b1"): {"qcow2"}, ("debian", "b2"): {"qcow2"}}
 
 
 def wanted(**providers: WantedUpload) -> WantedImages:

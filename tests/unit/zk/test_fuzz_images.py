@@ -79,7 +79,7 @@ def build(image: ImageView, now: float) -> None:
 
 def upload(view: ImagesView, now: float) -> None:
     history = image_uploads.observe(image_uploads.UploadHistory(), view, now)
-    due = image_uploads.uploads_due(WANTED, view, dict.fromkeys(BUILDS, ("raw",)), history, now)
+    due = image_uploads.uploads_due(WANTED, view, {("debian", number): ("raw",) for number in BUILDS}, history, now)
     image_uploads.next_upload(due.jobs, [], 2, 1)
     image = view.image("debian")
     for found in image.builds.values():

@@ -308,6 +308,15 @@ def test_import_takes_long(site: Site) -> None:
     assert site.upload(by_import=True) == "i1"
 
 
+def test_cloud_that_is_away_now_and_then(site: Site) -> None:
+    """O-16: an import goes on meanwhile; looks that fail here and there do not begin it again."""
+    site.glance.states = ["importing"] * 20
+    site.glance.troubles["get"] = [*[AWAY, AWAY, None] * 4, *[None] * 20]
+    assert site.upload(by_import=True) == "i1"
+    assert site.glance.deleted == []
+    assert site.glance.count("POST", "/images/i1/import") == 1
+
+
 def test_stopped(site: Site) -> None:
     """Nobody waits for an upload of a provider that was stopped."""
     site.stopped.set()
