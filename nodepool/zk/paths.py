@@ -13,6 +13,7 @@ IMAGES: Final = "/nodepool/images"
 COMPONENTS: Final = "/nodepool/components"
 ELECTIONS: Final = "/nodepool/elections"
 STATUS: Final = "/nodepool/status"
+MAINTENANCE: Final = "/nodepool/maintenance"
 
 #: Child that holds lock contenders; never a record.
 LOCK: Final = "lock"

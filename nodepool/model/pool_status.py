@@ -1,0 +1,217 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a pool tells of itself to commands and pages: ``/nodepool/status/pool/<launcher id>`` (reference/zookeeper)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from types import NoneType, UnionType
+from typing import Any, Final, Self, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from nodepool.model.record import InvalidRecord, is_finite
+
+T = TypeVar("T")
+
+#: Version of the format. Readers ignore keys that they do not know.
+FORMAT: Final = 1
+
+
+@dataclass(frozen=True)
+class LimitStatus:
+    """One limit, and what is used of it.
+
+    :param scope: ``pool``, ``provider``, ``tenant:<name>`` or ``cloud``.
+    :param resource: ``instances``, ``cores``, ``ram`` (MiB) or another name of a `QuotaInformation`.
+    :param limit: None = there is none.
+    :param used: by nodes of ours.
+    :param others: used by others in the same quota, as far as it is known.
+    :param asked_at: when the cloud told it, in seconds since the epoch; None = it is configured.
+    """
+
+    scope: str = ""
+    resource: str = ""
+    limit: float | None = None
+    used: float = 0.0
+    others: float = 0.0
+    asked_at: float | None = None
+
+
+@dataclass(frozen=True)
+class LabelStatus:
+    """A label that the pool cannot serve now.
+
+    :param code: a `ReasonCode` value. ``text``: the cause, and what mends it.
+    :param since: seconds since the epoch.
+    """
+
+    code: str = ""
+    text: str = ""
+    since: float = 0.0
+
+
+@dataclass(frozen=True)
+class WaitingStatus:
+    """Requests of one kind that wait in the pool for the same.
+
+    :param labels: one for each node of such a request, sorted.
+    :param provider: the only one that may serve them; None = any.
+    :param oldest: when the one that waits longest was submitted, in seconds since the epoch; None = not known.
+    :param code: a `ReasonCode` value. ``since``: since when it is this one.
+    :param numbers: what the text counts.
+    """
+
+    labels: Sequence[str] = ()
+    provider: str | None = None
+    tenant: str | None = None
+    count: int = 0
+    oldest: float | None = None
+    code: str = ""
+    text: str = ""
+    numbers: Mapping[str, float] = field(default_factory=dict)
+    since: float = 0.0
+
+
+@dataclass(frozen=True)
+class RequestStatus:
+    """A request that the pool is serving, or that it declined.
+
+    :param stage: a value of `plan.request_stage.Stage`; ``done`` = declined.
+    :param since: seconds since the epoch.
+    """
+
+    id: str = ""
+    stage: str = ""
+    code: str = ""
+    text: str = ""
+    numbers: Mapping[str, float] = field(default_factory=dict)
+    since: float = 0.0
+
+
+@dataclass(frozen=True)
+class LaunchError:
+    """The last launch that failed.
+
+    :param code: a launch outcome or `ReasonCode` value. ``at``: seconds since the epoch. ``node``: id.
+    """
+
+    code: str = ""
+    text: str = ""
+    at: float = 0.0
+    node: str | None = None
+    label: str | None = None
+
+
+@dataclass(frozen=True)
+class LaunchesStatus:
+    """Launches of the pool; those that ended are of the last 15 minutes."""
+
+    running: int = 0
+    ok_15m: int = 0
+    failed_15m: int = 0
+    last_error: LaunchError | None = None
+
+
+@dataclass(frozen=True)
+class HostStatus:
+    """A host of a static pool.
+
+    :param name: ``<user>@<host>:<port>``, as in the log.
+    :param up: None = it was not checked yet.
+    :param text: why it is not up; empty when it is.
+    :param since: when ``up`` became what it is; ``next``: when it is tried again; in seconds since the epoch.
+    :param quarantine: why it is taken out of service; None = it is in service.
+    :param slots: nodes that it can hold. ``nodes``: ids of those that it holds.
+    """
+
+    name: str = ""
+    up: bool | None = None
+    text: str = ""
+    since: float = 0.0
+    next: float | None = None
+    quarantine: str | None = None
+    slots: int = 1
+    nodes: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class PoolStatus:
+    """Everything that a pool tells.
+
+    :param id: launcher id of the pool, as in requests and nodes. ``host``: of the launcher.
+    :param config: short hash of the configuration file that the launcher runs with.
+    :param state: ``running``, ``paused`` (a request waits for room), ``unavailable`` (the provider launches nothing:
+        ``code`` and ``text`` say why), ``maintenance`` (paused or drained by an operator) or ``starting``.
+    :param since: when the state began, in seconds since the epoch.
+    :param next: when an unavailable provider is tried again, in seconds since the epoch; None = not known.
+    :param labels: only those that cannot be served now.
+    :param ready: label -> ready nodes that nobody has.
+    :param omitted: entries that were left out of the lists below, because the record is bounded.
+    """
+
+    v: int = FORMAT
+    id: str = ""
+    host: str = ""
+    version: str = ""
+    config: str = ""
+    provider: str = ""
+    pool: str = ""
+    driver: str = ""
+    launches_nodes: bool = True
+    state: str = "starting"
+    since: float = 0.0
+    code: str | None = None
+    text: str | None = None
+    next: float | None = None
+    limits: Sequence[LimitStatus] = ()
+    labels: Mapping[str, LabelStatus] = field(default_factory=dict)
+    ready: Mapping[str, int] = field(default_factory=dict)
+    waiting: Sequence[WaitingStatus] = ()
+    requests: Sequence[RequestStatus] = ()
+    declined: Sequence[RequestStatus] = ()
+    launches: LaunchesStatus = field(default_factory=LaunchesStatus)
+    hosts: Sequence[HostStatus] = ()
+    omitted: int = 0
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON object to store."""
+        return asdict(self)
+
+    @classmethod
+    def of_record(cls, data: Mapping[str, Any]) -> Self:
+        """Read a record. Keys that are missing have their defaults, and unknown ones are ignored.
+
+        :raises InvalidRecord: a value has another type.
+        """
+        return _read(cls, data)
+
+
+def _read(kind: type[T], data: Any) -> T:
+    if not isinstance(data, Mapping):
+        raise InvalidRecord(f"a {type(data).__name__}, not an object")
+    hints = get_type_hints(kind)
+    known = {entry.name for entry in fields(kind)}  # type: ignore[arg-type]
+    return kind(**{name: _value(name, hints[name], value) for name, value in data.items() if name in known})
+
+
+def _value(name: str, hint: Any, value: Any) -> Any:
+    """A JSON value as the type that a field has."""
+    origin, inner = get_origin(hint), get_args(hint)
+    if origin in (Union, UnionType):
+        if value is None:
+            return None
+        return _value(name, next(kind for kind in inner if kind is not NoneType), value)
+    if origin is not None and issubclass(origin, Mapping):
+        if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
+            return {key: _value(name, inner[1], item) for key, item in value.items()}
+    elif origin is not None:
+        if isinstance(value, list):
+            return tuple(_value(name, inner[0], item) for item in value)
+    elif hint is float:
+        if isinstance(value, (int, float)) and not isinstance(value, bool) and is_finite(value):
+            return value
+    elif hint in (int, str, bool):
+        if type(value) is hint:
+            return value
+    else:
+        return _read(hint, value)
+    raise InvalidRecord(f"{name} is a {type(value).__name__}")
