@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An event: a decision of a launcher, or a change that it saw (reference/zookeeper)."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Final, Self
+
+from nodepool.model.typed_record import read
+
+#: Longest text of an event, in characters. The full one is in the log.
+MAX_TEXT: Final = 300
+
+
+class What(enum.Enum):
+    """What happened. Programs compare these."""
+
+    # A request.
+    DECLINED = "declined"
+    FAILED = "failed"
+    # A node.
+    LAUNCH_FAILED = "launch failed"
+    DELETION_FAILED = "deletion failed"
+    HELD = "held"
+    # A provider, a pool or a label.
+    UNAVAILABLE = "unavailable"
+    AVAILABLE = "available"
+    # A static host.
+    DOWN = "down"
+    UP = "up"
+    QUARANTINED = "quarantined"
+    RELEASED = "released"
+    # A launcher.
+    STARTED = "started"
+    RELOADED = "reloaded"
+    RELOAD_REFUSED = "reload refused"
+    # What operators do to any of them.
+    MAINTENANCE_BEGAN = "maintenance began"
+    MAINTENANCE_ENDED = "maintenance ended"
+
+
+@dataclass(frozen=True)
+class Event:
+    """One event.
+
+    :param at: seconds since the epoch.
+    :param actor: who decided or saw it: a launcher's host, or a pool ``<provider>/<pool>`` of it.
+    :param subject: kind and name, e.g. ``request 200-0000000001``, ``node 0000000001``, ``provider cloud-1``,
+        ``host zuul@node9:22``, ``launcher l1``.
+    :param what: a `What` value.
+    :param code: a `ReasonCode` value or launch outcome, where there is one.
+    :param text: the cause, for a person.
+    :param count: how many subjects of this kind the event is about: ``subject`` is the last one.
+    """
+
+    at: float = 0.0
+    actor: str = ""
+    subject: str = ""
+    what: str = ""
+    code: str = ""
+    text: str = ""
+    count: int = 1
+
+    @property
+    def kind(self) -> str:
+        """Kind of the subject."""
+        return self.subject.partition(" ")[0]
+
+    def repeats(self, earlier: Event) -> bool:
+        """Is it the same as an earlier one, of another subject of the same kind?"""
+        return (self.actor, self.kind, self.what, self.code, self.text) == (
+            *(earlier.actor, earlier.kind, earlier.what, earlier.code),
+            earlier.text,
+        )
+
+    def joined_to(self, earlier: Event) -> Event:
+        """This event and an earlier one that it repeats as one."""
+        return replace(self, count=self.count + earlier.count)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON object to store."""
+        return asdict(self)
+
+    @classmethod
+    def of_record(cls, data: Mapping[str, Any]) -> Self:
+        """Read a record. Raises InvalidRecord."""
+        return read(cls, data)
+
+
+def clipped(text: str) -> str:
+    """A text as an event may have it: one line, at most `MAX_TEXT` characters."""
+    line = " ".join(text.split())
+    return line if len(line) <= MAX_TEXT else f"{line[: MAX_TEXT - 3]}..."

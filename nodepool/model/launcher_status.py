@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a launcher tells of itself: ``/nodepool/status/launcher/<host>-<pid>`` (reference/zookeeper)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Final, Self
+
+from nodepool.model.event import Event
+from nodepool.model.typed_record import read
+
+#: Version of the format. Readers ignore keys that they do not know.
+FORMAT: Final = 1
+#: Events in a record.
+MAX_EVENTS: Final = 200
+
+
+@dataclass(frozen=True)
+class ReloadStatus:
+    """The last time that the configuration file changed.
+
+    :param at: seconds since the epoch.
+    :param ok: is the new configuration in effect?
+    :param text: what changed, or why it was refused.
+    """
+
+    at: float = 0.0
+    ok: bool = True
+    text: str = ""
+
+
+@dataclass(frozen=True)
+class LauncherStatus:
+    """Everything that a launcher tells, beside its pools.
+
+    :param config_file: path of the configuration. ``config``: short hash of what is in effect.
+    :param since: when it started, in seconds since the epoch.
+    :param servers: of ZooKeeper, as in its connection string.
+    :param state: ``running`` or ``draining``.
+    :param pools: ``<provider>/<pool>`` of each that it serves.
+    :param maintenance: what an operator did to the launcher, by whom and why; None = nothing.
+    :param events: the last ones, the oldest first.
+    """
+
+    v: int = FORMAT
+    host: str = ""
+    pid: int = 0
+    version: str = ""
+    config_file: str = ""
+    config: str = ""
+    since: float = 0.0
+    servers: str = ""
+    state: str = "running"
+    pools: Sequence[str] = ()
+    reload: ReloadStatus | None = None
+    maintenance: str | None = None
+    events: Sequence[Event] = ()
+    omitted: int = 0
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON object to store."""
+        return asdict(self)
+
+    @classmethod
+    def of_record(cls, data: Mapping[str, Any]) -> Self:
+        """Read a record. Keys that are missing have their defaults, and unknown ones are ignored.
+
+        :raises InvalidRecord: a value has another type.
+        """
+        return read(cls, data)

@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads a JSON object into a dataclass, for records that only we write (status, events)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from types import NoneType, UnionType
+from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from nodepool.model.record import InvalidRecord, is_finite
+
+T = TypeVar("T")
+
+
+def read(kind: type[T], data: Any) -> T:
+    """Read a record. Keys that are missing have their defaults, and unknown ones are ignored.
+
+    :param kind: a dataclass whose fields are texts, numbers, booleans, such dataclasses, ``X | None``, sequences and
+        mappings of these.
+    :raises InvalidRecord: a value has another type.
+    """
+    if not isinstance(data, Mapping):
+        raise InvalidRecord(f"a {type(data).__name__}, not an object")
+    hints = get_type_hints(kind)
+    known = {entry.name for entry in fields(kind)}  # type: ignore[arg-type]
+    return kind(**{name: _value(name, hints[name], value) for name, value in data.items() if name in known})
+
+
+def _value(name: str, hint: Any, value: Any) -> Any:
+    """A JSON value as the type that a field has."""
+    origin, inner = get_origin(hint), get_args(hint)
+    if origin in (Union, UnionType):
+        if value is None:
+            return None
+        return _value(name, next(kind for kind in inner if kind is not NoneType), value)
+    if origin is not None and issubclass(origin, Mapping):
+        if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
+            return {key: _value(name, inner[1], item) for key, item in value.items()}
+    elif origin is not None:
+        if isinstance(value, list):
+            return tuple(_value(name, inner[0], item) for item in value)
+    elif hint is float:
+        if isinstance(value, (int, float)) and not isinstance(value, bool) and is_finite(value):
+            return value
+    elif hint in (int, str, bool):
+        if type(value) is hint:
+            return value
+    else:
+        return read(hint, value)
+    raise InvalidRecord(f"{name} is a {type(value).__name__}")

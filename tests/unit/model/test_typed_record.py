@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from nodepool.model.record import InvalidRecord
+from nodepool.model.typed_record import read
+
+
+@dataclass(frozen=True)
+class Inner:
+    name: str = ""
+
+
+@dataclass(frozen=True)
+class Outer:
+    text: str = ""
+    count: int = 0
+    seconds: float = 0.0
+    flag: bool = False
+    inner: Inner | None = None
+    names: Sequence[str] = ()
+    by_name: Mapping[str, Inner] = field(default_factory=dict)
+
+
+def test_every_type() -> None:
+    data = {
+        "text": "x",
+        "count": 2,
+        "seconds": 1,
+        "flag": True,
+        "inner": {"name": "i"},
+        "names": ["a"],
+        "by_name": {"k": {"name": "j"}},
+        "new": object(),
+    }
+    assert read(Outer, data) == Outer("x", 2, 1, True, Inner("i"), ("a",), {"k": Inner("j")})
+    assert read(Outer, {"inner": None}) == Outer()
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ([], "a list, not an object"),
+        ({"text": 1}, "text is a int"),
+        ({"count": True}, "count is a bool"),
+        ({"seconds": float("nan")}, "seconds is a float"),
+        ({"inner": "x"}, "a str, not an object"),
+        ({"names": "abc"}, "names is a str"),
+        ({"by_name": [1]}, "by_name is a list"),
+        ({"flag": None}, "flag is a NoneType"),
+    ],
+)
+def test_another_type_is_refused(data: Any, message: str) -> None:
+    with pytest.raises(InvalidRecord, match=message):
+        read(Outer, data)
