@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from nodepool.exceptions import ConfigError
+from nodepool.model.secret_words import names_a_secret
 
 #: Longest piece of a value that a message shows.
 MAX_SHOWN: Final = 40
@@ -18,8 +19,6 @@ MAX_SHOWN: Final = 40
 MAX_REPORTED: Final = 1000
 #: Instead of a value that is not shown.
 HIDDEN: Final = "something else"
-#: Values under keys with these words in them are never shown.
-SECRET_WORDS: Final = ("password", "secret", "token", "env-vars", "api-key", "apikey", "credential")
 
 
 class Severity(enum.Enum):
@@ -160,7 +159,7 @@ def show(value: object, path: Sequence[Any] = ()) -> str:
         return "a mapping"
     if isinstance(value, (list, tuple, set)):
         return "a list"
-    if any(word in str(part).lower() for part in path for word in SECRET_WORDS):
+    if names_a_secret(path):
         return HIDDEN
     if isinstance(value, bool):
         return "true" if value else "false"

@@ -5,12 +5,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Protocol
+from typing import Final, Protocol
 
 from nodepool.config.objects import Config
 from nodepool.driver.config import ProviderConfig
 from nodepool.driver.framework.unavailable import UnavailableProviderConfig
 from nodepool.exceptions import ConfigError
+from nodepool.plan.config_diff import config_changes
+
+#: Changes of one reload that are logged one by one.
+MAX_CHANGES: Final = 100
 
 
 class Source(Protocol):
@@ -67,13 +71,24 @@ class Configuration:
         except ConfigError as error:
             self.log.error("The configuration is refused, the running one stays:\n%s", error)
             return "serving; the changed configuration file is refused"
-        self.log.info("Configuration changed")
         refused = [name for name, made in config.providers.items() if isinstance(made, UnavailableProviderConfig)]
         for name, reason in keep_usable(self.current, config).items():
             self.log.error("Provider %s runs on with its old section, the new one cannot be used: %s", name, reason)
         old, self.current = self.current, config
+        self._tell(old, config)
         self._apply(old, config)
         return f"serving; sections that cannot be used: {', '.join(refused)}" if refused else "serving"
+
+    def _tell(self, old: Config, new: Config) -> None:
+        """Log what a configuration changes, one change a line."""
+        changes = config_changes(old, new)
+        for change in changes[:MAX_CHANGES]:
+            extra = {change.kind: change.name} if change.kind in ("provider", "label", "tenant") else None
+            self.log.info("Configuration changed: %s", change.text, extra=extra)
+        if len(changes) > MAX_CHANGES:
+            self.log.info("Configuration changed: %d more changes", len(changes) - MAX_CHANGES)
+        if not changes:
+            self.log.info("Configuration changed: no key has another value")
 
 
 def keep_usable(old: Config, new: Config) -> dict[str, str]:

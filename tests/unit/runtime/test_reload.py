@@ -13,7 +13,7 @@ from nodepool.driver.config import ProviderConfig
 from nodepool.driver.fake.config import FakeProviderConfig
 from nodepool.driver.framework.unavailable import UnavailableProviderConfig
 from nodepool.exceptions import ConfigError
-from nodepool.runtime.reload import Configuration, keep_usable
+from nodepool.runtime.reload import MAX_CHANGES, Configuration, keep_usable
 
 
 class Files:
@@ -166,3 +166,37 @@ def test_first_file_is_refused() -> None:
     files.next = ConfigError("empty")
     with pytest.raises(ConfigError, match="empty"):
         Configuration(files, lambda old, new: None, logging.getLogger("test.reload")).load()
+
+
+def test_what_changed_is_logged(daemon: Daemon, caplog: pytest.LogCaptureFixture) -> None:
+    """J-1."""
+    new = Config()
+    new.labels["small"] = Label("small")
+    new.max_hold_age = 60
+    daemon.files.next = new
+    with caplog.at_level(logging.INFO, "test.reload"):
+        daemon.configuration.follow()
+    assert caplog.messages == [
+        "Configuration changed: label small added",
+        "Configuration changed: max-hold-age: 0 -> 60",
+    ]
+    assert vars(caplog.records[0])["label"] == "small"
+
+
+def test_a_reload_that_changes_nothing(daemon: Daemon, caplog: pytest.LogCaptureFixture) -> None:
+    """J-1: e.g. only a comment is another one."""
+    daemon.files.next = Config()
+    with caplog.at_level(logging.INFO, "test.reload"):
+        daemon.configuration.follow()
+    assert caplog.messages == ["Configuration changed: no key has another value"]
+
+
+def test_lines_of_a_reload_are_bounded(daemon: Daemon, caplog: pytest.LogCaptureFixture) -> None:
+    """J-1."""
+    new = Config()
+    new.labels.update({f"l{number}": Label(f"l{number}") for number in range(MAX_CHANGES + 7)})
+    daemon.files.next = new
+    with caplog.at_level(logging.INFO, "test.reload"):
+        daemon.configuration.follow()
+    assert len(caplog.messages) == MAX_CHANGES + 1
+    assert caplog.messages[-1] == "Configuration changed: 7 more changes"
