@@ -9,6 +9,7 @@ A deletion that fails is tried again with a growing delay.
 from __future__ import annotations
 
 import logging
+import socket
 from collections import deque
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
@@ -20,6 +21,7 @@ from nodepool.exceptions import ZKConflict, ZKConnectionError, ZKException, ZKLo
 from nodepool.guard import Guard
 from nodepool.logconfig import get_annotated_logger
 from nodepool.model import states
+from nodepool.model.event import What
 from nodepool.plan.backoff import Backoff
 from nodepool.plan.cleanup import Deallocate, Delete, judge_unlocked
 from nodepool.runtime.worker import Worker
@@ -27,6 +29,7 @@ from nodepool.zk.transactions import TransactionFailed, result
 
 if TYPE_CHECKING:
     from nodepool.driver.interface import CleanupTask, Provider
+    from nodepool.launcher.event_ring import EventRing
     from nodepool.model.node import Node
     from nodepool.model.request import NodeRequest
     from nodepool.runtime.providers import Providers
@@ -56,12 +59,13 @@ class _Deletion:
 class DeletedNodeWorker(Worker):
     """One thread a launcher; deletions themselves run in the providers."""
 
-    def __init__(self, zk: ZooKeeper, cache: NodepoolCache, providers: Providers) -> None:
+    def __init__(self, zk: ZooKeeper, cache: NodepoolCache, providers: Providers, events: EventRing) -> None:
         log = logging.getLogger(log_names.DELETED_NODE_WORKER)
         super().__init__("DeletedNodeWorker", zk.client, log, IDLE_SECONDS)
         self._zk = zk
         self._cache = cache
         self._providers = providers
+        self._events = events
         #: Left by the cache thread; deque operations are atomic.
         self._changed: deque[str] = deque()
         self._gone_requests: deque[str] = deque()
@@ -163,7 +167,7 @@ class DeletedNodeWorker(Worker):
                 # Somebody locked or changed it meanwhile; that comes as an event.
                 log.debug("Not deleted now: %s", conflict)
         if guard.error is not None:
-            self._retry_later(node_id, now)
+            self._retry_later(node_id, now, guard.error)
 
     def _consider_empty(self, node_id: str, now: float) -> None:
         """C-8: a moment later, because whoever has just made it is about to lock it. The sweep comes, too."""
@@ -256,13 +260,16 @@ class DeletedNodeWorker(Worker):
             if deletion.task.is_alive() and now - deletion.started < DELETE_TIMEOUT_SECONDS:
                 continue
             del self._deletions[node_id]
+            # Not all drivers say why.
+            error: object = getattr(deletion.task, "error", None)
             if deletion.task.is_alive():
+                error = f"it was not deleted within {DELETE_TIMEOUT_SECONDS:g} s"
                 self.log.error("Node %s was not deleted within %g s, trying again", node_id, DELETE_TIMEOUT_SECONDS)
             self._unlock(deletion.node)
             if nodes.get(node_id) is None:
                 self._attempts.pop(node_id, None)
             else:
-                self._retry_later(node_id, now)
+                self._retry_later(node_id, now, error)
 
     def _check_answering(self, now: float) -> None:
         """A cloud that answers again is told at once what to delete: that takes up quota, and the pauses grew long."""
@@ -284,11 +291,16 @@ class DeletedNodeWorker(Worker):
         except (ZKConflict, ZKLockException) as error:
             self.log.warning("Unlocking node %s: %s", node.id, error)
 
-    def _retry_later(self, node_id: str, now: float) -> None:
+    def _retry_later(self, node_id: str, now: float, error: object) -> None:
+        """:param error: why it failed; None = not known."""
         attempts = self._attempts[node_id] = self._attempts.get(node_id, 0) + 1
         delay = RETRY.pause(attempts)
         self._due[node_id] = now + delay
         self.log.info("Node %s: deletion failed %d time(s), next try in %g s", node_id, attempts, delay)
+        if attempts > 1 and attempts & (attempts - 1) == 0:
+            # A deletion that fails once is no news; one that fails for ever must not push out what else happened.
+            text = f"deletion failed {attempts} times: {error or 'the log of the provider says why'}"
+            self._events.add(socket.gethostname(), f"node {node_id}", What.DELETION_FAILED, text)
 
     def on_stop(self) -> None:
         """Wait shortly for deletions that are nearly done; the others are found by whoever comes next."""

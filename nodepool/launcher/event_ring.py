@@ -14,8 +14,10 @@ from nodepool.model.event import Event, What, clipped
 
 #: Events that are kept.
 SIZE: Final = 2000
-#: The same event of another request or node within so many seconds is counted, not kept again.
+#: The same event of another request or node within so many seconds is counted, not kept again. It is looked for among
+#: as many of the last events.
 JOIN_SECONDS: Final = 60.0
+JOIN_DEPTH: Final = 20
 #: Kinds of subjects that come in hundreds for one cause.
 _MANY: Final = frozenset({"request", "node"})
 
@@ -41,13 +43,19 @@ class EventRing:
     def put(self, event: Event) -> None:
         """Note an event that is made already."""
         with self._lock:
-            last = self._events[-1] if self._events else None
-            joins = last is not None and event.kind in _MANY and event.at - last.at < JOIN_SECONDS
-            if last is not None and joins and event.repeats(last):
-                self._events[-1] = event.joined_to(last)
-            else:
-                self._events.append(replace(event, text=clipped(event.text)))
+            self._events.append(self._joined(replace(event, text=clipped(event.text))))
         self.on_event()
+
+    def _joined(self, event: Event) -> Event:
+        """An event together with one that it repeats, which is not kept any more."""
+        if event.kind not in _MANY:
+            return event
+        for back in range(1, min(len(self._events), JOIN_DEPTH) + 1):
+            earlier = self._events[-back]
+            if event.at - earlier.at < JOIN_SECONDS and event.repeats(earlier):
+                del self._events[-back]
+                return event.joined_to(earlier)
+        return event
 
     def last(self, count: int) -> list[Event]:
         """The newest events, the oldest of them first."""

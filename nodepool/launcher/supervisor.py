@@ -14,6 +14,7 @@ from nodepool import log_names
 from nodepool.clock import monotonic
 from nodepool.launcher.cleanup_worker import CleanupWorker
 from nodepool.launcher.deleted_node_worker import DeletedNodeWorker
+from nodepool.launcher.event_ring import EventRing
 from nodepool.launcher.free_counts import FreeCounts
 from nodepool.launcher.min_ready_worker import MinReadyWorker
 from nodepool.launcher.pool.context import PoolContext
@@ -72,6 +73,7 @@ class NodePool(ConnectedDaemon):
         self.client = client
         self.cache = NodepoolCache(client)
         self.free_counts = FreeCounts(self.cache.nodes)
+        self.events = EventRing()
         self.zk = ZooKeeper(client, self.cache)
         self.providers = Providers(self.zk)
         self.pools = PoolRegistry(self.cache.pools)
@@ -84,6 +86,7 @@ class NodePool(ConnectedDaemon):
             self.cache,
             self.pools,
             self.free_counts,
+            self.events,
             provider=self.providers.get,
             tenant_limits=self._tenant_limits,
             tenant_use=TenantUse(self.cache).used,
@@ -103,13 +106,13 @@ class NodePool(ConnectedDaemon):
 
     def _make_parts(self) -> None:
         """The table of threads beside those of the pools."""
-        zk, cache, providers = self.zk, self.cache, self.providers
+        zk, cache, providers, events = self.zk, self.cache, self.providers, self.events
 
         def cleanup() -> CleanupWorker:
             in_progress = self.pool_threads.requests_in_progress
             return CleanupWorker(zk, cache, providers, self.pools, self._config, in_progress)
 
-        self.deletion = Part("DeletedNodeWorker", lambda: DeletedNodeWorker(zk, cache, providers))
+        self.deletion = Part("DeletedNodeWorker", lambda: DeletedNodeWorker(zk, cache, providers, events))
         self.cleanup = Part("CleanupWorker", cleanup)
         self.min_ready = Part("MinReadyWorker", lambda: MinReadyWorker(zk, cache, providers, self._config))
         watch = Part("CallWatch", lambda: CallWatch(REGISTRY))

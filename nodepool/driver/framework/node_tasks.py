@@ -110,6 +110,8 @@ class NodeDeleter(threading.Thread):
         self.zk = zk
         self.manager = manager
         self.node = node
+        #: Why it failed, after the end; None = it did not.
+        self.error: BaseException | None = None
         self.log = get_annotated_logger(logging.getLogger(log_names.NODE_DELETER), node_id=node.id)
 
     def delete_machine(self) -> None:
@@ -125,7 +127,7 @@ class NodeDeleter(threading.Thread):
     def run(self) -> None:
         gone = False
         # Whatever a driver raises, the node must not stay locked.
-        with Guard(self.log, "Deletion failed, it will be tried again"):
+        with Guard(self.log, "Deletion failed, it will be tried again") as guard:
             try:
                 if self.node.state != states.DELETING:
                     self.node.state = states.DELETING
@@ -134,7 +136,9 @@ class NodeDeleter(threading.Thread):
                 self.zk.deleteNode(self.node)
                 gone = True
             except (TimeoutException, ZKException) as error:
+                self.error = error
                 self.log.error("Deletion failed, it will be tried again: %s", error)
+        self.error = self.error or guard.error
         if gone:
             self.log.info("Deleted node of provider %s", self.node.provider)
             gateway.node_deleted_notification(self.manager, self.node)

@@ -148,6 +148,7 @@ class NodeDeletion(Done):
         return None
 
     def _failed(self, error: Exception) -> None:
+        self.error = error
         self._provider.calls.judge(error)
         if isinstance(error, (LaunchError, OSError, ZKException)) or self._provider.calls.circuit_open:
             self.log.error("Deletion failed, it will be tried again: %s: %s", type(error).__name__, error)
@@ -186,7 +187,6 @@ class InstanceDeletion(Done):
         self._deadline = clock() + DELETE_SECONDS
         self._failures = 0
         self._removal: Removal | None = None
-        self.error: Exception | None = None
 
     def _wake(self) -> None:
         self._provider.scheduler.wake(self)

@@ -86,6 +86,8 @@ class Done:
 
     def __init__(self) -> None:
         self._event = threading.Event()
+        #: Why it failed, after the end; None = it did not.
+        self.error: Exception | None = None
 
     def is_alive(self) -> bool:
         """Is it still running? Does not block."""

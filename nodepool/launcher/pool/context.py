@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from nodepool.driver.interface import Provider
+    from nodepool.launcher.event_ring import EventRing
     from nodepool.launcher.free_counts import FreeCounts
     from nodepool.launcher.pool_registry import PoolRegistry
     from nodepool.model.quota import QuotaInformation
@@ -42,6 +43,7 @@ class PoolContext:
     #: The registered pools of all launchers.
     pools: PoolRegistry
     free_counts: FreeCounts
+    events: EventRing
     #: The running provider of a name; None = there is none now.
     provider: Callable[[str], Provider | None]
     #: ``tenant-resource-limits`` of the configuration.

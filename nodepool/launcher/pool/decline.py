@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from nodepool.launcher.pool.desk import Desk
     from nodepool.launcher.pool.pass_context import PassContext
+    from nodepool.launcher.pool.request_events import RequestEvents
     from nodepool.model.request import NodeRequest
     from nodepool.zk.reply import Reply
 
@@ -37,10 +38,13 @@ OLD_REQUEST_SECONDS: Final = 2.0
 class Declines:
     """Owned by the pool worker's thread."""
 
-    def __init__(self, pool: PassContext, desk: Desk, queue: RequestQueue, log: logging.Logger) -> None:
+    def __init__(
+        self, pool: PassContext, desk: Desk, queue: RequestQueue, events: RequestEvents, log: logging.Logger
+    ) -> None:
         self._pool = pool
         self._desk = desk
         self._queue = queue
+        self._events = events
         self.log = log
         self._begun = wall_time()
         self._begun_monotonic = monotonic()
@@ -108,6 +112,7 @@ class Declines:
             self._desk.defer(request.key, REQUEST_LOCKED)
             return
         self._desk.explanations.declined(request.key, reason)
+        self._events.declined(request, reason)
         log.info("Declining node request: %s", reason.text)
         if request.state == states.FAILED:
             log.info("Failing node request: every pool declined it")

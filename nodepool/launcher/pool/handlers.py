@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from nodepool.driver.handler import NodeRequestHandler
     from nodepool.launcher.pool.desk import Desk
+    from nodepool.launcher.pool.request_events import RequestEvents
 
 #: Seconds after which a request that was given back is taken again (Q-12).
 GIVEN_BACK_SECONDS: Final = 1.0
@@ -32,12 +33,19 @@ class Handlers:
     """
 
     def __init__(
-        self, desk: Desk, launcher_id: str, slowness: float, request_changed: Callable[[str], None], log: logging.Logger
+        self,
+        desk: Desk,
+        launcher_id: str,
+        slowness: float,
+        request_changed: Callable[[str], None],
+        events: RequestEvents,
+        log: logging.Logger,
     ) -> None:
         self._desk = desk
         self._launcher_id = launcher_id
         self._slowness = slowness
         self._request_changed = request_changed
+        self._events = events
         self.log = log
 
     def poll(self) -> None:
@@ -119,5 +127,6 @@ class Handlers:
             self._desk.close(request.key)
             if self._launcher_id in request.declined_by and reason is not None:
                 self._desk.explanations.declined(request.key, reason)
+                self._events.declined(request, reason)
         # What it let go of may serve others.
         self._request_changed(request.key)

@@ -28,6 +28,7 @@ from nodepool.launcher.pool.handlers import Handlers
 from nodepool.launcher.pool.intake import Intake
 from nodepool.launcher.pool.nodes import FreeNodes
 from nodepool.launcher.pool.pass_context import PassContext
+from nodepool.launcher.pool.request_events import RequestEvents
 from nodepool.launcher.pool.room import Room
 from nodepool.launcher.pool.services import PoolServices
 from nodepool.launcher.pool.turns import Turns
@@ -80,9 +81,10 @@ class PoolWorker(Worker):
             make_handler=lambda request: gateway.get_request_handler(pool.provider, services, request),
         )
         slowness = 1.0 + zlib.crc32(self.launcher_id.encode()) % 256 / 512
-        self._handlers = Handlers(desk, self.launcher_id, slowness, self.request_changed, log)
+        events = RequestEvents(launcher.events, f"{socket.gethostname()} {pool.provider_name}/{pool.pool_name}")
+        self._handlers = Handlers(desk, self.launcher_id, slowness, self.request_changed, events, log)
         self.fast_path = FastPath(pool, desk, self.free_nodes, self.wake, self.request_changed, log)
-        declines = Declines(pool, desk, queue, log)
+        declines = Declines(pool, desk, queue, events, log)
         batch = Batch(self.view, desk, self._handlers, self.request_changed)
         self.intake = Intake(*(self.view, queue, desk, self.fast_path, declines, batch), self.eviction, self.wake, log)
         self._changes = Changes(pool, queue, desk, self.free_nodes, self.eviction)

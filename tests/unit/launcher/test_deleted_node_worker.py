@@ -99,6 +99,37 @@ def test_error_of_a_driver_that_is_asked_whether_it_rests(
     assert "Provider one: error in pausedReason()" in caplog.text
 
 
+def test_a_deletion_that_fails_again_and_again_is_an_event(
+    launcher: StillLauncher, znodes: PoolZnodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """X-5"""
+    monkeypatch.setattr(deleted_node_worker, "RETRY", Backoff(0.001, 0.002))
+    monkeypatch.setattr(FakeProvider, "startNodeCleanup", fail)
+    node_id = znodes.add_node("used", external_id="x")
+    worker = launcher.nodepool.deletion.current
+    launcher.passes(worker, "it failed five times", lambda: worker._attempts.get(node_id, 0) >= 5)
+    events = [(event.subject, event.what, event.text) for event in launcher.nodepool.events.last(10)]
+    subject = f"node {node_id}"
+    assert events[:2] == [
+        (subject, "deletion failed", "deletion failed 2 times: no way"),
+        (subject, "deletion failed", "deletion failed 4 times: no way"),
+    ]
+
+
+def test_the_error_of_a_driver_is_in_the_event(
+    launcher: StillLauncher, znodes: PoolZnodes, cloud: FakeCloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(deleted_node_worker, "RETRY", Backoff(0.001, 0.002))
+    instance = cloud.create("np", metadata={}, resources={})
+    cloud.set(down=True)
+    znodes.add_node("used", external_id=instance.id)
+    worker = launcher.nodepool.deletion.current
+    launcher.passes(worker, "there is an event", lambda: launcher.nodepool.events.last(1))
+    (event,) = launcher.nodepool.events.last(1)
+    assert event.text.startswith("deletion failed 2 times: ")
+    assert "the log of the provider" not in event.text
+
+
 @pytest.mark.parametrize("what", ["locked", "hold"])
 def test_no_hot_loop_when_a_retry_finds_nothing_to_do(
     launcher: StillLauncher, znodes: PoolZnodes, monkeypatch: pytest.MonkeyPatch, what: str

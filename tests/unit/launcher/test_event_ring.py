@@ -38,6 +38,13 @@ def test_many_requests_that_fail_for_one_cause_are_one_event() -> None:
     assert [event.count for event in ring.last(10)] == [300, 1]
 
 
+def test_events_of_two_causes_take_turns() -> None:
+    ring = EventRing(10, Clock())
+    for number in range(4):
+        ring.add("c/main", f"node {number}", What.DELETION_FAILED, "HTTP 500" if number % 2 else "HTTP 503")
+    assert [(event.subject, event.count) for event in ring.last(10)] == [("node 2", 2), ("node 3", 2)]
+
+
 def test_a_provider_that_goes_twice_are_two_events() -> None:
     ring = EventRing(10, Clock())
     ring.add("l1", "provider a", What.UNAVAILABLE)

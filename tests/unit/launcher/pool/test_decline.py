@@ -10,9 +10,11 @@ from typing import Any, cast
 import pytest
 
 from nodepool.exceptions import ZKConflict, ZKConnectionError
+from nodepool.launcher.event_ring import EventRing
 from nodepool.launcher.pool import decline as decline_module
 from nodepool.launcher.pool.decline import BATCH, START_SECONDS, Declines
 from nodepool.launcher.pool.desk import Desk
+from nodepool.launcher.pool.request_events import RequestEvents
 from nodepool.model import reasons, states
 from nodepool.model.reasons import ReasonCode
 from nodepool.model.request import NodeRequest
@@ -36,7 +38,12 @@ class Place:
         self.zk = SimpleNamespace(requests=SimpleNamespace(send_unlocked=self._send))
         self.queue = RequestQueue()
         self.desk = Desk(self.queue)
-        self.declines = Declines(cast(Any, self), self.desk, self.queue, logging.getLogger("test.decline"))
+        self.ring = EventRing()
+        self.declines = self.make()
+
+    def make(self) -> Declines:
+        events = RequestEvents(self.ring, "l1 lab/main")
+        return Declines(cast(Any, self), self.desk, self.queue, events, logging.getLogger("test.decline"))
 
     def registered_pools(self) -> list[Any]:
         return self.pools
@@ -132,7 +139,7 @@ def test_lost_connection(place: Place) -> None:
 
 def test_right_after_the_start(place: Place) -> None:
     """A-15: what is older than the launcher others may serve who are not back yet."""
-    place.declines = Declines(cast(Any, place), place.desk, place.queue, logging.getLogger("test.decline"))
+    place.declines = place.make()
     old, new = place.add(1, created=4999.0), place.add(2, created=5001.0)
     place.declines.decline([old.key, new.key], reasons.IMAGE_MISSING)
     assert [request.id for request in place.written] == [new.id]
@@ -141,7 +148,7 @@ def test_right_after_the_start(place: Place) -> None:
 
 def test_nodes_of_launchers_that_are_away(place: Place) -> None:
     """A-15: their labels are not known."""
-    place.declines = Declines(cast(Any, place), place.desk, place.queue, logging.getLogger("test.decline"))
+    place.declines = place.make()
     place.nodes = [SimpleNamespace(launcher="me"), SimpleNamespace(launcher="host-PoolWorker.two-main-1")]
     place.declines.decline([place.add(created=5001.0).key], reasons.IMAGE_MISSING)
     assert place.written == []

@@ -11,8 +11,10 @@ from typing import Any, cast
 import pytest
 
 from nodepool.exceptions import ZKConflict, ZKConnectionError
+from nodepool.launcher.event_ring import EventRing
 from nodepool.launcher.pool.desk import Desk
 from nodepool.launcher.pool.handlers import Handlers
+from nodepool.launcher.pool.request_events import RequestEvents
 from nodepool.model import reasons, states
 from nodepool.model.request import NodeRequest
 from nodepool.plan.queue import RequestQueue
@@ -85,7 +87,9 @@ class Place:
         self.desk = Desk(RequestQueue())
         self.told: list[str] = []
         self.order: list[str] = []
-        self.handlers = Handlers(self.desk, "me", 1.0, self.told.append, logging.getLogger("test.handlers"))
+        self.ring = EventRing()
+        events = RequestEvents(self.ring, "l1 lab/main")
+        self.handlers = Handlers(self.desk, "me", 1.0, self.told.append, events, logging.getLogger("test.handlers"))
 
     def add(self, number: int, stage: Stage = Stage.GATHERING) -> Scripted:
         handler = Scripted(number)
@@ -185,6 +189,8 @@ def test_declined(place: Place) -> None:
     explanation = place.desk.explain(handler.request.key)
     assert explanation is not None
     assert explanation.reason is reasons.IMAGE_MISSING
+    (event,) = place.ring.last(10)
+    assert (event.subject, event.what, event.code) == (f"request {handler.request.id}", "declined", "image.missing")
 
 
 def test_given_back(place: Place) -> None:

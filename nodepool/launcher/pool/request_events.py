@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`RequestEvents`: events of requests that fail, or that a pool declines because something is wrong in it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from nodepool.model import states
+from nodepool.model.event import What
+from nodepool.model.reasons import Reason, ReasonCode
+
+if TYPE_CHECKING:
+    from nodepool.launcher.event_ring import EventRing
+    from nodepool.model.request import NodeRequest
+
+#: Each request is declined by all pools that do not have its labels: that is no event. These are.
+TROUBLE: Final = frozenset(
+    {
+        ReasonCode.LABEL_BROKEN,
+        ReasonCode.IMAGE_MISSING,
+        ReasonCode.LAUNCH_FAILED,
+        ReasonCode.DRIVER_ERROR,
+        ReasonCode.QUOTA_TOO_SMALL,
+    }
+)
+
+
+class RequestEvents:
+    """For the pool worker's thread.
+
+    :param ring: where they go.
+    :param actor: host of the launcher, and the pool.
+    """
+
+    def __init__(self, ring: EventRing, actor: str) -> None:
+        self._ring = ring
+        self._actor = actor
+
+    def declined(self, request: NodeRequest, reason: Reason) -> None:
+        """The pool has declined a request. Does not block."""
+        subject = f"request {request.id}"
+        if request.state == states.FAILED:
+            text = f"every pool declined it, the last one because: {reason.text}"
+            self._ring.add(self._actor, subject, What.FAILED, text, reason.code.value)
+        elif reason.code in TROUBLE:
+            self._ring.add(self._actor, subject, What.DECLINED, reason.text, reason.code.value)
