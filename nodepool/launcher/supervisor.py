@@ -8,6 +8,7 @@ provider-pool, and the table of the other threads.
 from __future__ import annotations
 
 import logging
+import socket
 from typing import TYPE_CHECKING, Any, Final
 
 from nodepool import log_names
@@ -21,6 +22,7 @@ from nodepool.launcher.pool.context import PoolContext
 from nodepool.launcher.pool.worker import PoolWorker
 from nodepool.launcher.pool_registry import PoolRegistry
 from nodepool.launcher.pool_threads import PoolThreads
+from nodepool.launcher.reload_events import ReloadEvents
 from nodepool.launcher.routing import Router
 from nodepool.launcher.stats import make_stats_worker
 from nodepool.launcher.tenant_use import TenantUse
@@ -60,6 +62,7 @@ class NodePool(ConnectedDaemon):
 
     def __init__(self, config_path: str, secure_path: str | None = None) -> None:
         super().__init__(config_path, secure_path)
+        self._config_path = config_path
         #: None = no statsd server is configured.
         self.stats: Part[StatsWorker] | None = None
         self._call_metrics = CallMetrics(REGISTRY)
@@ -74,6 +77,8 @@ class NodePool(ConnectedDaemon):
         self.cache = NodepoolCache(client)
         self.free_counts = FreeCounts(self.cache.nodes)
         self.events = EventRing()
+        self.reload_events = ReloadEvents(self.events, socket.gethostname(), self._config_path)
+        self.configuration.on_outcome = self.reload_events.ended
         self.zk = ZooKeeper(client, self.cache)
         self.providers = Providers(self.zk)
         self.pools = PoolRegistry(self.cache.pools)

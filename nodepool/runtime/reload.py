@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 from nodepool.config.objects import Config
@@ -40,6 +40,9 @@ class Configuration:
         self.current: Config
         #: Told "reloading", and then the outcome in a few words; must not block.
         self.on_reload: Callable[[str], None] = lambda phase: None
+        #: Told after a reload whether the new configuration is in effect, and what it changes or why it is refused, one
+        #: text each; must not block.
+        self.on_outcome: Callable[[bool, Sequence[str]], None] = lambda ok, texts: None
 
     def load(self) -> Config:
         """Load for the first time. Raises ConfigError."""
@@ -70,12 +73,18 @@ class Configuration:
             config = self.source.load()
         except ConfigError as error:
             self.log.error("The configuration is refused, the running one stays:\n%s", error)
+            self.on_outcome(False, str(error).splitlines())
             return "serving; the changed configuration file is refused"
         refused = [name for name, made in config.providers.items() if isinstance(made, UnavailableProviderConfig)]
-        for name, reason in keep_usable(self.current, config).items():
+        kept = keep_usable(self.current, config)
+        for name, reason in kept.items():
             self.log.error("Provider %s runs on with its old section, the new one cannot be used: %s", name, reason)
         old, self.current = self.current, config
         self._tell(old, config)
+        if kept:
+            self.on_outcome(
+                False, [f"provider {name} runs on with its old section: {why}" for name, why in kept.items()]
+            )
         self._apply(old, config)
         return f"serving; sections that cannot be used: {', '.join(refused)}" if refused else "serving"
 
@@ -89,6 +98,7 @@ class Configuration:
             self.log.info("Configuration changed: %d more changes", len(changes) - MAX_CHANGES)
         if not changes:
             self.log.info("Configuration changed: no key has another value")
+        self.on_outcome(True, [change.text for change in changes])
 
 
 def keep_usable(old: Config, new: Config) -> dict[str, str]:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import pytest
@@ -41,6 +42,8 @@ class Daemon:
         self.configuration = Configuration(self.files, self.apply, logging.getLogger("test.reload"))
         self.phases: list[str] = []
         self.configuration.on_reload = self.phases.append
+        self.outcomes: list[tuple[bool, Sequence[str]]] = []
+        self.configuration.on_outcome = lambda ok, texts: self.outcomes.append((ok, texts))
         self.first = self.configuration.load()
 
     def apply(self, old: Config, new: Config) -> None:
@@ -67,6 +70,7 @@ def test_changed_file(daemon: Daemon) -> None:
     daemon.configuration.follow()
     assert daemon.applied == [(daemon.first, new)]
     assert daemon.phases == ["reloading", "serving"]
+    assert daemon.outcomes == [(True, [])]
 
 
 def test_refused_file(daemon: Daemon, caplog: pytest.LogCaptureFixture) -> None:
@@ -77,6 +81,7 @@ def test_refused_file(daemon: Daemon, caplog: pytest.LogCaptureFixture) -> None:
     assert daemon.applied == []
     assert daemon.configuration.current is daemon.first
     assert daemon.phases == ["reloading", "serving; the changed configuration file is refused"]
+    assert daemon.outcomes == [(False, ["line 3: no such label"])]
     assert caplog.messages == ["The configuration is refused, the running one stays:\nline 3: no such label"]
 
 
@@ -108,6 +113,7 @@ class TestBrokenProvider:
         assert [pool.provider.name for pool in second.labels["small"].pools] == ["b", "a"]
         assert daemon.phases[-1] == "serving; sections that cannot be used: a"
         assert "Provider a runs on with its old section, the new one cannot be used: f.yaml:3: no pools" in caplog.text
+        assert daemon.outcomes[-1] == (False, ["provider a runs on with its old section: f.yaml:3: no pools"])
 
     def test_formats_of_images(self) -> None:
         """An image is still built in the format that the provider needs."""
