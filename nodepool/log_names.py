@@ -6,6 +6,8 @@ Other loggers are named after their modules, and may change with them.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from typing import Final
 
 NODEPOOL: Final = "nodepool.NodePool"
@@ -21,6 +23,29 @@ CONFIG_VALIDATOR: Final = "nodepool.cmd.config_validator"
 #: Launches and deletions of drivers that have a thread a node.
 NODE_LAUNCHER: Final = "nodepool.NodeLauncher"
 NODE_DELETER: Final = "nodepool.NodeDeleter"
+
+
+#: Logger -> provider and pool that all its messages are about.
+_PLACES: Final[dict[str, Mapping[str, str]]] = {}
+#: The id of a pool worker in the name of a logger, ``<host>-PoolWorker.<provider>-<pool>-<32 hexadecimal digits>``.
+_POOL_ID: Final = re.compile(r"\[.*-PoolWorker\.(.+)-[0-9a-f]{32}\]$")
+
+
+def place_of(name: str) -> Mapping[str, str]:
+    """Provider and pool that all messages of a logger are about, as keys ``provider`` and ``pool``; as far as known."""
+    return _PLACES.get(name, {})
+
+
+def shortened(name: str) -> str:
+    """The name of a logger without what only makes it longer: host and number of a pool worker's id."""
+    return _POOL_ID.sub(r"[\1]", name)
+
+
+def _at(name: str, **place: str) -> str:
+    """Remember what a logger is about."""
+    if name not in _PLACES:
+        _PLACES[name] = place
+    return name
 
 
 def upload_worker(number: int) -> str:
@@ -40,7 +65,7 @@ def build_worker(number: int) -> str:
 
 def pool_worker(provider: str, pool: str) -> str:
     """Of the thread that serves one pool."""
-    return f"nodepool.PoolWorker.{provider}-{pool}"
+    return _at(f"nodepool.PoolWorker.{provider}-{pool}", provider=provider, pool=pool)
 
 
 def request_handler(launcher_id: str) -> str:
@@ -53,19 +78,19 @@ def request_handler(launcher_id: str) -> str:
 
 def static_provider(provider: str) -> str:
     """Of a provider of static hosts. Nodepool 11 has the name without the provider; its level counts here, too."""
-    return f"nodepool.driver.static.StaticNodeProvider.{provider}"
+    return _at(f"nodepool.driver.static.StaticNodeProvider.{provider}", provider=provider)
 
 
 def state_machine_provider(provider: str) -> str:
     """Of a provider whose driver is built of state machines."""
-    return f"nodepool.StateMachineProvider.{provider}"
+    return _at(f"nodepool.StateMachineProvider.{provider}", provider=provider)
 
 
 def state_machine_launcher(provider: str) -> str:
     """Of the launches in such a provider."""
-    return f"nodepool.StateMachineNodeLauncher.{provider}"
+    return _at(f"nodepool.StateMachineNodeLauncher.{provider}", provider=provider)
 
 
 def state_machine_deleter(provider: str) -> str:
     """Of the deletions in such a provider."""
-    return f"nodepool.StateMachineNodeDeleter.{provider}"
+    return _at(f"nodepool.StateMachineNodeDeleter.{provider}", provider=provider)

@@ -68,6 +68,7 @@ def get_annotated_logger(
     event_id: str | None = None,
     node_request_id: str | None = None,
     node_id: str | None = None,
+    **about: str | None,
 ) -> AnnotatedLogger:
     """A logger whose messages carry these ids.
 
@@ -75,13 +76,14 @@ def get_annotated_logger(
     :param event_id: id of the Zuul event that caused the work, or None when not known.
     :param node_request_id: znode name of the node request, or None.
     :param node_id: znode name of the node, or None.
+    :param about: attributes of the records that are not in the prefix, such as ``provider``; None = not known.
     """
     fields: dict[str, str] = {}
     while isinstance(logger, logging.LoggerAdapter):
         if isinstance(logger, AnnotatedLogger):
             fields = {**logger.fields, **fields}
         logger = logger.logger
-    given = {"event_id": event_id, "node_request": node_request_id, "node": node_id}
+    given = {"event_id": event_id, "node_request": node_request_id, "node": node_id, **about}
     fields.update({name: value for name, value in given.items() if value is not None})
     return AnnotatedLogger(logger, fields)
 
@@ -108,14 +110,34 @@ class MultiLineFormatter(logging.Formatter):
     """Text lines. Every further line of a message repeats the prefix of the first, plus two blanks.
 
     So nobody whose text gets into a message can make up a line of his own. Control characters are escaped.
+
+    :param short_names: write ``%(name)s`` without host and number of a pool worker. The record keeps its name: levels
+        and filters of loggers see no difference.
     """
 
-    def __init__(self, fmt: str | None = None, datefmt: str | None = None, style: Any = "%", **kwargs: Any) -> None:
+    def __init__(
+        self,
+        fmt: str | None = None,
+        datefmt: str | None = None,
+        style: Any = "%",
+        *,
+        short_names: bool = False,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(fmt or FORMAT, datefmt, style, **kwargs)
+        self._short_names = short_names
 
     def formatMessage(self, record: logging.LogRecord) -> str:
         record.message = _passive(record.message)
-        return super().formatMessage(record)
+        name = record.name
+        if not self._short_names or not name.endswith("]"):
+            return super().formatMessage(record)
+        # Other handlers get the same object.
+        record.name = log_names.shortened(name)
+        try:
+            return super().formatMessage(record)
+        finally:
+            record.name = name
 
     def formatException(self, ei: Any) -> str:
         return _passive(super().formatException(ei))
@@ -136,8 +158,9 @@ class JSONFormatter(logging.Formatter):
     """One JSON object a line, for log collectors.
 
     Keys: ``timestamp`` (ISO 8601, UTC), ``level``, ``logger``, ``message``, ``thread``, ``process``, the ids
-    ``event_id``, ``node_request`` and ``node`` when known, ``exception`` and ``stack`` when there are some, and
-    whatever was given as ``extra``. Use it in a logging configuration with
+    ``event_id``, ``node_request`` and ``node`` when known, ``provider``, ``pool``, ``label`` and ``code`` (of a
+    `nodepool.model.reasons.ReasonCode`) when the message is about one, ``exception`` and ``stack`` when there are some,
+    and whatever else was given as ``extra``. Use it in a logging configuration with
     ``class: nodepool.logconfig.JSONFormatter``.
     """
 
@@ -156,6 +179,8 @@ class JSONFormatter(logging.Formatter):
         for name, value in vars(record).items():
             if name not in _STANDARD_ATTRIBUTES and name not in line:
                 line[name] = value
+        for name, value in log_names.place_of(record.name).items():
+            line.setdefault(name, value)
         if record.exc_info and not record.exc_text:
             record.exc_text = self.formatException(record.exc_info)
         if record.exc_text:
@@ -183,7 +208,7 @@ def default_config(*, level: str = "INFO", stream: str | None = None, filename: 
     return {
         "version": 1,
         "disable_existing_loggers": False,
-        "formatters": {"lines": {"()": "nodepool.logconfig.MultiLineFormatter"}},
+        "formatters": {"lines": {"()": "nodepool.logconfig.MultiLineFormatter", "short_names": True}},
         # Without any handler on the root, logging itself would print the warnings of other libraries.
         "handlers": {"output": handler, "nowhere": {"class": "logging.NullHandler"}},
         "loggers": {

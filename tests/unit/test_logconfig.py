@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from nodepool import logconfig
+from nodepool import log_names, logconfig
 
 ETC = Path(__file__).resolve().parents[2] / "etc"
 
@@ -159,6 +159,24 @@ class TestMultiLineFormatter:
         line = logconfig.MultiLineFormatter().format(record("x"))
         assert line.endswith(" INFO nodepool.NodePool: x")
 
+    def test_short_names(self) -> None:
+        """J-2: what is written is shorter; the record, which other handlers get too, keeps its name."""
+        made = record("x\ny")
+        made.name = log_names.request_handler(f"host-1-PoolWorker.cloud-1-main-{'a' * 32}")
+        full = made.name
+        first, second = logconfig.MultiLineFormatter(short_names=True).format(made).split("\n")
+        assert first.endswith(" INFO nodepool.driver.NodeRequestHandler[cloud-1-main]: x")
+        assert second.endswith(" INFO nodepool.driver.NodeRequestHandler[cloud-1-main]:   y")
+        assert made.name == full
+        assert f" INFO {full}: x" in logconfig.MultiLineFormatter().format(made)
+
+    @pytest.mark.parametrize("name", ["nodepool.NodePool", "nodepool.driver.NodeRequestHandler[odd]", "a[b]"])
+    def test_other_names_stay(self, name: str) -> None:
+        """J-2."""
+        made = record("x")
+        made.name = name
+        assert logconfig.MultiLineFormatter(short_names=True).format(made).endswith(f" INFO {name}: x")
+
 
 class TestJSONFormatter:
     def test_one_object_a_line(self) -> None:
@@ -172,6 +190,38 @@ class TestJSONFormatter:
         assert (line["level"], line["logger"]) == ("INFO", "nodepool.NodePool")
         assert (line["event_id"], line["thing"]) == ("E", "/x")
         assert "args" not in line
+
+    @pytest.mark.parametrize(
+        ("name", "expected"),
+        [
+            (log_names.pool_worker("c-1", "main"), {"provider": "c-1", "pool": "main"}),
+            (log_names.state_machine_launcher("c-1"), {"provider": "c-1"}),
+            (log_names.static_provider("lab"), {"provider": "lab"}),
+            ("nodepool.NodePool", {}),
+        ],
+    )
+    def test_place_of_a_logger(self, name: str, expected: dict[str, str]) -> None:
+        """J-2: provider and pool are keys."""
+        made = record("x")
+        made.name = name
+        line = json.loads(logconfig.JSONFormatter().format(made))
+        assert {key: line[key] for key in ("provider", "pool") if key in line} == expected
+
+    def test_what_the_message_says_wins(self) -> None:
+        """J-2."""
+        made = record("x", pool="other")
+        made.name = log_names.pool_worker("c-1", "main")
+        line = json.loads(logconfig.JSONFormatter().format(made))
+        assert (line["provider"], line["pool"]) == ("c-1", "other")
+
+    def test_annotated_but_not_in_the_text(self, captured: tuple[logging.Logger, Capture]) -> None:
+        """J-2."""
+        logger, output = captured
+        logconfig.get_annotated_logger(logger, node_id="1", provider="p", pool=None).info("x")
+        (made,) = output.records
+        assert made.getMessage() == "[node: 1] x"
+        assert vars(made)["provider"] == "p"
+        assert "pool" not in vars(made)
 
     def test_exception_and_stack(self) -> None:
         try:

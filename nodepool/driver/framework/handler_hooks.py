@@ -52,7 +52,13 @@ class HandlerHooks(NodeRequestHandlerNotifications, abc.ABC):
         self.zk: ZooKeeper = self.pw.getZK()
         self.manager: ProviderView = self.pw.getProviderManager()
         logger = logging.getLogger(log_names.request_handler(self.launcher_id))
-        self.log = get_annotated_logger(logger, event_id=self.request.event_id, node_request_id=self.request.id)
+        self.log = get_annotated_logger(
+            logger,
+            event_id=self.request.event_id,
+            node_request_id=self.request.id,
+            provider=self.provider.name,
+            pool=self.pool.name,
+        )
 
     @property
     @abc.abstractmethod
