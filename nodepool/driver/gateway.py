@@ -13,7 +13,7 @@ from __future__ import annotations
 import concurrent.futures
 import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, Generic, Literal, NamedTuple, ParamSpec, Protocol, TypeVar
 
 from nodepool.clock import monotonic
@@ -33,6 +33,7 @@ from nodepool.driver.framework.running_calls import (
 from nodepool.exceptions import NotFound, ZKConflict, ZKConnectionError
 from nodepool.guard import ERRORS, as_exception
 from nodepool.model.quota import QuotaInformation
+from nodepool.model.reasons import Reason
 from nodepool.plan.failures import meaning
 
 P = ParamSpec("P")
@@ -314,6 +315,9 @@ list_images: ProviderHook[[], list[Any]] = ProviderHook(
 list_nodes: ProviderHook[[], list[Any]] = ProviderHook("listNodes", Raises("the command says so and fails"))
 paused_reason: ProviderHook[[], str | None] = ProviderHook(
     "pausedReason", Otherwise("logged; nothing keeps the provider from working", lambda: None), AT_ONCE
+)
+wait_reason: ProviderHook[[str, Sequence[str], Mapping[str, int]], Reason | None] = ProviderHook(
+    "waitReason", Otherwise("logged; the request waits for a ready node", lambda: None), AT_ONCE
 )
 error_labels: ProviderHook[[], Sequence[str]] = ProviderHook("errorLabels", _DECLINED, AT_ONCE)
 node_deleted_notification: ProviderHook[[Any], None] = ProviderHook("nodeDeletedNotification", _NOTHING, AT_ONCE)

@@ -9,6 +9,7 @@ configuration makes a new provider: ``old.idle()``, ``new.start()``, ``old.stop(
 from __future__ import annotations
 
 import abc
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, cast
 
 from nodepool.driver.framework.node_tasks import NodeDeleter
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from nodepool.driver.framework.listed_image import ListedImage
     from nodepool.driver.handler import NodeRequestHandler
     from nodepool.model.node import Node
+    from nodepool.model.reasons import Reason
     from nodepool.model.request import NodeRequest
     from nodepool.zk.zookeeper import ZooKeeper
 
@@ -185,6 +187,16 @@ class Provider(ProviderNotifications, abc.ABC):
 
         Meanwhile the pools say that they are paused, and requests wait or go to others. Must not do I/O. When the
         answer changes, call ``wake()`` of the pool workers.
+        """
+        return None
+
+    def waitReason(self, pool_name: str, labels: Sequence[str], free: Mapping[str, int]) -> Reason | None:
+        """What a request for these labels waits for; None = for a ready node. Only asked if ``LAUNCHES`` is False.
+
+        Must not do I/O.
+
+        :param labels: one for each wanted node.
+        :param free: label -> ready nodes of the pool that nobody has.
         """
         return None
 

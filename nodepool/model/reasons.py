@@ -20,6 +20,7 @@ class ReasonCode(enum.Enum):
     POOL_DISABLED = "pool.disabled"
     POOL_WITHOUT_LAUNCHES = "pool.without-launches"
     QUOTA_TOO_SMALL = "quota.too-small"
+    ROOM_STATIC = "room.static"
     MIN_READY_WITHOUT_ROOM = "min-ready.without-room"
     LAUNCH_FAILED = "launch.failed"
     DRIVER_DECLINED = "driver.declined"

@@ -14,7 +14,6 @@ from nodepool.model.node import Node
 from nodepool.model.reasons import (
     FIRST_CHOICE,
     NO_LAUNCHES,
-    NO_READY_NODE,
     POOL_PAUSED,
     SIBLING_SERVES,
     Reason,
@@ -69,6 +68,10 @@ class KindView(Protocol):
 
     def driver_agreed(self, kind: RequestKind) -> bool:
         """Did the driver say a moment ago that it could serve such requests?"""
+        ...
+
+    def no_ready_node(self, labels: Sequence[str]) -> Reason:
+        """What requests for these labels wait for, in a provider that launches nothing."""
         ...
 
 
@@ -143,6 +146,10 @@ class HeadView(Protocol):
         """
         ...
 
+    def no_ready_node(self, labels: Sequence[str]) -> Reason:
+        """What requests for these labels wait for, in a provider that launches nothing."""
+        ...
+
 
 KindVerdict = Consider | Leave | Decline | Wait
 HeadVerdict = Leave | Decline | Wait | Fulfil | Launch
@@ -156,7 +163,7 @@ def triage_kind(kind: RequestKind, view: KindView) -> KindVerdict:
         return verdict
     # A-7, in short: nothing to decline, and no node for it now.
     if not view.launches and not view.ready.could_serve(kind.labels) and view.driver_agreed(kind):
-        return Wait(NO_READY_NODE)
+        return Wait(view.no_ready_node(kind.labels))
     return verdict
 
 
@@ -190,7 +197,7 @@ def triage(kind: RequestKind, head: NodeRequest, view: HeadView) -> HeadVerdict:
             return Launch()
     # Else it takes a launch (A-7).
     if not view.launches:
-        return Wait(NO_READY_NODE)
+        return Wait(view.no_ready_node(kind.labels))
     if view.provider_paused is not None:
         return Wait(Reason(ReasonCode.PROVIDER_CIRCUIT_OPEN, view.provider_paused))
     return Launch()

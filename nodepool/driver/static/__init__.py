@@ -4,7 +4,8 @@
 * ``config.py``: what stands in the configuration file;
 * ``provider.py``: keeps one ready node for each free slot; ``registration.py``: its writes to ZooKeeper;
 * ``slot_index.py``: which nodes have a slot;
-* ``checks.py``: host checks in a thread pool; ``retries.py``: when a host is checked again;
+* ``checks.py``: host checks in a thread pool; ``host_monitor.py``: what they showed, and when a host is checked again;
+* ``host_view.py``: what the provider tells of its hosts;
 * ``tasks.py``: the way of a released node back to `ready`;
 * ``handler.py``: one request.
 

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Protocol
 
 from nodepool.driver.framework.worker_view import ProviderView
 from nodepool.driver.handler import NodeRequestHandler
+from nodepool.model.reasons import ReasonText
 from nodepool.plan.node_choice import can_match
 from nodepool.plan.queue import MIN_READY_REQUESTOR
+from nodepool.plan.static_room import too_few_slots
 
 if TYPE_CHECKING:
     from nodepool.model.node import Node
@@ -56,8 +58,11 @@ class StaticNodeRequestHandler(NodeRequestHandler):
         return True
 
     def getDeclinedReasons(self) -> list[str]:
-        """As for every driver; also min-ready requests, because their nodes are always ready (S-14)."""
-        reasons = super().getDeclinedReasons()
+        """More nodes than the pool has slots (S-15); min-ready requests: their nodes are always ready (S-14)."""
+        reasons = self.basic_decline_reasons()
+        if not reasons:
+            short = too_few_slots(self.request.node_types, self.manager.slot_labels(self.pool.name))
+            reasons = [] if short is None else [ReasonText(short)]
         if not reasons and self.request.requestor == MIN_READY_REQUESTOR:
             reasons = ["static hosts have no min-ready"]
         return reasons

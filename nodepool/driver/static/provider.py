@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
@@ -14,8 +14,9 @@ from nodepool.clock import cpu_time, monotonic
 from nodepool.driver.interface import Provider
 from nodepool.driver.static.checks import HostChecker, is_alive
 from nodepool.driver.static.handler import StaticNodeRequestHandler
+from nodepool.driver.static.host_monitor import HostMonitor
+from nodepool.driver.static.host_view import HostView
 from nodepool.driver.static.registration import StaticRegistry
-from nodepool.driver.static.retries import RetrySchedule
 from nodepool.driver.static.tasks import StaticNodeCleanup
 from nodepool.exceptions import ZKException
 from nodepool.guard import Guard, as_exception
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from nodepool.driver.framework.worker_view import PoolWorkerView
     from nodepool.driver.static.config import StaticProviderConfig
     from nodepool.model.node import Node
+    from nodepool.model.pool_status import HostStatus
+    from nodepool.model.reasons import Reason
     from nodepool.model.request import NodeRequest
     from nodepool.plan.static_hosts import HostFacts, HostId, HostSpec, StaticPlan
     from nodepool.zk.zookeeper import ZooKeeper
@@ -77,7 +80,8 @@ class StaticProvider(Provider):
         self._wanted = True
         self._results: list[tuple[HostId, Future[HostFacts]]] = []
         self._lost: list[tuple[HostId, Exception]] = []
-        self._retries = RetrySchedule(self.log)
+        self._monitor = HostMonitor(self.log)
+        self._view = HostView(self._hosts, self._monitor)
         self._checking: set[HostId] = set()
         self._found: dict[HostId, HostFacts] = {}
         self._failed: dict[HostId, Exception] = {}
@@ -194,15 +198,19 @@ class StaticProvider(Provider):
                 continue
             error = future.exception()
             if error is not None:
-                lost.append((host, as_exception(error)))
+                self._failed[host] = as_exception(error)
+                self._monitor.failed(host, self._failed[host], now)
             else:
                 self._found[host] = future.result()
-                self._retries.worked(host)
+                self._monitor.worked(host)
             self._unverified.discard(host)
         for host, reason in lost:
-            if host not in self._found and host not in self._failed:
-                self._failed[host] = reason
-                self._retries.failed(host, reason, now)
+            if host in self._found or host in self._failed:
+                continue
+            self._failed[host] = reason
+            # Of several slots that lost their nodes together one counts.
+            if self._monitor.health(host).up is not False:
+                self._monitor.failed(host, reason, now)
 
     def _apply(self, plan: StaticPlan) -> None:
         for node, changes in plan.update:
@@ -237,8 +245,8 @@ class StaticProvider(Provider):
         rescan = {static_hosts.slot_of(node).host for node in plan.rescan}
         needy = plan.register.keys() | emptied | rescan | self._unverified
         delay = RESYNC_SECONDS
-        for host in sorted(needy - self._checking, key=self._retries.due):
-            wait = self._retries.due(host) - now
+        for host in sorted(needy - self._checking, key=self._monitor.due):
+            wait = self._monitor.due(host) - now
             if wait > 0:
                 delay = min(delay, wait)
                 break
@@ -330,6 +338,14 @@ class StaticProvider(Provider):
     def slot_labels(self, pool_name: str) -> list[tuple[str, ...]]:
         """Labels of each slot of a pool, in use or not."""
         return [spec.labels for spec in self._hosts.values() if spec.pool == pool_name for _ in range(spec.slots)]
+
+    def waitReason(self, pool_name: str, labels: Sequence[str], free: Mapping[str, int]) -> Reason:
+        """How many slots with the labels are in use, and which hosts are down. No I/O."""
+        return self._view.wait_reason(pool_name, labels, free)
+
+    def hostStatus(self) -> list[HostStatus]:
+        """Every configured host. No I/O."""
+        return self._view.statuses(self._registry.index if self.zk is not None else None)
 
     def getRequestHandler(self, poolworker: PoolWorkerView, request: NodeRequest) -> StaticNodeRequestHandler:
         return StaticNodeRequestHandler(poolworker, request)

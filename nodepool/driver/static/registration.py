@@ -42,7 +42,8 @@ class StaticRegistry:
         self._provider_name = provider_name
         self._hosts = hosts
         self._idle = idle
-        self._index = SlotIndex(zk.cache.nodes, self._known_slot) if zk.cache is not None else None
+        #: Nodes of each slot; None = there is no cache.
+        self.index = SlotIndex(zk.cache.nodes, self._known_slot) if zk.cache is not None else None
         self.log = log
 
     def spec_of(self, node: Node) -> HostSpec | None:
@@ -66,8 +67,8 @@ class StaticRegistry:
         Does not block; without a cache it reads all nodes.
         """
         slot = static_hosts.slot_of(node)
-        if self._index is not None:
-            found = self._index.nodes_in(slot)
+        if self.index is not None:
+            found = self.index.nodes_in(slot)
         else:
             found = [other for other in self.nodes() if self._known_slot(other) == slot]
         return [other for other in found if other.id != node.id]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from nodepool.clock import monotonic
 from nodepool.driver import gateway
-from nodepool.model.reasons import Reason, joined, reason_of
+from nodepool.model.reasons import NO_READY_NODE, Reason, joined, reason_of
 from nodepool.plan.assignment import PoolInfo, screen
 
 if TYPE_CHECKING:
@@ -95,6 +95,10 @@ class PoolView:
         self._objections[kind] = (monotonic() + OBJECTION_SECONDS, handler.provider, found)
         return found
 
+    def no_ready_node(self, labels: Sequence[str]) -> Reason:
+        free = {label: self.ready.count(label) for label in labels}
+        return gateway.wait_reason(self.pool.provider, self.pool.pool_name, labels, free) or NO_READY_NODE
+
     def _holds(self, known: tuple[float, object, Reason | None]) -> bool:
         return known[1] is self.pool.config and monotonic() < known[0]
 
@@ -180,6 +184,9 @@ class RequestView:
 
     def tenant_shortage(self, nodes: Sequence[Node] | None = None) -> Reason | None:
         return self._room.tenant_shortage(self._kind, nodes)
+
+    def no_ready_node(self, labels: Sequence[str]) -> Reason:
+        return self._view.no_ready_node(labels)
 
 
 def _reason(texts: Sequence[str]) -> Reason | None:

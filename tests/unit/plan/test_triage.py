@@ -55,6 +55,9 @@ class View:
     def tenant_shortage(self, nodes: Sequence[Node] | None = None) -> Reason | None:
         return self.shortage if nodes is None else self.shortage_of_ready
 
+    def no_ready_node(self, labels: Sequence[str]) -> Reason:
+        return reasons.NO_READY_NODE
+
     def screened(self, kind: RequestKind) -> Verdict:
         return self.verdict
 

@@ -9,6 +9,7 @@ import pytest
 
 from nodepool.driver.static.handler import StaticNodeRequestHandler
 from nodepool.model.node import Node
+from nodepool.model.reasons import ReasonCode, reason_of
 from nodepool.model.request import NodeRequest
 from nodepool.plan.queue import MIN_READY_REQUESTOR
 from tests.unit.driver.static.conftest import Lab
@@ -59,8 +60,11 @@ def test_max_servers_does_not_count_hosts(lab: Lab) -> None:
 
 
 def test_more_nodes_than_the_pool_has_slots_are_declined(lab: Lab) -> None:
-    """A-13: no host will ever be added by waiting."""
-    assert handler(lab, *["small"] * 3, slots=2).getDeclinedReasons() == ["it would exceed quota"]
+    """S-15: no host will ever be added by waiting; the reason says how many there are."""
+    (text,) = handler(lab, *["small"] * 3, slots=2).getDeclinedReasons()
+    assert text == "3 nodes of label small asked, this pool has 2 slots"
+    assert (reason_of(text).code, reason_of(text).numbers) == (ReasonCode.ROOM_STATIC, {"needed": 3, "slots": 2})
+    assert not handler(lab, *["small"] * 3, slots=2).hasProviderQuota(["small"] * 3)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the checks of each host have shown, and when it is checked again: those that are down hold up nobody."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from nodepool.clock import wall_time
+from nodepool.driver.static.checks import HostKeysMissing
+from nodepool.plan.host_health import RETRY, TELL_AGAIN, HostHealth, after_failure, after_success
+from nodepool.plan.static_hosts import HostId
+
+_UNKNOWN: Final = HostHealth()
+
+
+@dataclass(frozen=True)
+class _NextTry:
+    """When a host is checked again: by the clock of the provider, and in seconds since the epoch."""
+
+    due: float
+    at: float
+
+
+@dataclass
+class _Told:
+    """What the log said last of a host that is down.
+
+    :param again: when it is said again. ``times``: how often it was.
+    """
+
+    text: str
+    again: float
+    times: int = 1
+
+
+class HostMonitor:
+    """Written by the provider's thread; any thread may read.
+
+    Logs what is wrong with a host when that changes, and as long as it stays less and less often.
+
+    :param wall: seconds since the epoch.
+    """
+
+    def __init__(self, log: logging.Logger, wall: Callable[[], float] = wall_time) -> None:
+        self.log = log
+        self._wall = wall
+        self._health: dict[HostId, HostHealth] = {}
+        self._next: dict[HostId, _NextTry] = {}
+        self._told: dict[HostId, _Told] = {}
+        #: Grows when a host goes or comes.
+        self.changes = 0
+
+    def health(self, host: HostId) -> HostHealth:
+        """What its checks have shown. Any thread; does not block."""
+        return self._health.get(host, _UNKNOWN)
+
+    def next_try(self, host: HostId) -> float | None:
+        """When a host that is down is checked again, in seconds since the epoch. Any thread; does not block."""
+        found = self._next.get(host)
+        return None if found is None else found.at
+
+    def due(self, host: HostId) -> float:
+        """Time of the next check; 0 for a host without trouble."""
+        found = self._next.get(host)
+        return 0.0 if found is None else found.due
+
+    def failed(self, host: HostId, error: Exception, now: float) -> None:
+        """Note that a host failed its check.
+
+        :param now: of any clock that only goes forward, in seconds.
+        """
+        at = self._wall()
+        text = str(error) or type(error).__name__
+        health = self._set(host, after_failure(self.health(host), text, at, 0))
+        # Somebody must change something; S-3.
+        pause = RETRY.longest_seconds if isinstance(error, HostKeysMissing) else RETRY.pause(health.failures)
+        self._next[host] = _NextTry(now + pause, at + pause)
+        self._tell(host, health, now, at)
+
+    def worked(self, host: HostId) -> None:
+        """Note that a host passed its check."""
+        before = self.health(host)
+        health = self._set(host, after_success(before, self._wall()))
+        self._next.pop(host, None)
+        self._told.pop(host, None)
+        if before.up is False:
+            seconds = _duration(health.since - before.since)
+            self.log.info(
+                "Static host %s works again after %d failed check(s); it was down for %s",
+                host,
+                before.failures,
+                seconds,
+            )
+
+    def _set(self, host: HostId, health: HostHealth) -> HostHealth:
+        if health.up != self.health(host).up:
+            self.changes += 1
+        self._health[host] = health
+        return health
+
+    def _tell(self, host: HostId, health: HostHealth, now: float, at: float) -> None:
+        told = self._told.get(host)
+        if told is None or told.text != health.text:
+            self._told[host] = _Told(health.text, now + TELL_AGAIN.pause(1))
+            self.log.warning(
+                "Static host %s is not registered: %s. It is tried again, at the latest every %g s",
+                *(host, health.text, RETRY.longest_seconds),
+            )
+        elif now >= told.again:
+            told.times += 1
+            told.again = now + TELL_AGAIN.pause(told.times)
+            self.log.warning(
+                "Static host %s is still down, for %s now, after %d failed checks: %s",
+                *(host, _duration(at - health.since), health.failures, health.text),
+            )
+
+
+def _duration(seconds: float) -> str:
+    """A time for an operator, e.g. ``2 h 5 min``."""
+    minutes = int(seconds // 60)
+    if minutes < 1:
+        return f"{max(0, int(seconds))} s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min"
