@@ -31,6 +31,22 @@ class ReloadStatus:
 
 
 @dataclass(frozen=True)
+class AbsentProvider:
+    """A provider of the configuration that the launcher does not serve: it has no pool that could tell.
+
+    :param text: why not.
+    :param since: when it was found out, and ``next``: when its start is tried again; in seconds since the epoch. None =
+        only another configuration helps.
+    """
+
+    name: str = ""
+    driver: str = ""
+    text: str = ""
+    since: float = 0.0
+    next: float | None = None
+
+
+@dataclass(frozen=True)
 class LauncherStatus:
     """Everything that a launcher tells, beside its pools.
 
@@ -39,6 +55,7 @@ class LauncherStatus:
     :param servers: of ZooKeeper, as in its connection string.
     :param state: ``running`` or ``draining``.
     :param pools: ``<provider>/<pool>`` of each that it serves.
+    :param absent: providers that it does not serve although they are configured.
     :param maintenance: what an operator did to the launcher, by whom and why; None = nothing.
     :param events: the last ones, the oldest first.
     """
@@ -53,6 +70,7 @@ class LauncherStatus:
     servers: str = ""
     state: str = "running"
     pools: Sequence[str] = ()
+    absent: Sequence[AbsentProvider] = ()
     reload: ReloadStatus | None = None
     maintenance: str | None = None
     events: Sequence[Event] = ()

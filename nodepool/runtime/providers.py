@@ -9,10 +9,12 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from nodepool import log_names
-from nodepool.clock import monotonic
+from nodepool.clock import monotonic, wall_time
 from nodepool.driver import gateway
 from nodepool.driver.framework.unavailable import UnavailableProviderConfig
 from nodepool.exceptions import ConfigError
+from nodepool.model.event import clipped
+from nodepool.model.launcher_status import AbsentProvider
 from nodepool.plan.backoff import Backoff
 from nodepool.plan.reconfigure import compare
 from nodepool.runtime.provider_start import ProviderStart
@@ -44,6 +46,8 @@ class Providers:
         self._configs: dict[str, ProviderConfig] = {}
         #: Replaced as a whole, never changed in place.
         self.running: Mapping[str, Provider] = {}
+        #: Those that are configured and do not run. Replaced as a whole, too; times are in seconds since the epoch.
+        self.absent: Mapping[str, AbsentProvider] = {}
         #: name -> (failed attempts, when to try again)
         self._failed: dict[str, tuple[int, float]] = {}
         #: Starts that take their time.
@@ -92,6 +96,7 @@ class Providers:
             # Only another configuration can change that: no retries.
             self.log.error("Provider %s is not served: %s", name, config.reason)
             self._replace(name, None)
+            self._tell_absent(name, config.reason, None)
             return
         old = self.running.get(name)
         if old is not None:
@@ -107,6 +112,7 @@ class Providers:
             return
         self.log.error("Provider %s: start() has not returned yet. Going on without it until it does", name)
         self._replace(name, None)
+        self._tell_absent(name, "its start has not ended yet", None)
 
     def _started(self, name: str) -> None:
         """A start has ended, in one way or another."""
@@ -130,6 +136,16 @@ class Providers:
         else:
             self.log.error("Provider %s cannot be started, trying again in %g s", name, delay, exc_info=error)
         self._replace(name, None)
+        self._tell_absent(name, str(error) or type(error).__name__, delay)
+
+    def _tell_absent(self, name: str, text: str, delay: float | None) -> None:
+        """:param delay: seconds until its start is tried again; None = it is not."""
+        now = wall_time()
+        before = self.absent.get(name)
+        since = now if before is None else before.since
+        next_try = None if delay is None else now + delay
+        driver = self._configs[name].driver.name
+        self.absent = {**self.absent, name: AbsentProvider(name, driver, clipped(text), since, next_try)}
 
     def _replace(self, name: str, new: Provider | None) -> None:
         running = dict(self.running)
@@ -137,6 +153,8 @@ class Providers:
         if new is not None:
             running[name] = new
         self.running = running
+        gone = name if new is not None else None
+        self.absent = {key: told for key, told in self.absent.items() if key in self._configs and key != gone}
         self._failed = {failed: state for failed, state in self._failed.items() if failed in self._configs}
         if old is not None:
             gateway.idle.within(PATIENCE_SECONDS, old)

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from nodepool.model.event import Event
-from nodepool.model.launcher_status import LauncherStatus, ReloadStatus
+from nodepool.model.launcher_status import AbsentProvider, LauncherStatus, ReloadStatus
 from nodepool.model.record import InvalidRecord
 
 FULL = LauncherStatus(
@@ -19,6 +19,7 @@ FULL = LauncherStatus(
     servers="zk1:2281",
     state="draining",
     pools=("cloud-1/main",),
+    absent=(AbsentProvider("cloud-2", "openstack", "no such cloud", 1763809000, 1763809060),),
     reload=ReloadStatus(1763809100, False, "nodepool.yaml:3: providers[0].drivr: unknown key"),
     maintenance="launcher l1 is drained by alice: upgrade",
     events=(Event(1763809100, "l1", "launcher l1", "reload refused"),),

@@ -89,7 +89,11 @@ def test_broken_one_stops_nothing_else(providers: Providers, driver: Driver) -> 
     """G-9: it is absent, the others start."""
     providers.apply(configs(a={"fails": "start"}, b={}, c={"fails": "idle"}))
     assert set(providers.running) == {"b", "c"}
+    (absent,) = providers.absent.values()
+    assert (absent.name, absent.driver, absent.text) == ("a", "openstack", "start fails")
+    assert absent.next == pytest.approx(absent.since + 5, abs=0.01)
     providers.apply(configs(b={}))
+    assert providers.absent == {}
     assert driver.calls[-2:] == ["c.idle", "c.stop"]
 
 
@@ -107,10 +111,12 @@ def test_no_more_threads(
         full.setattr(threading.Thread, "start", no_thread)
         providers.apply(configs(a={"priority": 2}, b={}))
     assert not providers.running
+    assert set(providers.absent) == {"a", "b"}
     assert driver.calls.count("a1.stop") == 1
     assert "can't start new thread" in caplog.text
     providers.retry_failed()
     assert {name: provider.provider.priority for name, provider in providers.running.items()} == {"a": 2, "b": None}
+    assert providers.absent == {}
     with monkeypatch.context() as full:
         full.setattr(threading.Thread, "start", no_thread)
         providers.stop(1.0)
@@ -147,6 +153,8 @@ def test_driver_that_is_not_installed(providers: Providers, driver: Driver, capl
     (record,) = [record for record in caplog.records if record.levelno >= logging.WARNING]
     assert record.getMessage() == "Provider cloud is not served: the driver 'x' is not part of this installation"
     assert record.exc_info is None
+    absent = providers.absent["cloud"]
+    assert (absent.text, absent.next) == ("the driver 'x' is not part of this installation", None)
     caplog.clear()
     providers.retry_failed()
     assert caplog.records == []
@@ -220,11 +228,13 @@ def test_start_that_hangs(providers: Providers, driver: Driver, caplog: pytest.L
     providers.apply(configs(a={"hangs": "start"}, b={}))
     take_starts(providers, "b")
     assert "Provider a: start() has not returned yet" in caplog.text
+    assert providers.absent["a"].text == "its start has not ended yet"
     providers.retry_failed()
     driver.released.set()
     take_starts(providers, "a", "b")
     assert driver.calls.count("a.start") == 1
     assert "a.stop" not in driver.calls
+    assert providers.absent == {}
 
 
 @pytest.mark.usefixtures("impatient")
@@ -239,7 +249,9 @@ def test_start_that_hangs_and_fails(providers: Providers, driver: Driver) -> Non
         providers.retry_failed()
         return driver.calls[:4] == ["a.start", "a.stop"] * 2
 
+    since = providers.absent["a"].since
     wait_for("it is tried again", tried_again)
+    assert providers.absent["a"].since == since
 
 
 @pytest.mark.usefixtures("impatient")

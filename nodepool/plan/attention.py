@@ -1,0 +1,225 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What needs the attention of an operator: the second part of ``nodepool status``."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from nodepool.model import states
+from nodepool.model.launcher_status import LauncherStatus
+from nodepool.model.maintenance import Maintenance
+from nodepool.plan.pool_summary import PoolSummary, by_provider
+
+if TYPE_CHECKING:
+    from nodepool.model.node import Node
+
+#: A deletion that takes longer is in trouble.
+DELETING_SECONDS: Final = 600.0
+#: Subjects of one kind that are named; of more only the number is told.
+MAX_NAMED: Final = 5
+#: Launches that failed in the last 15 minutes from which on they are told, if no fewer failed than went well.
+MANY_FAILED: Final = 3
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing that needs attention.
+
+    :param kind: for programs: ``launcher``, ``provider``, ``maintenance``, ``label``, ``host``, ``node``, ``reload``,
+        ``version``, ``configuration`` or ``launch``.
+    :param since: when it began, and ``next``: when it is tried again, or when it ends for ``maintenance``; in seconds
+        since the epoch; None = not known.
+    :param command: arguments of ``nodepool`` that show more.
+    """
+
+    kind: str
+    text: str
+    since: float | None = None
+    next: float | None = None
+    command: str = ""
+
+
+@dataclass(frozen=True)
+class Registered:
+    """A launcher as the registry of components has it.
+
+    :param state: ``running``, ``paused``, ``stopped`` ...
+    """
+
+    host: str
+    version: str | None
+    state: str = "running"
+
+
+def problems(
+    pools: Sequence[PoolSummary],
+    launchers: Sequence[LauncherStatus],
+    registered: Sequence[Registered],
+    nodes: Sequence[Node],
+    maintenance: Sequence[Maintenance],
+    now: float,
+) -> list[Problem]:
+    """Everything that needs attention, the worst first.
+
+    :param launchers: their status records. Launchers of older releases have none.
+    :param registered: all launchers.
+    :param now: seconds since the epoch.
+    """
+    return [
+        *_no_launcher(registered, launchers),
+        *_providers(pools),
+        *_absent(launchers),
+        *_maintenance(maintenance, now),
+        *_labels(pools),
+        *_launches(pools),
+        *_hosts(pools),
+        *_deleting(nodes, now),
+        *_held(nodes),
+        *_reloads(launchers),
+        *_differences(launchers, registered),
+    ]
+
+
+def _no_launcher(registered: Sequence[Registered], launchers: Sequence[LauncherStatus]) -> Iterator[Problem]:
+    if not registered and not launchers:
+        yield Problem("launcher", "no launcher is registered: nothing serves requests")
+
+
+def _providers(pools: Sequence[PoolSummary]) -> Iterator[Problem]:
+    for provider, members in by_provider(pools).items():
+        gone = [pool for pool in members if pool.state == "unavailable"]
+        if not gone:
+            continue
+        first = min(gone, key=lambda pool: pool.since)
+        where = provider if len(gone) == len(members) else named([pool.name for pool in gone])
+        some = _of_launchers(first)
+        text = f"provider {where} is unavailable{some}: {first.text or first.code or 'the log says why'}"
+        yield Problem("provider", text, first.since, first.next, f"explain {provider}")
+
+
+def _of_launchers(pool: PoolSummary) -> str:
+    count = len(pool.launchers)
+    return f" for {pool.affected} of {count} launchers" if pool.affected < count else ""
+
+
+def _absent(launchers: Sequence[LauncherStatus]) -> Iterator[Problem]:
+    """Providers that could not be started, and so have no pool that could tell."""
+    for launcher in launchers:
+        for absent in launcher.absent:
+            text = f"provider {absent.name} is not served by launcher {launcher.host}: {absent.text}"
+            yield Problem("provider", text, absent.since, absent.next, "providers")
+
+
+def _maintenance(records: Sequence[Maintenance], now: float) -> Iterator[Problem]:
+    for record in sorted(records, key=lambda record: record.since):
+        if not record.is_over(now):
+            yield Problem("maintenance", record.text, record.since, record.until, "maintenance list")
+
+
+def _labels(pools: Sequence[PoolSummary]) -> Iterator[Problem]:
+    for pool in pools:
+        by_cause: dict[tuple[str, str], list[str]] = {}
+        for name, label in pool.labels.items():
+            by_cause.setdefault((label.code, label.text), []).append(name)
+        for (_, text), names in by_cause.items():
+            since = min(pool.labels[name].since for name in names)
+            labels = "label" if len(names) == 1 else "labels"
+            yield Problem(
+                "label", f"{labels} {named(names)} of {pool.name}: {text}", since, command=f"explain {names[0]}"
+            )
+
+
+def _launches(pools: Sequence[PoolSummary]) -> Iterator[Problem]:
+    for pool in pools:
+        ended = pool.launches
+        if ended.failed_15m < MANY_FAILED or ended.failed_15m < ended.ok_15m:
+            continue
+        total = ended.ok_15m + ended.failed_15m
+        text = f"{ended.failed_15m} of {total} launches in {pool.name} failed in the last 15 minutes"
+        if ended.last_error is not None:
+            text += f"; the last one: {ended.last_error.text}"
+        yield Problem("launch", text, command=f"explain {pool.provider}")
+
+
+def _hosts(pools: Sequence[PoolSummary]) -> Iterator[Problem]:
+    for pool in pools:
+        down = [host for host in pool.hosts if host.up is False and host.quarantine is None]
+        aside = [host for host in pool.hosts if host.quarantine is not None]
+        if len(down) > MAX_NAMED:
+            names = named([host.name for host in down])
+            text = f"{len(down)} of {len(pool.hosts)} hosts of {pool.name} are down: {names}"
+            yield Problem("host", text, min(host.since for host in down), command="hosts")
+        else:
+            for host in down:
+                text = f"host {host.name} of {pool.name} is down: {host.text}"
+                yield Problem("host", text, host.since, host.next, "hosts")
+        for host in aside:
+            text = f"host {host.name} of {pool.name} is quarantined: {host.quarantine}"
+            yield Problem("host", text, None, host.next, "hosts")
+
+
+def _deleting(nodes: Iterable[Node], now: float) -> Iterator[Problem]:
+    stuck: dict[str, list[Node]] = {}
+    for node in nodes:
+        if node.state == states.DELETING and node.state_time is not None and now - node.state_time > DELETING_SECONDS:
+            stuck.setdefault(node.provider or "", []).append(node)
+    for provider, found in sorted(stuck.items()):
+        found.sort(key=lambda node: node.state_time or 0.0)
+        what = "node" if len(found) == 1 else "nodes"
+        text = f"{len(found)} {what} of {provider} in state deleting for more than 10 minutes: {_ids(found)}"
+        yield Problem("node", text, found[0].state_time, command=f"explain {found[0].id}")
+
+
+def _held(nodes: Iterable[Node]) -> Iterator[Problem]:
+    held = [node for node in nodes if node.state == states.HOLD and not node.hold_expiration]
+    if held:
+        held.sort(key=lambda node: node.state_time or 0.0)
+        what = "node is" if len(held) == 1 else "nodes are"
+        text = f"{len(held)} {what} on hold without an end: {_ids(held)}"
+        yield Problem("node", text, held[0].state_time, command="list --state hold")
+
+
+def _reloads(launchers: Sequence[LauncherStatus]) -> Iterator[Problem]:
+    by_text: dict[str, list[LauncherStatus]] = {}
+    for launcher in launchers:
+        if launcher.reload is not None and not launcher.reload.ok:
+            by_text.setdefault(launcher.reload.text, []).append(launcher)
+    for text, found in by_text.items():
+        since = min(launcher.reload.at for launcher in found if launcher.reload is not None)
+        hosts = named([launcher.host for launcher in found])
+        yield Problem(
+            "reload", f"the changed configuration is refused by {hosts}: {text}", since, command="config-validate"
+        )
+
+
+def _differences(launchers: Sequence[LauncherStatus], registered: Sequence[Registered]) -> Iterator[Problem]:
+    versions = {entry.host: entry.version or "unknown" for entry in registered}
+    versions.update({launcher.host: launcher.version for launcher in launchers})
+    yield from _differing("version", "versions", versions)
+    hashes = {launcher.host: launcher.config for launcher in launchers if launcher.config}
+    yield from _differing("configuration", "configurations", hashes)
+
+
+def _differing(kind: str, what: str, values: dict[str, str]) -> Iterator[Problem]:
+    if len(set(values.values())) < 2:
+        return
+    hosts: dict[str, list[str]] = {}
+    for host, value in sorted(values.items()):
+        hosts.setdefault(value, []).append(host)
+    order = [value for value, _ in Counter(values.values()).most_common()]
+    told = "; ".join(f"{value} on {named(hosts[value])}" for value in order)
+    yield Problem(kind, f"launchers run with different {what}: {told}", command="launchers")
+
+
+def named(names: Sequence[str]) -> str:
+    """Names in a sentence: some of them, and how many more there are."""
+    shown = ", ".join(names[:MAX_NAMED])
+    more = len(names) - MAX_NAMED
+    return f"{shown} and {more} more" if more > 0 else shown
+
+
+def _ids(nodes: Sequence[Node]) -> str:
+    return named([node.id or "" for node in nodes])

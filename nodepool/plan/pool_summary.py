@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the launchers that serve a pool tell of it, as one: for listings and pages."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from nodepool.model.pool_status import HostStatus, LabelStatus, LaunchesStatus, LimitStatus, PoolStatus
+
+#: States of pools, the one that needs attention most first.
+STATES: Final = ("unavailable", "maintenance", "paused", "starting", "running")
+#: Scopes of limits that are the same for all pools of a provider.
+_OF_PROVIDER: Final = ("provider", "cloud")
+
+
+@dataclass(frozen=True)
+class PoolSummary:
+    """One pool of a provider.
+
+    :param launchers: hosts of those that serve it, sorted.
+    :param affected: how many of them are in the state ``state``, which is the worst.
+    :param since: when that began, and ``next``: when it is tried again, in seconds since the epoch.
+    :param labels: those that cannot be served.
+    :param waiting: requests that wait for room or their turn in it.
+    """
+
+    provider: str
+    pool: str
+    driver: str = ""
+    state: str = "starting"
+    since: float = 0.0
+    code: str | None = None
+    text: str | None = None
+    next: float | None = None
+    launchers: Sequence[str] = ()
+    affected: int = 0
+    limits: Sequence[LimitStatus] = ()
+    labels: Mapping[str, LabelStatus] = field(default_factory=dict)
+    waiting: int = 0
+    launches: LaunchesStatus = field(default_factory=LaunchesStatus)
+    hosts: Sequence[HostStatus] = ()
+
+    @property
+    def name(self) -> str:
+        return f"{self.provider}/{self.pool}"
+
+
+def summarize(pools: Iterable[PoolStatus]) -> list[PoolSummary]:
+    """One summary for each pool, by name.
+
+    :param pools: the records of all launchers.
+    """
+    by_name: dict[tuple[str, str], list[PoolStatus]] = {}
+    for pool in pools:
+        by_name.setdefault((pool.provider, pool.pool), []).append(pool)
+    return [_summary(by_name[name]) for name in sorted(by_name)]
+
+
+def _summary(records: Sequence[PoolStatus]) -> PoolSummary:
+    worst = min(records, key=lambda record: (_rank(record.state), record.since))
+    return PoolSummary(
+        provider=worst.provider,
+        pool=worst.pool,
+        driver=worst.driver,
+        state=worst.state,
+        since=worst.since,
+        code=worst.code,
+        text=worst.text,
+        next=worst.next,
+        launchers=sorted({record.host for record in records}),
+        affected=sum(record.state == worst.state for record in records),
+        limits=newest_limits(limit for record in records for limit in record.limits),
+        labels={name: label for record in records for name, label in sorted(record.labels.items())},
+        # All launchers have the same queue.
+        waiting=max(sum(kind.count for kind in record.waiting) for record in records),
+        launches=_launches([record.launches for record in records]),
+        hosts=_hosts(records),
+    )
+
+
+def _rank(state: str) -> int:
+    return STATES.index(state) if state in STATES else len(STATES)
+
+
+def _launches(found: Sequence[LaunchesStatus]) -> LaunchesStatus:
+    errors = [launches.last_error for launches in found if launches.last_error is not None]
+    return LaunchesStatus(
+        sum(launches.running for launches in found),
+        sum(launches.ok_15m for launches in found),
+        sum(launches.failed_15m for launches in found),
+        max(errors, key=lambda error: error.at, default=None),
+    )
+
+
+def _hosts(records: Sequence[PoolStatus]) -> list[HostStatus]:
+    """Each host once. One that any launcher cannot reach is down, and the text says for whom."""
+    by_name: dict[str, list[tuple[str, HostStatus]]] = {}
+    for record in records:
+        for host in record.hosts:
+            by_name.setdefault(host.name, []).append((record.host, host))
+    return [_host(by_name[name]) for name in sorted(by_name)]
+
+
+def _host(found: Sequence[tuple[str, HostStatus]]) -> HostStatus:
+    launcher, worst = min(found, key=lambda entry: (_trouble(entry[1]), entry[1].since))
+    told_by_all = all(_trouble(host) == _trouble(worst) for _, host in found)
+    nodes = sorted({node for _, host in found for node in host.nodes})
+    text = worst.text if told_by_all or not worst.text else f"for launcher {launcher}: {worst.text}"
+    return replace(worst, text=text, nodes=nodes)
+
+
+def _trouble(host: HostStatus) -> int:
+    """0 = most."""
+    if host.quarantine is not None:
+        return 0
+    return {False: 1, None: 2, True: 3}[host.up]
+
+
+def newest_limits(limits: Iterable[LimitStatus]) -> list[LimitStatus]:
+    """Each limit once, as it was told last; in the order in which they come."""
+    found: dict[tuple[str, str], LimitStatus] = {}
+    for limit in limits:
+        key = (limit.scope, limit.resource)
+        if key not in found or (limit.asked_at or 0.0) > (found[key].asked_at or 0.0):
+            found[key] = limit
+    return list(found.values())
+
+
+def free(limit: LimitStatus) -> float | None:
+    """What is left of a limit; None = there is no limit."""
+    if limit.limit is None or not math.isfinite(limit.limit):
+        return None
+    return max(0.0, limit.limit - limit.used - limit.others)
+
+
+def fullness(limit: LimitStatus) -> float:
+    """Which part of a limit is used, 0 to 1; 0 where there is none."""
+    left = free(limit)
+    if left is None or limit.limit is None:
+        return 0.0
+    return 1.0 - left / limit.limit if limit.limit > 0 else 1.0
+
+
+def limiting(limits: Iterable[LimitStatus]) -> LimitStatus | None:
+    """The limit of which most is used; None = there is none."""
+    return max((limit for limit in limits if free(limit) is not None), key=fullness, default=None)
+
+
+def by_provider(pools: Iterable[PoolSummary]) -> dict[str, list[PoolSummary]]:
+    """Provider -> its pools."""
+    found: dict[str, list[PoolSummary]] = {}
+    for pool in pools:
+        found.setdefault(pool.provider, []).append(pool)
+    return found
+
+
+def limit_owner(pool: PoolSummary, limit: LimitStatus) -> str:
+    """Whose limit it is: the pool, its provider, or a tenant."""
+    if limit.scope in _OF_PROVIDER:
+        return pool.provider
+    return limit.scope.removeprefix("tenant:") if limit.scope.startswith("tenant:") else pool.name
