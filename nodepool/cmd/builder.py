@@ -78,8 +78,11 @@ def check_configuration(options: argparse.Namespace) -> None:
     """
     from nodepool.builder.supervisor import check_config
     from nodepool.config.loader import load_config
+    from nodepool.config.tls_check import refuse_bad_tls_files
 
-    check_config(load_config(options.config, options.secure))
+    config = load_config(options.config, options.secure)
+    check_config(config)
+    refuse_bad_tls_files(config)
 
 
 def serve(options: argparse.Namespace) -> int:

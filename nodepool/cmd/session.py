@@ -6,10 +6,12 @@ from __future__ import annotations
 import argparse
 import contextlib
 import logging
+import shutil
 import signal
+import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Final, Protocol
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, Protocol, TextIO
 
 from nodepool import log_names
 from nodepool.exceptions import ZKConnectionError, ZKException
@@ -20,6 +22,10 @@ if TYPE_CHECKING:
 
 #: How long a command waits for ZooKeeper, in seconds.
 CONNECT_SECONDS: Final = 10.0
+#: After so many seconds it tells a terminal what it waits for.
+QUIET_SECONDS: Final = 1.0
+#: Back to the beginning of the line, and delete what stands there.
+_ERASE_LINE: Final = "\r\x1b[2K"
 
 
 class Settings(Protocol):
@@ -35,6 +41,8 @@ class Settings(Protocol):
     def zookeeper_tls_key(self) -> str | None: ...
     @property
     def zookeeper_tls_ca(self) -> str | None: ...
+    @property
+    def tls_places(self) -> Mapping[str, tuple[str, int | None]]: ...
 
 
 def open_zookeeper(options: argparse.Namespace) -> contextlib.AbstractContextManager[ZooKeeper]:
@@ -51,12 +59,18 @@ def open_zookeeper(options: argparse.Namespace) -> contextlib.AbstractContextMan
 
 @contextlib.contextmanager
 def connect(settings: Settings) -> Iterator[ZooKeeper]:
-    """Connect, and disconnect at the end. Blocks up to `CONNECT_SECONDS`. Raises ZKException."""
+    """Connect, and disconnect at the end. Blocks up to `CONNECT_SECONDS`.
+
+    :raises ZKException: there is no connection; the text has a sentence with the cause for each server.
+    :raises ConfigError: a TLS file cannot be used.
+    """
+    from nodepool.config.tls_check import refuse_bad_tls_files
     from nodepool.zk.client import ZooKeeperClient, connection_string
     from nodepool.zk.zookeeper import ZooKeeper
 
     if not settings.zookeeper_servers:
         raise ZKException("No ZooKeeper servers configured: zookeeper-servers is missing or empty")
+    refuse_bad_tls_files(settings)
     files = (settings.zookeeper_tls_cert, settings.zookeeper_tls_key, settings.zookeeper_tls_ca)
     client = ZooKeeperClient(
         connection_string(settings.zookeeper_servers),
@@ -66,7 +80,7 @@ def connect(settings: Settings) -> Iterator[ZooKeeper]:
         tls_ca=files[2],
     )
     try:
-        with _quiet("kazoo", log_names.ZOOKEEPER):
+        with _quiet("kazoo", log_names.ZOOKEEPER), say_what_is_waited_for(f"ZooKeeper at {client.hosts}"):
             client.connect(timeout=CONNECT_SECONDS)
         with give_up_without_connection(client.add_session_listener, client.hosts):
             yield ZooKeeper(client, None)
@@ -121,6 +135,40 @@ def give_up_without_connection(
         done.set()
         if timer is not None:
             timer.cancel()
+
+
+@contextlib.contextmanager
+def say_what_is_waited_for(
+    what: str, stream: TextIO | None = None, seconds: float = QUIET_SECONDS, limit: float = CONNECT_SECONDS
+) -> Iterator[None]:
+    """Inside, a terminal is told what the command waits for, once it has waited for a while; taken back in the end.
+
+    :param stream: default: stderr. Nothing is written to what is no terminal.
+    :param seconds: how long to wait with it.
+    :param limit: how long the command waits at most, in seconds; part of the text.
+    """
+    stream = sys.stderr if stream is None else stream
+    if stream is None or not stream.isatty():
+        yield
+        return
+    told = threading.Event()
+
+    def tell() -> None:
+        told.set()
+        stream.write(f"waiting for {what}, up to {limit:g} s ..."[: shutil.get_terminal_size().columns - 1])
+        stream.flush()
+
+    timer = threading.Timer(seconds, tell)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        timer.join()
+        if told.is_set():
+            stream.write(_ERASE_LINE)
+            stream.flush()
 
 
 @contextlib.contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from nodepool.config.marks import Document
 from nodepool.config.problems import Problems, Severity, did_you_mean, listing, show
@@ -35,6 +35,8 @@ class ZooKeeperServer(ConfigValue):
 class ZooKeeperSettings(ConfigValue):
     """How to connect to ZooKeeper."""
 
+    ignore_equality: ClassVar[list[str]] = ["tls_places"]
+
     zookeeper_servers: list[ZooKeeperServer] = key(
         Sections(ZooKeeperServer), REQUIRED, "The servers. They can be exchanged while the launcher runs."
     )
@@ -46,6 +48,8 @@ class ZooKeeperSettings(ConfigValue):
     def __init__(self) -> None:
         self.read_keys({})
         self.zookeeper_servers = []
+        #: Key below ``zookeeper-tls`` -> file and line in which it stands.
+        self.tls_places: dict[str, tuple[str, int | None]] = {}
 
 
 SERVER_KEYS: Final = tuple(item.name for item in keys_of(ZooKeeperServer))
@@ -145,6 +149,8 @@ class ZooKeeperReader:
         texts = [value[name] if isinstance(value.get(name), str) else None for name in TLS_KEYS]
         settings = self._settings
         settings.zookeeper_tls_cert, settings.zookeeper_tls_key, settings.zookeeper_tls_ca = texts
+        document = self._document
+        settings.tls_places = {name: (document.path, document.line_of([*path, name])) for name in TLS_KEYS}
 
     def _timeout(self, value: Any) -> None:
         if isinstance(value, str) and value.replace(".", "", 1).isdecimal():

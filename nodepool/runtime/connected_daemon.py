@@ -91,8 +91,8 @@ class ConnectedDaemon:
     def start(self) -> None:
         """Load the configuration and prepare the connection; does not block for long.
 
-        :raises ConfigError: the configuration is refused.
-        :raises ZKException, OSError: no servers are configured, or a TLS file cannot be read.
+        :raises ConfigError: the configuration is refused, or a TLS file cannot be used.
+        :raises ZKException: no servers are configured.
         """
         self.log.info("Nodepool %s %s starting", self.kind, release_string())
         config = self.configuration.load()

@@ -7,6 +7,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from nodepool import log_names
+from nodepool.config.tls_check import refuse_bad_tls_files
 from nodepool.exceptions import ZKException
 from nodepool.zk.client import ZooKeeperClient, connection_string
 
@@ -17,14 +18,15 @@ log = logging.getLogger(log_names.NODEPOOL)
 
 
 def make_client(config: Config) -> ZooKeeperClient:
-    """The connection that a configuration describes; not connected yet. Raises ZKException, OSError."""
+    """The connection that a configuration describes; not connected yet.
+
+    :raises ZKException: there are no servers.
+    :raises ConfigError: a TLS file cannot be used.
+    """
     if not config.zookeeper_servers:
         raise ZKException("no zookeeper-servers are configured")
+    refuse_bad_tls_files(config)
     cert, key, ca = tls_files(config)
-    for path in (cert, key, ca):
-        if path is not None:
-            with open(path, "rb"):
-                pass
     return ZooKeeperClient(
         connection_string(config.zookeeper_servers),
         timeout=config.zookeeper_timeout,

@@ -16,13 +16,18 @@ from nodepool import log_names
 from nodepool.clock import monotonic
 from nodepool.exceptions import ConfigError, ZKConnectionError, ZKException
 from nodepool.guard import Guard
-from nodepool.zk import wire
+from nodepool.zk import connect_failure, wire
 from nodepool.zk.orphans import OrphanedContenders
+from nodepool.zk.tls_files import TlsFiles
 
 if TYPE_CHECKING:
     from nodepool.zk.wire.watched_client import WatchedClient
 
 RETRY_LOG_SECONDS: Final = 10.0
+#: `ZooKeeperClient.connect` warns so often while it waits without an end, in seconds.
+RETRY_WARNING_SECONDS: Final = 5.0
+#: And with an end it looks so often whether there is any hope.
+LOOK_SECONDS: Final = 0.2
 
 #: Called with 'connected', 'suspended' or 'lost', in the connection thread; must not block.
 SessionListener = Callable[[str], None]
@@ -79,6 +84,7 @@ class ZooKeeperClient:
         self.read_only = read_only
         self.timeout = timeout
         self._tls = (tls_cert, tls_key, tls_ca)
+        self._files = TlsFiles(tls_cert, tls_key, tls_ca) if tls_cert and tls_key and tls_ca else None
         self._client: WatchedClient | None = None
         self._listeners: list[SessionListener] = []
         self._changed = threading.Condition()
@@ -121,6 +127,24 @@ class ZooKeeperClient:
         client = self._client
         return client is not None and epoch == self.session_epoch and client.is_leased()
 
+    def trouble(self) -> list[str]:
+        """Why there is no connection: a sentence for each server that was tried and failed. Does not block.
+
+        It names the server, its place in ``zookeeper-servers``, and the remedy. Empty with a connection.
+        """
+        client = self._client
+        if client is None or self.connected:
+            return []
+        return connect_failure.sentences(client.servers, client.connect_failures, self._files)
+
+    @property
+    def hopeless(self) -> bool:
+        """Does each server refuse us for a reason that lasts until a configuration is changed? Does not block."""
+        client = self._client
+        if client is None or self.connected:
+            return False
+        return connect_failure.is_hopeless(client.servers, client.connect_failures, self._files)
+
     @property
     def queued_calls(self) -> int:
         """Calls that wait to be sent."""
@@ -133,36 +157,49 @@ class ZooKeeperClient:
         """Connect; blocks until it works.
 
         :param timeout: give up after this many seconds; None = `disconnect` from another thread ends the wait.
-        :raises ZKConnectionError: not connected in time.
+        :raises ZKConnectionError: not connected in time, or each server refuses us for a reason that lasts. The
+            text has a sentence for each server, see `trouble`.
         :raises OSError: a TLS file cannot be read.
         """
         if self._client is not None:
             return
         client = self._make_client()
         client.add_listener(self._on_state)
-        deadline = None if timeout is None else monotonic() + timeout
         with self._starting:
             if self._closing.is_set():
                 raise ZKConnectionError("stopped before connecting to ZooKeeper")
             self._client = client
             # Kazoo tries on in its own thread; start() would give up and begin anew.
             client.start_async()
-        while not self.wait_connected(5.0 if deadline is None else max(0.0, min(5.0, deadline - monotonic()))):
-            if self._closing.is_set():
-                raise ZKConnectionError("stopped while connecting to ZooKeeper")
-            if deadline is not None and monotonic() >= deadline:
-                self._close()
-                raise ZKConnectionError(
-                    f"no answer from ZooKeeper at {self.hosts} within {timeout:g} s; "
-                    "check zookeeper-servers (is it the TLS port?) and zookeeper-tls"
-                )
-            self.log.warning("ZooKeeper at %s does not answer, trying again", self.hosts)
+        self._wait_for_session(timeout)
         if client.chroot:
             try:
                 client.make_chroot()
             except KazooException as error:
                 reason = type(error).__name__
                 raise ZKConnectionError(f"chroot {client.chroot} cannot be created: {reason}") from None
+
+    def _wait_for_session(self, timeout: float | None) -> None:
+        """Raises ZKConnectionError: not in time, not ever, or somebody ends the connection."""
+        deadline = math.inf if timeout is None else monotonic() + timeout
+        pause = RETRY_WARNING_SECONDS if timeout is None else LOOK_SECONDS
+        while not self.wait_connected(max(0.0, min(pause, deadline - monotonic()))):
+            if self._closing.is_set():
+                raise ZKConnectionError("stopped while connecting to ZooKeeper")
+            if timeout is None:
+                self.log.warning("ZooKeeper at %s does not answer, trying again", self.hosts)
+            elif monotonic() >= deadline or self.hopeless:
+                reasons = self.trouble()
+                self._close()
+                raise ZKConnectionError(self._no_answer(reasons, timeout))
+
+    def _no_answer(self, reasons: list[str], timeout: float) -> str:
+        if len(reasons) == 1:
+            return f"no connection to {reasons[0]}"
+        head = f"no answer from ZooKeeper at {self.hosts} within {timeout:g} s"
+        if reasons:
+            return "\n".join([f"{head}:", *reasons])
+        return f"{head}; check zookeeper-servers (is it the TLS port?) and zookeeper-tls"
 
     def _make_client(self) -> WatchedClient:
         cert, key, ca = self._tls

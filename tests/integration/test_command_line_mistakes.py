@@ -22,7 +22,7 @@ class TestMistakes:
         result = nodepool("list")
         assert result.status == 1
         assert len(result.err.splitlines()) == 1
-        assert f"127.0.0.1:{port}" in result.err
+        assert f"127.0.0.1:{port} (zookeeper-servers[0]): connection refused" in result.err
 
     def test_interrupt_is_quiet(self, nodepool: CommandLine, zookeeper: ZooKeeperServer) -> None:
         """Ctrl-C while ZooKeeper does not answer: no output, the status that shells expect."""
@@ -49,8 +49,10 @@ class TestMistakes:
     def test_missing_tls_file(self, nodepool: CommandLine) -> None:
         text = nodepool.config.read_text(encoding="utf-8").replace("client.pem", "missing.pem")
         nodepool.config.write_text(text, encoding="utf-8")
+        lines = [number for number, line in enumerate(text.splitlines(), 1) if "missing.pem" in line]
         result = nodepool("list")
         assert result.status == 1
+        assert f"nodepool: {nodepool.config}:{lines[0]}: zookeeper-tls.cert: there is no file /" in result.err
         assert "missing.pem" in result.err
         assert len(result.err.splitlines()) == 1
 

@@ -2,7 +2,8 @@
 """All that touches the inside of Kazoo. The rest of the project uses `make_client`, and of its result
 
 * what Kazoo documents: ``start_async``, ``get``, ``create``, ``retry``, ``Lock``, ...;
-* ``operations``, ``call``, ``watch_recursive``, ``make_chroot``, ``is_leased``, ``lease_until`` and ``queued_calls``.
+* ``operations``, ``call``, ``watch_recursive``, ``make_chroot``, ``is_leased``, ``lease_until``, ``queued_calls``,
+  ``servers`` and ``connect_failures``.
 """
 
 from __future__ import annotations

@@ -38,6 +38,7 @@ METHODS: Final = {
     ("kazoo.protocol.connection", "ConnectionHandler"): {
         "zk_loop": 0,
         "_connect": 3,
+        "_expand_client_hosts": 0,
         "_send_ping": 1,
         "_submit": 3,
         "_read_socket": 1,
@@ -48,7 +49,7 @@ METHODS: Final = {
 #: What a client has before it is started, and what its connection has.
 CLIENT_FIELDS: Final = (
     *("_child_watchers", "_conn_retry", "_connection", "_data_watchers", "_queue", "_stopped"),
-    *("chroot", "hosts", "state"),
+    *("chroot", "hosts", "randomize_hosts", "state"),
 )
 CONNECTION_FIELDS: Final = ("_socket", "handler", "logger")
 

@@ -22,6 +22,7 @@ from kazoo.handlers.threading import SequentialThreadingHandler
 
 from nodepool.clock import monotonic
 from nodepool.guard import OnError
+from nodepool.zk.connect_failure import Stage
 from nodepool.zk.wire.buffered_socket import BufferedSocket, TlsSocket
 from nodepool.zk.wire.wakeup import WakeReader, WakeWriter, wake_pair
 
@@ -46,6 +47,8 @@ class TlsHandler(SequentialThreadingHandler):  # type: ignore[misc]
         super().__init__()
         #: How many servers there are: each has its share of the time in which one must be found.
         self.servers = 1
+        #: How far the last attempt to connect came.
+        self.stage = Stage.CONNECT
 
     def create_socket_pair(self) -> tuple[WakeReader, WakeWriter]:
         return wake_pair()
@@ -89,15 +92,21 @@ class TlsHandler(SequentialThreadingHandler):  # type: ignore[misc]
     def create_connection(self, address: tuple[str, int], **options: Any) -> BufferedSocket:
         """Connect to one server; blocks. Raises OSError."""
         timeout = options["timeout"] / self.servers
+        self.stage = Stage.CONNECT
         connection = socket.create_connection(address, timeout)
         with OnError(lambda _: connection.close()):
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if not options.get("use_ssl"):
+                self.stage = Stage.SESSION
                 return BufferedSocket(connection)
+            self.stage = Stage.TLS_FILES
             files = (options["ca"], options["certfile"], options["keyfile"])
             # A certificate that was renewed is taken with the next connection.
             context = _context(*files, tuple(os.stat(name).st_mtime for name in files))
-            return TlsSocket(connection, context, options.get("hostname"), timeout)
+            self.stage = Stage.HANDSHAKE
+            encrypted = TlsSocket(connection, context, options.get("hostname"), timeout)
+            self.stage = Stage.SESSION
+            return encrypted
 
 
 def _wait(readers: Sequence[Readable], connections: Sequence[BufferedSocket], seconds: float) -> None:

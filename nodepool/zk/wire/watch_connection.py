@@ -9,6 +9,8 @@ makes another call then would keep it from ever being so. See `WatchConnection.c
 from __future__ import annotations
 
 import logging
+import random
+import socket
 import struct
 import threading
 from collections import deque
@@ -21,6 +23,7 @@ from kazoo.protocol.serialization import ReplyHeader, Sync, Watch
 from nodepool import log_names
 from nodepool.clock import monotonic
 from nodepool.exceptions import ZKConnectionError
+from nodepool.zk.connect_failure import ConnectFailure, Server, Stage
 from nodepool.zk.events import CHANGED, CREATED, DELETED
 from nodepool.zk.reply import Reply
 from nodepool.zk.wire.operations import PASSED_ON
@@ -53,6 +56,8 @@ class WatchConnection(ConnectionHandler):  # type: ignore[misc]
         self._thread_id = 0
         #: What Kazoo is to handle next, if it was read as a whole.
         self._packet: bytes | None = None
+        #: Server -> its address -> why the last attempt failed; empty once a session is there. Replaced as a whole.
+        self.failures: dict[Server, dict[str, ConnectFailure]] = {}
 
     def zk_loop(self) -> None:
         self._thread_id = threading.get_ident()
@@ -69,7 +74,39 @@ class WatchConnection(ConnectionHandler):  # type: ignore[misc]
         else:
             self._late_calls.append(reply)
 
-    def _connect(self, *arguments: Any) -> tuple[int, int]:
+    def _expand_client_hosts(self) -> list[tuple[str, str, int]]:
+        """Addresses of all servers, in random order; a name that is unknown is left out. Blocks."""
+        found: list[tuple[str, str, int]] = []
+        for name, port in self.client.hosts:
+            host = name.strip()
+            try:
+                answers = socket.getaddrinfo(host, port, proto=socket.IPPROTO_TCP)
+            except OSError as error:
+                self.logger.warning("Cannot resolve %s: %s", host, error)
+                self.failures = {**self.failures, Server(host, port): {"": ConnectFailure(Stage.RESOLVE, error)}}
+            else:
+                found += [(host, str(answer[4][0]), int(answer[4][1])) for answer in answers]
+        if self.client.randomize_hosts:
+            random.shuffle(found)
+        return found
+
+    def _connect(self, host: str, address: str, port: int) -> tuple[int, int]:
+        try:
+            timeouts = self._begin_session(host, address, port)
+        except (ConnectionDropped, self.handler.timeout_exception) as error:
+            # Kazoo makes a text of the error of the system, or of TLS, from which the kind of trouble cannot be told.
+            reason = error.__context__ if isinstance(error.__context__, OSError) else error
+            if isinstance(error, self.handler.timeout_exception):
+                reason = TimeoutError("nothing came in time")
+            server = Server(host, port)
+            known = {**self.failures.get(server, {}), address: ConnectFailure(self.handler.stage, reason)}
+            known.pop("", None)
+            self.failures = {**self.failures, server: known}
+            raise
+        self.failures = {}
+        return timeouts
+
+    def _begin_session(self, *arguments: Any) -> tuple[int, int]:
         begun = monotonic()
         late = list(self._late_calls)
         self._late_calls.clear()

@@ -24,6 +24,7 @@ from kazoo.protocol.states import KazooState
 from kazoo.retry import KazooRetry
 
 from nodepool.clock import monotonic
+from nodepool.zk.connect_failure import ConnectFailure, Server
 from nodepool.zk.events import WatchFunction
 from nodepool.zk.reply import Reply
 from nodepool.zk.wire.operations import Operations
@@ -65,6 +66,16 @@ class WatchedClient(KazooClient):  # type: ignore[misc]
             self._renewal = Reply()
             self.call(Sync(self.chroot or "/"), self._renewal)
         return left > 0
+
+    @property
+    def connect_failures(self) -> dict[Server, list[ConnectFailure]]:
+        """Why the last attempts to connect failed, by server; empty with a session. Any thread; does not block."""
+        return {server: list(failures.values()) for server, failures in self._connection.failures.items()}
+
+    @property
+    def servers(self) -> list[Server]:
+        """All servers, in the order of the configuration."""
+        return [Server(host.strip(), port) for host, port in self.hosts]
 
     @property
     def queued_calls(self) -> int:

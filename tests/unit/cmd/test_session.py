@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
+import io
 import threading
 from collections.abc import Callable
 
 import pytest
 
-from nodepool.cmd.session import give_up_without_connection
+from nodepool.cmd.session import give_up_without_connection, say_what_is_waited_for
 from nodepool.exceptions import ZKConnectionError
 
 
@@ -37,3 +38,42 @@ def test_connection_that_comes_back_is_fine() -> None:
 def test_users_interrupt_stays_one() -> None:
     with pytest.raises(KeyboardInterrupt), give_up_without_connection(lambda listener: None, "zk1:2281"):
         raise KeyboardInterrupt
+
+
+class Terminal(io.StringIO):
+    """Knows when something was written."""
+
+    def __init__(self, terminal: bool = True) -> None:
+        super().__init__()
+        self.terminal = terminal
+        self.told = threading.Event()
+
+    def isatty(self) -> bool:
+        return self.terminal
+
+    def flush(self) -> None:
+        self.told.set()
+
+
+def test_terminal_is_told_what_is_waited_for() -> None:
+    """And the line is taken back."""
+    terminal = Terminal()
+    with say_what_is_waited_for("ZooKeeper at zk1:2281", terminal, seconds=0.01):
+        assert terminal.told.wait(60)
+        assert terminal.getvalue() == "waiting for ZooKeeper at zk1:2281, up to 10 s ..."
+    assert terminal.getvalue().endswith("...\r\x1b[2K")
+
+
+def test_short_wait_is_not_told() -> None:
+    terminal = Terminal()
+    with say_what_is_waited_for("ZooKeeper", terminal, seconds=3600):
+        pass
+    assert terminal.getvalue() == ""
+
+
+def test_file_is_not_told() -> None:
+    file = Terminal(terminal=False)
+    before = threading.active_count()
+    with say_what_is_waited_for("ZooKeeper", file, seconds=0):
+        assert threading.active_count() == before
+    assert file.getvalue() == ""

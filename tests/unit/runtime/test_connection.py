@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from nodepool.config.objects import Config, ZooKeeperServer
-from nodepool.exceptions import ZKException
+from nodepool.exceptions import ConfigError, ZKException
 from nodepool.runtime import connection
 
 
@@ -60,6 +60,8 @@ def test_no_servers() -> None:
 
 
 def test_file_that_cannot_be_read(tmp_path: Path) -> None:
-    """Told at once, and not as a connection that never comes."""
-    with pytest.raises(FileNotFoundError):
-        connection.make_client(config("one", cert=str(tmp_path / "missing.pem")))
+    """Told at once, with its key, and not as a connection that never comes."""
+    settings = config("one", cert=str(tmp_path / "missing.pem"))
+    settings.zookeeper_tls_key = settings.zookeeper_tls_ca = settings.zookeeper_tls_cert
+    with pytest.raises(ConfigError, match=r"zookeeper-tls.key: there is no file .*missing.pem"):
+        connection.make_client(settings)

@@ -1,0 +1,210 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Why a server of ZooKeeper cannot be used: the cause, and a sentence with server, key and remedy.
+
+Nothing here blocks. When our own TLS files are the cause they are read, to say which of them.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+import ssl
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from nodepool.zk.tls_files import TlsFiles, check_tls_files
+
+#: What says nothing: ``(_ssl.c:1006)`` at the end of OpenSSL's texts, and a number or a second name at their beginning.
+_NOISE: Final = re.compile(r"\s*\(_ssl\.c:\d+\)$|^\[[^\]]*\] ")
+
+
+class Server(NamedTuple):
+    """One entry of ``zookeeper-servers``."""
+
+    host: str
+    port: int
+
+
+class Stage(enum.Enum):
+    """How far an attempt to connect came. The order counts: a later one says more."""
+
+    RESOLVE = 1
+    CONNECT = 2
+    TLS_FILES = 3
+    HANDSHAKE = 4
+    SESSION = 5
+
+
+class Cause(enum.Enum):
+    """Why an attempt failed."""
+
+    UNKNOWN_NAME = "the name cannot be resolved"
+    REFUSED = "nothing listens on the port"
+    UNREACHABLE = "no way to the server"
+    SILENT = "no answer"
+    TLS_FILES = "our own TLS files cannot be used"
+    NO_TLS = "the server does not speak TLS on this port"
+    SERVER_CERTIFICATE = "we do not trust the server's certificate"
+    CLIENT_CERTIFICATE = "the server does not trust our certificate"
+    HANDSHAKE = "the TLS handshake failed"
+    NEEDS_TLS = "the server wants TLS"
+    NOT_SERVING = "the server accepts connections, but does not serve"
+
+
+#: These do not end by waiting: somebody has to change a configuration or a certificate.
+LASTING: Final = frozenset({Cause.TLS_FILES, Cause.SERVER_CERTIFICATE, Cause.CLIENT_CERTIFICATE})
+
+
+@dataclass(frozen=True)
+class ConnectFailure:
+    """One attempt to connect to one server that failed.
+
+    :param error: what the system, OpenSSL or Kazoo said.
+    """
+
+    stage: Stage
+    error: BaseException
+
+    @property
+    def text(self) -> str:
+        """What was said, without the places in the source of OpenSSL."""
+        error = self.error
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        return _NOISE.sub("", str(reason)).strip() or type(error).__name__
+
+
+def cause_of(failure: ConnectFailure, *, tls: bool) -> Cause:
+    """Classify a failure.
+
+    :param tls: did we speak TLS?
+    """
+    error = failure.error
+    silent = isinstance(error, TimeoutError)
+    match failure.stage:
+        case Stage.RESOLVE:
+            return Cause.UNKNOWN_NAME
+        case Stage.CONNECT:
+            if isinstance(error, ConnectionRefusedError):
+                return Cause.REFUSED
+            return Cause.SILENT if silent else Cause.UNREACHABLE
+        case Stage.TLS_FILES:
+            return Cause.TLS_FILES
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return Cause.SERVER_CERTIFICATE
+    if isinstance(error, ssl.SSLError):
+        return _tls_error(error)
+    if silent:
+        return Cause.SILENT
+    if failure.stage is Stage.HANDSHAKE:
+        # ZooKeeper takes the first bytes of TLS for the length of a packet, and closes the connection.
+        return Cause.NO_TLS
+    return Cause.NOT_SERVING if tls else Cause.NEEDS_TLS
+
+
+def _tls_error(error: ssl.SSLError) -> Cause:
+    reason = f"{error.reason or ''} {error}".upper().replace(" ", "_")
+    if "WRONG_VERSION_NUMBER" in reason or "UNKNOWN_PROTOCOL" in reason or "PACKET_LENGTH" in reason:
+        return Cause.NO_TLS
+    # An alert is the server's: it has seen our certificate. The names of all alerts on certificates have one of these.
+    if "ALERT" in reason and ("CERTIFICATE" in reason or "UNKNOWN_CA" in reason or "ACCESS_DENIED" in reason):
+        return Cause.CLIENT_CERTIFICATE
+    return Cause.HANDSHAKE
+
+
+def furthest(failures: Sequence[ConnectFailure]) -> ConnectFailure:
+    """Of the failures with the addresses of one server: that which says most."""
+    return max(failures, key=lambda failure: failure.stage.value)
+
+
+def server_text(server: Server, index: int) -> str:
+    """``zk1.example.com:2281 (zookeeper-servers[0])``"""
+    host = f"[{server.host}]" if ":" in server.host else server.host
+    return f"{host}:{server.port} (zookeeper-servers[{index}])"
+
+
+def sentence(server: Server, index: int, failure: ConnectFailure, files: TlsFiles | None) -> str:
+    """One line for an operator: server, configuration key, what happened, and what to do.
+
+    :param index: position of the server in ``zookeeper-servers``.
+    :param files: of our side of TLS; None: we do not speak TLS.
+    """
+    place = server_text(server, index)
+    text = failure.text
+    key = f"zookeeper-servers[{index}]"
+    match cause_of(failure, tls=files is not None):
+        case Cause.UNKNOWN_NAME:
+            return f"ZooKeeper {place}: the name cannot be resolved ({text}); correct {key}.host, or the name service"
+        case Cause.REFUSED:
+            return (
+                f"ZooKeeper {place}: connection refused, nothing listens on this port; "
+                f"correct {key}.host and port, or start ZooKeeper"
+            )
+        case Cause.UNREACHABLE:
+            return f"ZooKeeper {place}: cannot be reached ({text}); correct {key}.host, or look at network and firewall"
+        case Cause.SILENT:
+            return f"ZooKeeper {place}: no answer ({text}); correct {key}, or look at the server and at firewalls"
+        case Cause.NO_TLS:
+            return (
+                f"ZooKeeper {place}: does not speak TLS on this port ({text}); "
+                f"{key}.port must be the secureClientPort of ZooKeeper"
+            )
+        case Cause.NEEDS_TLS:
+            return (
+                f"ZooKeeper {place}: closed the connection ({text}); "
+                "if this is its secureClientPort, set zookeeper-tls: cert, key and ca"
+            )
+        case Cause.NOT_SERVING:
+            return (
+                f"ZooKeeper {place}: accepts connections, but does not serve ({text}); "
+                "look at its log: has it lost the other servers?"
+            )
+        case _ if files is not None:
+            return f"ZooKeeper {place}: {_tls_text(failure, files)}"
+    return f"ZooKeeper {place}: {text}"
+
+
+def _tls_text(failure: ConnectFailure, files: TlsFiles) -> str:
+    text = failure.text
+    match cause_of(failure, tls=True):
+        case Cause.SERVER_CERTIFICATE:
+            return (
+                f"its certificate is not accepted ({_verification(failure.error)}); zookeeper-tls.ca ({files.ca}) "
+                "must hold the CA that issued the server's certificate, which must be valid now"
+            )
+        case Cause.CLIENT_CERTIFICATE:
+            return (
+                f"it does not accept our certificate ({text}); zookeeper-tls.cert ({files.cert}) must be valid now, "
+                "and issued by a CA of the server's trust store (ssl.trustStore.location)"
+            )
+        case Cause.TLS_FILES:
+            wrong = "; ".join(f"zookeeper-tls.{problem.name}: {problem.text}" for problem in check_tls_files(files))
+            return wrong or f"zookeeper-tls: cert, key and ca cannot be used ({text}); compare {', '.join(files)}"
+    return f"the TLS handshake failed ({text}); compare zookeeper-tls with the TLS settings of the server"
+
+
+def _verification(error: BaseException) -> str:
+    return error.verify_message if isinstance(error, ssl.SSLCertVerificationError) else str(error)
+
+
+def sentences(
+    servers: Sequence[Server],
+    failures: Mapping[Server, Sequence[ConnectFailure]],
+    files: TlsFiles | None,
+) -> list[str]:
+    """A `sentence` for each server whose last attempts failed, in the order of ``zookeeper-servers``."""
+    return [
+        sentence(server, index, furthest(failures[server]), files)
+        for index, server in enumerate(servers)
+        if failures.get(server)
+    ]
+
+
+def is_hopeless(
+    servers: Sequence[Server], failures: Mapping[Server, Sequence[ConnectFailure]], files: TlsFiles | None
+) -> bool:
+    """Was each server tried, and did each fail for a `LASTING` cause?"""
+    return bool(servers) and all(
+        failures.get(server) and cause_of(furthest(failures[server]), tls=files is not None) in LASTING
+        for server in servers
+    )
