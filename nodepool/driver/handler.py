@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 from nodepool.clock import monotonic, wall_time
 from nodepool.driver import gateway
 from nodepool.driver.framework.deadlock_avoidance import DeadlockAvoidance
+from nodepool.driver.framework.decline_lines import log_declined
 from nodepool.driver.framework.handler_hooks import HandlerHooks
 from nodepool.driver.framework.nodeset import NodeSet, NoPlace
 from nodepool.exceptions import ZKConflict, ZKConnectionError
@@ -313,12 +314,12 @@ class NodeRequestHandler(HandlerHooks):
 
     def declineRequest(self) -> None:
         """Decline the request and free what was gathered, in one write (A-14, A-15)."""
-        self.log.info("Declining node request: %s", "; ".join(self.decline_reasons))
+        reason = joined([reason_of(text) for text in self.decline_reasons])
         registered = [pool.id for pool in self.zk.getRegisteredPools()]
         assignment.decline(self.request, self.launcher_id, registered, self.pw.absent_pools())
-        if self.request.state == states.FAILED:
-            self.log.info("Failing node request: every pool declined it")
-        self._let_go(Stage.DONE, joined([reason_of(text) for text in self.decline_reasons]))
+        place, request_id = f"{self.provider.name}/{self.pool.name}", self.request.key
+        log_declined(self.log, self.request, reason, place, lambda: self.pw.declines_of_others(request_id))
+        self._let_go(Stage.DONE, reason)
 
     def give_back(self, reason: Reason | None = None) -> None:
         """Free what was gathered and let the request wait unlocked (Q-12)."""

@@ -17,6 +17,7 @@ from nodepool.launcher.cleanup_worker import CleanupWorker
 from nodepool.launcher.deleted_node_worker import DeletedNodeWorker
 from nodepool.launcher.event_ring import EventRing
 from nodepool.launcher.free_counts import FreeCounts
+from nodepool.launcher.label_hints import LabelHints
 from nodepool.launcher.min_ready_worker import MinReadyWorker
 from nodepool.launcher.pool.context import PoolContext
 from nodepool.launcher.pool.worker import PoolWorker
@@ -92,6 +93,7 @@ class NodePool(ConnectedDaemon):
             self.pools,
             self.free_counts,
             self.events,
+            label_hint=LabelHints(self.pools.registered, lambda: self.configuration.current.labels).hint,
             provider=self.providers.get,
             tenant_limits=self._tenant_limits,
             tenant_use=TenantUse(self.cache).used,

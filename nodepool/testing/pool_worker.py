@@ -12,6 +12,7 @@ from nodepool.driver.interface import Provider
 from nodepool.model import states
 from nodepool.model.component import RUNNING, PoolComponent
 from nodepool.model.node import Node
+from nodepool.model.reasons import Reason
 from nodepool.model.request import NodeRequest
 from nodepool.plan.assignment import PoolInfo
 from nodepool.plan.node_choice import ReadyNodes, is_free
@@ -76,6 +77,9 @@ class PoolWorkerStandIn:
 
     def absent_pools(self) -> list[PoolInfo]:
         return []
+
+    def declines_of_others(self, _request_id: str) -> dict[str, Reason | None]:
+        return {}
 
     def provider_replaced(self) -> bool:
         return False

@@ -7,12 +7,13 @@ handler asks of the provider.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
 if TYPE_CHECKING:
     from nodepool.driver.config import ConfigPool, ProviderConfig
     from nodepool.model.node import Node
+    from nodepool.model.reasons import Reason
     from nodepool.plan.assignment import PoolInfo
     from nodepool.plan.node_choice import ReadyNodes
     from nodepool.zk.zookeeper import ZooKeeper
@@ -53,6 +54,10 @@ class PoolWorkerView(Protocol):
 
     def absent_pools(self) -> Sequence[PoolInfo]:
         """Pools that went a moment ago; their launchers may be on their way back."""
+        ...
+
+    def declines_of_others(self, request_id: str) -> Mapping[str, Reason | None]:
+        """Why the other registered pools declined a request, by ``provider/pool``; None = not known here."""
         ...
 
     def provider_replaced(self) -> bool:

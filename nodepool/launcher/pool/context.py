@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from nodepool.launcher.free_counts import FreeCounts
     from nodepool.launcher.pool_registry import PoolRegistry
     from nodepool.model.quota import QuotaInformation
+    from nodepool.model.reasons import Reason
     from nodepool.zk.nodepool_cache import NodepoolCache
     from nodepool.zk.zookeeper import ZooKeeper
 
@@ -29,6 +30,9 @@ class Sibling(Protocol):
     def fulfils(self, request_id: str) -> bool:
         """Is it about to fulfil a request with ready nodes?"""
 
+    def declined(self, request_id: str) -> Reason | None:
+        """Why it declined a request; None = it did not, or that is long ago."""
+
     def wake(self) -> None:
         """Make a pass soon. Does not block."""
 
@@ -44,6 +48,8 @@ class PoolContext:
     pools: PoolRegistry
     free_counts: FreeCounts
     events: EventRing
+    #: What to do about labels that no pool has, as an addition to a sentence.
+    label_hint: Callable[[Collection[str]], str]
     #: The running provider of a name; None = there is none now.
     provider: Callable[[str], Provider | None]
     #: ``tenant-resource-limits`` of the configuration.

@@ -3,14 +3,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Final
 
 from nodepool.clock import monotonic, wall_time
+from nodepool.driver.framework.decline_lines import log_declined
 from nodepool.exceptions import ZKConnectionError, ZKException
 from nodepool.logconfig import get_annotated_logger
-from nodepool.model import states
-from nodepool.model.reasons import OTHER_LAUNCHERS, REQUEST_LOCKED, Reason
+from nodepool.model.reasons import OTHER_LAUNCHERS, REQUEST_LOCKED, Reason, ReasonCode
 from nodepool.plan import assignment
 from nodepool.plan.queue import Bucket, RequestQueue
 from nodepool.zk.transactions import TransactionFailed, result
@@ -61,7 +62,7 @@ class Declines:
         return more
 
     def decline(self, request_ids: Sequence[str], reason: Reason) -> None:
-        """Decline some requests; see `decline_all`."""
+        """Decline some requests with the same labels; see `decline_all`."""
         pool = self._pool
         requests = pool.zk.requests
         registered, absent = [other.id for other in pool.registered_pools()], pool.absent_pools()
@@ -78,6 +79,9 @@ class Declines:
             request = cached.copy()
             assignment.decline(request, pool.launcher_id, registered, absent)
             sent.append((request, requests.send_unlocked(request)))
+        if sent and reason.code is ReasonCode.LABEL_UNKNOWN:
+            hint = pool.launcher.label_hint(sent[0][0].node_types)
+            reason = dataclasses.replace(reason, text=f"{reason.text}{hint}")
         for request, reply in sent:
             self._finish(request, reply, reason)
 
@@ -113,9 +117,8 @@ class Declines:
             return
         self._desk.explanations.declined(request.key, reason)
         self._events.declined(request, reason)
-        log.info("Declining node request: %s", reason.text)
-        if request.state == states.FAILED:
-            log.info("Failing node request: every pool declined it")
+        pool = self._pool
+        log_declined(log, request, reason, pool.place, lambda: pool.declines_of_others(request.key))
 
     def _wait_written(self, request: NodeRequest, reply: Reply) -> None:
         try:

@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from nodepool.model import states
+from nodepool.model.reasons import Reason, ReasonCode
 from nodepool.plan.assignment import PoolInfo
 
 if TYPE_CHECKING:
@@ -17,6 +18,10 @@ if TYPE_CHECKING:
     from nodepool.model.request import NodeRequest
     from nodepool.zk.nodepool_cache import NodepoolCache
     from nodepool.zk.zookeeper import ZooKeeper
+
+
+#: A pool of this launcher has declined a request, and notes its reason at this moment or did so long ago.
+IN_ITS_LINE: Final = Reason(ReasonCode.DECLINED_BEFORE, "declined before, its own line in this log says why")
 
 
 class PassContext:
@@ -31,6 +36,8 @@ class PassContext:
         self.provider_name = provider_name
         self.pool_name = pool_name
         self.launcher_id = launcher_id
+        #: For the log, such as ``cloud-1/main``.
+        self.place = f"{provider_name}/{pool_name}"
         self._provider: Provider | None = None
         self._config: ProviderConfig | None = None
         self._labels: frozenset[str] = frozenset()
@@ -112,6 +119,17 @@ class PassContext:
         """Is another pool of this launcher about to fulfil a request with ready nodes?"""
         mine = self.launcher_id
         return any(pool.launcher_id != mine and pool.fulfils(request_id) for pool in self.launcher.siblings())
+
+    def declines_of_others(self, request_id: str) -> dict[str, Reason | None]:
+        """Why the other registered pools declined a request, by ``provider/pool``; None = not known here."""
+        here = {pool.launcher_id: pool for pool in self.launcher.siblings()}
+        found: dict[str, Reason | None] = {}
+        for pool in self.registered_pools():
+            if pool.id != self.launcher_id:
+                place = f"{pool.provider_name}/{pool.name}"
+                reason = (here[pool.id].declined(request_id) or IN_ITS_LINE) if pool.id in here else None
+                found[place] = found.get(place) or reason
+        return found
 
     def is_open(self, request: NodeRequest) -> bool:
         """May this pool still take or decline a request? (A-2)"""

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from nodepool.launcher.pool.pass_context import PassContext
     from nodepool.launcher.pool.room import Room
     from nodepool.model.node import Node
+    from nodepool.model.reasons import Reason
     from nodepool.plan.assignment import PoolInfo
     from nodepool.zk.zookeeper import ZooKeeper
 
@@ -67,6 +68,9 @@ class PoolServices:
 
     def absent_pools(self) -> list[PoolInfo]:
         return self._pool.absent_pools()
+
+    def declines_of_others(self, request_id: str) -> dict[str, Reason | None]:
+        return self._pool.declines_of_others(request_id)
 
     def provider_replaced(self) -> bool:
         return self._pool.provider_replaced()

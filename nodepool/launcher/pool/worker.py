@@ -39,6 +39,7 @@ from nodepool.runtime.worker import Worker
 if TYPE_CHECKING:
     from nodepool.driver.handler import NodeRequestHandler
     from nodepool.launcher.pool.context import PoolContext
+    from nodepool.model.reasons import Reason
 
 #: A pass at least this often while launches are in progress, for drivers that do not call ``pw.wake()``.
 POLL_SECONDS: Final = 1.0
@@ -108,6 +109,11 @@ class PoolWorker(Worker):
     def fulfils(self, request_id: str) -> bool:
         """Is this pool about to fulfil a request with ready nodes?"""
         return self.desk.on_fast_path(request_id)
+
+    def declined(self, request_id: str) -> Reason | None:
+        """Why this pool declined a request; None = it did not, or that is long ago."""
+        told = self.desk.explanations.of_declined(request_id)
+        return None if told is None else told.reason
 
     def request_changed(self, request_id: str, *, wake: bool = True) -> None:
         """A request changed; '' = any may have.

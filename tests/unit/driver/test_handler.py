@@ -11,6 +11,7 @@ from nodepool.exceptions import ZKConflict, ZKConnectionError
 from nodepool.model import states
 from nodepool.model.component import PoolComponent
 from nodepool.model.node import Node
+from nodepool.model.reasons import Reason, ReasonCode
 from nodepool.plan.assignment import PoolInfo
 from nodepool.plan.request_stage import ImpossibleMove, Progress
 from nodepool.plan.request_stage import Stage as RequestStage
@@ -62,6 +63,29 @@ def test_failed_launch(stage: Stage) -> None:
     request = stage.request(handler)
     assert (request.state, request.declined_by) == (states.FAILED, [stage.launcher_id])
     assert stage.nodes() == [(states.FAILED, None, False), (states.READY, None, False)]
+
+
+def test_lines_of_a_request_that_fails(
+    stage: Stage, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """J-3: the cause, whose request it is, and what other pools said."""
+    caplog.set_level("INFO")
+    said = {"lab/main": Reason(ReasonCode.LABEL_UNKNOWN, "label(s) small not available in this pool")}
+    monkeypatch.setattr(stage, "declines_of_others", lambda request_id: said)
+    handler = stage.begin("small")
+    handler.request.requestor_data = {"job_name": "unit"}
+    handler.end(0, states.FAILED)
+    assert handler.poll()
+    place = f"{handler.provider.name}/{handler.pool.name}"
+    cause = f"node {handler.nodeset[0].id} failed to launch"
+    lines = [record for record in caplog.records if "ing node request" in record.getMessage()]
+    assert [record.getMessage().split("] ")[-1] for record in lines] == [
+        f"Declining node request: {cause} (small; job unit)",
+        f"Failing node request: every pool declined it: {place}: {cause}; "
+        "lab/main: label(s) small not available in this pool (small; job unit)",
+    ]
+    assert {vars(record)["code"] for record in lines} == {"launch.failed"}
+    assert {(vars(record)["provider"], vars(record)["pool"]) for record in lines} == {tuple(place.split("/"))}
 
 
 def test_other_pools_may_still_serve(stage: Stage) -> None:

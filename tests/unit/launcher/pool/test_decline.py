@@ -16,7 +16,7 @@ from nodepool.launcher.pool.decline import BATCH, START_SECONDS, Declines
 from nodepool.launcher.pool.desk import Desk
 from nodepool.launcher.pool.request_events import RequestEvents
 from nodepool.model import reasons, states
-from nodepool.model.reasons import ReasonCode
+from nodepool.model.reasons import Reason, ReasonCode
 from nodepool.model.request import NodeRequest
 from nodepool.plan.queue import RequestKind, RequestQueue
 from nodepool.plan.request_stage import Stage
@@ -27,8 +27,11 @@ class Place:
     """A pool ``me``, and the requests that it writes."""
 
     launcher_id = "me"
+    place = "lab/main"
 
     def __init__(self) -> None:
+        self.launcher = SimpleNamespace(label_hint=lambda labels: f"; hint for {', '.join(labels)}")
+        self.others: dict[str, Reason | None] = {}
         self.requests: dict[str, NodeRequest] = {}
         self.pools = [SimpleNamespace(id="me")]
         self.nodes: list[Any] = []
@@ -50,6 +53,9 @@ class Place:
 
     def absent_pools(self) -> list[Any]:
         return []
+
+    def declines_of_others(self, request_id: str) -> dict[str, Reason | None]:
+        return self.others
 
     def open_request(self, request_id: str) -> NodeRequest | None:
         return self.requests.get(request_id)
@@ -152,3 +158,31 @@ def test_nodes_of_launchers_that_are_away(place: Place) -> None:
     place.nodes = [SimpleNamespace(launcher="me"), SimpleNamespace(launcher="host-PoolWorker.two-main-1")]
     place.declines.decline([place.add(created=5001.0).key], reasons.IMAGE_MISSING)
     assert place.written == []
+
+
+def test_lines(place: Place, caplog: pytest.LogCaptureFixture) -> None:
+    """J-3: cause, labels, who asked; that it fails, with what the other pools said."""
+    caplog.set_level(logging.INFO, "test.decline")
+    place.others["cloud/main"] = Reason(ReasonCode.LABEL_BROKEN, "label gpu cannot be served: no such flavor")
+    request = place.add()
+    request.event_id, request.tenant_name, request.requestor_data = "E", "t1", {"job_name": "unit"}
+    place.declines.decline([request.key], Reason(ReasonCode.LABEL_UNKNOWN, "label(s) gpu not available in this pool"))
+    ids, about = f"[e: E] [node_request: {request.id}] ", "(gpu; job unit, tenant t1)"
+    assert caplog.messages == [
+        f"{ids}Declining node request: label(s) gpu not available in this pool; hint for gpu {about}",
+        f"{ids}Failing node request: every pool declined it: cloud/main: label gpu cannot be served: no such flavor; "
+        f"lab/main: label(s) gpu not available in this pool; hint for gpu {about}",
+    ]
+    assert {vars(record)["code"] for record in caplog.records} == {"label.unknown"}
+    told = place.desk.explain(request.key)
+    assert told is not None
+    assert told.reason.text.endswith("hint for gpu")
+
+
+def test_only_unknown_labels_have_a_hint(place: Place, caplog: pytest.LogCaptureFixture) -> None:
+    """J-3."""
+    caplog.set_level(logging.INFO, "test.decline")
+    place.pools.append(SimpleNamespace(id="other"))
+    place.declines.decline([place.add().key], reasons.IMAGE_MISSING)
+    (line,) = caplog.messages
+    assert line.endswith("Declining node request: images are not available (gpu)")

@@ -8,9 +8,11 @@ from typing import Any, cast
 
 import pytest
 
-from nodepool.launcher.pool.pass_context import PassContext
+from nodepool.launcher.pool.pass_context import IN_ITS_LINE, PassContext
 from nodepool.model import states
+from nodepool.model.reasons import Reason, ReasonCode
 from nodepool.model.request import NodeRequest
+from nodepool.plan.assignment import PoolInfo
 
 
 def pool_of(name: str, launches: int = 0, fast: str = "") -> Any:
@@ -117,3 +119,23 @@ def test_open_requests(context: PassContext, launcher: Launcher) -> None:
     assert context.open_request("100-1") is None
     request.declined_by, request.state = [], states.PENDING
     assert context.open_request("100-1") is None
+
+
+def test_what_other_pools_said() -> None:
+    """J-3: reasons of pools of this launcher; of others nothing is known."""
+    said = Reason(ReasonCode.IMAGE_MISSING, "images are not available")
+
+    def registered(pool_id: str, provider: str) -> PoolInfo:
+        return PoolInfo(pool_id, provider, frozenset(), 100, False, "main")
+
+    def sibling(pool_id: str, reason: Reason | None) -> Any:
+        return SimpleNamespace(launcher_id=pool_id, declined=lambda request_id: reason)
+
+    pools = [("me", "one"), ("other", "two"), ("late", "three"), ("away", "four"), ("twice", "two")]
+    launcher = SimpleNamespace(
+        pools=SimpleNamespace(registered=lambda: [registered(*pool) for pool in pools]),
+        siblings=lambda: [sibling("me", said), sibling("other", said), sibling("late", None)],
+    )
+    context = PassContext(cast(Any, launcher), "one", "main", "me")
+    assert context.place == "one/main"
+    assert context.declines_of_others("100-1") == {"two/main": said, "three/main": IN_ITS_LINE, "four/main": None}

@@ -30,6 +30,7 @@ def test_each_question_goes_to_its_part() -> None:
         pool_config="pool config",
         absent_pools=lambda: ["absent"],
         provider_replaced=lambda: True,
+        declines_of_others=lambda request_id: {"cloud/main": None},
         launcher=SimpleNamespace(provider={"one": "provider"}.get),
     )
     services = PoolServices(
@@ -44,6 +45,7 @@ def test_each_question_goes_to_its_part() -> None:
     answers: list[Any] = [seen.ready_nodes, seen.getZK(), seen.getProviderManager(), seen.getProviderConfig()]
     assert [*answers, seen.getPoolConfig()] == ["ready", "zk", "provider", config, "pool config"]
     assert (list(map(str, seen.absent_pools())), seen.provider_replaced()) == (["absent"], True)
+    assert seen.declines_of_others("100-1") == {"cloud/main": None}
     # What drivers written for 11.0.0 ask.
     launcher: Any = services.nodepool
     assert (launcher.getZK(), launcher.getProviderManager("one")) == ("zk", "provider")

@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`LabelHints`: what may be meant by a label that no pool has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from typing import TYPE_CHECKING, Final
+
+from nodepool.config.problems import did_you_mean
+
+if TYPE_CHECKING:
+    from nodepool.plan.assignment import PoolInfo
+
+#: Labels whose hints are remembered: to search thousands of labels for a similar one takes milliseconds.
+MAX_HINTS: Final = 1000
+
+
+class LabelHints:
+    """Any thread may ask. What two threads find at the same time is the same.
+
+    :param registered: all registered pools: the same object as long as nothing changes.
+    :param configured: labels of the configuration of this launcher.
+    """
+
+    def __init__(self, registered: Callable[[], Sequence[PoolInfo]], configured: Callable[[], Collection[str]]) -> None:
+        self._registered = registered
+        self._configured = configured
+        #: The pools that were looked at, their labels, and the hints.
+        self._known: tuple[Sequence[PoolInfo], frozenset[str], dict[str, str]] = ([], frozenset(), {})
+
+    def hint(self, labels: Collection[str]) -> str:
+        """What to do about those of some labels that no pool has, as an addition to a sentence; empty = all exist."""
+        pools = self._registered()
+        known = self._known
+        if known[0] is not pools:
+            served = frozenset(label for pool in pools for label in pool.labels)
+            known = self._known = (pools, served, {})
+        _, served, hints = known
+        told = []
+        for label in sorted(set(labels) - served):
+            if label not in hints:
+                if len(hints) >= MAX_HINTS:
+                    hints.clear()
+                hints[label] = self._hint(label, served)
+            told.append(hints[label])
+        return "".join(f"; {text}" for text in told)
+
+    def _hint(self, label: str, served: Collection[str]) -> str:
+        configured = self._configured()
+        if label in configured:
+            return f"no pool that runs has {label}, although it is among the configured labels: add it to a pool"
+        similar = did_you_mean(label, {*served, *configured})
+        return f"no pool has {label}{similar or ': correct the nodeset in Zuul, or add the label'}"
