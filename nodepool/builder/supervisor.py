@@ -41,7 +41,7 @@ from nodepool.version import release_string
 from nodepool.zk import paths
 from nodepool.zk.image_cache import ImageCache
 from nodepool.zk.image_store import ImageStore
-from nodepool.zk.status import StatusRecord
+from nodepool.zk.status import StatusWriter
 from nodepool.zk.zookeeper import ZooKeeper
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ class ImageBuilder(ConnectedDaemon):
         self.providers = Providers(ZooKeeper(client, None))
         self.running_builds = RunningBuilds()
         self.running_uploads = RunningUploads()
-        self.status = StatusRecord(client, "builder", f"{socket.gethostname()}-{os.getpid()}")
+        self.status = StatusWriter(client)
         self._registration = DaemonRegistration(client, BuilderComponent, release_string())
         self._make_parts()
         self.cache.add_listener(self._image_changed)
@@ -270,11 +270,13 @@ class ImageBuilder(ConnectedDaemon):
         """A build or an upload has begun, ended, or got on. Any thread; does not block."""
         self.upload_metrics.progress()
         self.status.set(
+            "builder",
+            f"{socket.gethostname()}-{os.getpid()}",
             {
                 "builder": self.fqdn,
                 "builds": self.running_builds.as_status(),
                 "uploads": self.running_uploads.as_status(),
-            }
+            },
         )
 
 

@@ -32,6 +32,7 @@ from nodepool.driver.framework.running_calls import (
 )
 from nodepool.exceptions import NotFound, ZKConflict, ZKConnectionError
 from nodepool.guard import ERRORS, as_exception
+from nodepool.model.pool_status import HostStatus, LabelStatus, LimitStatus
 from nodepool.model.quota import QuotaInformation
 from nodepool.model.reasons import Reason
 from nodepool.plan.failures import meaning
@@ -320,6 +321,15 @@ wait_reason: ProviderHook[[str, Sequence[str], Mapping[str, int]], Reason | None
     "waitReason", Otherwise("logged; the request waits for a ready node", lambda: None), AT_ONCE
 )
 error_labels: ProviderHook[[], Sequence[str]] = ProviderHook("errorLabels", _DECLINED, AT_ONCE)
+limit_status: ProviderHook[[str], Sequence[LimitStatus]] = ProviderHook(
+    "limitStatus", Otherwise("logged; the status has no limits", list), AT_ONCE
+)
+label_errors: ProviderHook[[], Mapping[str, LabelStatus]] = ProviderHook(
+    "labelErrors", Otherwise("logged; the status has no labels", dict), AT_ONCE
+)
+host_status: ProviderHook[[], Sequence[HostStatus]] = ProviderHook(
+    "hostStatus", Otherwise("logged; the status has no hosts", list), AT_ONCE
+)
 node_deleted_notification: ProviderHook[[Any], None] = ProviderHook("nodeDeletedNotification", _NOTHING, AT_ONCE)
 
 quota_needed_by_label: ProviderHook[[str, Any], QuotaInformation] = ProviderHook(

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from nodepool.driver.framework.listed_image import ListedImage
     from nodepool.driver.handler import NodeRequestHandler
     from nodepool.model.node import Node
+    from nodepool.model.pool_status import HostStatus, LabelStatus, LimitStatus
     from nodepool.model.reasons import Reason
     from nodepool.model.request import NodeRequest
     from nodepool.zk.zookeeper import ZooKeeper
@@ -202,4 +203,20 @@ class Provider(ProviderNotifications, abc.ABC):
 
     def errorLabels(self) -> list[str]:
         """Labels that can never work here; requests for them are declined."""
+        return []
+
+    # -- for status records: any thread asks, every few seconds; none of these must do I/O or wait --
+
+    def limitStatus(self, pool_name: str) -> Sequence[LimitStatus]:
+        """Limits that hold in a pool, and what is used of them, as far as it is known."""
+        # Drivers written for 11.0.0 name `QuotaSupport` after this class.
+        quota = getattr(super(), "limitStatus", None)
+        return [] if quota is None else cast("Sequence[LimitStatus]", quota(pool_name))
+
+    def labelErrors(self) -> Mapping[str, LabelStatus]:
+        """Label -> why it cannot be served now, and since when."""
+        return {}
+
+    def hostStatus(self) -> Sequence[HostStatus]:
+        """The hosts of a provider that does not make its machines."""
         return []

@@ -26,6 +26,7 @@ from nodepool.launcher.pool_threads import PoolThreads
 from nodepool.launcher.reload_events import ReloadEvents
 from nodepool.launcher.routing import Router
 from nodepool.launcher.stats import make_stats_worker
+from nodepool.launcher.status_worker import StatusWorker
 from nodepool.launcher.tenant_use import TenantUse
 from nodepool.metrics.process import REGISTRY
 from nodepool.metrics.statsd import shared_client
@@ -39,6 +40,7 @@ from nodepool.runtime.registration import DaemonRegistration
 from nodepool.version import release_string
 from nodepool.zk import paths
 from nodepool.zk.nodepool_cache import NodepoolCache
+from nodepool.zk.status import StatusWriter
 from nodepool.zk.zookeeper import ZooKeeper
 
 if TYPE_CHECKING:
@@ -85,7 +87,9 @@ class NodePool(ConnectedDaemon):
         self.pools = PoolRegistry(self.cache.pools)
         self.pool_threads = PoolThreads(lambda provider, pool: PoolWorker(self._pool_context, provider, pool))
         self._registration = DaemonRegistration(client, LauncherComponent, version)
+        self._status_writer = StatusWriter(client)
         self._make_parts()
+        tenant_use = TenantUse(self.cache)
         self._pool_context = PoolContext(
             version,
             self.zk,
@@ -96,9 +100,11 @@ class NodePool(ConnectedDaemon):
             label_hint=LabelHints(self.pools.registered, lambda: self.configuration.current.labels).hint,
             provider=self.providers.get,
             tenant_limits=self._tenant_limits,
-            tenant_use=TenantUse(self.cache).used,
+            tenant_use=tenant_use.used,
             siblings=self.pool_threads.current,
             siblings_of=self.pool_threads.of_provider,
+            known_tenant_use=tenant_use.known,
+            passed=lambda pool_id: self.status.current.changed(pool_id),
             lock_dir_lingers=lambda request_id: self.deletion.current.lingering_lock_dirs.add(request_id),
         )
         Router(
@@ -122,8 +128,9 @@ class NodePool(ConnectedDaemon):
         self.deletion = Part("DeletedNodeWorker", lambda: DeletedNodeWorker(zk, cache, providers, events))
         self.cleanup = Part("CleanupWorker", cleanup)
         self.min_ready = Part("MinReadyWorker", lambda: MinReadyWorker(zk, cache, providers, self._config))
+        self.status = Part("StatusWorker", lambda: StatusWorker(self.pool_threads.all, self._status_writer))
         watch = Part("CallWatch", lambda: CallWatch(REGISTRY))
-        table: list[Part[Any]] = [watch, self.deletion, self.cleanup, self.min_ready]
+        table: list[Part[Any]] = [watch, self.status, self.deletion, self.cleanup, self.min_ready]
         client = shared_client()
         if client is not None:
             self.stats = Part("StatsWorker", lambda: make_stats_worker(client, zk, cache, providers, self._config))
@@ -164,6 +171,7 @@ class NodePool(ConnectedDaemon):
         deadline = monotonic() + STOP_SECONDS
         stop_all([*self.parts.threads(), *self.pool_threads.all()], THREADS_STOP_SECONDS, self.log)
         self.providers.stop(max(1.0, deadline - monotonic()))
+        self._status_writer.close()
         self._registration.remove()
         self.client.disconnect()
         self.log.info("Stopped")

@@ -19,6 +19,10 @@ class TenantUse:
         self._nodes = cache.nodes
         self._tally = NodeTally(cache.nodes, lambda node: [node.tenant_name] if node.tenant_name else [])
 
+    def known(self, tenant_name: str) -> QuotaInformation:
+        """As `used`, without having anything read."""
+        return self._tally.used(tenant_name)[0]
+
     def used(self, tenant_name: str) -> QuotaInformation:
         """What all nodes of a tenant use, as far as it is known. Does not block.
 

@@ -85,7 +85,7 @@ class RequestStatus:
 
 
 @dataclass(frozen=True)
-class LaunchError:
+class FailedLaunch:
     """The last launch that failed.
 
     :param code: a launch outcome or `ReasonCode` value. ``at``: seconds since the epoch. ``node``: id.
@@ -105,7 +105,7 @@ class LaunchesStatus:
     running: int = 0
     ok_15m: int = 0
     failed_15m: int = 0
-    last_error: LaunchError | None = None
+    last_error: FailedLaunch | None = None
 
 
 @dataclass(frozen=True)

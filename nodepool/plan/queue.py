@@ -16,6 +16,8 @@ from nodepool.model.request import NodeRequest, OrderKey
 
 #: ``requestor`` of requests that keep ``min-ready`` nodes there (rule M-2).
 MIN_READY_REQUESTOR = "NodePool:min-ready"
+#: Comes after every sequence in an order key.
+_AFTER_ALL = "\U0010ffff"
 
 
 class RequestKind(NamedTuple):
@@ -65,6 +67,19 @@ class Bucket:
     def head(self) -> str:
         """Id of the request that is served first."""
         return self._entries[0][1]
+
+    def oldest(self) -> str | None:
+        """Id of the request that was submitted first; None = there is none any more. Any thread.
+
+        Looks at one request for each priority.
+        """
+        entries, at = self._entries.copy(), 0
+        found: list[tuple[str, str]] = []
+        while at < len(entries):
+            (priority, relative_priority, sequence), request_id = entries[at]
+            found.append((sequence, request_id))
+            at = bisect.bisect_right(entries, ((priority, relative_priority, _AFTER_ALL), ""), at)
+        return min(found)[1] if found else None
 
     def add(self, key: OrderKey, request_id: str) -> None:
         bisect.insort(self._entries, (key, request_id))
@@ -128,6 +143,11 @@ class RequestQueue:
     def ids(self) -> list[str]:
         """All requests that wait, in no order."""
         return list(self._where)
+
+    def oldest(self, kind: RequestKind) -> str | None:
+        """Id of the request of a kind that was submitted first; None = there is none any more. Any thread."""
+        bucket = self._buckets.get(kind)
+        return None if bucket is None else bucket.oldest()
 
     def buckets(self) -> list[Bucket]:
         return list(self._buckets.values())

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a daemon is doing now, for commands and pages: one ephemeral znode, ``/nodepool/status/<kind>/<name>``."""
+"""What daemons and pools are doing now, for commands and pages: ephemeral znodes ``/nodepool/status/<kind>/<name>``."""
 
 from __future__ import annotations
 
 import json
 import logging
 import threading
+import zlib
+from dataclasses import dataclass
 from typing import Any, Final
 
 from kazoo.exceptions import KazooException, NoNodeError
@@ -18,54 +20,110 @@ from nodepool.zk import codec, multi_read, paths
 from nodepool.zk.client import ZooKeeperClient
 from nodepool.zk.transactions import translate
 
-#: Between two writes.
+log = logging.getLogger(log_names.ZOOKEEPER)
+
+#: Between two writes of one record.
 PAUSE_SECONDS: Final = 2.0
-#: Longest time that `StatusRecord.close` takes: a call waits for a connection that is away. The znode is ephemeral.
+#: Longest time that `StatusWriter.close` takes: a call waits for a connection that is away. The znodes are ephemeral.
 CLOSE_SECONDS: Final = 5.0
+#: A record with more bytes of JSON is stored compressed.
+PLAIN_BYTES: Final = 1024
+#: Most bytes of JSON of a record. Who makes a record leaves out what is too much; ZooKeeper itself allows 1 MiB.
+MAX_BYTES: Final = 256 * 1024
+#: First byte of what zlib made. No JSON object begins with it.
+_ZLIB: Final = b"\x78"
 
 
 def path_of(kind: str, name: str) -> str:
     return f"{paths.STATUS}/{kind}/{name}"
 
 
-class StatusRecord:
-    """Writes the status of a daemon when it changes, at most every two seconds, in a thread of its own.
+def encode(status: dict[str, Any]) -> bytes:
+    """The data of a znode. Raises ValueError: JSON has no such value, or it is too long."""
+    data = json.dumps(status, sort_keys=True, allow_nan=False, separators=(",", ":")).encode()
+    if len(data) > MAX_BYTES:
+        raise ValueError(f"a status of {len(data)} bytes, at most {MAX_BYTES} are stored")
+    return data if len(data) <= PLAIN_BYTES else zlib.compress(data, 1)
 
-    Not a registry: nobody relies on it. The thread lives from the first `set` to `close`.
 
-    :param kind: of the daemon, e.g. ``builder``.
-    :param name: unique in ZooKeeper, e.g. ``<hostname>-<pid>``.
+def decode(data: bytes) -> dict[str, Any]:
+    """The status in a znode, compressed or not. Raises InvalidRecord."""
+    if data[:1] == _ZLIB:
+        try:
+            # Bounded: a few bytes may stand for gigabytes.
+            data = zlib.decompressobj().decompress(data, 4 * MAX_BYTES)
+        except zlib.error as error:
+            raise InvalidRecord(f"not compressed as it should be: {error}") from None
+    return codec.decode(data)
+
+
+@dataclass
+class _Stored:
+    """One znode.
+
+    :param wanted: data that is to be stored; None = it is to be removed.
+    :param written: what was stored last, in the session of ``epoch``.
+    :param not_before: of the next write, monotonic seconds.
     """
 
-    log = logging.getLogger(log_names.ZOOKEEPER)
+    wanted: bytes | None
+    written: bytes | None = None
+    epoch: int = -1
+    not_before: float = 0.0
 
-    def __init__(self, client: ZooKeeperClient, kind: str, name: str, pause_seconds: float = PAUSE_SECONDS) -> None:
+
+class StatusWriter:
+    """Writes the status records of a daemon when they change, each at most every two seconds, in a thread of its own.
+
+    Not a registry: nobody relies on it. The thread lives from the first `set` to `close`.
+    """
+
+    def __init__(self, client: ZooKeeperClient, pause_seconds: float = PAUSE_SECONDS) -> None:
         self._client = client
-        self._path = path_of(kind, name)
         self._pause = pause_seconds
         #: Guards what follows; not held while something is written.
         self._changed = threading.Condition()
-        self._wanted: bytes | None = None
-        self._written: bytes | None = None
-        self._epoch = -1
+        self._entries: dict[str, _Stored] = {}
+        #: Paths that may have to be written.
+        self._pending: set[str] = set()
         self._closing = False
         self._thread: threading.Thread | None = None
         client.add_session_listener(self._on_session)
 
-    def set(self, status: dict[str, Any]) -> None:
-        """Say what the daemon is doing now; does not block. Raises ValueError: JSON has no such value."""
-        data = json.dumps(status, sort_keys=True, allow_nan=False).encode()
+    def set(self, kind: str, name: str, status: dict[str, Any]) -> None:
+        """Say what somebody is doing now; does not block. Raises ValueError: see `encode`.
+
+        :param kind: of the daemon or part, e.g. ``builder``.
+        :param name: unique in ZooKeeper, e.g. ``<hostname>-<pid>``.
+        """
+        path, data = path_of(kind, name), encode(status)
         with self._changed:
-            if self._closing or data == self._wanted:
+            entry = self._entries.get(path)
+            if self._closing or (entry is not None and entry.wanted == data):
                 return
-            self._wanted = data
+            if entry is None:
+                self._entries[path] = _Stored(data)
+            else:
+                entry.wanted = data
+            self._pending.add(path)
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name=f"status {self._path}", daemon=True)
+                self._thread = threading.Thread(target=self._run, name="status", daemon=True)
                 self._thread.start()
             self._changed.notify_all()
 
+    def remove(self, kind: str, name: str) -> None:
+        """A record is to go; one that is not there is fine. Does not block."""
+        path = path_of(kind, name)
+        with self._changed:
+            entry = self._entries.get(path)
+            if entry is not None:
+                entry.wanted = None
+                entry.not_before = 0.0
+                self._pending.add(path)
+                self._changed.notify_all()
+
     def close(self) -> None:
-        """End the thread and remove the znode, if there is a connection. Blocks at most `CLOSE_SECONDS`."""
+        """End the thread and remove the records, if there is a connection. Blocks at most `CLOSE_SECONDS`."""
         with self._changed:
             self._closing = True
             self._changed.notify_all()
@@ -75,46 +133,68 @@ class StatusRecord:
 
     def _on_session(self, state: str) -> None:
         with self._changed:
+            self._pending.update(self._entries)
             self._changed.notify_all()
 
     def _run(self) -> None:
-        while True:
-            with self._changed:
-                self._changed.wait_for(lambda: self._closing or self._is_due())
-                if self._closing:
-                    break
-                data, epoch = self._wanted, self._client.session_epoch
-            with Guard(self.log, "Status %s was not written", self._path, level=logging.WARNING, traceback=False):
-                self._write(data or b"{}")
-                with self._changed:
-                    self._written, self._epoch = data, epoch
-            deadline = monotonic() + self._pause
-            with self._changed:
-                self._changed.wait_for(lambda: self._closing, max(0.0, deadline - monotonic()))
+        while (due := self._wait()) is not None:
+            for path in due:
+                with Guard(log, "Status %s was not written", path, level=logging.WARNING, traceback=False):
+                    self._store(path)
         if self._client.connected:
-            with Guard(self.log, "Status %s was not removed", self._path, level=logging.WARNING, traceback=False):
-                self._remove()
+            for path in list(self._entries):
+                with Guard(log, "Status %s was not removed", path, level=logging.WARNING, traceback=False):
+                    self._remove(path)
 
-    def _is_due(self) -> bool:
-        """Is there something to write, and a connection?"""
-        stale = self._written != self._wanted or self._epoch != self._client.session_epoch
-        return stale and self._client.connected
+    def _wait(self) -> list[str] | None:
+        """Wait until something is to be written, and return its paths; None = it is time to end."""
+        with self._changed:
+            while not self._closing:
+                connected, now = self._client.connected, monotonic()
+                self._pending = {path for path in self._pending if self._is_stale(path)}
+                times = {path: self._entries[path].not_before for path in self._pending} if connected else {}
+                due = [path for path, when in times.items() if when <= now]
+                if due:
+                    return due
+                self._changed.wait(min(times.values()) - now if times else None)
+            return None
 
-    def _write(self, data: bytes) -> None:
+    def _is_stale(self, path: str) -> bool:
+        entry = self._entries.get(path)
+        return entry is not None and (entry.written != entry.wanted or entry.epoch != self._client.session_epoch)
+
+    def _store(self, path: str) -> None:
+        with self._changed:
+            entry = self._entries.get(path)
+            if entry is None or self._closing:
+                return
+            data, epoch = entry.wanted, self._client.session_epoch
+            # Whatever becomes of this one: else what fails would be tried without a pause.
+            entry.not_before = monotonic() + self._pause
+        if data is None:
+            self._remove(path)
+        else:
+            self._write(path, data, new=entry.epoch != epoch)
+        with self._changed:
+            entry.written, entry.epoch = data, epoch
+            if data is None and entry.wanted is None:
+                del self._entries[path]
+
+    def _write(self, path: str, data: bytes, *, new: bool) -> None:
         kazoo = self._client.kazoo
-        if self._epoch == self._client.session_epoch:
+        if not new:
             try:
-                kazoo.set(self._path, data)
+                kazoo.set(path, data)
                 return
             except NoNodeError:
-                self.log.warning("Status %s is gone, writing it again", self._path)
+                log.warning("Status %s is gone, writing it again", path)
         # What an ended session left would go with it.
-        self._remove()
-        kazoo.create(self._path, data, ephemeral=True, makepath=True)
+        self._remove(path)
+        kazoo.create(path, data, ephemeral=True, makepath=True)
 
-    def _remove(self) -> None:
+    def _remove(self, path: str) -> None:
         try:
-            self._client.kazoo.delete(self._path)
+            self._client.kazoo.delete(path)
         except NoNodeError:
             return
         except KazooException as error:
@@ -122,7 +202,7 @@ class StatusRecord:
 
 
 def read_all(client: ZooKeeperClient, kind: str) -> dict[str, dict[str, Any]]:
-    """Name -> status of all daemons of a kind; bad ones are logged and skipped. Blocks for round trips.
+    """Name -> status of all of a kind; bad ones are logged and skipped. Blocks for round trips.
 
     :raises ZKException: ZooKeeper could not be asked.
     """
@@ -133,7 +213,7 @@ def read_all(client: ZooKeeperClient, kind: str) -> dict[str, dict[str, Any]]:
         if answer is None:
             continue
         try:
-            found[name] = codec.decode(answer[0])
+            found[name] = decode(answer[0])
         except InvalidRecord as problem:
-            StatusRecord.log.error("Ignoring %s/%s: %s", root, name, problem)
+            log.error("Ignoring %s/%s: %s", root, name, problem)
     return found

@@ -21,7 +21,7 @@ from nodepool.driver.fake.images import ImageError
 from nodepool.runtime import provider_start
 from nodepool.zk import image_paths
 from nodepool.zk.client import ZooKeeperClient
-from nodepool.zk.status import StatusRecord
+from nodepool.zk.status import StatusWriter
 from tests.model.daemon import Daemon
 from tests.model.image_builder import Builder, ModelDib, ModelWorkDir
 from tests.model.image_cloud import SteppedImageDriver, SteppedImages, images_of
@@ -112,7 +112,7 @@ class ImageWorld(World):
         patch.setattr(build_attempt, "WorkDir", ModelWorkDir)
         patch.setattr(provider_threads, "SharedThreads", ModelSharedThreads)
         patch.setattr(upload_run, "sleep", lambda seconds: self.baton.wait(lambda: False, self.now + seconds))
-        patch.setattr(StatusRecord, "set", lambda record, status: None)
+        patch.setattr(StatusWriter, "set", lambda writer, kind, name, status: None)
 
     def disk(self, name: str) -> Path:
         """The directory of a builder; its successor has the same."""

@@ -7,11 +7,12 @@ import abc
 import logging
 import math
 import threading
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from nodepool.clock import monotonic
+from nodepool.clock import monotonic, wall_time
 from nodepool.driver import gateway
+from nodepool.driver.framework.limit_status import CloudLimits, limits_of, limits_of_cloud
 from nodepool.driver.framework.tally import NodeTally
 from nodepool.exceptions import RuntimeConfigurationException
 from nodepool.guard import Guard
@@ -23,6 +24,7 @@ from nodepool.plan.aged_answer import AgedAnswer
 if TYPE_CHECKING:
     from nodepool.driver.config import ConfigPool, ProviderConfig
     from nodepool.model.node import Node
+    from nodepool.model.pool_status import LimitStatus
     from nodepool.model.reasons import Reason
     from nodepool.zk.zookeeper import ZooKeeper
 
@@ -48,6 +50,8 @@ class QuotaSupport(abc.ABC):
 
     provider: ProviderConfig
     zk: ZooKeeper | None
+    #: What the cloud told last, for status records; None = nothing yet.
+    _told: CloudLimits | None = None
 
     def __init__(self, *args: Any, **kw: Any) -> None:
         """:param args: not used; drivers written for 11.0.0 may pass on what they were given."""
@@ -104,7 +108,9 @@ class QuotaSupport(abc.ABC):
         # Raised to who asks, unless there is an old value.
         with Guard(self._quota_log, "Provider %s: limits unknown", self.provider.name) as guard:
             limits = gateway.get_provider_limits(self.provider.name, self)
-            limits.subtract(gateway.unmanaged_quota_used(self.provider.name, self))
+            others = gateway.unmanaged_quota_used(self.provider.name, self)
+            self._told = CloudLimits(limits.copy(), others, wall_time())
+            limits.subtract(others)
             with self._quota_lock:
                 self._limits.answered(limits, monotonic())
         if guard.error is not None:
@@ -276,6 +282,17 @@ class QuotaSupport(abc.ABC):
         """Labels whose need cannot be determined for a permanent reason (Q-14)."""
         return sorted(self._error_labels)
 
+    def limitStatus(self, pool_name: str) -> Sequence[LimitStatus]:
+        """The limits of a pool and of the cloud, and what nodes use of them, as far as it is known. Does not block."""
+        pool = self.provider.pools.get(pool_name)
+        tally = None if self.zk is None else self._tally_of(self.zk)
+        if pool is None or tally is None:
+            return []
+        found = limits_of("pool", self.poolQuota(pool), _use_of(tally, pool_name))
+        if self._told is not None and not pool.ignore_provider_quota:
+            found += limits_of_cloud(self._told, _use_of(tally, None))
+        return found
+
     def getLabelQuota(self) -> dict[str, float]:
         """How many nodes of each label would still fit; unlimited when nothing limits them."""
         result: dict[str, float] = {}
@@ -301,6 +318,13 @@ class QuotaSupport(abc.ABC):
                     available: Any = quota.quota["compute"].get(name, quota.default)
                     counts.append(math.inf if math.isinf(available) else max(0, available // amount))
         return min(counts)
+
+
+def _use_of(tally: NodeTally, pool_name: str | None) -> QuotaInformation:
+    """What nodes of a pool, or (None) of the provider use. Those whose use is not stored count as one instance."""
+    used, unsized = tally.used((pool_name,))
+    used.add(QuotaInformation(instances=len(unsized)))
+    return used
 
 
 def _groups_in(provider_name: str) -> Callable[[Node], tuple[Hashable, ...]]:

@@ -10,7 +10,8 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import Executor
 from typing import TYPE_CHECKING, Final
 
-from nodepool.clock import monotonic
+from nodepool.clock import monotonic, wall_time
+from nodepool.driver.framework.limit_status import CloudLimits
 from nodepool.driver.framework.quota_support import LIMITS_AGE_SECONDS, QuotaSupport
 from nodepool.driver.framework.repeats import Repeats
 from nodepool.driver.statemachine import metadata
@@ -86,7 +87,9 @@ class StateMachineQuota(QuotaSupport):
     def _ask_limits(self) -> QuotaInformation:
         with OnError(self._limits_unknown):
             limits = self.getProviderLimits()
-            limits.subtract(self.unmanagedQuotaUsed())
+            others = self.unmanagedQuotaUsed()
+        self._told = CloudLimits(limits.copy(), others, wall_time())
+        limits.subtract(others)
         if self._repeats.over("limits"):
             self._quota_log.info("Provider %s: limits are known again", self.provider.name)
         return limits

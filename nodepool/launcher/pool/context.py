@@ -60,5 +60,9 @@ class PoolContext:
     siblings: Callable[[], Sequence[Sibling]]
     #: Those of one provider, also of pools that retire.
     siblings_of: Callable[[str], Sequence[Sibling]]
+    #: As `tenant_use`, without having anything read.
+    known_tenant_use: Callable[[str], QuotaInformation]
+    #: Told the id of a pool after each pass of it. Does not block.
+    passed: Callable[[str], None]
     #: A request's lock directory is there although nobody holds it: it must go with the request.
     lock_dir_lingers: Callable[[str], None]

@@ -58,6 +58,11 @@ class PassContext:
         return True
 
     @property
+    def has_provider(self) -> bool:
+        """Was there a pass already? Any thread."""
+        return self._provider is not None
+
+    @property
     def provider(self) -> Provider:
         if self._provider is None:
             raise RuntimeError(f"provider {self.provider_name} is not there")

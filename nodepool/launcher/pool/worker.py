@@ -31,6 +31,7 @@ from nodepool.launcher.pool.pass_context import PassContext
 from nodepool.launcher.pool.request_events import RequestEvents
 from nodepool.launcher.pool.room import Room
 from nodepool.launcher.pool.services import PoolServices
+from nodepool.launcher.pool.status_maker import PoolStatusMaker, StatusSources
 from nodepool.launcher.pool.turns import Turns
 from nodepool.launcher.pool.view import PoolView
 from nodepool.plan.queue import RequestQueue
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from nodepool.driver.handler import NodeRequestHandler
     from nodepool.launcher.pool.context import PoolContext
     from nodepool.model.reasons import Reason
+    from nodepool.plan.queue import RequestKind
 
 #: A pass at least this often while launches are in progress, for drivers that do not call ``pw.wake()``.
 POLL_SECONDS: Final = 1.0
@@ -89,6 +91,22 @@ class PoolWorker(Worker):
         batch = Batch(self.view, desk, self._handlers, self.request_changed)
         self.intake = Intake(*(self.view, queue, desk, self.fast_path, declines, batch), self.eviction, self.wake, log)
         self._changes = Changes(pool, queue, desk, self.free_nodes, self.eviction)
+        self.status = PoolStatusMaker(pool, self._status_sources(), socket.gethostname(), launcher.version)
+
+    def _status_sources(self) -> StatusSources:
+        launcher, place = self._launcher, (self.provider_name, self.pool_name)
+
+        def oldest(kind: RequestKind) -> float | None:
+            request = launcher.cache.requests.get(self.queue.oldest(kind) or "")
+            return None if request is None else request.created_time
+
+        return StatusSources(
+            self.desk,
+            self.own_launches,
+            oldest,
+            ready=lambda: launcher.free_counts.of_pool(*place),
+            tenant_use=launcher.known_tenant_use,
+        )
 
     # -- other threads --
 
@@ -136,6 +154,11 @@ class PoolWorker(Worker):
         self.wake()
 
     # -- the pass --
+
+    def _guarded_pass(self) -> float:
+        wait = super()._guarded_pass()
+        self._launcher.passed(self.launcher_id)
+        return wait
 
     def run_once(self) -> float | None:
         if not self._launcher.cache.ready:

@@ -10,7 +10,7 @@ import pytest
 
 from nodepool.zk import status
 from nodepool.zk.client import ZooKeeperClient
-from nodepool.zk.status import StatusRecord
+from nodepool.zk.status import StatusWriter
 from tests.support.pool_znodes import PoolZnodes
 from tests.support.session_loss import expire_session
 from tests.support.zookeeper import ZooKeeperServer
@@ -50,63 +50,63 @@ class Owner(Znode):
 
 
 @pytest.fixture
-def record(client: ZooKeeperClient) -> Iterator[StatusRecord]:
-    made = StatusRecord(client, "builder", "host-1", pause_seconds=0.05)
+def writer(client: ZooKeeperClient) -> Iterator[StatusWriter]:
+    made = StatusWriter(client, pause_seconds=0.05)
     yield made
     made.close()
 
 
-def test_last_status_is_written(record: StatusRecord, znodes: PoolZnodes, client: ZooKeeperClient) -> None:
+def test_last_status_is_written(writer: StatusWriter, znodes: PoolZnodes, client: ZooKeeperClient) -> None:
     """Not each, but the last; and it goes with the session."""
     znode = Znode(znodes)
     for percent in range(101):
-        record.set({"percent": percent})
+        writer.set("builder", "host-1", {"percent": percent})
     znode.until(lambda found: found == {"percent": 100})
     assert znode.versions[0] < 50
     assert znodes.kazoo.exists(PATH).ephemeralOwner == client.kazoo.client_id[0]
     assert status.read_all(client, "builder") == {"host-1": {"percent": 100}}
     assert status.read_all(client, "launcher") == {}
-    record.close()
+    writer.close()
     assert not znodes.kazoo.exists(PATH)
-    record.set({"percent": 5})
+    writer.set("builder", "host-1", {"percent": 5})
     assert not znodes.kazoo.exists(PATH)
 
 
-def test_nothing_is_written_while_nothing_changes(record: StatusRecord, znodes: PoolZnodes) -> None:
+def test_nothing_is_written_while_nothing_changes(writer: StatusWriter, znodes: PoolZnodes) -> None:
     znode = Znode(znodes)
-    record.set({"a": 1})
+    writer.set("builder", "host-1", {"a": 1})
     znode.until(lambda found: found == {"a": 1})
     for _ in range(10):
-        record.set({"a": 1})
-    record.set({"a": 2})
+        writer.set("builder", "host-1", {"a": 1})
+    writer.set("builder", "host-1", {"a": 2})
     znode.until(lambda found: found == {"a": 2})
     assert znode.versions == [0, 1]
 
 
-def test_one_that_was_removed_is_written_again(record: StatusRecord, znodes: PoolZnodes) -> None:
+def test_one_that_was_removed_is_written_again(writer: StatusWriter, znodes: PoolZnodes) -> None:
     znode = Znode(znodes)
-    record.set({"a": 1})
+    writer.set("builder", "host-1", {"a": 1})
     znode.until(lambda found: found == {"a": 1})
     znodes.kazoo.delete(PATH)
-    record.set({"a": 2})
+    writer.set("builder", "host-1", {"a": 2})
     znode.until(lambda found: found == {"a": 2})
 
 
 def test_lost_session(
-    record: StatusRecord, znodes: PoolZnodes, client: ZooKeeperClient, zookeeper: ZooKeeperServer
+    writer: StatusWriter, znodes: PoolZnodes, client: ZooKeeperClient, zookeeper: ZooKeeperServer
 ) -> None:
     """It is there again in the new session, although nothing has changed."""
     znode = Znode(znodes)
-    record.set({"a": 1})
+    writer.set("builder", "host-1", {"a": 1})
     znode.until(lambda found: found == {"a": 1})
     session = client.kazoo.client_id
     expire_session(zookeeper.plain_hosts(), session)
     Owner(znodes).until(lambda owner: owner not in (None, session[0]))
 
 
-def test_left_over_of_an_ended_session(record: StatusRecord, znodes: PoolZnodes) -> None:
+def test_left_over_of_an_ended_session(writer: StatusWriter, znodes: PoolZnodes) -> None:
     znodes.kazoo.create(PATH, b"{}", makepath=True)
-    record.set({"a": 1})
+    writer.set("builder", "host-1", {"a": 1})
     Znode(znodes).until(lambda found: found == {"a": 1})
 
 
@@ -118,11 +118,11 @@ def test_bad_record(znodes: PoolZnodes, client: ZooKeeperClient, caplog: pytest.
 
 
 def test_close_without_a_status(client: ZooKeeperClient) -> None:
-    StatusRecord(client, "builder", "host-1").close()
+    StatusWriter(client).close()
 
 
 def test_close_while_a_call_waits(
-    record: StatusRecord, client: ZooKeeperClient, monkeypatch: pytest.MonkeyPatch
+    writer: StatusWriter, client: ZooKeeperClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A call waits for a connection that is away, which may be for ever; a daemon that stops does not."""
     waits, go_on = threading.Event(), threading.Event()
@@ -133,9 +133,9 @@ def test_close_while_a_call_waits(
 
     monkeypatch.setattr(status, "CLOSE_SECONDS", 0.05)
     monkeypatch.setattr(client.kazoo, "create", create)
-    record.set({"a": 1})
+    writer.set("builder", "host-1", {"a": 1})
     assert waits.wait(SECONDS)
-    closing = threading.Thread(target=record.close)
+    closing = threading.Thread(target=writer.close)
     closing.start()
     closing.join(SECONDS / 2)
     in_time = not closing.is_alive()
@@ -143,4 +143,4 @@ def test_close_while_a_call_waits(
     closing.join()
     assert in_time
     monkeypatch.setattr(status, "CLOSE_SECONDS", SECONDS)
-    record.close()
+    writer.close()

@@ -6,9 +6,9 @@ import json
 import pytest
 
 from nodepool.model.pool_status import (
+    FailedLaunch,
     HostStatus,
     LabelStatus,
-    LaunchError,
     LaunchesStatus,
     LimitStatus,
     PoolStatus,
@@ -40,7 +40,7 @@ FULL = PoolStatus(
     ),
     requests=(RequestStatus("200-0000000001", "launching", "served.launching", "its nodes are being launched", {}, 1),),
     declined=(RequestStatus("200-0000000000", "done", "label.broken", "no flavor", {}, 2),),
-    launches=LaunchesStatus(5, 31, 2, LaunchError("error.status", "no valid host", 1763809050, "0000000123", "gpu")),
+    launches=LaunchesStatus(5, 31, 2, FailedLaunch("error.status", "no valid host", 1763809050, "0000000123", "gpu")),
     hosts=(HostStatus("zuul@node9:22", False, "cannot connect", 1763700000, 1763809200, None, 2, ("0000000005",)),),
     omitted=3,
 )

@@ -9,7 +9,7 @@ from nodepool.model import states
 from nodepool.model.launcher_status import AbsentProvider, LauncherStatus, ReloadStatus
 from nodepool.model.maintenance import Maintenance, Mode
 from nodepool.model.node import Node
-from nodepool.model.pool_status import HostStatus, LabelStatus, LaunchError, LaunchesStatus, PoolStatus
+from nodepool.model.pool_status import FailedLaunch, HostStatus, LabelStatus, LaunchesStatus, PoolStatus
 from nodepool.plan.attention import Problem, Registered, named, problems
 from nodepool.plan.pool_summary import summarize
 
@@ -81,7 +81,7 @@ def test_labels_with_one_cause_are_one_problem() -> None:
 
 
 def test_launches_that_fail() -> None:
-    launches = LaunchesStatus(0, 2, 5, LaunchError("error.status", "no valid host", 1.0))
+    launches = LaunchesStatus(0, 2, 5, FailedLaunch("error.status", "no valid host", 1.0))
     (problem,) = found(replace(POOL, launches=launches))
     expected = "5 of 7 launches in cloud/main failed in the last 15 minutes; the last one: no valid host"
     assert problem.text == expected

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from nodepool.model.pool_status import (
+    FailedLaunch,
     HostStatus,
     LabelStatus,
-    LaunchError,
     LaunchesStatus,
     LimitStatus,
     PoolStatus,
@@ -40,7 +40,7 @@ def test_the_worst_state_of_several_launchers() -> None:
 
 
 def test_what_adds_up_and_what_is_the_same() -> None:
-    error = LaunchError("error.quota", "no room", 60.0)
+    error = FailedLaunch("error.quota", "no room", 60.0)
     one = replace(POOL, waiting=(WaitingStatus(("a",), count=7),), launches=LaunchesStatus(1, 2, 3, error))
     two = replace(POOL, host="l2", launches=LaunchesStatus(10, 20, 30, replace(error, at=61.0)))
     (found,) = summarize([one, two])

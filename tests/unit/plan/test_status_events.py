@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from nodepool.model.event import Event
-from nodepool.model.pool_status import HostStatus, LabelStatus, LaunchError, LaunchesStatus, PoolStatus
+from nodepool.model.pool_status import FailedLaunch, HostStatus, LabelStatus, LaunchesStatus, PoolStatus
 from nodepool.plan.status_events import merged, pool_events
 
 POOL = PoolStatus(host="l1", provider="cloud", pool="main", state="running", since=10.0)
@@ -43,11 +43,11 @@ def test_labels() -> None:
 
 
 def test_launches_that_failed() -> None:
-    failed = replace(POOL, launches=LaunchesStatus(last_error=LaunchError("error.quota", "no room", 60.0, "7", "gpu")))
+    failed = replace(POOL, launches=LaunchesStatus(last_error=FailedLaunch("error.quota", "no room", 60.0, "7", "gpu")))
     (event,) = pool_events(POOL, failed, NOW)
     assert event == Event(60.0, "l1 cloud/main", "node 7", "launch failed", "error.quota", "gpu: no room")
     assert told(failed, failed) == []
-    nameless = replace(POOL, launches=LaunchesStatus(last_error=LaunchError("error.quota", "no room", 60.0)))
+    nameless = replace(POOL, launches=LaunchesStatus(last_error=FailedLaunch("error.quota", "no room", 60.0)))
     assert told(POOL, nameless) == [(60.0, "pool cloud/main", "launch failed", "error.quota", "no room")]
 
 
