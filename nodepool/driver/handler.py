@@ -24,13 +24,12 @@ from nodepool.model import states
 from nodepool.model.node import Node
 from nodepool.model.reasons import (
     ERROR_SERVING,
-    MIN_READY_WITHOUT_ROOM,
-    NO_READY_NODE,
     REQUEST_CHANGED,
     Reason,
     ReasonCode,
     ReasonText,
     joined,
+    min_ready_without_room,
     reason_of,
 )
 from nodepool.plan import assignment
@@ -174,9 +173,9 @@ class NodeRequestHandler(HandlerHooks):
         if self.node_set.gather():
             self.move(Stage.LAUNCHING)
         elif not self.manager.PAUSE_AT_QUOTA:
-            self.give_back_when_launched(NO_READY_NODE)
+            self.give_back_when_launched(self.node_set.why_no_room())
         elif self.request.requestor == MIN_READY_REQUESTOR:
-            self.decline_reasons = [ReasonText(MIN_READY_WITHOUT_ROOM)]
+            self.decline_reasons = [ReasonText(min_ready_without_room(self.node_set.why_no_room()))]
             self._end(self.declineRequest)
         else:
             if not self.paused:

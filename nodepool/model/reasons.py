@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -33,6 +33,7 @@ class ReasonCode(enum.Enum):
     ROOM_RESOURCE = "room.resource"
     ROOM_TENANT = "room.tenant"
     ROOM_HIDDEN = "room.hidden"
+    QUOTA_UNKNOWN = "quota.unknown"
 
     # It waits for something else in this pool.
     WAIT_ORDER = "wait.order"
@@ -45,6 +46,14 @@ class ReasonCode(enum.Enum):
     WAIT_DEADLOCK = "wait.deadlock-avoidance"
     LAUNCH_ABORTED = "launch.aborted"
     PROVIDER_CIRCUIT_OPEN = "provider.circuit-open"
+    PROVIDER_PAUSED = "provider.paused"
+    PROVIDER_DRAINING = "provider.draining"
+    POOL_PAUSED = "pool.paused"
+    POOL_DRAINING = "pool.draining"
+    LABEL_PAUSED = "label.paused"
+    LAUNCHER_PAUSED = "launcher.paused"
+    LAUNCHER_DRAINING = "launcher.draining"
+    PROVIDER_STARTING = "provider.starting"
     REQUEST_LOCKED = "request.locked"
     REQUEST_CHANGED = "request.changed"
 
@@ -64,6 +73,10 @@ class ReasonCode(enum.Enum):
     SERVED_LAUNCHING = "served.launching"
     SERVED_ENDING = "served.ending"
     SERVED_OVER = "served.over"
+
+    # Nobody tells more; only `nodepool explain` says these.
+    POOL_MISSING = "pool.missing"
+    STATUS_MISSING = "status.missing"
 
 
 @dataclass(frozen=True)
@@ -128,6 +141,48 @@ def quota_used_up(where: str, resource: str, *, limit: float, used: float, neede
         f"quota: {_number(used)} of {_number(limit)}{unit} {resource} of {where} in use{more}",
         {"limit": limit, "used": used, "needed": needed},
     )
+
+
+def too_small(where: str, resource: str, *, limit: float, needed: float) -> Reason:
+    """All nodes of a request together are more than a limit. Parameters as for `quota_used_up`."""
+    unit = " MiB of" if resource == "ram" else ""
+    text = f"{EXCEEDS_QUOTA.text}: {_number(needed)}{unit} {resource} needed, the limit of {where} is {_number(limit)}"
+    return Reason(ReasonCode.QUOTA_TOO_SMALL, text, {"limit": limit, "needed": needed})
+
+
+def pool_paused(request_id: str, cause: Reason) -> Reason:
+    """Nothing new is accepted, because another request of the pool waits for room.
+
+    :param cause: what that one waits for.
+    """
+    text = f"the pool is paused: another request waits for room ({request_id}: {cause.text})"
+    return Reason(ReasonCode.WAIT_POOL_PAUSED, text, cause.numbers)
+
+
+def min_ready_without_room(cause: Reason) -> Reason:
+    """A request that keeps ``min-ready`` nodes does not wait for room. :param cause: what is used up."""
+    text = f"{MIN_READY_WITHOUT_ROOM.text}: {cause.text.removeprefix('quota: ')}"
+    return Reason(ReasonCode.MIN_READY_WITHOUT_ROOM, text, cause.numbers)
+
+
+def hidden_limit(label: str, nodes: int, used: int) -> Reason:
+    """The cloud refused a node, although the limits that it tells left room.
+
+    :param nodes: of the provider, with which the cloud was full. ``used``: that there are now.
+    """
+    text = f"{NO_ROOM.text}: the cloud refused label {label} with {nodes} nodes of the provider, {used} are there now"
+    return Reason(ReasonCode.ROOM_HIDDEN, text, {"limit": nodes, "used": used, "needed": 1})
+
+
+def images_missing(labels: Sequence[str]) -> Reason:
+    """:param labels: whose images are not there."""
+    return Reason(ReasonCode.IMAGE_MISSING, f"{IMAGE_MISSING.text}: label(s) {', '.join(labels)}")
+
+
+def tenant_order(tenant: str, cause: Reason) -> Reason:
+    """Another request of the tenant comes first. :param cause: what that one waits for."""
+    text = f"another request of tenant {tenant} comes first, and waits for room in its limits: {cause.text}"
+    return Reason(ReasonCode.WAIT_TENANT_ORDER, text, cause.numbers)
 
 
 def tenant_limit(tenant: str, resource: str, *, limit: float, used: float, needed: float) -> Reason:

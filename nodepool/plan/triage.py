@@ -11,14 +11,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from nodepool.model.node import Node
-from nodepool.model.reasons import (
-    FIRST_CHOICE,
-    NO_LAUNCHES,
-    POOL_PAUSED,
-    SIBLING_SERVES,
-    Reason,
-    ReasonCode,
-)
+from nodepool.model.reasons import FIRST_CHOICE, NO_LAUNCHES, SIBLING_SERVES, Reason, ReasonCode
 from nodepool.model.request import NodeRequest
 from nodepool.plan.assignment import Consider, Decline, Leave, Verdict
 from nodepool.plan.node_choice import ReadyNodes
@@ -107,6 +100,11 @@ class HeadView(Protocol):
     @property
     def paused(self) -> bool:
         """Does a request of this pool wait for room?"""
+        ...
+
+    @property
+    def why_paused(self) -> Reason:
+        """What the request waits for that pauses the pool."""
         ...
 
     @property
@@ -226,7 +224,7 @@ def _never(view: HeadView) -> Reason | None:
 
 def _no_room(kind: RequestKind, view: HeadView) -> Wait | None:
     if view.paused:
-        return Wait(POOL_PAUSED)
+        return Wait(view.why_paused)
     if _is_full(view):
         limit = view.max_concurrency
         text = f"max-concurrency of {limit:g} launches is reached"

@@ -16,6 +16,7 @@ from nodepool.exceptions import (
     QuotaException,
     ServerCreateTimeoutException,
 )
+from nodepool.model.reasons import images_missing
 from nodepool.zk import image_paths
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from nodepool.driver.fake.provider import FakeProvider
     from nodepool.driver.framework.worker_view import PoolWorkerView
     from nodepool.model.node import Node
+    from nodepool.model.reasons import Reason
     from nodepool.model.request import NodeRequest
 
 
@@ -43,6 +45,11 @@ class FakeRequestHandler(NodeRequestHandler):
     def imagesAvailable(self) -> bool:
         """The cloud has images of its own; those of labels with a diskimage must have been uploaded."""
         return all(self.manager.labelReady(label) for label in self.request.node_types)
+
+    def why_images_missing(self) -> Reason:
+        return images_missing(
+            [name for name in sorted(set(self.request.node_types)) if not self.manager.labelReady(name)]
+        )
 
     def hasProviderQuota(self, node_types: list[str]) -> bool:
         return self.manager.canEverFit(self.pool, node_types)

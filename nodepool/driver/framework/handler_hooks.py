@@ -13,9 +13,19 @@ from typing import TYPE_CHECKING, Any
 
 from nodepool import log_names
 from nodepool.driver import gateway
+from nodepool.driver.framework.quota_support import QuotaSupport
 from nodepool.logconfig import get_annotated_logger
 from nodepool.model.node import Node
-from nodepool.model.reasons import EXCEEDS_QUOTA, IMAGE_MISSING, POOL_DISABLED, Reason, ReasonCode, ReasonText
+from nodepool.model.reasons import (
+    EXCEEDS_QUOTA,
+    IMAGE_MISSING,
+    NO_READY_NODE,
+    NO_ROOM,
+    POOL_DISABLED,
+    Reason,
+    ReasonCode,
+    ReasonText,
+)
 
 if TYPE_CHECKING:
     from nodepool.driver.config import ConfigPool, ProviderConfig
@@ -118,11 +128,34 @@ class HandlerHooks(NodeRequestHandlerNotifications, abc.ABC):
         """Why this pool can never serve the request; empty = it can (A-13, first match)."""
         reasons = self.basic_decline_reasons()
         if not reasons and not gateway.images_available(self):
-            reasons = [ReasonText(IMAGE_MISSING)]
+            reasons = [ReasonText(self.why_images_missing())]
         if not reasons and not gateway.has_provider_quota(self, self.request.node_types):
             # The question may have shown that a label can never work.
-            reasons = self.basic_decline_reasons() or [ReasonText(EXCEEDS_QUOTA)]
+            reasons = self.basic_decline_reasons() or [ReasonText(self.why_too_large())]
         return reasons
+
+    def why_images_missing(self) -> Reason:
+        """Which images are missing, after `imagesAvailable` said so."""
+        return IMAGE_MISSING
+
+    def why_too_large(self) -> Reason:
+        """What the request exceeds, after `hasProviderQuota` said that it does. Blocks no longer than that one."""
+        found = (
+            self.manager.excess(self.pool, self.request.node_types) if isinstance(self.manager, QuotaSupport) else None
+        )
+        return found or EXCEEDS_QUOTA
+
+    def why_no_room(self, ntype: str) -> Reason:
+        """What is used up, after `hasRemainingQuota` said that there is no room. Blocks no longer than that one.
+
+        :raises QuotaUnknown: the cloud has not said yet what a node needs.
+        """
+        if not self.manager.LAUNCHES:
+            labels = self.request.node_types
+            free = {label: self.pw.ready_nodes.count(label) for label in labels}
+            return gateway.wait_reason(self.manager, self.pool.name, labels, free) or NO_READY_NODE
+        found = self.manager.shortage(self.pool, ntype) if isinstance(self.manager, QuotaSupport) else None
+        return found or NO_ROOM
 
     def basic_decline_reasons(self) -> list[str]:
         """The reasons of A-13 that hold even if ready nodes are there."""

@@ -75,12 +75,15 @@ class NodeSet:
     def why_no_room(self) -> Reason:
         """What `gather` stopped at, as far as known."""
         hooks, label = self._hooks, self.next_label()
-        if label is None or not isinstance(hooks.manager, QuotaSupport):
+        if label is None:
             return NO_ROOM
+        resting = gateway.paused_reason(hooks.manager)
+        if resting is not None:
+            return Reason(ReasonCode.PROVIDER_CIRCUIT_OPEN, resting)
         try:
-            return hooks.manager.shortage(hooks.pool, label) or NO_ROOM
+            return hooks.why_no_room(label)
         except QuotaUnknown as unknown:
-            return Reason(ReasonCode.ROOM_HIDDEN, f"{NO_ROOM.text}: {unknown}")
+            return Reason(ReasonCode.QUOTA_UNKNOWN, f"what a node with label {label} needs is not known: {unknown}")
 
     def gather(self) -> bool:
         """Fill what is missing; False = no room for the rest now. Blocks for a few round trips a node.

@@ -18,14 +18,13 @@ from nodepool.exceptions import RuntimeConfigurationException
 from nodepool.guard import Guard
 from nodepool.model import states
 from nodepool.model.quota import QuotaInformation, first_shortage
-from nodepool.model.reasons import quota_used_up
+from nodepool.model.reasons import Reason, ReasonCode, quota_used_up, too_small
 from nodepool.plan.aged_answer import AgedAnswer
 
 if TYPE_CHECKING:
     from nodepool.driver.config import ConfigPool, ProviderConfig
     from nodepool.model.node import Node
     from nodepool.model.pool_status import LimitStatus
-    from nodepool.model.reasons import Reason
     from nodepool.zk.zookeeper import ZooKeeper
 
 #: A node in such a state has, or will have, an instance.
@@ -230,14 +229,30 @@ class QuotaSupport(abc.ABC):
         found = first_shortage(self.poolQuota(pool), self.estimatedNodepoolQuotaUsed(pool), needed)
         where = f"pool {pool.name}"
         if found is None:
-            limits = self._provider_limits(pool)
-            if limits is None:
-                return None
-            found = first_shortage(limits, self.estimatedNodepoolQuotaUsed(), needed)
             where = f"provider {self.provider.name}"
+            limits, trouble = self._limits_or_trouble(pool)
+            if limits is None:
+                return Reason(ReasonCode.QUOTA_UNKNOWN, f"the limits of {where} are not known: {trouble}")
+            found = first_shortage(limits, self.estimatedNodepoolQuotaUsed(), needed)
         if found is None:
             return None
         return quota_used_up(where, found.resource, limit=found.limit, used=found.used, needed=found.needed)
+
+    def excess(self, pool: ConfigPool, labels: Iterable[str]) -> Reason | None:
+        """The limit that these nodes together are above, even if nothing of ours ran; None = none is known.
+
+        Blocks as `canEverFit` does. Raises QuotaUnknown.
+        """
+        needed = self._needed(pool, labels)
+        if needed is None:
+            return None
+        where = f"pool {pool.name}"
+        found = first_shortage(self.poolQuota(pool), QuotaInformation(), needed)
+        if found is None:
+            limits = self._provider_limits(pool)
+            where = f"provider {self.provider.name}"
+            found = None if limits is None else first_shortage(limits, QuotaInformation(), needed)
+        return None if found is None else too_small(where, found.resource, limit=found.limit, needed=found.needed)
 
     def poolHasRoom(self, pool: ConfigPool, label: str) -> bool:
         """Do the pool's own limits leave room for one more node of a label?"""
@@ -257,12 +272,16 @@ class QuotaSupport(abc.ABC):
 
     def _provider_limits(self, pool: ConfigPool) -> QuotaInformation | None:
         """The provider's limits for a pool (Q-6); None = they are not known (logged)."""
+        return self._limits_or_trouble(pool)[0]
+
+    def _limits_or_trouble(self, pool: ConfigPool) -> tuple[QuotaInformation | None, str]:
+        """The same, and why they are not known."""
         if pool.ignore_provider_quota:
-            return QuotaInformation(default=math.inf)
+            return QuotaInformation(default=math.inf), ""
         try:
-            return self.estimatedNodepoolQuota()
-        except Exception:  # noqa: BLE001 - logged where it happened
-            return None
+            return self.estimatedNodepoolQuota(), ""
+        except Exception as error:  # noqa: BLE001 - logged where it happened
+            return None, str(error)
 
     def _needed(self, pool: ConfigPool, labels: Iterable[str]) -> QuotaInformation | None:
         total = QuotaInformation()

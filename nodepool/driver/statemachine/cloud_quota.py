@@ -21,6 +21,7 @@ from nodepool.driver.statemachine.node_fields import resources_of
 from nodepool.exceptions import RuntimeConfigurationException
 from nodepool.guard import OnError
 from nodepool.model.quota import QuotaInformation
+from nodepool.model.reasons import Reason, hidden_limit
 
 if TYPE_CHECKING:
     from nodepool.driver.config import ConfigPool
@@ -167,6 +168,11 @@ class StateMachineQuota(QuotaSupport):
             return False
         self._repeats.over(label)
         return room and self.learned_limits.allows(pool.name, label)
+
+    def shortage(self, pool: ConfigPool, label: str) -> Reason | None:
+        """As `QuotaSupport.shortage`; also what the cloud refused, although it tells no limit."""
+        learned = self.learned_limits.known(pool.name, label)
+        return super().shortage(pool, label) or (None if learned is None else hidden_limit(label, *learned))
 
     def roomFor(self, pool: ConfigPool, label: str) -> float:
         """How many more nodes of a label have room now; 0 = none, or nobody knows. Does not wait for the cloud."""

@@ -12,6 +12,7 @@ from nodepool.driver.handler import NodeRequestHandler
 from nodepool.driver.statemachine import node_fields
 from nodepool.driver.statemachine.launch import LaunchingProvider, NodeLaunch
 from nodepool.model import states
+from nodepool.model.reasons import images_missing
 from nodepool.plan.failures import Failure
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from nodepool.driver.config import ConfigPool
     from nodepool.driver.framework.worker_view import PoolWorkerView
     from nodepool.model.node import Node
+    from nodepool.model.reasons import Reason
     from nodepool.model.request import NodeRequest
 
 
@@ -72,6 +74,11 @@ class StateMachineHandler(NodeRequestHandler):
     def imagesAvailable(self) -> bool:
         labels = self.pool.labels
         return all(gateway.label_ready(self.manager, labels[name]) for name in set(self.request.node_types))
+
+    def why_images_missing(self) -> Reason:
+        labels = self.pool.labels
+        wanted = sorted(set(self.request.node_types))
+        return images_missing([name for name in wanted if not gateway.label_ready(self.manager, labels[name])])
 
     def hasProviderQuota(self, node_types: list[str]) -> bool:
         return self.manager.canEverFit(self.pool, node_types)

@@ -48,6 +48,12 @@ class LearnedLimits:
             limit = self._limits.get((pool, label))
             return math.inf if limit is None else max(0, limit.nodes - self._count())
 
+    def known(self, pool: str, label: str) -> tuple[int, int] | None:
+        """With how many nodes the cloud was full, and how many it has now; None = it never refused one."""
+        with self._lock:
+            limit = self._limits.get((pool, label))
+            return None if limit is None else (limit.nodes, self._count())
+
     def begun(self, pool: str, label: str, node_id: str) -> None:
         """A node that is stored already is launched."""
         with self._lock:

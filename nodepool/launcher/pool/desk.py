@@ -169,6 +169,13 @@ class Desk:
         """Does a request wait for room? Then no new one is accepted (A-9)."""
         return bool(self._paused)
 
+    @property
+    def why_paused(self) -> Reason:
+        """What the first of the requests that wait for room waits for."""
+        # By another thread's look some may have gone meanwhile.
+        cases = [self._locked[request_id] for request_id in sorted(self._paused)[:1] if request_id in self._locked]
+        return reasons.pool_paused(cases[0].progress.request_id, cases[0].reason) if cases else reasons.POOL_PAUSED
+
     def on_fast_path(self, request_id: str) -> bool:
         """Is the pool about to fulfil a request with ready nodes? Any thread."""
         case = self._begun.get(request_id)

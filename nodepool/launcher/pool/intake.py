@@ -169,7 +169,7 @@ class Intake:
             self._decline(bucket, verdict)
         elif isinstance(verdict, Wait):
             if verdict.first_of_tenant:
-                self._view.room.keep_for_tenant(kind)
+                self._view.room.keep_for_tenant(kind, verdict.reason)
             self._desk.explanations.waits(kind, verdict.reason)
         return False
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from nodepool.driver import gateway
 from nodepool.launcher.pool import tenants
-from nodepool.model.reasons import Reason, ReasonCode
+from nodepool.model.reasons import Reason, tenant_order
 
 if TYPE_CHECKING:
     import logging
@@ -42,6 +42,11 @@ class Room:
     def paused(self) -> bool:
         """Does a request of this pool wait for room? Then no new one is accepted (A-9)."""
         return self._desk.paused
+
+    @property
+    def why_paused(self) -> Reason:
+        """What the request waits for that pauses the pool."""
+        return self._desk.why_paused
 
     @property
     def provider_paused(self) -> str | None:
@@ -74,10 +79,8 @@ class Room:
 
     def tenant_order(self, kind: RequestKind) -> Reason | None:
         """Why a request waits until another one of its tenant has room."""
-        if not self._tenants.is_reserved(kind):
-            return None
-        text = f"another request of tenant {kind.tenant_name} comes first, and waits for room in its limits"
-        return Reason(ReasonCode.WAIT_TENANT_ORDER, text)
+        cause = self._tenants.reserved_for(kind)
+        return None if cause is None else tenant_order(kind.tenant_name or "", cause)
 
     def tenant_shortage(self, kind: RequestKind, nodes: Sequence[Node] | None = None) -> Reason | None:
         """Why one more request of a kind would not stay within its tenant's limits; None = it would.
@@ -86,9 +89,12 @@ class Room:
         """
         return self._tenants.exceeded(kind, nodes)
 
-    def keep_for_tenant(self, kind: RequestKind) -> None:
-        """A request waits for room in its tenant's limits: in this pass later ones of the tenant wait, too."""
-        self._tenants.reserve(kind)
+    def keep_for_tenant(self, kind: RequestKind, cause: Reason) -> None:
+        """A request waits for room in its tenant's limits: in this pass later ones of the tenant wait, too.
+
+        :param cause: what it waits for.
+        """
+        self._tenants.reserve(kind, cause)
 
     def taken(self, kind: RequestKind) -> None:
         """A request of a kind was taken in this pass."""

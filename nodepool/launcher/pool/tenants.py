@@ -35,8 +35,8 @@ class TenantCheck:
         self.log = log
         #: tenant -> use at its first check in this pass, and what was accepted since
         self._used: dict[str, QuotaInformation] = {}
-        #: Tenants whose first request waits for room in the limits, in this pass.
-        self._reserved: set[str] = set()
+        #: Tenants whose first request waits for room in the limits, in this pass, and what it waits for.
+        self._reserved: dict[str, Reason] = {}
         #: tenant -> what was said of the last error
         self._errors: dict[str, str] = {}
 
@@ -71,11 +71,14 @@ class TenantCheck:
             return None
         return tenant_limit(name, found.resource, limit=found.limit, used=found.used, needed=found.needed)
 
-    def is_reserved(self, kind: RequestKind) -> bool:
-        """Does another request of the tenant come first? Those that need less would always be faster otherwise."""
-        return kind.tenant_name in self._reserved
+    def reserved_for(self, kind: RequestKind) -> Reason | None:
+        """What another request of the tenant waits for that comes first; None = there is none.
 
-    def reserve(self, kind: RequestKind) -> None:
+        Those that need less would always be faster otherwise.
+        """
+        return self._reserved.get(kind.tenant_name or "")
+
+    def reserve(self, kind: RequestKind, cause: Reason) -> None:
         """A request waits for room in its tenant's limits. What comes after it in this pass is to wait, too.
 
         Not for one that would need more than all that is not on hold, which may be for days.
@@ -89,7 +92,7 @@ class TenantCheck:
         left.subtract(self._need(kind.labels))
         left.subtract(_size(node for node in self._nodes(name) if node.state == states.HOLD))
         if left.non_negative():
-            self._reserved.add(name)
+            self._reserved[name] = cause
 
     def _expected(self, name: str) -> QuotaInformation:
         """What requests of a tenant that some launcher works on will need beyond the nodes that they have."""

@@ -155,6 +155,10 @@ class RequestView:
         return self._room.paused
 
     @property
+    def why_paused(self) -> Reason:
+        return self._room.why_paused
+
+    @property
     def launches_running(self) -> int:
         if self._launches_running is None:
             self._launches_running = self._room.launches_running

@@ -19,10 +19,16 @@ def test_codes_are_names() -> None:
 
 
 def test_reference_has_each_code() -> None:
-    """`doc/source/reference/reasons.rst` explains each code, and no other."""
+    """`doc/source/reference/reasons.rst` has one section for each code: its meaning, numbers, and what to do."""
     page = (Path(__file__).parents[3] / "doc" / "source" / "reference" / "reasons.rst").read_text(encoding="utf-8")
-    explained = re.findall(r"^``([a-z.-]+)``\n   \S", page, re.MULTILINE)
-    assert sorted(explained) == sorted(code.value for code in ReasonCode)
+    sections = re.findall(
+        r"^\.\. _reason-([a-z-]+):\n\n``([a-z.-]+)``\n~+\n\n(?:[^:\n][^\n]*\n)+\n:Numbers: \S[^\n]*\n:What to do: \S",
+        page,
+        re.MULTILINE,
+    )
+    assert sorted(code for _, code in sections) == sorted(code.value for code in ReasonCode)
+    assert all(anchor == code.replace(".", "-") for anchor, code in sections)
+    assert page.count("\n~~~") == len(sections)
 
 
 def test_each_constant_has_a_text() -> None:
@@ -50,6 +56,39 @@ def test_quota(resource: str, needed: float, code: ReasonCode, text: str) -> Non
     reason = reasons.quota_used_up("provider lab", resource, limit=20, used=20.0, needed=needed)
     assert (reason.code, reason.text) == (code, text)
     assert json.loads(json.dumps(reason.numbers)) == {"limit": 20, "used": 20, "needed": needed}
+
+
+def test_too_small() -> None:
+    """A-13: the text begins as in released launchers."""
+    reason = reasons.too_small("pool main", "ram", limit=4096, needed=8192)
+    assert reason.text == "it would exceed quota: 8192 MiB of ram needed, the limit of pool main is 4096"
+    assert (reason.code, reason.numbers) == (ReasonCode.QUOTA_TOO_SMALL, {"limit": 4096, "needed": 8192})
+
+
+def test_reasons_with_a_cause() -> None:
+    """They have the numbers of their cause, and its text."""
+    cause = reasons.quota_used_up("pool main", "instances", limit=2, used=2, needed=1)
+    paused = reasons.pool_paused("200-7", cause)
+    assert paused.text == (
+        "the pool is paused: another request waits for room (200-7: quota: 2 of 2 instances of pool main in use)"
+    )
+    filler = reasons.min_ready_without_room(cause)
+    assert filler.text == "it would exceed quota: 2 of 2 instances of pool main in use"
+    second = reasons.tenant_order("poor", cause)
+    assert all(reason.numbers == cause.numbers for reason in (paused, filler, second))
+    assert [reason.code.value for reason in (paused, filler, second)] == [
+        *("wait.pool-paused", "min-ready.without-room", "wait.tenant-order"),
+    ]
+
+
+def test_hidden_limit() -> None:
+    reason = reasons.hidden_limit("small", 12, 12)
+    assert (reason.code, reason.numbers) == (ReasonCode.ROOM_HIDDEN, {"limit": 12, "used": 12, "needed": 1})
+    assert reason.text.startswith(reasons.NO_ROOM.text)
+
+
+def test_missing_images() -> None:
+    assert reasons.images_missing(["big", "small"]).text == "images are not available: label(s) big, small"
 
 
 def test_tenant() -> None:

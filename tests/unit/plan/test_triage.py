@@ -19,6 +19,7 @@ from nodepool.plan.queue import RequestKind
 from nodepool.plan.triage import Fulfil, HeadVerdict, KindVerdict, Launch, Wait, triage, triage_kind
 
 TENANT_FULL = reasons.tenant_limit("poor", "instances", limit=2, used=2, needed=1)
+PAUSED = reasons.pool_paused("100-0", reasons.quota_used_up("pool main", "cores", limit=8, used=8, needed=4))
 TENANT_ORDER = Reason(ReasonCode.WAIT_TENANT_ORDER, "another one first")
 
 
@@ -42,6 +43,7 @@ class View:
     max_concurrency: float = -1
     launches_running: int = 0
     paused: bool = False
+    why_paused: Reason = PAUSED
     provider_paused: str | None = None
     basic_objection: Reason | None = None
     objection: Reason | None = None
@@ -164,7 +166,7 @@ def test_a_handler_that_runs_asks_the_rest_itself() -> None:
 
 def test_paused_pool() -> None:
     """A-9: also with ready nodes."""
-    assert judge(View(paused=True, ready=ready("small")), "small") == Wait(reasons.POOL_PAUSED)
+    assert judge(View(paused=True, ready=ready("small")), "small") == Wait(PAUSED)
 
 
 @pytest.mark.parametrize(("running", "full"), [(1, False), (2, True), (3, True)])

@@ -89,6 +89,18 @@ def test_paused_as_long_as_a_request_waits_for_room(office: Office) -> None:
     assert seen == [True, True, False, True]
 
 
+def test_why_it_is_paused(office: Office) -> None:
+    """A-9: those behind it are told what the first request waits for."""
+    assert office.desk.why_paused is reasons.POOL_PAUSED
+    room = reasons.quota_used_up("pool main", "cores", limit=8, used=8, needed=4)
+    for number, why in ((2, reasons.NO_ROOM), (1, room)):
+        request = office.submit(number)
+        handler = office.open(request, Stage.LOCKING)
+        office.desk.move(request.key, Stage.GATHERING)
+        handler.progress.move(Stage.PAUSED, 1.0, why)
+    assert office.desk.why_paused == reasons.pool_paused(request.key, room)
+
+
 def test_impossible_stage(office: Office) -> None:
     request = office.submit(1)
     office.open(request, Stage.CHECKING)

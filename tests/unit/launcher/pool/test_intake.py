@@ -65,7 +65,7 @@ class Place:
 
     # what the view is asked
 
-    def keep_for_tenant(self, kind: RequestKind) -> None:
+    def keep_for_tenant(self, kind: RequestKind, cause: Reason) -> None:
         self.kept.append(kind.tenant_name)
 
     def taken(self, _kind: RequestKind) -> None:

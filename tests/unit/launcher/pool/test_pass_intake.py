@@ -224,7 +224,12 @@ def test_paused_pool(still: Still, znodes: PoolZnodes, cloud_name: str) -> None:
     later, impossible = znodes.submit(["small"], priority="100"), znodes.submit(["small", "small"])
     launcher.passes(worker, "it is declined", lambda: znodes.request_state(impossible) == "failed")
     assert (znodes.request_state(waiting), znodes.request_state(later)) == ("pending", "requested")
-    assert reasons(worker) == ["the pool is paused: another request waits for room"]
+    told = worker.desk.explain(later)
+    assert told is not None
+    assert told.reason.numbers == {"limit": 1, "used": 1, "needed": 1}
+    assert told.reason.text == (
+        f"the pool is paused: another request waits for room ({waiting}: quota: 1 of 1 instances of pool main in use)"
+    )
 
 
 def test_gone_from_the_queue(still: Still, znodes: PoolZnodes, cloud_name: str) -> None:

@@ -92,10 +92,11 @@ def test_tenant(place: Place) -> None:
         "tenant poor uses 1 of 2 instances, 2 more needed",
     )
     assert place.room.tenant_order(kind()) is None
-    place.room.keep_for_tenant(kind())
+    place.room.keep_for_tenant(kind(), shortage)
     order = place.room.tenant_order(kind())
     assert order is not None
     assert order.code is ReasonCode.WAIT_TENANT_ORDER
+    assert (order.numbers, order.text.rpartition(": ")[2]) == (shortage.numbers, shortage.text)
     place.room.begin_pass()
     assert place.room.tenant_order(kind()) is None
 

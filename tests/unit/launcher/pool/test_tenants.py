@@ -16,8 +16,11 @@ from nodepool.launcher.pool.tenants import SETTLE_SECONDS, TenantCheck, has_plac
 from nodepool.model import states
 from nodepool.model.node import Node
 from nodepool.model.quota import QuotaInformation
+from nodepool.model.reasons import tenant_limit
 from nodepool.model.request import NodeRequest
 from nodepool.plan.queue import RequestKind
+
+FULL = tenant_limit("poor", "instances", limit=3, used=3, needed=1)
 
 
 def allows(check: TenantCheck, kind: RequestKind, ready: Iterable[Node] | None = None) -> bool:
@@ -174,14 +177,14 @@ def test_who_needs_less_is_not_faster(pool: Pool, check: TenantCheck) -> None:
     """Requests of a tenant that is at its limit wait in their order, those of others do not."""
     pool.use = QuotaInformation(instances=2)
     pair, single = kind("small", "small"), kind("small")
-    assert not check.is_reserved(pair)
+    assert check.reserved_for(pair) is None
     assert not allows(check, pair)
-    check.reserve(pair)
-    assert check.is_reserved(single)
-    assert not check.is_reserved(kind("small", tenant="rich"))
-    assert not check.is_reserved(kind("small", tenant=None))
+    check.reserve(pair, FULL)
+    assert check.reserved_for(single) is FULL
+    assert check.reserved_for(kind("small", tenant="rich")) is None
+    assert check.reserved_for(kind("small", tenant=None)) is None
     check.begin_pass()
-    assert not check.is_reserved(single)
+    assert check.reserved_for(single) is None
 
 
 @pytest.mark.parametrize(("held", "waits"), [(0, True), (1, True), (2, False)])
@@ -190,11 +193,11 @@ def test_nobody_waits_for_what_does_not_fit(pool: Pool, check: TenantCheck, held
     pool.nodes = [stored(f"0{number}", "poor", 1) for number in range(3)]
     for node in pool.nodes[:held]:
         node.state = states.HOLD
-    check.reserve(kind("small", "small"))
-    assert check.is_reserved(kind("small")) == waits
+    check.reserve(kind("small", "small"), FULL)
+    assert (check.reserved_for(kind("small")) is FULL) == waits
     check.begin_pass()
-    check.reserve(kind("large", "large"))
-    assert not check.is_reserved(kind("small")), "more than the limit"
+    check.reserve(kind("large", "large"), FULL)
+    assert check.reserved_for(kind("small")) is None, "more than the limit"
 
 
 def test_limits_that_were_taken_away_meanwhile(pool: Pool, check: TenantCheck) -> None:
@@ -202,14 +205,14 @@ def test_limits_that_were_taken_away_meanwhile(pool: Pool, check: TenantCheck) -
     pool.use = QuotaInformation(instances=3)
     assert not allows(check, kind("small"))
     pool.limits = {}
-    check.reserve(kind("small"))
-    assert not check.is_reserved(kind("small"))
+    check.reserve(kind("small"), FULL)
+    assert check.reserved_for(kind("small")) is None
 
 
 def test_nobody_waits_for_one_that_cannot_be_judged(check: TenantCheck) -> None:
     assert not allows(check, kind("broken"))
-    check.reserve(kind("broken"))
-    assert not check.is_reserved(kind("small"))
+    check.reserve(kind("broken"), FULL)
+    assert check.reserved_for(kind("small")) is None
 
 
 def test_driver_without_quota(pool: Pool, check: TenantCheck) -> None:
