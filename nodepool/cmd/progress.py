@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, TextIO
 
+from nodepool.listing.safe_text import printable
+
 _BAR: Final = 20
 #: Up a line, and delete what stands there.
 _UP: Final = "\x1b[1A\x1b[2K"
@@ -69,7 +71,7 @@ def as_line(item: Item) -> str:
 
 def _line(name: str, item: Item) -> str:
     percent = "" if item.percent is None else f" {int(item.percent):3d}%"
-    return _printable(f"{name}:{percent} {item.text or item.state}".rstrip())
+    return printable(f"{name}:{percent} {item.text or item.state}".rstrip())
 
 
 def _bar(item: Item) -> str:
@@ -78,9 +80,4 @@ def _bar(item: Item) -> str:
         return _line(name, item)
     done = int(item.percent * _BAR / 100)
     bar = "#" * done + "." * (_BAR - done)
-    return _printable(f"{name} [{bar}] {int(item.percent):3d}% {item.text or item.state}".rstrip())
-
-
-def _printable(text: str) -> str:
-    """Texts come from other programs: no escape sequence of theirs may reach the terminal."""
-    return "".join(char if char.isprintable() else " " for char in text)
+    return printable(f"{name} [{bar}] {int(item.percent):3d}% {item.text or item.state}".rstrip())

@@ -44,6 +44,13 @@ class Component:
 class LauncherComponent(Component):
     kind = "launcher"
 
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Self:
+        """Read an entry."""
+        component = cls(str(data.get("hostname", "")), str(data.get("version", "")))
+        component.state = str(data.get("state", STOPPED))
+        return component
+
 
 class BuilderComponent(Component):
     kind = "builder"

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, Final, Self
 
 from nodepool.model.event import Event
@@ -56,6 +56,7 @@ class LauncherStatus:
     :param state: ``running`` or ``draining``.
     :param pools: ``<provider>/<pool>`` of each that it serves.
     :param absent: providers that it does not serve although they are configured.
+    :param tenant_limits: tenant -> resource -> limit of the configuration.
     :param maintenance: what an operator did to the launcher, by whom and why; None = nothing.
     :param events: the last ones, the oldest first.
     """
@@ -71,6 +72,7 @@ class LauncherStatus:
     state: str = "running"
     pools: Sequence[str] = ()
     absent: Sequence[AbsentProvider] = ()
+    tenant_limits: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     reload: ReloadStatus | None = None
     maintenance: str | None = None
     events: Sequence[Event] = ()

@@ -14,7 +14,7 @@ from kazoo.exceptions import BadVersionError, KazooException, NoNodeError
 from nodepool import log_names
 from nodepool.exceptions import ZKException
 from nodepool.late_names import late_names
-from nodepool.model.component import Component, PoolComponent
+from nodepool.model.component import Component, LauncherComponent, PoolComponent
 from nodepool.model.record import InvalidRecord
 from nodepool.zk import codec, paths
 from nodepool.zk.client import ZooKeeperClient
@@ -134,6 +134,18 @@ def read_pools(client: ZooKeeperClient) -> list[PoolComponent]:
         except InvalidRecord as problem:
             Registration.log.error("Ignoring %s/%s: %s", root, name, problem)
     return pools
+
+
+def read_launchers(client: ZooKeeperClient) -> list[LauncherComponent]:
+    """All registered launchers by host, read now; bad entries are logged and skipped."""
+    root = f"{paths.COMPONENTS}/{LauncherComponent.kind}"
+    launchers = []
+    for name, _, data in _entries(client, root):
+        try:
+            launchers.append(LauncherComponent.from_dict(codec.decode(data)))
+        except InvalidRecord as problem:
+            Registration.log.error("Ignoring %s/%s: %s", root, name, problem)
+    return sorted(launchers, key=lambda launcher: launcher.hostname)
 
 
 def read_hosts(client: ZooKeeperClient, kind: str) -> list[str]:

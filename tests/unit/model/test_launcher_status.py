@@ -20,6 +20,7 @@ FULL = LauncherStatus(
     state="draining",
     pools=("cloud-1/main",),
     absent=(AbsentProvider("cloud-2", "openstack", "no such cloud", 1763809000, 1763809060),),
+    tenant_limits={"t1": {"cores": 80}},
     reload=ReloadStatus(1763809100, False, "nodepool.yaml:3: providers[0].drivr: unknown key"),
     maintenance="launcher l1 is drained by alice: upgrade",
     events=(Event(1763809100, "l1", "launcher l1", "reload refused"),),

@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The table of events (reference/commands 2)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from nodepool.listing import times
+from nodepool.listing.safe_text import printable
+from nodepool.listing.table import Column, Table
+
+if TYPE_CHECKING:
+    from nodepool.model.event import Event
+
+
+def event_table(events: Iterable[Event], now: float) -> Table:
+    """The table of events, in the order in which they come.
+
+    :param now: seconds since the epoch.
+    """
+    columns = (
+        Column("Time", "at", lambda at: times.moment(at, now)),
+        Column("Subject", "subject"),
+        Column("What", "what"),
+        Column("Why", "text"),
+        Column("Code", "code"),
+        Column("Launcher", "actor"),
+        Column("Count", "count"),
+    )
+    return Table(
+        columns,
+        [[event.at, event.subject, event.what, event.text, event.code, event.actor, event.count] for event in events],
+    )
+
+
+def event_line(event: Event, now: float) -> str:
+    """An event in one line, for a list that goes on."""
+    more = f" (and {event.count - 1} more)" if event.count > 1 else ""
+    code = f" [{event.code}]" if event.code else ""
+    why = f": {event.text}" if event.text else ""
+    line = f"{times.moment(event.at, now)} {event.actor}: {event.subject}{more} {event.what}{code}{why}"
+    return printable(line)

@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``nodepool status``: a sentence, what needs attention, and how much room there is (reference/commands 2)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from nodepool.listing import times
+from nodepool.listing.pools import used_of
+from nodepool.listing.safe_text import printable
+from nodepool.listing.table import Column, Table
+from nodepool.model import states
+from nodepool.plan.long_waits import LONG_SECONDS
+from nodepool.plan.pool_summary import limiting
+
+if TYPE_CHECKING:
+    from nodepool.model.node import Node
+    from nodepool.model.request import NodeRequest
+    from nodepool.plan.attention import Problem
+    from nodepool.plan.long_waits import LongWait
+    from nodepool.plan.pool_summary import PoolSummary
+
+#: Groups of waiting requests that the sentence tells.
+MAX_GROUPS: Final = 3
+#: States of nodes that have a column of their own.
+_STATES: Final = (states.READY, states.IN_USE, states.BUILDING, states.DELETING, states.HOLD)
+
+
+@dataclass(frozen=True)
+class Overview:
+    """Everything that ``nodepool status`` shows.
+
+    :param now: seconds since the epoch.
+    """
+
+    sentence: str
+    problems: Sequence[Problem]
+    waits: Sequence[LongWait]
+    capacity: Table
+    now: float
+
+
+def sentence(waits: Sequence[LongWait], problems: Sequence[Problem], requests: Iterable[NodeRequest]) -> str:
+    """The first line: which requests wait too long and for what, or that none does."""
+    minutes = f"{LONG_SECONDS / 60:g} min"
+    total = sum(wait.count for wait in waits)
+    if not total:
+        states_now = Counter(request.state for request in requests)
+        waiting = states_now[states.REQUESTED] + states_now[states.PENDING]
+        told = f"No request waits longer than {minutes} ({waiting} {'waits' if waiting == 1 else 'wait'} now)"
+        count = len(problems)
+        attention = "1 thing needs" if count == 1 else f"{count} things need"
+        return f"{told}; {attention} attention." if count else f"All is well. {told}."
+    parts = [f"{wait.count} for {','.join(wait.labels)}{_because(wait)}" for wait in waits[:MAX_GROUPS]]
+    more = sum(wait.count for wait in waits[MAX_GROUPS:])
+    if more:
+        parts.append(f"{more} for others")
+    requests_wait = "request waits" if total == 1 else "requests wait"
+    return f"{total} {requests_wait} longer than {minutes}: {', '.join(parts)}."
+
+
+def _because(wait: LongWait) -> str:
+    where = f"{wait.cause.pool}: " if wait.cause.pool else ""
+    return f" ({where}{wait.cause.text})"
+
+
+def problem_line(problem: Problem, now: float) -> str:
+    """A problem in one line."""
+    parts = [problem.text]
+    if problem.since:
+        parts.append(f"since {times.since(now)(problem.since)}")
+    if problem.next is not None:
+        # Maintenance has an end, all else is tried again.
+        word = "ends" if problem.kind == "maintenance" else "next try"
+        parts.append(f"{word} {times.until(now)(problem.next)}")
+    if problem.command:
+        parts.append(f"see: nodepool {problem.command}")
+    return printable("; ".join(parts))
+
+
+def capacity_table(pools: Sequence[PoolSummary], nodes: Iterable[Node]) -> Table:
+    """What each pool has, and which of its limits is used most."""
+    columns = (
+        Column("Pool", "pool"),
+        Column("State", "state"),
+        *(Column(state.capitalize(), state.replace("-", "_")) for state in _STATES),
+        Column("Waiting", "waiting"),
+        Column("Most used", "limiting"),
+    )
+    counts: dict[tuple[str | None, str | None], Counter[str]] = {}
+    for node in nodes:
+        counts.setdefault((node.provider, node.pool), Counter())[node.state or ""] += 1
+    rows: list[list[Any]] = []
+    for pool in pools:
+        now, scarce = counts.get((pool.provider, pool.pool), Counter()), limiting(pool.limits)
+        rows.append(
+            [
+                *(pool.name, pool.state, *(now[state] for state in _STATES)),
+                *(pool.waiting, None if scarce is None else used_of(scarce)),
+            ]
+        )
+    return Table(columns, rows)
+
+
+def as_text(overview: Overview, table: str) -> str:
+    """The overview for people.
+
+    :param table: the capacity, as text.
+    """
+    lines = [printable(overview.sentence)]
+    if overview.problems:
+        lines += ["", "Needs attention:"]
+        lines += [f"- {problem_line(problem, overview.now)}" for problem in overview.problems]
+    if overview.capacity.rows:
+        lines += ["", "Capacity:", table]
+    return "\n".join(lines)
+
+
+def as_object(overview: Overview) -> dict[str, Any]:
+    """The overview for programs."""
+    keys = [column.key for column in overview.capacity.columns]
+    return {
+        "sentence": overview.sentence,
+        "waiting": [
+            {
+                "labels": list(wait.labels),
+                "count": wait.count,
+                "oldest": wait.oldest,
+                "pool": wait.cause.pool or None,
+                "code": wait.cause.code or None,
+                "text": wait.cause.text,
+                "requests": list(wait.ids[:100]),
+            }
+            for wait in overview.waits
+        ],
+        "problems": [
+            {
+                "kind": problem.kind,
+                "text": problem.text,
+                "since": problem.since,
+                "next": problem.next,
+                "command": problem.command or None,
+            }
+            for problem in overview.problems
+        ],
+        "capacity": [dict(zip(keys, row, strict=True)) for row in overview.capacity.rows],
+    }

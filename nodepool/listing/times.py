@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Moments and durations, as people read them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+
+def short(seconds: float) -> str:
+    """A duration in its two largest units, e.g. ``45 s``, ``12 min``, ``3 h 20 min``, ``2 d 4 h``.
+
+    A negative one, from clocks that differ, is 0.
+    """
+    left = max(0, int(seconds))
+    if left < 60:
+        return f"{left} s"
+    minutes, hours, days = left // 60 % 60, left // 3600 % 24, left // 86400
+    if days:
+        return f"{days} d {hours} h" if hours else f"{days} d"
+    if hours:
+        return f"{hours} h {minutes} min" if minutes else f"{hours} h"
+    return f"{minutes} min"
+
+
+def moment(at: float, now: float) -> str:
+    """A moment in local time: the time alone when it is of today, else with the date.
+
+    :param at: and ``now``: seconds since the epoch.
+    """
+    when, today = _local(at), _local(now)
+    return f"{when:%H:%M:%S}" if when.date() == today.date() else f"{when:%Y-%m-%d %H:%M:%S}"
+
+
+def since(now: float) -> Callable[[float], str]:
+    """Shows when something began and how long ago that is, e.g. ``02:41:07 (3 h)``. For `Column.show`."""
+    return lambda at: f"{moment(at, now)} ({short(now - at)})" if at else ""
+
+
+def until(now: float) -> Callable[[float], str]:
+    """Shows how long it is until a moment, e.g. ``in 12 s``. For `Column.show`."""
+    return lambda at: f"in {short(at - now)}" if at > now else "now"
+
+
+def _local(at: float) -> datetime:
+    return datetime.fromtimestamp(at, UTC).astimezone()
