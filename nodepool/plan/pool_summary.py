@@ -145,8 +145,12 @@ def fullness(limit: LimitStatus) -> float:
 
 
 def limiting(limits: Iterable[LimitStatus]) -> LimitStatus | None:
-    """The limit of which most is used; None = there is none."""
-    return max((limit for limit in limits if free(limit) is not None), key=fullness, default=None)
+    """The limit of which most is used; None = there is none.
+
+    How many launches may run at a time is no room, and limits of tenants are not those of all requests.
+    """
+    room = [limit for limit in limits if limit.resource != "launches" and not limit.scope.startswith("tenant:")]
+    return max((limit for limit in room if free(limit) is not None), key=fullness, default=None)
 
 
 def by_provider(pools: Iterable[PoolSummary]) -> dict[str, list[PoolSummary]]:

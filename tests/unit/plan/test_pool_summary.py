@@ -95,6 +95,8 @@ def test_the_limiting_resource() -> None:
     cores, ram = LimitStatus("cloud", "cores", 80, 40), LimitStatus("cloud", "ram", 100, 51)
     assert limiting([cores, ram, LimitStatus("pool", "instances", None, 99)]) == ram
     assert limiting([LimitStatus("pool", "instances")]) is None
+    others = [LimitStatus("provider", "launches", 1, 1), LimitStatus("tenant:t1", "cores", 1, 1)]
+    assert limiting([cores, *others]) == cores
 
 
 def test_whose_limit_it_is() -> None:

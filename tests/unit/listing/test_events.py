@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import json
+
+from nodepool.listing.events import event_line, event_table
+from nodepool.listing.table import render
+from nodepool.model.event import Event
+
+DOWN = Event(1763809000.5, "l1", "host zuul@a:22", "down", "", "cannot\x1b connect")
+FAILED = Event(1763809001.5, "l1 c/main", "request 200-2", "failed", "label.broken", "no flavor", 3)
+
+
+def test_as_json() -> None:
+    assert json.loads(render(event_table([DOWN], 1763809100.0), "json")) == [
+        {
+            "at": 1763809000.5,
+            "subject": "host zuul@a:22",
+            "what": "down",
+            "text": "cannot\x1b connect",
+            "code": "",
+            "actor": "l1",
+            "count": 1,
+        }
+    ]
+
+
+def test_as_a_line() -> None:
+    _, _, line = event_line(DOWN, 1763809100.0).partition(" l1: ")
+    assert line == "host zuul@a:22 down: cannot  connect"
+    assert event_line(FAILED, 1763809100.0).endswith(
+        " l1 c/main: request 200-2 (and 2 more) failed [label.broken]: no flavor"
+    )

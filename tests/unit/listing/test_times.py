@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from nodepool.listing.times import moment, short, since, until
+
+#: 2026-11-23 12:00:00 UTC
+NOON = 1795435200.0
+
+
+@pytest.fixture(autouse=True)
+def utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (-3, "0 s"),
+        (59.9, "59 s"),
+        (60, "1 min"),
+        (3599, "59 min"),
+        (3600, "1 h"),
+        (12000, "3 h 20 min"),
+        (86400, "1 d"),
+        (86400 * 2 + 4 * 3600 + 59, "2 d 4 h"),
+    ],
+)
+def test_durations(seconds: float, text: str) -> None:
+    assert short(seconds) == text
+
+
+def test_moments() -> None:
+    assert moment(NOON - 60, NOON) == "11:59:00"
+    assert moment(NOON - 86400, NOON) == "2026-11-22 12:00:00"
+
+
+def test_since_and_until() -> None:
+    assert since(NOON)(NOON - 7200) == "10:00:00 (2 h)"
+    assert since(NOON)(0) == ""
+    assert until(NOON)(NOON + 12) == "in 12 s"
+    assert until(NOON)(NOON - 1) == "now"
