@@ -43,7 +43,7 @@ class ConnectedDaemon:
     def __init__(self, config_path: str, secure_path: str | None = None) -> None:
         self.configuration = Configuration(ConfigSource(config_path, secure_path), self._reconfigure, self.log)
         self.client: ZooKeeperClient
-        self.loop = MainLoop(self.run_once, lambda: self.client.connected, self.configuration.changed, self.log)
+        self.loop = MainLoop(self._turn, lambda: self.client.connected, self.configuration.changed, self.log)
         self._stopped = threading.Event()
         self._running = False
 
@@ -144,6 +144,10 @@ class ConnectedDaemon:
             except ZKConnectionError as error:
                 self.log.warning("Not ready yet: %s", error)
                 self.loop.stopping.wait(LOOP_SECONDS)
+
+    def _turn(self) -> None:
+        self.client.tell_trouble()
+        self.run_once()
 
     def _reconfigure(self, old: Config, new: Config) -> None:
         connection.follow(self.client, old, new)

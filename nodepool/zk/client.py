@@ -18,15 +18,16 @@ from nodepool.exceptions import ConfigError, ZKConnectionError, ZKException
 from nodepool.guard import Guard
 from nodepool.zk import connect_failure, wire
 from nodepool.zk.orphans import OrphanedContenders
+from nodepool.zk.outage import Outage
 from nodepool.zk.tls_files import TlsFiles
 
 if TYPE_CHECKING:
     from nodepool.zk.wire.watched_client import WatchedClient
 
 RETRY_LOG_SECONDS: Final = 10.0
-#: `ZooKeeperClient.connect` warns so often while it waits without an end, in seconds.
-RETRY_WARNING_SECONDS: Final = 5.0
-#: And with an end it looks so often whether there is any hope.
+#: `ZooKeeperClient.connect` looks so often whether there is anything to tell while it waits without an end, in seconds,
+TELL_SECONDS: Final = 1.0
+#: and with an end whether there is any hope.
 LOOK_SECONDS: Final = 0.2
 
 #: Called with 'connected', 'suspended' or 'lost', in the connection thread; must not block.
@@ -93,6 +94,7 @@ class ZooKeeperClient:
         self._retry_logged = -math.inf
         #: Held while Kazoo is started, so that it is stopped either before or after that, not in between.
         self._starting = threading.Lock()
+        self._outage = Outage()
         #: Grows with each lost session, so that an owner of locks can tell that they are gone.
         self.session_epoch = 0
         #: Locks that a transaction may have taken without our knowledge; given back when that is known.
@@ -136,6 +138,16 @@ class ZooKeeperClient:
         if client is None or self.connected:
             return []
         return connect_failure.sentences(client.servers, client.connect_failures, self._files)
+
+    def tell_trouble(self) -> None:
+        """Log why there is no connection, unless that was logged in the last minute. Does not block.
+
+        For the main thread of a daemon, which calls it once a second.
+        """
+        if not self.connected:
+            line = self._outage.line(monotonic(), self.trouble(), self.hosts)
+            if line is not None:
+                self.log.warning("%s", line)
 
     @property
     def hopeless(self) -> bool:
@@ -182,12 +194,13 @@ class ZooKeeperClient:
     def _wait_for_session(self, timeout: float | None) -> None:
         """Raises ZKConnectionError: not in time, not ever, or somebody ends the connection."""
         deadline = math.inf if timeout is None else monotonic() + timeout
-        pause = RETRY_WARNING_SECONDS if timeout is None else LOOK_SECONDS
+        self._outage.begin(monotonic())
+        pause = TELL_SECONDS if timeout is None else LOOK_SECONDS
         while not self.wait_connected(max(0.0, min(pause, deadline - monotonic()))):
             if self._closing.is_set():
                 raise ZKConnectionError("stopped while connecting to ZooKeeper")
             if timeout is None:
-                self.log.warning("ZooKeeper at %s does not answer, trying again", self.hosts)
+                self.tell_trouble()
             elif monotonic() >= deadline or self.hopeless:
                 reasons = self.trouble()
                 self._close()
@@ -292,10 +305,13 @@ class ZooKeeperClient:
         if state == KazooState.LOST:
             self.session_epoch += 1
             self.log.warning("ZooKeeper session lost")
+            self._outage.begin(monotonic())
         elif state == KazooState.SUSPENDED:
             self.log.warning("ZooKeeper connection suspended")
+            self._outage.begin(monotonic())
         else:
-            self.log.info("ZooKeeper connected")
+            seconds = self._outage.end(monotonic())
+            self.log.info("ZooKeeper connected%s", "" if seconds is None else f", after {seconds:.0f} s without")
         name = {KazooState.LOST: "lost", KazooState.SUSPENDED: "suspended"}.get(state, "connected")
         for listener in list(self._listeners):
             with Guard(self.log, "Error in a session listener"):

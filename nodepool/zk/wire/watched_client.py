@@ -27,6 +27,7 @@ from nodepool.clock import monotonic
 from nodepool.zk.connect_failure import ConnectFailure, Server
 from nodepool.zk.events import WatchFunction
 from nodepool.zk.reply import Reply
+from nodepool.zk.wire.kazoo_log import KazooLog
 from nodepool.zk.wire.operations import Operations
 from nodepool.zk.wire.threading_handler import TlsHandler
 from nodepool.zk.wire.watch_connection import WatchConnection
@@ -43,7 +44,8 @@ class WatchedClient(KazooClient):  # type: ignore[misc]
         self._recursive: dict[str, WatchFunction] = {}
         #: Makes what `call` sends; paths are without the chroot.
         self.operations = Operations(self.chroot)
-        self._connection = WatchConnection(self, self._conn_retry.copy(), logger=self.logger)
+        log = KazooLog(self.logger, lambda: self.state == KazooState.CONNECTED)
+        self._connection = WatchConnection(self, self._conn_retry.copy(), logger=log)
         #: The last question that was only asked for `lease_until`.
         self._renewal = Reply()
         self._renewal.set()

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -124,3 +125,26 @@ def test_daemon_may_ask_while_it_waits(good: TlsFiles, zookeeper: ZooKeeperServe
         connecting.result(30)
         assert client.trouble() == []
         client.disconnect()
+
+
+def test_daemon_tells_it_while_it_waits(
+    good: TlsFiles, zookeeper: ZooKeeperServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """J-4: once, with server and cause, and that it is over; Kazoo does not warn of each attempt."""
+    caplog.set_level("INFO")
+    (port,) = free_ports(1)
+    client = ZooKeeperClient(f"127.0.0.1:{port}", tls_cert=good.cert, tls_key=good.key, tls_ca=good.ca)
+    with ThreadPoolExecutor(1) as daemon:
+        connecting = daemon.submit(client.connect)
+        wait_for("it is told", lambda: "No connection to ZooKeeper" in caplog.text)
+        client.tell_trouble()
+        client.reset_hosts(zookeeper.tls_hosts())
+        connecting.result(30)
+        client.tell_trouble()
+        client.disconnect()
+    warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert len(warnings) == 1
+    assert warnings[0].startswith(
+        f"No connection to ZooKeeper: ZooKeeper 127.0.0.1:{port} (zookeeper-servers[0]): connection refused"
+    )
+    assert re.search(r"ZooKeeper connected, after \d+ s without", caplog.text)

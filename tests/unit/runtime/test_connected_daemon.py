@@ -26,10 +26,14 @@ class Client:
         self.connected = error is None
         self.error = error
         self.disconnected = threading.Event()
+        self.told = 0
 
     def connect(self) -> None:
         if self.error is not None:
             raise self.error
+
+    def tell_trouble(self) -> None:
+        self.told += 1
 
     def disconnect(self) -> None:
         self.disconnected.set()
@@ -84,11 +88,13 @@ def started(path: Path, monkeypatch: pytest.MonkeyPatch, client: Client) -> Daem
 
 
 def test_order_of_its_life(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    daemon = started(path, monkeypatch, Client())
+    client = Client()
+    daemon = started(path, monkeypatch, client)
     daemon.run()
     daemon.join()
     daemon.stop()
     assert daemon.calls == ["check", "build", "begin", "turn", "end"]
+    assert client.told == 1, "each turn tells of trouble with ZooKeeper"
 
 
 def test_configuration_that_it_refuses(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
