@@ -9,10 +9,10 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from nodepool.cmd.app import CommandError
+from nodepool.cmd.format_option import show
 from nodepool.cmd.session import connect
 from nodepool.cmd.started_provider import started_provider, told_in_a_line
 from nodepool.listing.images import alien_image_table
-from nodepool.listing.table import render
 
 if TYPE_CHECKING:
     from nodepool.config.objects import Config
@@ -90,7 +90,7 @@ def list_images(options: argparse.Namespace) -> int:
             # Read after the list was made: an upload has a record before it is in the cloud.
             known = known_uploads(read_images(zk.client), name)
             rows += [(name, image.name, image.shown_id) for image in aliens(listed, known, name, others)]
-    print(render(alien_image_table(rows), options.format))
+    show(alien_image_table(rows), options)
     return 1 if failed else 0
 
 

@@ -35,7 +35,7 @@ def delete_node(options: argparse.Namespace) -> int:
         with started_provider(zk, config, node.provider) as provider:
             _delete(zk, provider, node)
         left = zk.getNode(options.id)
-        nodes.print_node(zk, options.id, options.format)
+        nodes.print_node(zk, options.id, options)
         if left is not None and left.state in (states.DELETING, states.DELETED):
             raise CommandError(f"Node {options.id} could not be deleted now; a launcher will try again")
     return 0

@@ -1,15 +1,95 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The option ``--format`` of listing commands (reference/commands 2)."""
+"""What commands that print a listing have in common: options of its form, and showing it (reference/commands 2)."""
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
-from nodepool.listing.table import FORMATS
+from nodepool.cmd.app import CommandError
+from nodepool.cmd.session import open_zookeeper
+from nodepool.listing import terminal
+from nodepool.listing.table import FORMATS, Table, UnknownColumn
+
+if TYPE_CHECKING:
+    from nodepool.zk.zookeeper import ZooKeeper
 
 
-def add_format_option(parser: argparse.ArgumentParser) -> None:
-    """Give a listing command its ``--format``."""
-    parser.add_argument(
-        "--format", choices=FORMATS, default="table", help="how to print the result (default: %(default)s)"
+def add_format_option(parser: argparse.ArgumentParser, *, columns: bool = True, watch: bool = False) -> None:
+    """Give a listing command the options of its form: ``--format``, ``--sort``, ``--columns``, ``--no-headers``.
+
+    :param columns: False: only ``--format``, because there are several tables.
+    :param watch: it has ``--watch``, too: `show_listing` shows it.
+    """
+    group = parser.add_argument_group("output")
+    group.add_argument(
+        *("-o", "--format"),
+        choices=FORMATS,
+        default="table",
+        help="how to print the result (default: %(default)s); wide: with more columns; name: only the first column",
     )
+    if not columns:
+        return
+    group.add_argument(
+        "--sort", metavar="COLUMN", help="sort by a column, named as in JSON; --sort=-COLUMN: the other way round"
+    )
+    group.add_argument(
+        "--columns",
+        metavar="A,B",
+        type=lambda text: [key.strip() for key in text.split(",")],
+        default=[],
+        help="show these columns, named as in JSON",
+    )
+    group.add_argument("--no-headers", dest="headers", action="store_false", help="print only rows, and no box")
+    if watch:
+        group.add_argument(
+            *("-w", "--watch"),
+            action="store_true",
+            help="go on until Ctrl-C: draw it again, or without a terminal print the rows that change",
+        )
+
+
+def display_of(options: argparse.Namespace) -> terminal.Display:
+    """How the options want a listing to be shown."""
+    return terminal.Display(options.format, options.sort, options.columns, options.headers)
+
+
+def show(table: Table, options: argparse.Namespace) -> None:
+    """Print a listing as the options want it. Raises CommandError: a column is unknown."""
+    with _columns_known():
+        terminal.show(table, display_of(options))
+
+
+def show_listing(
+    options: argparse.Namespace,
+    look: Callable[[ZooKeeper], Table],
+    wait: Callable[[float], object] | None = None,
+) -> int:
+    """Show what ZooKeeper has now, or with ``--watch`` until Ctrl-C; returns the exit status. Blocks.
+
+    :param look: reads the listing.
+    :param wait: with ``--watch``: blocks for at most as many seconds, less when something has changed.
+    :raises CommandError: a column is unknown.
+    """
+    with contextlib.ExitStack() as stack:
+        if options.watch:
+            # That of a person ends the command as asked; that of a lost connection became an error further inside.
+            stack.enter_context(contextlib.suppress(KeyboardInterrupt))
+        zk = stack.enter_context(open_zookeeper(options))
+        if not options.watch:
+            show(look(zk), options)
+            return 0
+        with _columns_known():
+            terminal.follow(lambda: look(zk), wait or threading.Event().wait, display_of(options))
+    return 0
+
+
+@contextlib.contextmanager
+def _columns_known() -> Iterator[None]:
+    try:
+        yield
+    except UnknownColumn as error:
+        raise CommandError(str(error)) from None

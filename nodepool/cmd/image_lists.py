@@ -8,12 +8,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from nodepool.clock import wall_time
-from nodepool.cmd.format_option import add_format_option
-from nodepool.cmd.session import open_zookeeper
+from nodepool.cmd.format_option import add_format_option, show_listing
 from nodepool.listing.images import build_table, image_status_table, nodes_by_build, upload_table
-from nodepool.listing.table import Table, render
 
 if TYPE_CHECKING:
+    from nodepool.listing.table import Table
     from nodepool.zk.zookeeper import ZooKeeper
 
 
@@ -25,18 +24,18 @@ def add_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
     parser = add("image-list", help="list the uploads of images to providers")
     parser.add_argument("--detail", action="store_true", help="show what each upload is used for, and how far it is")
     parser.set_defaults(run=_listing(_uploads))
-    add_format_option(parser)
+    add_format_option(parser, watch=True)
 
     parser = add("dib-image-list", help="list the builds of images")
     parser.add_argument(
         "--detail", action="store_true", help="show how far each build is, how long it took, and which nodes use it"
     )
     parser.set_defaults(run=_listing(_builds))
-    add_format_option(parser)
+    add_format_option(parser, watch=True)
 
     parser = add("image-status", help="list pauses of images, and builds that were asked for")
     parser.set_defaults(run=_listing(_status))
-    add_format_option(parser)
+    add_format_option(parser, watch=True)
 
     parser = add("alien-image-list", help="list images in clouds that ZooKeeper does not know")
     parser.add_argument("provider", metavar="PROVIDER", nargs="?", help="provider name (default: all)")
@@ -48,10 +47,7 @@ def _listing(make: Callable[[ZooKeeper, argparse.Namespace], Table]) -> Callable
     """A command that prints a table of what ZooKeeper has."""
 
     def run(options: argparse.Namespace) -> int:
-        with open_zookeeper(options) as zk:
-            table = make(zk, options)
-        print(render(table, options.format))
-        return 0
+        return show_listing(options, lambda zk: make(zk, options))
 
     return run
 

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Final
 
 from nodepool.clock import wall_time
 from nodepool.cmd.app import CommandError
-from nodepool.cmd.format_option import add_format_option
+from nodepool.cmd.format_option import add_format_option, show, show_listing
 from nodepool.cmd.session import open_zookeeper
 from nodepool.exceptions import ZKConflict
 from nodepool.listing.nodes import node_table
-from nodepool.listing.table import render
 from nodepool.model import states
 
 if TYPE_CHECKING:
+    from nodepool.listing.table import Table
     from nodepool.model.node import Node
     from nodepool.zk.zookeeper import ZooKeeper
 
@@ -33,7 +33,7 @@ def add_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
     parser = add("list", help="list nodes")
     parser.add_argument("--detail", action="store_true", help="show every column")
     parser.set_defaults(run=list_nodes)
-    add_format_option(parser)
+    add_format_option(parser, watch=True)
 
     parser = add("delete", help="delete a node")
     parser.add_argument("id", help="node id")
@@ -49,19 +49,21 @@ def add_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
 
 def list_nodes(options: argparse.Namespace) -> int:
     """``nodepool list``"""
-    with open_zookeeper(options) as zk:
+
+    def look(zk: ZooKeeper) -> Table:
         nodes = list(zk.nodeIterator(cached=False))
         locked = zk.nodes.locked_ids([node.key for node in nodes])
-    print(render(node_table(nodes, locked, wall_time(), detail=options.detail), options.format))
-    return 0
+        return node_table(nodes, locked, wall_time(), detail=options.detail)
+
+    return show_listing(options, look)
 
 
-def print_node(zk: ZooKeeper, node_id: str, form: str) -> None:
+def print_node(zk: ZooKeeper, node_id: str, options: argparse.Namespace) -> None:
     """Print the table of one node; an empty one when it is gone."""
     node = zk.getNode(node_id)
     nodes = [] if node is None else [node]
     taken = zk.nodes.locked_ids([node_id]) if nodes else set()
-    print(render(node_table(nodes, taken, wall_time()), form))
+    show(node_table(nodes, taken, wall_time()), options)
 
 
 def _not_found(node_id: str) -> CommandError:
@@ -112,7 +114,7 @@ def hold_node(options: argparse.Namespace) -> int:
     """``nodepool hold``"""
     with open_zookeeper(options) as zk:
         _change_state(zk, find(zk, options.id), states.HOLD)
-        print_node(zk, options.id, options.format)
+        print_node(zk, options.id, options)
     return 0
 
 
@@ -124,5 +126,5 @@ def delete_node(options: argparse.Namespace) -> int:
         return delete_now.delete_node(options)
     with open_zookeeper(options) as zk:
         _change_state(zk, find(zk, options.id), states.DELETING)
-        print_node(zk, options.id, options.format)
+        print_node(zk, options.id, options)
     return 0

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 from nodepool.cmd.format_option import add_format_option
 from nodepool.cmd.session import open_zookeeper
 from nodepool.exceptions import ZKConflict
+from nodepool.listing import terminal
 from nodepool.listing.providers import provider_image_table, provider_node_table
-from nodepool.listing.table import render
+from nodepool.listing.table import Table, render
 
 if TYPE_CHECKING:
     from nodepool.zk.zookeeper import ZooKeeper
@@ -25,7 +26,7 @@ def add_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
     parser = add("info", help="show what ZooKeeper knows of a provider")
     parser.add_argument("provider", metavar="PROVIDER", help="provider name")
     parser.set_defaults(run=show_info)
-    add_format_option(parser)
+    add_format_option(parser, columns=False)
 
     parser = add("erase", help="remove a provider's images and nodes from ZooKeeper; the cloud is not touched")
     parser.add_argument("provider", metavar="PROVIDER", help="provider name")
@@ -48,15 +49,23 @@ def show_info(options: argparse.Namespace) -> int:
     with open_zookeeper(options) as zk:
         images = provider_image_table(_image_rows(zk, options.provider))
         nodes = provider_node_table(n for n in zk.nodeIterator(cached=False) if n.provider == options.provider)
-    if options.format == "json":
-        print(f'{{"images": {render(images, "json")},\n"nodes": {render(nodes, "json")}}}')
-    elif options.format == "csv":
-        print(f"{render(images, 'csv')}\n\n{render(nodes, 'csv')}")
-    else:
-        print(f"ZooKeeper data for provider {options.provider}\n")
-        print(f"Image data:\n{render(images)}\n")
-        print(f"Nodes:\n{render(nodes)}")
+    _print_info(options.provider, images, nodes, options.format)
     return 0
+
+
+def _print_info(provider: str, images: Table, nodes: Table, form: str) -> None:
+    if form == "json":
+        print(f'{{"images": {render(images, "json")},\n"nodes": {render(nodes, "json")}}}')
+    elif form == "yaml":
+        print(f"images:\n{render(images, 'yaml')}\nnodes:\n{render(nodes, 'yaml')}")
+    elif form in ("csv", "name"):
+        print(f"{render(images, form)}\n\n{render(nodes, form)}")
+    else:
+        print(f"ZooKeeper data for provider {provider}\n")
+        print("Image data:")
+        terminal.show(images, terminal.Display(form))
+        print("\nNodes:")
+        terminal.show(nodes, terminal.Display(form))
 
 
 def erase(options: argparse.Namespace) -> int:

@@ -6,10 +6,8 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 
-from nodepool.cmd.format_option import add_format_option
-from nodepool.cmd.session import open_zookeeper
+from nodepool.cmd.format_option import add_format_option, show_listing
 from nodepool.listing.requests import label_table, request_table
-from nodepool.listing.table import render
 
 
 def add_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
@@ -19,24 +17,18 @@ def add_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
     """
     parser = add("request-list", help="list node requests")
     parser.set_defaults(run=list_requests)
-    add_format_option(parser)
+    add_format_option(parser, watch=True)
 
     parser = add("label-list", help="list the labels that running launchers serve")
     parser.set_defaults(run=list_labels)
-    add_format_option(parser)
+    add_format_option(parser, watch=True)
 
 
 def list_requests(options: argparse.Namespace) -> int:
     """``nodepool request-list``"""
-    with open_zookeeper(options) as zk:
-        table = request_table(zk.nodeRequestIterator(cached=False))
-    print(render(table, options.format))
-    return 0
+    return show_listing(options, lambda zk: request_table(zk.nodeRequestIterator(cached=False)))
 
 
 def list_labels(options: argparse.Namespace) -> int:
     """``nodepool label-list``"""
-    with open_zookeeper(options) as zk:
-        table = label_table(zk.getRegisteredPools())
-    print(render(table, options.format))
-    return 0
+    return show_listing(options, lambda zk: label_table(zk.getRegisteredPools()))

@@ -1,17 +1,50 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A listing as an ASCII table, JSON or CSV (reference/commands 2)."""
+"""A listing as an ASCII table, JSON, CSV, YAML or names (reference/commands 2). Terminals: `listing.terminal`."""
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
-FORMATS: Final = ("table", "json", "csv")
+FORMATS: Final = ("table", "wide", "json", "csv", "yaml", "name")
+
+
+class Place(enum.Flag):
+    """Where a column is shown. JSON and YAML have all columns."""
+
+    #: Tables that do not go to a terminal, and CSV: what scripts read.
+    TABLE = enum.auto()
+    TERMINAL = enum.auto()
+    #: ``-o wide``
+    WIDE = enum.auto()
+
+
+EVERYWHERE: Final = Place.TABLE | Place.TERMINAL | Place.WIDE
+#: Not in what scripts of released Nodepool read, so that a new column changes nothing for them.
+PEOPLE: Final = Place.TERMINAL | Place.WIDE
+ONLY_JSON: Final = Place(0)
+
+
+class UnknownColumn(LookupError):
+    """A listing has no column with a key. The text says which there are."""
+
+    def __init__(self, key: str, table: Table) -> None:
+        import difflib
+
+        keys = [column.key for column in table.columns]
+        close = difflib.get_close_matches(key, keys, 1)
+        guess = f", did you mean {close[0]!r}?" if close else ""
+        super().__init__(f"there is no column {key!r}{guess} (there are: {', '.join(keys)})")
 
 
 def _shown(value: Any) -> str:
     return ",".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def _no_style(value: Any) -> str:
+    return ""
 
 
 @dataclass(frozen=True)
@@ -19,31 +52,105 @@ class Column:
     """One column: its header in a table, and its key in JSON and CSV.
 
     :param show: makes the text in a table of a value that is not null, e.g. of a number with a unit.
+    :param places: where it is shown.
+    :param priority: on a terminal without room for all columns the one with the highest goes first; 0 = it stays.
+    :param least: columns go before this one is cut to fewer characters.
+    :param style: name of the library ``rich`` for the colour of a value on a terminal, e.g. ``red``; empty = none.
+    :param moves: its values change by themselves, as ages do: no change of the row.
     """
 
     header: str
     key: str
     show: Callable[[Any], str] = _shown
+    places: Place = EVERYWHERE
+    priority: int = 0
+    least: int = 16
+    style: Callable[[Any], str] = _no_style
+    moves: bool = False
 
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of JSON values: text, numbers, booleans, None, lists, objects."""
+    """Rows of JSON values: text, numbers, booleans, None, lists, objects.
+
+    :param order: key of the column by which a terminal shows them sorted; None = as they are.
+    """
 
     columns: Sequence[Column]
     rows: Sequence[Sequence[Any]]
+    order: str | None = None
 
 
-def render(table: Table, form: str = "table") -> str:
+def render(table: Table, form: str = "table", *, headers: bool = True) -> str:
     """A listing as text, without a line break at the end.
 
     :param form: one of `FORMATS`.
+    :param headers: False: no headers, and a table has no box, as other programs like to read it.
     """
     if form == "json":
         return _as_json(table)
+    if form == "yaml":
+        return _as_yaml(table)
+    if form == "name":
+        return "\n".join(cell(table.columns[0], row[0]) for row in table.rows)
+    table = shown(table, Place.WIDE if form == "wide" else Place.TABLE)
     if form == "csv":
-        return _as_csv(table)
-    return _as_table(table)
+        return _as_csv(table, headers=headers)
+    return _as_table(table) if headers else plain(table, headers=False)
+
+
+def shown(table: Table, place: Place) -> Table:
+    """Only the columns that are shown in a place."""
+    return _only(table, [n for n, column in enumerate(table.columns) if place in column.places])
+
+
+def selected(table: Table, keys: Sequence[str]) -> Table:
+    """The columns with these keys, in this order, shown everywhere.
+
+    :raises UnknownColumn: there is no such column.
+    """
+    chosen = _only(table, [_number(table, key) for key in keys])
+    return replace(chosen, columns=[replace(column, places=EVERYWHERE, priority=0) for column in chosen.columns])
+
+
+def _number(table: Table, key: str) -> int:
+    for number, column in enumerate(table.columns):
+        if column.key == key:
+            return number
+    raise UnknownColumn(key, table)
+
+
+def _only(table: Table, numbers: Sequence[int]) -> Table:
+    columns = [table.columns[n] for n in numbers]
+    return replace(table, columns=columns, rows=[[row[n] for n in numbers] for row in table.rows])
+
+
+def in_order(table: Table, key: str) -> Table:
+    """Rows sorted by a column; those without a value come last.
+
+    :param key: of the column; with ``-`` before it, in descending order.
+    :raises UnknownColumn: there is no such column.
+    """
+    number = _number(table, key.removeprefix("-"))
+    there = [row for row in table.rows if row[number] is not None]
+    there.sort(key=lambda row: _sort_key(row[number]), reverse=key.startswith("-"))
+    return replace(table, rows=[*there, *(row for row in table.rows if row[number] is None)])
+
+
+def _sort_key(value: Any) -> tuple[bool, float, str]:
+    """Numbers by their size, before all else by its text."""
+    if isinstance(value, (int, float)):
+        return (False, value, "")
+    return (True, 0.0, _shown(value))
+
+
+def plain(table: Table, *, headers: bool = True) -> str:
+    """Columns side by side without a box; a cell without a text is ``-``, so that each line has as many words."""
+    lines = [[cell(*pair) or "-" for pair in zip(table.columns, row, strict=True)] for row in table.rows]
+    if headers:
+        lines.insert(0, [column.header.upper() for column in table.columns])
+    widths = [max(map(len, texts)) for texts in zip(*lines, strict=True)]
+    return "\n".join("  ".join(map(str.ljust, line, widths)).rstrip() for line in lines)
 
 
 def age(seconds: float | None) -> str | None:
@@ -65,12 +172,13 @@ def _as_table(table: Table) -> str:
     pretty = PrettyTable([column.header for column in table.columns])
     pretty.align = "l"
     pretty.add_rows(
-        [[_cell(column, value) for column, value in zip(table.columns, row, strict=True)] for row in table.rows]
+        [[cell(column, value) for column, value in zip(table.columns, row, strict=True)] for row in table.rows]
     )
     return pretty.get_string()
 
 
-def _cell(column: Column, value: Any) -> str:
+def cell(column: Column, value: Any) -> str:
+    """A value as text without control characters."""
     if value is None:
         return ""
     text = column.show(value)
@@ -81,26 +189,48 @@ def _cell(column: Column, value: Any) -> str:
 
 
 def _as_json(table: Table) -> str:
-    import json
-
-    keys = [column.key for column in table.columns]
-    # One object a line: readable, and json's fast encoder is only used without an indent.
-    lines = [json.dumps(dict(zip(keys, row, strict=True))) for row in table.rows]
+    lines = json_lines(table)
     return "[\n" + ",\n".join(lines) + "\n]" if lines else "[]"
 
 
-def _as_csv(table: Table) -> str:
+def json_lines(table: Table) -> list[str]:
+    """Each row as a JSON object in one line: readable, and json's fast encoder is only used without an indent."""
+    import json
+
+    return [json.dumps(record) for record in _records(table)]
+
+
+def _records(table: Table) -> list[dict[str, Any]]:
+    keys = [column.key for column in table.columns]
+    return [dict(zip(keys, row, strict=True)) for row in table.rows]
+
+
+def _as_yaml(table: Table) -> str:
+    import yaml
+
+    class Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]
+        """Writes no anchors: values that are one object in memory are written out."""
+
+        def ignore_aliases(self, data: Any) -> bool:
+            return True
+
+    text: str = yaml.dump(_records(table), Dumper=Dumper, sort_keys=False, allow_unicode=True)
+    return text.rstrip("\n")
+
+
+def _as_csv(table: Table, *, headers: bool) -> str:
     import csv
     import io
     import json
 
-    def cell(value: Any) -> Any:
+    def text(value: Any) -> Any:
         if isinstance(value, list):
             return _shown(value)
         return json.dumps(value) if isinstance(value, dict) else value
 
     output = io.StringIO()
     writer = csv.writer(output, lineterminator="\n")
-    writer.writerow([column.key for column in table.columns])
-    writer.writerows([cell(value) for value in row] for row in table.rows)
+    if headers:
+        writer.writerow([column.key for column in table.columns])
+    writer.writerows([text(value) for value in row] for row in table.rows)
     return output.getvalue().rstrip("\n")

@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Listings where people read them: as wide as the terminal, sorted, in colour, and redrawn while they change.
+
+What does not go to a terminal is printed as `listing.table` renders it; the library ``rich`` is not imported then.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, TextIO
+
+from nodepool.listing import layout
+from nodepool.listing.changed_rows import ChangedRows
+from nodepool.listing.table import Place, Table, cell, in_order, render, selected, shown
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.segment import Segment
+
+#: Between two pictures of a listing that is watched, in seconds: ages grow.
+REDRAW_SECONDS: Final = 1.0
+_HEADER: Final = "bold"
+
+
+@dataclass(frozen=True)
+class Display:
+    """How a listing is shown.
+
+    :param form: one of `table.FORMATS`. Only ``table`` and ``wide`` look different on a terminal.
+    :param sort: key of a column, with ``-`` before it for descending order; None = the listing's own order.
+    :param columns: keys of the columns that are shown; empty = those of the form.
+    """
+
+    form: str = "table"
+    sort: str | None = None
+    columns: Sequence[str] = ()
+    headers: bool = True
+
+
+def show(table: Table, display: Display | None = None, stream: TextIO | None = None) -> None:
+    """Print a listing.
+
+    :param stream: standard output if None.
+    :raises UnknownColumn: ``sort`` or ``columns`` name a column that there is not.
+    """
+    display, stream = display or Display(), stream or sys.stdout
+    table = arranged(table, display, terminal=_is_drawn(stream, display))
+    if _is_drawn(stream, display):
+        _print(_console(stream), table, display)
+    else:
+        text = render(table, display.form, headers=display.headers)
+        if text or display.form != "name":
+            print(text, file=stream)
+
+
+def follow(
+    look: Callable[[], Table],
+    wait: Callable[[float], Any],
+    display: Display | None = None,
+    stream: TextIO | None = None,
+) -> None:
+    """Show a listing for ever: on a terminal it is drawn again, elsewhere rows that are new or have changed follow.
+
+    Ends with what ``look`` or ``wait`` raises, KeyboardInterrupt among it; the terminal is as before then.
+
+    :param look: the listing as it is now.
+    :param wait: blocks for at most as many seconds, less when something has changed.
+    """
+    display, stream = display or Display(), stream or sys.stdout
+    if _is_drawn(stream, display) and not _console(stream).is_dumb_terminal:
+        _redraw(look, wait, display, _console(stream))
+    changed = ChangedRows(display.form, headers=display.headers)
+    while True:
+        text = changed.text(arranged(look(), display, terminal=False))
+        if text:
+            print(text, file=stream, flush=True)
+        wait(REDRAW_SECONDS)
+
+
+def hint(text: str) -> None:
+    """Tell somebody at a terminal, on standard error, what to do next. Programs do not get it."""
+    if sys.stderr is not None and sys.stderr.isatty():
+        print(text, file=sys.stderr)
+
+
+def arranged(table: Table, display: Display, *, terminal: bool) -> Table:
+    """The rows and columns that were asked for, in the order that was asked for.
+
+    :param terminal: for people at a terminal: the listing's own order, if none is asked for.
+    :raises UnknownColumn: as `show`.
+    """
+    order = display.sort or (table.order if terminal else None)
+    if order is not None:
+        table = in_order(table, order)
+    return selected(table, display.columns) if display.columns else table
+
+
+def _is_drawn(stream: TextIO, display: Display) -> bool:
+    return display.form in ("table", "wide") and stream.isatty()
+
+
+def _console(stream: TextIO) -> Console:
+    """It knows the terminal: width, height, and colours unless NO_COLOR is set or TERM is "dumb"."""
+    from rich.console import Console
+
+    return Console(file=stream, force_terminal=True, markup=False, emoji=False, highlight=False)
+
+
+def _print(console: Console, table: Table, display: Display) -> None:
+    from rich.segment import Segments
+
+    lines = _lines(console, table, display)
+    console.print(Segments([part for line in lines for part in line]), end="", soft_wrap=True)
+
+
+def _redraw(look: Callable[[], Table], wait: Callable[[float], Any], display: Display, console: Console) -> None:
+    from rich.live import Live
+    from rich.segment import Segments
+
+    with Live(console=console, auto_refresh=False, redirect_stdout=False, redirect_stderr=False) as live:
+        while True:
+            lines = _in_height(_lines(console, arranged(look(), display, terminal=True), display), console.height)
+            # Live ends the last line by itself.
+            live.update(Segments([part for line in lines for part in line][:-1]), refresh=True)
+            wait(REDRAW_SECONDS)
+
+
+def _in_height(lines: list[list[Segment]], height: int) -> list[list[Segment]]:
+    """As many lines as there is room for; the last one tells how many there are besides."""
+    from rich.segment import Segment
+
+    room = max(2, height - 1)
+    if len(lines) <= room:
+        return lines
+    return [*lines[: room - 1], [Segment(f"... and {len(lines) - room + 1} more"), Segment.line()]]
+
+
+def _lines(console: Console, table: Table, display: Display) -> list[list[Segment]]:
+    """The listing as lines of styled texts, each with its line break."""
+    from rich.cells import cell_len
+    from rich.segment import Segment
+    from rich.style import Style
+
+    def measure(text: str) -> int:
+        return len(text) if text.isascii() else cell_len(text)
+
+    wide = display.form == "wide"
+    table = shown(table, Place.WIDE if wide else Place.TERMINAL)
+    texts = [[cell(*pair) or "-" for pair in zip(table.columns, row, strict=True)] for row in table.rows]
+    headers = [column.header.upper() for column in table.columns] if display.headers else [""] * len(table.columns)
+    natural = [max(map(measure, column)) for column in zip(headers, *texts, strict=True)]
+    widths = layout.fit(table.columns, natural, None if wide else console.width)
+    ellipsis = "…" if console.encoding.startswith("utf") else "~"
+    styles = {"": None, _HEADER: Style.parse(_HEADER)}
+    last = max(widths, default=-1)
+
+    def segments(line: Sequence[str], names: Sequence[str]) -> list[Segment]:
+        parts = []
+        for number, width in widths.items():
+            name = names[number]
+            if name not in styles:
+                styles[name] = Style.parse(name)
+            text = layout.cut(line[number], width, measure, ellipsis)
+            parts.append(Segment(text.rstrip() if number == last else text, styles[name]))
+            if number != last:
+                parts.append(Segment(layout.GAP))
+        return [*parts, Segment.line()]
+
+    lines = [segments(headers, [_HEADER] * len(headers))] if display.headers else []
+    for row, line in zip(table.rows, texts, strict=True):
+        lines.append(segments(line, [column.style(value) for column, value in zip(table.columns, row, strict=True)]))
+    return lines

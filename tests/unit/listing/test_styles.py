@@ -1,0 +1,21 @@
+# SPDX-License-Identifier: Apache-2.0
+"""nodepool.listing.styles: each state has a colour that the library knows."""
+
+from __future__ import annotations
+
+import pytest
+from rich.style import Style
+
+from nodepool.listing import styles
+from nodepool.model import states
+
+
+@pytest.mark.parametrize("state", sorted({*states.NODE_STATES, *states.REQUEST_STATES}))
+def test_each_state(state: str) -> None:
+    assert styles.state(state)
+    Style.parse(styles.state(state))
+
+
+@pytest.mark.parametrize("value", [None, "odd", ["ready"], 1])
+def test_what_is_no_state_has_none(value: object) -> None:
+    assert styles.state(value) == ""
