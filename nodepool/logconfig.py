@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import MutableMapping
+from collections.abc import Mapping, MutableMapping
+from contextvars import ContextVar
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from nodepool import log_names
@@ -63,6 +65,44 @@ class AnnotatedLogger(_Adapter):
         return f"{self._prefix}{msg}", kwargs
 
 
+#: Ids of the request that is being judged or served here, for parts that do not know it.
+_CURRENT: Final[ContextVar[Mapping[str, str]]] = ContextVar("nodepool_log_ids", default=MappingProxyType({}))
+
+
+class ContextLogger(AnnotatedLogger):
+    """The logger of a part that is used for many requests, such as the quota of a provider.
+
+    Messages carry the ids of the request for which the part is used at that moment, see `OnBehalfOf`.
+    """
+
+    def __init__(self, logger: logging.Logger) -> None:
+        super().__init__(logger, {})
+
+    def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:
+        current = _CURRENT.get()
+        if current:
+            kwargs["extra"] = {**current, **(kwargs.get("extra") or {})}
+        return f"{_prefix(current)}{msg}", kwargs
+
+
+class OnBehalfOf:
+    """Inside, messages of a `ContextLogger` carry the ids of another logger. Only in the same thread.
+
+    :param log: of a request.
+    """
+
+    __slots__ = ("_fields", "_token")
+
+    def __init__(self, log: AnnotatedLogger) -> None:
+        self._fields = log.fields
+
+    def __enter__(self) -> None:
+        self._token = _CURRENT.set(self._fields)
+
+    def __exit__(self, *_error: object) -> None:
+        _CURRENT.reset(self._token)
+
+
 def get_annotated_logger(
     logger: logging.Logger | _Adapter,
     event_id: str | None = None,
@@ -88,7 +128,7 @@ def get_annotated_logger(
     return AnnotatedLogger(logger, fields)
 
 
-def _prefix(fields: dict[str, str]) -> str:
+def _prefix(fields: Mapping[str, str]) -> str:
     parts = [f"[{short}: {_harmless(fields[name])}] " for name, short in _CONTEXT_FIELDS if name in fields]
     return "".join(parts)
 

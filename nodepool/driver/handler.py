@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Final
 from nodepool.clock import monotonic, wall_time
 from nodepool.driver import gateway
 from nodepool.driver.framework.deadlock_avoidance import DeadlockAvoidance
-from nodepool.driver.framework.decline_lines import log_declined
 from nodepool.driver.framework.handler_hooks import HandlerHooks
 from nodepool.driver.framework.nodeset import NodeSet, NoPlace
 from nodepool.exceptions import ZKConflict, ZKConnectionError
 from nodepool.guard import Guard
+from nodepool.logconfig import OnBehalfOf
 from nodepool.model import states
 from nodepool.model.node import Node
 from nodepool.model.reasons import (
@@ -133,7 +133,8 @@ class NodeRequestHandler(HandlerHooks):
         if self.progress.stage is Stage.LOCKING:
             self.move(Stage.GATHERING)
         try:
-            self._run()
+            with OnBehalfOf(self.log):
+                self._run()
         except ZKConnectionError:
             raise
         except ZKConflict as conflict:
@@ -316,8 +317,7 @@ class NodeRequestHandler(HandlerHooks):
         reason = joined([reason_of(text) for text in self.decline_reasons])
         registered = [pool.id for pool in self.zk.getRegisteredPools()]
         assignment.decline(self.request, self.launcher_id, registered, self.pw.absent_pools())
-        place, request_id = f"{self.provider.name}/{self.pool.name}", self.request.key
-        log_declined(self.log, self.request, reason, place, lambda: self.pw.declines_of_others(request_id))
+        self._log_declined(reason)
         self._let_go(Stage.DONE, reason)
 
     def give_back(self, reason: Reason | None = None) -> None:

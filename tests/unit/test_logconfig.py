@@ -109,6 +109,29 @@ class TestAnnotatedLogger:
         assert handler.records[0].filename == Path(__file__).name
 
 
+class TestContextLogger:
+    def test_ids_of_the_request_at_hand(self, captured: tuple[logging.Logger, Capture]) -> None:
+        """J-5: of a part that does not know it."""
+        logger, output = captured
+        part = logconfig.ContextLogger(logger)
+        request = logconfig.get_annotated_logger(logger, event_id="E", node_request_id="1", pool="main")
+        with logconfig.OnBehalfOf(request):
+            part.info("x %s", 1, extra={"pool": "other"})
+        part.info("y")
+        first, second = output.records
+        assert (first.getMessage(), vars(first)["event_id"]) == ("[e: E] [node_request: 1] x 1", "E")
+        assert vars(first)["pool"] == "other"
+        assert second.getMessage() == "y"
+
+    def test_error_inside(self, captured: tuple[logging.Logger, Capture]) -> None:
+        """J-5: the next message is not about the same request."""
+        logger, output = captured
+        with pytest.raises(ValueError, match="no"), logconfig.OnBehalfOf(logconfig.get_annotated_logger(logger, "E")):
+            raise ValueError("no")
+        logconfig.ContextLogger(logger).info("x")
+        assert [record.getMessage() for record in output.records] == ["x"]
+
+
 class TestMultiLineFormatter:
     def test_continuation_lines_repeat_the_prefix(self) -> None:
         """reference/commands 7: continuation lines get the same prefix plus two blanks."""

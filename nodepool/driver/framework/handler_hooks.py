@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from nodepool import log_names
 from nodepool.driver import gateway
+from nodepool.driver.framework.decline_lines import log_declined
 from nodepool.driver.framework.quota_support import QuotaSupport
 from nodepool.logconfig import get_annotated_logger
 from nodepool.model.node import Node
@@ -116,6 +117,11 @@ class HandlerHooks(NodeRequestHandlerNotifications, abc.ABC):
         future.set_result(gateway.check_reusable_node(self, node))
         return future
 
+    def _log_declined(self, reason: Reason) -> None:
+        """:param reason: why the request is declined; its state says whether it fails."""
+        request, others = self.request, self.pw.declines_of_others
+        log_declined(self.log, request, reason, f"{self.provider.name}/{self.pool.name}", lambda: others(request.key))
+
     def setNodeMetadata(self, node: Node) -> None:
         """Fill driver data of a new node before it is stored."""
         return
@@ -165,6 +171,10 @@ class HandlerHooks(NodeRequestHandlerNotifications, abc.ABC):
         broken = set(gateway.error_labels(self.manager))
         unknown = sorted({name for name in self.request.node_types if name not in supported or name in broken})
         if unknown:
-            code = ReasonCode.LABEL_BROKEN if broken.intersection(unknown) else ReasonCode.LABEL_UNKNOWN
-            return [ReasonText(Reason(code, f"node type(s) [{', '.join(unknown)}] not available"))]
+            text = f"node type(s) [{', '.join(unknown)}] not available"
+            if not broken.intersection(unknown):
+                return [ReasonText(Reason(ReasonCode.LABEL_UNKNOWN, text))]
+            known = gateway.label_errors(self.manager)
+            causes = [f"{label}: {known[label].text}" for label in unknown if label in known]
+            return [ReasonText(Reason(ReasonCode.LABEL_BROKEN, "; ".join([text, *causes])))]
         return []

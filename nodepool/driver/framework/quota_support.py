@@ -7,15 +7,17 @@ import abc
 import logging
 import math
 import threading
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from nodepool.clock import monotonic, wall_time
 from nodepool.driver import gateway
+from nodepool.driver.framework.broken_labels import BrokenLabels
 from nodepool.driver.framework.limit_status import CloudLimits, limits_of, limits_of_cloud
 from nodepool.driver.framework.tally import NodeTally
 from nodepool.exceptions import RuntimeConfigurationException
 from nodepool.guard import Guard
+from nodepool.logconfig import ContextLogger
 from nodepool.model import states
 from nodepool.model.quota import QuotaInformation, first_shortage
 from nodepool.model.reasons import Reason, ReasonCode, quota_used_up, too_small
@@ -24,7 +26,7 @@ from nodepool.plan.aged_answer import AgedAnswer
 if TYPE_CHECKING:
     from nodepool.driver.config import ConfigPool, ProviderConfig
     from nodepool.model.node import Node
-    from nodepool.model.pool_status import LimitStatus
+    from nodepool.model.pool_status import LabelStatus, LimitStatus
     from nodepool.zk.zookeeper import ZooKeeper
 
 #: A node in such a state has, or will have, an instance.
@@ -54,11 +56,11 @@ class QuotaSupport(abc.ABC):
 
     def __init__(self, *args: Any, **kw: Any) -> None:
         """:param args: not used; drivers written for 11.0.0 may pass on what they were given."""
-        self._quota_log = logging.getLogger("nodepool.driver.QuotaSupport")
+        self._quota_log = ContextLogger(logging.getLogger("nodepool.driver.QuotaSupport"))
         self._quota_lock = threading.Lock()
         self._limits: AgedAnswer[QuotaInformation] = AgedAnswer(LIMITS_AGE_SECONDS, ERROR_AGE_SECONDS)
         self._tally: NodeTally | None = None
-        self._error_labels: set[str] = set()
+        self._broken_labels = BrokenLabels()
 
     @abc.abstractmethod
     def quotaNeededByLabel(self, label: str, pool: ConfigPool) -> QuotaInformation:
@@ -291,15 +293,23 @@ class QuotaSupport(abc.ABC):
             except NotImplementedError:
                 total.add(QuotaInformation(instances=1))
             except RuntimeConfigurationException as error:
-                if label not in self._error_labels:
-                    self._quota_log.error("Provider %s: label %s can never work: %s", self.provider.name, label, error)
-                self._error_labels.add(label)
+                if self._broken_labels.add(label, error):
+                    self._tell_broken(label, error)
                 return None
         return total
 
+    def _tell_broken(self, label: str, error: Exception) -> None:
+        name = self.provider.name
+        about = {"provider": name, "label": label, "code": ReasonCode.LABEL_BROKEN.value}
+        self._quota_log.error("Provider %s: label %s can never work: %s", name, label, error, extra=about)
+
     def errorLabels(self) -> list[str]:
         """Labels whose need cannot be determined for a permanent reason (Q-14)."""
-        return sorted(self._error_labels)
+        return sorted(self._broken_labels.causes())
+
+    def labelErrors(self) -> Mapping[str, LabelStatus]:
+        """Why labels cannot be served. Does not block."""
+        return self._broken_labels.causes()
 
     def limitStatus(self, pool_name: str) -> Sequence[LimitStatus]:
         """The limits of a pool and of the cloud, and what nodes use of them, as far as it is known. Does not block."""

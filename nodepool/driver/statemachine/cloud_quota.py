@@ -6,11 +6,12 @@ Nothing here waits for the cloud but for its very first answers.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from typing import TYPE_CHECKING, Final
 
 from nodepool.clock import monotonic, wall_time
+from nodepool.driver.framework.broken_labels import BrokenLabels
 from nodepool.driver.framework.limit_status import CloudLimits
 from nodepool.driver.framework.quota_support import LIMITS_AGE_SECONDS, QuotaSupport
 from nodepool.driver.framework.repeats import Repeats
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from nodepool.driver.statemachine.calls import CloudCalls
     from nodepool.driver.statemachine.lost_creations import Creation
     from nodepool.model.node import Node
+    from nodepool.model.pool_status import LabelStatus
 
 #: Seconds for which the need of a label is not asked for again.
 NEED_AGE_SECONDS: Final = 300.0
@@ -56,6 +58,7 @@ class StateMachineQuota(QuotaSupport):
         self.learned_limits = LearnedLimits(self.nodeCount, self._node_exists)
         #: Labels that a launch failed with for good, and until when they are not tried again.
         self._broken_until: dict[str, float] = {}
+        self._broken_launches = BrokenLabels()
 
     # -- limits --
 
@@ -132,7 +135,9 @@ class StateMachineQuota(QuotaSupport):
     def label_is_broken(self, label: str, error: Exception) -> None:
         """A launch showed that a label can never work (Q-14). It gets another chance after a while."""
         if label not in self.errorLabels():
-            self._quota_log.error("Provider %s: label %s can never work: %s", self.provider.name, label, error)
+            self._tell_broken(label, error)
+            self._broken_launches.discard(label)
+        self._broken_launches.add(label, error)
         self._broken_until[label] = monotonic() + NEED_AGE_SECONDS
 
     def errorLabels(self) -> list[str]:
@@ -144,9 +149,13 @@ class StateMachineQuota(QuotaSupport):
             if any(_is_refused(known) for known in needs):
                 broken.add(label)
             else:
-                self._error_labels.discard(label)
-                self._quota_log.info("Provider %s: label %s can be served now", self.provider.name, label)
+                if self._broken_labels.discard(label):
+                    self._quota_log.info("Provider %s: label %s can be served now", self.provider.name, label)
         return sorted(broken)
+
+    def labelErrors(self) -> Mapping[str, LabelStatus]:
+        causes = {**self._broken_launches.causes(), **super().labelErrors()}
+        return {label: causes[label] for label in self.errorLabels() if label in causes}
 
     # -- room --
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from nodepool.clock import monotonic
 from nodepool.driver import gateway
+from nodepool.logconfig import OnBehalfOf
 from nodepool.model.reasons import NO_READY_NODE, Reason, joined, reason_of
 from nodepool.plan.assignment import PoolInfo, screen
 
@@ -91,7 +92,8 @@ class PoolView:
             return known[2]
         if len(self._objections) > MAX_KINDS:
             self._objections.clear()
-        found = _reason(gateway.get_declined_reasons(handler))
+        with OnBehalfOf(handler.log):
+            found = _reason(gateway.get_declined_reasons(handler))
         self._objections[kind] = (monotonic() + OBJECTION_SECONDS, handler.provider, found)
         return found
 

@@ -44,7 +44,14 @@ def test_need_that_cannot_be_determined(
 
     monkeypatch.setattr(site.adapter, "getQuotaForLabel", need)
     site.fail("small")
-    assert "Declining node request: node type(s) [small] not available" in caplog.text
+    site.fail("small")
+    told = [line for line in caplog.messages if "Declining node request: " in line]
+    cause = "node type(s) [small] not available; small: no such flavor: huge"
+    assert [line.partition("Declining node request: ")[2] for line in told] == [f"{cause} (small)"] * 2
+    (first,) = [record for record in caplog.records if "label small can never work" in record.getMessage()]
+    assert first.getMessage().startswith("[node_request: "), "J-5: the id of the request that found it out"
+    assert (vars(first)["label"], vars(first)["code"]) == ("small", "label.broken")
+    assert site.provider.labelErrors()["small"].text == "no such flavor: huge"
     assert "exceed quota" not in caplog.text
     assert site.provider.errorLabels() == ["small"]
     site.serve("large")

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import logging
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -10,6 +11,7 @@ import pytest
 
 from nodepool.launcher.pool import view as view_module
 from nodepool.launcher.pool.view import OBJECTION_SECONDS, PoolView, RequestView
+from nodepool.logconfig import get_annotated_logger
 from nodepool.model.reasons import POOL_DISABLED, ReasonCode, ReasonText
 from nodepool.model.request import NodeRequest
 from nodepool.plan.assignment import Consider, Decline, Leave, PoolInfo
@@ -49,7 +51,11 @@ class Place:
     def _make(self, request: NodeRequest) -> Any:
         self.handlers += 1
         return SimpleNamespace(
-            request=request, provider=self.config, getDeclinedReasons=self._all, basic_decline_reasons=self._basic
+            log=get_annotated_logger(logging.getLogger("test.view")),
+            request=request,
+            provider=self.config,
+            getDeclinedReasons=self._all,
+            basic_decline_reasons=self._basic,
         )
 
     def _all(self) -> list[str]:
