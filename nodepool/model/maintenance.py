@@ -98,6 +98,10 @@ class Maintenance:
         )
 
 
+#: All records that are known, by kind and name.
+MaintenanceRecords = Mapping[tuple[str, str], Maintenance]
+
+
 def znode_name(name: str) -> str:
     """Name of the znode of a subject: pools and hosts have characters that paths do not allow."""
     return quote(name, safe="@: ")

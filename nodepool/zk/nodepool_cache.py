@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The caches of a launcher: nodes, requests, registered pools and images."""
+"""The caches of a launcher: nodes, requests, registered pools, images and maintenance records."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from nodepool.zk.cache import RecordCache
 from nodepool.zk.client import ZooKeeperClient
 from nodepool.zk.image_cache import ImageCache
 from nodepool.zk.locked_cache import LockedRecordCache
+from nodepool.zk.maintenance_cache import MaintenanceCache
 
 
 class NodepoolCache:
@@ -27,6 +28,7 @@ class NodepoolCache:
             client, f"{paths.COMPONENTS}/{PoolComponent.kind}", PoolComponent.from_dict
         )
         self.images = ImageCache(client)
+        self.maintenance = MaintenanceCache(client)
 
     @property
     def ready(self) -> bool:
@@ -37,8 +39,8 @@ class NodepoolCache:
         deadline = monotonic() + timeout
         return all(cache.wait_ready(max(0.0, deadline - monotonic())) for cache in self._all())
 
-    def _all(self) -> tuple[RecordCache[Any] | ImageCache, ...]:
-        return (self.nodes, self.requests, self.pools, self.images)
+    def _all(self) -> tuple[RecordCache[Any] | ImageCache | MaintenanceCache, ...]:
+        return (self.nodes, self.requests, self.pools, self.images, self.maintenance)
 
     def wait_settled(self, timeout: float) -> bool:
         """Wait until what ZooKeeper told us so far has been read, at most ``timeout`` seconds."""

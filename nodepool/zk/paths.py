@@ -53,6 +53,11 @@ def election(name: str) -> str:
     return f"{ELECTIONS}/{name}"
 
 
+def maintenance(kind: str, znode: str = "") -> str:
+    """:param znode: `nodepool.model.maintenance.znode_name` of a subject; empty = the directory of a kind."""
+    return f"{MAINTENANCE}/{kind}/{znode}".rstrip("/")
+
+
 def static_mutex(provider_name: str) -> str:
     """Guards registration of one static provider's hosts among launchers."""
     return f"{ELECTIONS}/static-{provider_name.replace('/', '_')}"

@@ -40,8 +40,8 @@ class Connection:
         self.tell[path] = function
 
     def _call(self, request: Any, reply: Reply) -> None:
-        if isinstance(request, MultiRead) and request.operations[0].path == paths.IMAGES:
-            reply.set([[]])
+        if isinstance(request, MultiRead) and request.operations[0].path.startswith((paths.IMAGES, paths.MAINTENANCE)):
+            reply.set([[] for _ in request.operations])
         elif isinstance(request, MultiRead):
             self.reads += [operation.path for operation in request.operations]
         else:
@@ -73,7 +73,7 @@ def root(kind: type[Record]) -> str:
 
 
 def test_ready_with_all_of_them(connection: Connection, cache: NodepoolCache) -> None:
-    caches: list[Any] = [cache.nodes, cache.requests, cache.pools, cache.images]
+    caches: list[Any] = [cache.nodes, cache.requests, cache.pools, cache.images, cache.maintenance]
     for missing in caches:
         assert (cache.ready, cache.wait_ready(0.0)) == (True, True)
         missing.ready.clear()

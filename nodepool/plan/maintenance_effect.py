@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which maintenance record holds for what, and until when? (rules MT)"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+
+from nodepool.model.maintenance import Maintenance, MaintenanceRecords, Mode
+from nodepool.model.reasons import Reason, ReasonCode
+
+#: What a request is told that waits for the end of a record.
+_CODES: Mapping[tuple[str, Mode], ReasonCode] = {
+    ("provider", Mode.PAUSE): ReasonCode.PROVIDER_PAUSED,
+    ("provider", Mode.DRAIN): ReasonCode.PROVIDER_DRAINING,
+    ("pool", Mode.PAUSE): ReasonCode.POOL_PAUSED,
+    ("pool", Mode.DRAIN): ReasonCode.POOL_DRAINING,
+    ("label", Mode.PAUSE): ReasonCode.LABEL_PAUSED,
+    ("launcher", Mode.PAUSE): ReasonCode.LAUNCHER_PAUSED,
+    ("launcher", Mode.DRAIN): ReasonCode.LAUNCHER_DRAINING,
+}
+
+
+def of_subject(records: MaintenanceRecords, kind: str, name: str, now: float) -> Maintenance | None:
+    """The record of a subject that holds now.
+
+    :param kind: a key of `nodepool.model.maintenance.MODES`.
+    :param now: seconds since the epoch.
+    """
+    record = records.get((kind, name))
+    return None if record is None or record.is_over(now) else record
+
+
+def of_launcher(records: MaintenanceRecords, host_names: Iterable[str], now: float) -> Maintenance | None:
+    """The record of a launcher that holds now; one that drains it comes first.
+
+    :param host_names: all names of its host.
+    """
+    found = [record for name in host_names if (record := of_subject(records, "launcher", name, now)) is not None]
+    return min(found, key=lambda record: record.mode is not Mode.DRAIN, default=None)
+
+
+def of_pool(
+    records: MaintenanceRecords, host_names: Iterable[str], provider: str, pool: str, now: float
+) -> Maintenance | None:
+    """Why a pool takes nothing new: the record of its launcher, its provider or its own, in this order.
+
+    :param host_names: all names of the launcher's host.
+    """
+    return (
+        of_launcher(records, host_names, now)
+        or of_subject(records, "provider", provider, now)
+        or of_subject(records, "pool", f"{provider}/{pool}", now)
+    )
+
+
+def of_labels(records: MaintenanceRecords, now: float) -> dict[str, Maintenance]:
+    """Label -> the record that holds for it now."""
+    return {name: record for (kind, name), record in records.items() if kind == "label" and not record.is_over(now)}
+
+
+def first_held(labels: Collection[str], held: Mapping[str, Maintenance]) -> Maintenance | None:
+    """The record that keeps a request with these labels from being served.
+
+    :param held: answer of `of_labels`.
+    """
+    return next((held[label] for label in labels if label in held), None) if held else None
+
+
+def of_host(
+    records: MaintenanceRecords, host: str, username: str | None, port: int | None, now: float
+) -> Maintenance | None:
+    """The record that holds for a static host now: one of ``<user>@<host>:<port>``, or one of the host's name alone."""
+    return of_subject(records, "host", f"{username}@{host}:{port}", now) or of_subject(records, "host", host, now)
+
+
+def next_end(records: MaintenanceRecords, now: float) -> float | None:
+    """When the next record ends, in seconds since the epoch; None = none of them ends by itself."""
+    return min(
+        (record.until for record in records.values() if record.until is not None and record.until > now), default=None
+    )
+
+
+def ended(records: MaintenanceRecords, now: float) -> list[Maintenance]:
+    """Records whose end has come."""
+    return [record for record in records.values() if record.is_over(now)]
+
+
+def reason(record: Maintenance) -> Reason:
+    """Why requests wait that a record holds back. Raises KeyError: it is that of a host."""
+    numbers = {"since": record.since}
+    if record.until is not None:
+        numbers["until"] = record.until
+    return Reason(_CODES[record.kind, record.mode], record.text, numbers)

@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`MaintenanceStore`: reads and writes maintenance records (reference/zookeeper)."""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError
+
+from nodepool import log_names
+from nodepool.exceptions import ZKConflict
+from nodepool.model.maintenance import MODES, Maintenance, MaintenanceRecords, znode_name
+from nodepool.model.record import InvalidRecord
+from nodepool.zk import codec, multi_read, paths
+from nodepool.zk.client import ZooKeeperClient
+from nodepool.zk.transactions import ensure_path, translated
+
+log = logging.getLogger(log_names.ZOOKEEPER)
+
+#: Attempts to write a record that others write and remove at the same time.
+ATTEMPTS: Final = 5
+
+
+def decode(kind: str, znode: str, data: bytes) -> Maintenance:
+    """The record in a znode. Raises InvalidRecord."""
+    return Maintenance.of_record(kind, znode, codec.decode(data))
+
+
+class MaintenanceStore:
+    """Asks ZooKeeper itself; every method blocks for round trips and raises ZKException."""
+
+    def __init__(self, client: ZooKeeperClient) -> None:
+        self._client = client
+
+    def read_all(self) -> MaintenanceRecords:
+        """All records, also those that are over; bad ones are logged and skipped."""
+        kinds = list(MODES)
+        listed = multi_read.read_children(self._client, [paths.maintenance(kind) for kind in kinds])
+        znodes = [(kind, name) for kind, names in zip(kinds, listed, strict=True) for name in names or ()]
+        answers = multi_read.read_data(self._client, [paths.maintenance(*znode) for znode in znodes])
+        found = {}
+        for (kind, name), answer in zip(znodes, answers, strict=True):
+            if answer is None:
+                continue
+            try:
+                record = decode(kind, name, answer[0])
+            except InvalidRecord as problem:
+                log.error("Ignoring %s: %s", paths.maintenance(kind, name), problem)
+                continue
+            found[kind, record.name] = record
+        return found
+
+    def put(self, record: Maintenance) -> None:
+        """Write a record, in place of one of the same subject."""
+        path = _path(record)
+        data = codec.encode(record.to_dict())
+        kazoo = self._client.kazoo
+        for _ in range(ATTEMPTS):
+            with translated():
+                try:
+                    kazoo.set(path, data)
+                    return
+                except NoNodeError:
+                    ensure_path(self._client, paths.maintenance(record.kind))
+                try:
+                    kazoo.create(path, data)
+                    return
+                except (NodeExistsError, NoNodeError):
+                    continue
+        raise ZKConflict(f"{path}: others write it, too")
+
+    def remove(self, kind: str, name: str) -> bool:
+        """Remove the record of a subject. False = there was none."""
+        with translated():
+            try:
+                self._client.kazoo.delete(paths.maintenance(kind, znode_name(name)))
+            except NoNodeError:
+                return False
+        return True
+
+    def remove_if_over(self, record: Maintenance, now: float) -> bool:
+        """Remove a record whose end has come, unless somebody else has, or has written another one.
+
+        :param now: seconds since the epoch.
+        :return: was it removed here?
+        """
+        path = _path(record)
+        with translated():
+            try:
+                data, stat = self._client.kazoo.get(path)
+                if not _is_over(record, data, now):
+                    return False
+                self._client.kazoo.delete(path, version=stat.version)
+            except (NoNodeError, BadVersionError):
+                return False
+        return True
+
+
+def _path(record: Maintenance) -> str:
+    return paths.maintenance(record.kind, znode_name(record.name))
+
+
+def _is_over(record: Maintenance, data: bytes, now: float) -> bool:
+    try:
+        return decode(record.kind, znode_name(record.name), data).is_over(now)
+    except InvalidRecord:
+        return False

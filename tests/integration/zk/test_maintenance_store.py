@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""nodepool.zk.maintenance_store and the cache beside it, against a real ZooKeeper."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from nodepool.model.maintenance import Maintenance, MaintenanceRecords, Mode
+from nodepool.zk import paths
+from nodepool.zk.client import ZooKeeperClient
+from nodepool.zk.maintenance_cache import MaintenanceCache
+from nodepool.zk.maintenance_store import MaintenanceStore
+from tests.support.pool_znodes import PoolZnodes
+
+SECONDS = 20.0
+POOL = Maintenance("pool", "cloud-1/main", Mode.PAUSE, "network", "alice@desk", 900.0, 2000.0)
+HOST = Maintenance("host", "zuul@[fe80::1]:22", Mode.QUARANTINE, "fan")
+
+
+@pytest.fixture
+def store(client: ZooKeeperClient) -> MaintenanceStore:
+    return MaintenanceStore(client)
+
+
+def keyed(*records: Maintenance) -> MaintenanceRecords:
+    return {(record.kind, record.name): record for record in records}
+
+
+def test_written_read_and_removed(store: MaintenanceStore) -> None:
+    """MT-1."""
+    assert store.read_all() == {}
+    store.put(POOL)
+    store.put(HOST)
+    assert store.read_all() == keyed(POOL, HOST)
+    again = Maintenance("pool", "cloud-1/main", Mode.DRAIN, "network, for good", "bob@desk", 950.0)
+    store.put(again)
+    assert store.read_all() == keyed(again, HOST)
+    assert store.remove("pool", "cloud-1/main")
+    assert not store.remove("pool", "cloud-1/main")
+    assert not store.remove("label", "gpu")
+    assert store.read_all() == keyed(HOST)
+
+
+def test_bad_records_hide_no_other(
+    store: MaintenanceStore, znodes: PoolZnodes, caplog: pytest.LogCaptureFixture
+) -> None:
+    """MT-10."""
+    store.put(POOL)
+    for name, data in (("a", b""), ("b", b"\xff"), ("c", b"[]"), ("d", b'{"mode": "explode"}')):
+        znodes.kazoo.create(paths.maintenance("label", name), data, makepath=True)
+    assert store.read_all() == keyed(POOL)
+    assert len([entry for entry in caplog.records if "Ignoring" in entry.getMessage()]) == 4
+
+
+def test_only_what_is_over_is_removed(store: MaintenanceStore, znodes: PoolZnodes) -> None:
+    """MT-9."""
+    store.put(POOL)
+    assert not store.remove_if_over(POOL, 1999.0)
+    longer = Maintenance("pool", "cloud-1/main", Mode.PAUSE, until=3000.0)
+    store.put(longer)
+    assert not store.remove_if_over(POOL, 2000.0), "somebody has made it longer"
+    assert store.read_all() == keyed(longer)
+    assert store.remove_if_over(longer, 3000.0)
+    assert not store.remove_if_over(longer, 3000.0)
+    znodes.kazoo.create(paths.maintenance("pool", "cloud-1%2Fmain"), b"{")
+    assert not store.remove_if_over(POOL, 2000.0)
+
+
+class Changed:
+    """Waits until a cache shows what is wanted."""
+
+    def __init__(self, cache: MaintenanceCache) -> None:
+        self._cache = cache
+        self._condition = threading.Condition()
+        cache.add_listener(self._note)
+
+    def _note(self) -> None:
+        with self._condition:
+            self._condition.notify_all()
+
+    def until(self, wanted: MaintenanceRecords) -> None:
+        with self._condition:
+            assert self._condition.wait_for(lambda: self._cache.snapshot() == wanted, SECONDS)
+
+
+def test_cache_follows(store: MaintenanceStore, other: ZooKeeperClient, znodes: PoolZnodes) -> None:
+    """MT-2: the tree need not be there at the start, and may go."""
+    cache = MaintenanceCache(other)
+    assert cache.wait_ready(SECONDS)
+    changed = Changed(cache)
+    store.put(POOL)
+    changed.until(keyed(POOL))
+    store.put(HOST)
+    changed.until(keyed(POOL, HOST))
+    store.remove("pool", "cloud-1/main")
+    changed.until(keyed(HOST))
+    znodes.kazoo.delete(paths.MAINTENANCE, recursive=True)
+    changed.until({})
+    store.put(POOL)
+    changed.until(keyed(POOL))
+
+
+def test_cache_after_a_lost_connection(
+    store: MaintenanceStore, shaky: ZooKeeperClient, proxy: Any, znodes: PoolZnodes
+) -> None:
+    store.put(POOL)
+    cache = MaintenanceCache(shaky)
+    assert cache.wait_ready(SECONDS)
+    changed = Changed(cache)
+    proxy.take_down()
+    store.put(HOST)
+    store.remove("pool", "cloud-1/main")
+    proxy.bring_up()
+    changed.until(keyed(HOST))
+
+
+def test_two_who_write_the_same(make_client: Callable[..., ZooKeeperClient]) -> None:
+    stores = [MaintenanceStore(make_client()) for _ in range(2)]
+    threads = [threading.Thread(target=lambda store=store: [store.put(POOL) for _ in range(20)]) for store in stores]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(SECONDS)
+    assert stores[0].read_all() == keyed(POOL)
+    assert json.loads(stores[0]._client.kazoo.get(paths.maintenance("pool", "cloud-1%2Fmain"))[0])["by"] == "alice@desk"
