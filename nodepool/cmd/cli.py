@@ -11,6 +11,7 @@ from typing import Final
 from nodepool import log_names, logconfig
 from nodepool.cmd import (
     app,
+    explain,
     image_backup,
     image_changes,
     image_lists,
@@ -28,6 +29,7 @@ PROG: Final = "nodepool"
 _GROUPS: Final = (
     nodes,
     requests,
+    explain,
     image_lists,
     image_changes,
     image_uploads,

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from nodepool.exceptions import ConfigError
+from nodepool.model.near_words import did_you_mean as did_you_mean
 from nodepool.model.secret_words import names_a_secret
 
 #: Longest piece of a value that a message shows.
@@ -136,14 +137,6 @@ def key_text(path: Sequence[Any]) -> str:
             name = part if isinstance(part, str) and part and part.isprintable() else repr(part)
             text += f".{name}" if text else name
     return text
-
-
-def did_you_mean(word: object, known: Iterable[str]) -> str:
-    """``, did you mean 'x'?`` if a known word is near; else an empty text."""
-    import difflib
-
-    matches = difflib.get_close_matches(str(word), list(known), n=1, cutoff=0.6)
-    return f", did you mean {matches[0]!r}?" if matches else ""
 
 
 def listing(words: Iterable[object]) -> str:

@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Why is a node in its state, and for whom? See `nodepool.plan.explain`."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from nodepool.model import states
+from nodepool.model.node import Node
+from nodepool.model.request import NodeRequest
+from nodepool.model.request_origin import origin_of
+from nodepool.plan.attention import named
+from nodepool.plan.explained import ExplainedNode, Moment
+from nodepool.plan.observed import Observed
+
+#: Seconds in a state after which something may be wrong with it.
+_LONG: Final = {states.DELETING: 600.0, states.USED: 600.0, states.INIT: 600.0, states.BUILDING: 3600.0}
+
+
+def explain_node(node: Node, seen: Observed) -> ExplainedNode:
+    """For whom a node is, what is done with it, and since when."""
+    request = seen.requests.get(node.allocated_to or "")
+    origin = {} if request is None else origin_of(request)
+    return ExplainedNode(
+        id=node.key,
+        state=node.state,
+        text=_text(node, request, seen),
+        labels=list(node.type),
+        provider=node.provider,
+        pool=node.pool,
+        launcher=node.launcher,
+        external_id=node.external_id,
+        age_seconds=_since(node.created_time, seen),
+        state_seconds=_since(node.state_time, seen),
+        request=node.allocated_to,
+        tenant=node.tenant_name or origin.get("tenant"),
+        job=origin.get("job") or _text_or_none(node.hold_job),
+        event_id=None if request is None else request.event_id,
+        locked=node.key in seen.locked,
+        hold_reason=_text_or_none(node.comment) if node.state == states.HOLD else None,
+        history=_history(node, seen),
+        remedies=_remedies(node, request, seen),
+    )
+
+
+def _since(when: float | None, seen: Observed) -> float | None:
+    return None if when is None else max(0.0, seen.now - when)
+
+
+def _text_or_none(value: Any) -> str | None:
+    return str(value) if value else None
+
+
+def _text(node: Node, request: NodeRequest | None, seen: Observed) -> str:
+    """The answer in a sentence."""
+    for_whom = _for_whom(node, request)
+    match node.state:
+        case states.INIT | states.BUILDING:
+            return f"is being launched in {node.provider}/{node.pool}{for_whom}"
+        case states.READY if node.allocated_to:
+            return f"is ready{for_whom}; nobody else can have it"
+        case states.READY if node.key in seen.locked:
+            return "is ready and locked: a launcher checks or takes it"
+        case states.READY:
+            return f"is ready and free; {_who_wants(node, seen)}"
+        case states.IN_USE:
+            return f"is in use{for_whom}"
+        case states.USED:
+            return f"was used{for_whom}; a launcher deletes it when its lock is free"
+        case states.HOLD:
+            why = f" because of {node.comment}" if node.comment else ""
+            return f"is kept on hold{why}{_until(node)}"
+        case states.DELETING:
+            return f"is being deleted by a launcher with provider {node.provider}{_last_trouble(node, seen)}"
+        case states.FAILED | states.ABORTED:
+            return f"could not be launched{for_whom}{_last_trouble(node, seen)}; it is deleted"
+    return f"is {node.state}{for_whom}"
+
+
+def _for_whom(node: Node, request: NodeRequest | None) -> str:
+    """`` for request ..., job ..., tenant ...``; empty when it is for nobody."""
+    if not node.allocated_to:
+        return ""
+    origin = {} if request is None else origin_of(request)
+    if "tenant" not in origin and node.tenant_name:
+        origin["tenant"] = node.tenant_name
+    gone = " (the request is gone)" if request is None and node.state not in (states.IN_USE, states.USED) else ""
+    who = "".join(f", {name} {value}" for name, value in origin.items())
+    return f" for request {node.allocated_to}{gone}{who}"
+
+
+def _who_wants(node: Node, seen: Observed) -> str:
+    """Why nobody takes a free node."""
+    waiting = [
+        request
+        for request in seen.requests.values()
+        if request.state == states.REQUESTED and set(request.node_types) & set(node.type)
+    ]
+    labels = ", ".join(node.type)
+    if not waiting:
+        return f"no request wants {labels}"
+    first = min(waiting, key=lambda request: request.order_key)
+    count = "1 request wants" if len(waiting) == 1 else f"{len(waiting)} requests want"
+    return f"{count} {labels}; nodepool explain {first.key} tells why the first one does not take it"
+
+
+def _until(node: Node) -> str:
+    """When a hold ends."""
+    if node.hold_expiration and node.state_time is not None:
+        return f", until {node.hold_expiration} s after it began"
+    return ", without end"
+
+
+def _last_trouble(node: Node, seen: Observed) -> str:
+    """What went wrong last, as far as launchers tell."""
+    for event in sorted(seen.events, key=lambda event: -event.at):
+        if event.subject == f"node {node.key}" and event.text:
+            return f": {event.text}"
+    for status in seen.statuses:
+        error = status.launches.last_error
+        if error is not None and error.node == node.key:
+            return f": {error.text}"
+    return ""
+
+
+def _history(node: Node, seen: Observed) -> list[Moment]:
+    found: list[Moment] = []
+    if node.created_time is not None:
+        found.append(Moment(node.created_time, "created"))
+    if node.state_time is not None:
+        found.append(Moment(node.state_time, node.state))
+    for event in seen.events:
+        if event.subject == f"node {node.key}":
+            found.append(Moment(event.at, event.what, event.code or None, event.text))
+    return sorted(found, key=lambda moment: moment.at)
+
+
+def _remedies(node: Node, request: NodeRequest | None, seen: Observed) -> list[str]:
+    found = []
+    if node.state == states.HOLD:
+        found.append(f"nodepool delete {node.key} ends the hold")
+    serving = sorted({pool.host for pool in seen.pools.values() if pool.provider == node.provider})
+    age = _since(node.state_time, seen) or 0.0
+    if not serving and node.state != states.HOLD:
+        found.append(f"no launcher has provider {node.provider}: nobody looks after the node")
+    elif age > _LONG.get(node.state, float("inf")):
+        found.append(f"it is {node.state} for long; search the log of {named(serving)} for {node.key}")
+    if request is not None and request.state in (states.REQUESTED, states.PENDING):
+        found.append(f"nodepool explain {request.key} tells what its request waits for")
+    return found

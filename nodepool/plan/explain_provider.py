@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Does a provider work, how full is it, and what do its requests wait for? See `nodepool.plan.explain`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from nodepool.model.maintenance import Maintenance
+from nodepool.plan.attention import named
+from nodepool.plan.explain_label import waiting_groups
+from nodepool.plan.explained import ExplainedProvider, Moment
+from nodepool.plan.observed import Observed
+from nodepool.plan.pool_summary import STATES, PoolSummary, limiting, summarize
+
+
+def explain_provider(name: str, seen: Observed) -> ExplainedProvider:
+    """The state of a provider, since when, and why.
+
+    :param name: of the provider, or ``<provider>/<pool>`` for one pool of it.
+    """
+    provider, _, pool_name = name.partition("/")
+    facts = [pool for pool in seen.pools.values() if pool.provider == provider and name in (provider, pool.name)]
+    pools = summarize(pool.status for pool in facts if pool.status is not None)
+    silent = [f"{pool.host} ({pool.version}): {pool.name}" for pool in facts if pool.status is None]
+    subjects = [("provider", provider), *(("pool", pool.name) for pool in facts)]
+    records = seen.maintenance_of([*subjects, *(("launcher", pool.host) for pool in facts)])
+    worst = min(pools, key=lambda one: STATES.index(one.state) if one.state in STATES else 0, default=None)
+    nodes = [
+        node for node in seen.nodes.values() if node.provider == provider and (not pool_name or node.pool == pool_name)
+    ]
+    return ExplainedProvider(
+        id=name,
+        state="unknown" if worst is None else worst.state,
+        text=_text(worst, pools, silent, records),
+        nodes=dict(Counter(node.state for node in sorted(nodes, key=lambda node: node.state))),
+        pools=pools,
+        silent=silent,
+        waiting=waiting_groups(seen, lambda status, _: name in (status.provider, f"{status.provider}/{status.pool}")),
+        maintenance=[record.text for record in records],
+        history=_history(name, seen),
+        remedies=_remedies(pools, records, seen),
+    )
+
+
+def _text(
+    worst: PoolSummary | None, pools: Sequence[PoolSummary], silent: Sequence[str], records: Sequence[Maintenance]
+) -> str:
+    if records:
+        return "; ".join(record.text for record in records)
+    if worst is None:
+        return f"tells no status: {named(silent)}" if silent else "no launcher has it"
+    if worst.state == "running":
+        full = limiting(limit for pool in pools for limit in pool.limits)
+        most = "" if full is None else f"; {full.used + full.others:g} of {full.limit:g} {full.resource} are used"
+        return f"works{most}"
+    cause = f": {worst.text}" if worst.text else ""
+    return f"pool {worst.pool} is {worst.state}{cause}"
+
+
+def _history(name: str, seen: Observed) -> list[Moment]:
+    """Its events, the oldest first."""
+    subjects = {f"provider {name}", f"pool {name}", f"provider {name.partition('/')[0]}"}
+    found = [
+        Moment(event.at, event.what, event.code or None, event.text)
+        for event in seen.events
+        if event.subject in subjects or event.subject.startswith(f"pool {name}/")
+    ]
+    return sorted(found, key=lambda moment: moment.at)
+
+
+def _remedies(pools: Sequence[PoolSummary], records: Sequence[Maintenance], seen: Observed) -> list[str]:
+    found = [f"nodepool resume {record.kind} {record.name}" for record in records]
+    for pool in pools:
+        if pool.next is not None and pool.state == "unavailable":
+            found.append(f"{pool.name} is tried again in {max(0.0, pool.next - seen.now):.0f} s")
+        found += [f"label {label} of {pool.name}: {error.text}" for label, error in sorted(pool.labels.items())]
+        down = [host.name for host in pool.hosts if host.up is False]
+        if down:
+            found.append(f"hosts of {pool.name} are down: {named(down)}")
+    return found

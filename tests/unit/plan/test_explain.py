@@ -1,0 +1,251 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Why a request is as it is, and which subject a name stands for (rules P)."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from nodepool.model import states
+from nodepool.model.component import PoolComponent
+from nodepool.model.event import Event
+from nodepool.model.node import Node
+from nodepool.model.pool_status import LabelStatus, PoolStatus, RequestStatus, WaitingStatus
+from nodepool.model.reasons import ReasonCode
+from nodepool.model.request import NodeRequest
+from nodepool.plan import explain
+from nodepool.plan.explained import ExplainedRequest
+from nodepool.plan.observed import Observed
+
+NOW = 1763809000.0
+FULL = (
+    "room.cores",
+    "80 of 80 cores in use, 8 more needed",
+    {"limit": 80, "used": 80, "needed": 8},
+)
+
+
+def pool_id(provider: str, host: str = "l1") -> str:
+    return f"{host}-PoolWorker.{provider}-main-{provider}"
+
+
+def component(provider: str, *labels: str, host: str = "l1", paused: bool = False) -> PoolComponent:
+    made = PoolComponent(host, "11.0.0")
+    made.id, made.provider_name, made.name = pool_id(provider, host), provider, "main"
+    made.supported_labels = list(labels)
+    made.paused = paused
+    return made
+
+
+def status(provider: str, host: str = "l1", **fields: Any) -> PoolStatus:
+    return PoolStatus(
+        id=pool_id(provider, host), host=host, provider=provider, pool="main", **{"state": "running", **fields}
+    )
+
+
+def waiting(*labels: str, code: str = FULL[0], text: str = FULL[1], since: float = NOW - 60) -> WaitingStatus:
+    return WaitingStatus(labels, None, "t1", 3, NOW - 400, code, text, dict(FULL[2]), since)
+
+
+def request(number: int = 7, *labels: str, state: str = states.REQUESTED, priority: str = "200") -> NodeRequest:
+    made = NodeRequest(f"{priority}-{number:010}")
+    made.node_types = list(labels or ("gpu",))
+    made.state = state
+    made.created_time = NOW - 412
+    made.tenant_name = "t1"
+    made.requestor_data = {"job_name": "unit", "pipeline_name": "check"}
+    made.event_id = "6c1e"
+    return made
+
+
+def seen(*requests: NodeRequest, **fields: Any) -> Observed:
+    return Observed(now=NOW, requests={one.key: one for one in requests}, **fields)
+
+
+def explained(observed: Observed, number: int = 0) -> ExplainedRequest:
+    return explain.explain_request(list(observed.requests.values())[number], observed)
+
+
+def test_waits_for_room() -> None:
+    """The nearest pool gives the answer; each pool has its verdict."""
+    observed = seen(
+        request(7),
+        request(5),
+        request(6, "arm"),
+        request(8),
+        registered=[component("cloud-1", "gpu"), component("cloud-2", "gpu"), component("lab", "arm")],
+        statuses=[
+            status("cloud-1", waiting=[waiting("gpu")]),
+            status("cloud-2", state="unavailable", code="provider.circuit-open", text="HTTP 503", since=NOW - 940),
+            status("lab"),
+        ],
+    )
+    found = explained(observed)
+    assert found.text == ("waits for room in cloud-1/main: 80 of 80 cores in use, 8 more needed; 1 request comes first")
+    assert (found.code, found.numbers, found.ahead) == ("room.cores", FULL[2], 1)
+    assert (found.job, found.pipeline, found.tenant, found.event_id) == ("unit", "check", "t1", "6c1e")
+    assert found.age_seconds == 412
+    assert [(one.pool, one.verdict, one.code, one.since) for one in found.pools] == [
+        ("cloud-1/main", "waits", "room.cores", NOW - 60),
+        ("cloud-2/main", "absent", "provider.circuit-open", NOW - 940),
+    ]
+    assert "cloud-2/main would serve it, but: HTTP 503" in found.remedies
+    assert [moment.what for moment in found.history] == ["absent", "submitted", "waits"]
+
+
+def test_json() -> None:
+    found = explained(seen(request(), registered=[component("cloud-1", "gpu")], statuses=[status("cloud-1")]))
+    data = json.loads(json.dumps(found.to_dict()))
+    assert data["kind"] == "request"
+    assert data["pools"][0]["launchers"] == ["l1"]
+    assert {"id", "state", "labels", "code", "text", "numbers", "ahead", "history", "remedies"} <= data.keys()
+
+
+def test_next_pass() -> None:
+    """A status is up to two seconds old: a new request is in none."""
+    found = explained(seen(request(), registered=[component("cloud-1", "gpu")], statuses=[status("cloud-1")]))
+    assert found.code == ReasonCode.WAIT_ORDER.value
+
+
+@pytest.mark.parametrize(("stage", "verdict"), [("paused", "waits"), ("launching", "serves"), ("deferred", "waits")])
+def test_request_that_a_pool_works_on(stage: str, verdict: str) -> None:
+    told = RequestStatus("200-0000000007", stage, "served.launching", "its nodes are being launched", {}, NOW - 5)
+    state = states.REQUESTED if stage == "deferred" else states.PENDING
+    pools = [component("cloud-1", "gpu"), component("cloud-2", "gpu")]
+    found = explained(
+        seen(request(state=state), registered=pools, statuses=[status("cloud-1", requests=[told]), status("cloud-2")])
+    )
+    assert (found.pools[0].pool, found.pools[0].verdict) == ("cloud-1/main", verdict)
+    assert found.code in ("served.launching", "wait.order")
+
+
+def test_fulfilled() -> None:
+    made = request(state=states.FULFILLED)
+    made.nodes = ["0000000001", "0000000002"]
+    assert explained(seen(made)).text == "is fulfilled with nodes 0000000001, 0000000002"
+
+
+def test_failed() -> None:
+    """The cause is the answer, not that the label is unknown elsewhere."""
+    made = request(state=states.FAILED)
+    made.declined_by = [pool_id("lab"), pool_id("cloud-1"), "l9-PoolWorker.old-main-abc"]
+    broken = RequestStatus(made.key, "done", "label.broken", "the cloud has no flavor named 'm1.small'", {}, NOW - 3)
+    event = Event(NOW - 3, "l1", f"request {made.key}", "failed", "label.broken", "every pool declined it")
+    found = explained(
+        seen(
+            made,
+            registered=[component("lab", "arm"), component("cloud-1", "gpu")],
+            statuses=[status("lab"), status("cloud-1", declined=[broken])],
+            events=[event],
+        )
+    )
+    assert found.text == (
+        "failed, because every pool declined it. cloud-1/main: the cloud has no flavor named 'm1.small'"
+    )
+    assert {one.pool: one.code for one in found.pools} == {
+        "cloud-1/main": "label.broken",
+        "lab/main": "label.unknown",
+        "old-main": "declined.before",
+    }
+    assert ("failed", "label.broken") in [(moment.what, moment.code) for moment in found.history]
+
+
+def test_label_that_cannot_be_served() -> None:
+    """Known before the pool has declined it."""
+    broken = {"gpu": LabelStatus("label.broken", "no flavor", NOW - 9)}
+    observed = seen(request(), registered=[component("cloud-1", "gpu")], statuses=[status("cloud-1", labels=broken)])
+    assert (explained(observed).code, explained(observed).pools[0].verdict) == ("label.broken", "declined")
+
+
+def test_released_launchers() -> None:
+    """They tell nothing but what the registry has."""
+    observed = seen(request(), registered=[component("cloud-1", "gpu", paused=True)])
+    found = explained(observed)
+    assert (found.code, found.pools[0].verdict) == ("status.missing", "waits")
+    assert found.text == (
+        "waits in cloud-1/main: another request waits for room there; launcher l1 (11.0.0) tells no status; "
+        "its log may have the reason"
+    )
+    assert found.remedies == ["search the log of l1 for 200-0000000007"]
+
+
+def test_served_by_a_released_launcher() -> None:
+    made = request(state=states.PENDING)
+    node = Node("gpu", "0000000001")
+    node.launcher, node.allocated_to, node.state = pool_id("cloud-1"), made.key, states.BUILDING
+    node.created_time, node.provider, node.pool = NOW - 30, "cloud-1", "main"
+    observed = seen(made, registered=[component("cloud-1", "gpu")], nodes={node.key: node})
+    found = explained(observed)
+    assert found.text == "is served by cloud-1/main: 1 of 1 nodes are there or are being launched"
+    assert (found.nodes, found.code) == (["0000000001"], "served.launching")
+    assert explained(seen(made)).code == "status.missing"
+
+
+def test_pools_of_several_launchers_are_one() -> None:
+    """The one that does most has the word."""
+    pools = [component("cloud-1", "gpu"), component("cloud-1", "gpu", host="l2")]
+    leaves = waiting("gpu", code="turn.of-another-pool", text="another pool is the first choice")
+    statuses = [status("cloud-1", waiting=[waiting("gpu")]), status("cloud-1", "l2", waiting=[leaves])]
+    (one,) = explained(seen(request(), registered=pools, statuses=statuses)).pools
+    assert (one.launchers, one.verdict) == (["l1"], "waits")
+    statuses = [status("cloud-1", host, waiting=[waiting("gpu")]) for host in ("l1", "l2")]
+    (one,) = explained(seen(request(), registered=pools, statuses=statuses)).pools
+    assert one.launchers == ["l1", "l2"]
+
+
+def test_nobody_has_the_label() -> None:
+    observed = seen(request(7, "debian-smal"), registered=[component("cloud-1", "debian-small")])
+    found = explained(observed)
+    assert found.code == "pool.missing"
+    assert found.text == "no registered pool has the label debian-smal, did you mean 'debian-small'?"
+    assert explained(seen(request())).text == "waits: no launcher is registered"
+    apart = seen(request(7, "a", "b"), registered=[component("one", "a"), component("two", "b")])
+    assert explained(apart).text == "no registered pool has all of its labels (a, b) together"
+
+
+def test_full_status_record() -> None:
+    """A kind that was left out of it is not one that nobody knows."""
+    observed = seen(request(), registered=[component("cloud-1", "gpu")], statuses=[status("cloud-1", omitted=9)])
+    assert explained(observed).code == "status.missing"
+
+
+def test_requests_ahead() -> None:
+    """Those that the pool could serve, and the one that it has locked and that waits for room."""
+    paused = RequestStatus("100-0000000009", "paused", "room.cores", "full", {}, NOW)
+    declined = request(3)
+    declined.declined_by = [pool_id("cloud-1")]
+    observed = seen(
+        request(7),
+        *(request(1), request(2, "arm"), declined, request(9, state=states.PENDING, priority="100")),
+        registered=[component("cloud-1", "gpu")],
+        statuses=[status("cloud-1", requests=[paused], waiting=[waiting("gpu")])],
+    )
+    assert explained(observed).ahead == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("200-0000000007", "request"),
+        ("0000000001", "node"),
+        ("cloud-1", "provider"),
+        ("cloud-1/main", "provider"),
+        ("gpu", "label"),
+        ("wanted", "label"),
+        ("nothing", None),
+    ],
+)
+def test_what_a_name_stands_for(name: str, kind: str | None) -> None:
+    nodes = {"0000000001": Node("gpu", "0000000001")}
+    observed = seen(request(7, "wanted"), nodes=nodes, registered=[component("cloud-1", "gpu")])
+    assert explain.kind_of(name, observed) == kind
+    if kind is not None:
+        assert (explain.explain(name, kind, observed).id, explain.explain(name, kind, observed).kind) == (name, kind)
+
+
+def test_similar_names() -> None:
+    observed = seen(request(), registered=[component("cloud-1", "gpu")])
+    assert explain.similar("cloud1", observed) == ", did you mean 'cloud-1'?"
+    assert explain.similar("zzz", observed) == ""
