@@ -4,11 +4,17 @@
 from __future__ import annotations
 
 import argparse
+import linecache
 import logging
-from collections.abc import Callable
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from nodepool import log_names
-from nodepool.exceptions import ConfigError
+
+if TYPE_CHECKING:
+    from nodepool.config.problems import Problem
 
 log = logging.getLogger(log_names.CONFIG_VALIDATOR)
 
@@ -18,29 +24,68 @@ def add_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
 
     :param add: ``add_parser`` of the sub-command group.
     """
-    parser = add("config-validate", help="check the configuration file")
+    parser = add(
+        "config-validate",
+        help="check the configuration file",
+        description="Reports every problem of the configuration file (-c) with its secure file (-s), as "
+        "file:line:column: key: text. Contacts nothing. Exit status 1 if there is an error among them.",
+        epilog="Example: nodepool -c nodepool.yaml config-validate --format github",
+    )
+    parser.add_argument(
+        "--format",
+        choices=("text", "json", "github"),
+        default="text",
+        help="text: lines on stderr; json, github: on stdout (default: %(default)s)",
+    )
     parser.set_defaults(run=validate_config)
 
 
 def validate_config(options: argparse.Namespace) -> int:
-    """``nodepool config-validate``: one log line a problem; returns 1 if there is an error among them."""
-    from nodepool.config.problems import Severity
-    from nodepool.config.validator import validate
+    """``nodepool config-validate``: one line a problem; returns 1 if there is an error among them."""
+    from nodepool.config.validator import validate_here
+    from nodepool.listing.problems import is_error
 
-    log.info("validating %s", options.config)
-    errors = 0
-    try:
-        for problem in validate(options.config):
-            harmless = problem.severity is Severity.WARNING
-            log.log(logging.WARNING if harmless else logging.ERROR, "%s", problem)
-            errors += not harmless
-    except ConfigError as error:
-        # Nothing can be said about the content.
-        for line in str(error).splitlines():
-            log.error("%s", line)
-            errors += 1
-    if errors:
-        log.error("%s: %d problem%s found", options.config, errors, "" if errors == 1 else "s")
-        return 1
-    log.info("%s is valid", options.config)
-    return 0
+    problems = validate_here(options.config, options.secure)
+    _print(problems, options)
+    return 1 if any(is_error(problem) for problem in problems) else 0
+
+
+def _print(problems: Sequence[Problem], options: argparse.Namespace) -> None:
+    from nodepool.listing import problems as forms
+
+    if options.format == "json":
+        print(forms.as_json(problems))
+    elif options.format == "github":
+        for problem in problems:
+            print(forms.as_github(problem))
+    elif options.logconfig or options.debug:
+        # Somebody has said where lines go, and how they look.
+        for problem in problems:
+            log.log(logging.ERROR if forms.is_error(problem) else logging.WARNING, "%s", problem)
+        errors = any(forms.is_error(problem) for problem in problems)
+        log.log(logging.ERROR if errors else logging.INFO, "%s", summary(options.config, problems))
+    else:
+        terminal = sys.stderr.isatty()
+        for problem in problems:
+            colour = terminal and not os.environ.get("NO_COLOR")
+            text = forms.as_frame(problem, _read_line, colour=colour) if terminal else forms.as_text(problem)
+            print(text, file=sys.stderr)
+        print(summary(options.config, problems), file=sys.stderr)
+
+
+def summary(path: str, problems: Sequence[Problem]) -> str:
+    """The last line."""
+    from nodepool.listing.problems import is_error
+
+    errors = sum(is_error(problem) for problem in problems)
+    warnings = len(problems) - errors
+    also = f", and {_count(warnings, 'warning')}" if warnings else ""
+    return f"{path}: {_count(errors, 'problem')} found{also}" if errors else f"{path} is valid{also}"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+def _read_line(path: str, number: int) -> str | None:
+    return linecache.getline(path, number).rstrip("\r\n") or None

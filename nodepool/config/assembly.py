@@ -18,23 +18,25 @@ def assemble(
     secure: Document | None,
     problems: Problems,
     *,
-    validating: bool = False,
+    secure_given: bool = False,
     checked: CheckedSections | None = None,
 ) -> Config:
     """Make the configuration. Imports the drivers that it names.
 
-    :param validating: the secure file was not read: how to reach ZooKeeper may be there.
+    :param secure_given: was a secure file named? An empty one is no document.
     :param checked: what earlier loads have checked.
 
     What is wrong goes to ``problems``; if there is an error, the result is incomplete and must not be used.
     """
     Drivers.reset()
-    config = assemble_images(main, secure, problems, validating=validating)
+    config = assemble_images(main, secure, problems, secure_given=secure_given)
     ProviderReader(main, config, problems, checked).read()
     return config
 
 
-def assemble_images(main: Document, secure: Document | None, problems: Problems, *, validating: bool = False) -> Config:
+def assemble_images(
+    main: Document, secure: Document | None, problems: Problems, *, secure_given: bool = False
+) -> Config:
     """Make the configuration without its providers; see `assemble`."""
     config = Config()
     config.path = main.path
@@ -45,5 +47,5 @@ def assemble_images(main: Document, secure: Document | None, problems: Problems,
     if secure is not None:
         zookeeper.read(secure, secure=True)
         merge_secure(secure, config, problems)
-    zookeeper.require(main, secure_unknown=validating)
+    zookeeper.require(main, secure_given=secure_given or secure is not None)
     return config

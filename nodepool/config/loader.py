@@ -44,7 +44,7 @@ def load_config(
 
     problems = Problems()
     main, secure = read_documents(path, secure_path, problems, sleep)
-    config = assemble(main, secure, problems, checked=checked)
+    config = assemble(main, secure, problems, secure_given=secure_path is not None, checked=checked)
     problems.finish(log, strict=strict)
     return config
 
@@ -61,7 +61,7 @@ def load_zookeeper(path: str, secure_path: str | None = None, *, sleep: Sleep = 
     reader.read(main)
     if secure is not None:
         reader.read(secure, secure=True)
-    reader.require(main)
+    reader.require(main, secure_given=secure_path is not None)
     problems.finish(log, strict=False)
     return settings
 
@@ -75,7 +75,7 @@ def load_images(path: str, secure_path: str | None = None, *, sleep: Sleep = sle
 
     problems = Problems()
     main, secure = read_documents(path, secure_path, problems, sleep)
-    config = assemble_images(main, secure, problems)
+    config = assemble_images(main, secure, problems, secure_given=secure_path is not None)
     problems.finish(log, strict=False)
     return config
 

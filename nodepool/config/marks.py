@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import yaml
 
+from nodepool.config import yaml_errors
 from nodepool.config.problems import Problems, Severity, show
 from nodepool.config.source import PLACEHOLDER, SourceText
 from nodepool.exceptions import ConfigError
@@ -306,12 +307,16 @@ class _Builder:
 
     def _syntax_error(self, error: yaml.MarkedYAMLError) -> ConfigError:
         mark = error.problem_mark or error.context_mark
-        number = 0 if mark is None else mark.line
+        number, column = (0, 0) if mark is None else (mark.line, mark.column)
+        begun = None if error.context_mark is None else (error.context_mark.line, error.context_mark.column)
         reasons = [error.context, error.problem]
-        if error.context and error.context_mark is not None and error.context_mark.line != number:
-            reasons[0] = f"{error.context} that starts in line {self._source.line(error.context_mark.line)}"
+        if error.context and begun is not None and begun[0] != number:
+            reasons[0] = f"{error.context} that starts in line {self._source.line(begun[0])}"
         message = ": ".join(reason for reason in reasons if reason)
         lines = self._source.text.split("\n")
         unset = PLACEHOLDER.search(lines[number]) if number < len(lines) else None
-        hint = f" (the environment variable {unset[1]} is not set)" if unset else ""
-        return ConfigError(f"{self._source.path}:{self._source.line(number)}: not YAML: {message}{hint}")
+        if unset:
+            message = f"{message} (the environment variable {unset[1]} is not set)"
+        elif meant := yaml_errors.explain(error.problem or "", lines, number, column, begun):
+            message = f"{meant} ({message})"
+        return ConfigError(f"{self._source.path}:{self._source.line(number)}:{column + 1}: not YAML: {message}")

@@ -7,7 +7,7 @@ import dataclasses
 import enum
 import logging
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from nodepool.exceptions import ConfigError
@@ -43,6 +43,8 @@ class Problem:
 
     :param line: counted from 1; None = the file as a whole.
     :param key: path of the offending key, e.g. ``providers[0].pools[1].max-servers``; may be empty.
+    :param path: the same, part by part.
+    :param column: counted from 1; None = nobody has looked for it.
     """
 
     file: str
@@ -50,9 +52,11 @@ class Problem:
     key: str
     message: str
     severity: Severity = Severity.ERROR
+    path: tuple[Any, ...] = field(default=(), compare=False)
+    column: int | None = field(default=None, compare=False)
 
     def __str__(self) -> str:
-        place = self.file if self.line is None else f"{self.file}:{self.line}"
+        place = ":".join(str(part) for part in (self.file, self.line, self.column) if part is not None)
         return f"{place}: {self.key}: {self.message}" if self.key else f"{place}: {self.message}"
 
 
@@ -70,7 +74,7 @@ class Problems:
         :param path: keys and list positions from the top of the file to the offending place.
         """
         # One line each, whatever a driver's message looks like.
-        self.found.append(Problem(file, line, key_text(path), " ".join(message.splitlines()), severity))
+        self.found.append(Problem(file, line, key_text(path), " ".join(message.splitlines()), severity, tuple(path)))
 
     def confine(self, start: int) -> list[Problem]:
         """Make errors of the file those of a provider, from a position in ``found`` on; returns them."""

@@ -20,6 +20,7 @@ from nodepool.driver.framework import class_checks
 from nodepool.driver.framework.unavailable import UnavailableProviderConfig
 from nodepool.driver.interface import Driver
 from nodepool.driver.registry import KNOWN, Drivers, DriverUnavailable, LibraryMissing
+from nodepool.model.near_words import nearest
 
 
 class CheckedSections:
@@ -122,9 +123,15 @@ class ProviderReader:
                 self._problem(where, f"{reason}; details of the section are not checked", Severity.WARNING)
                 return UnavailableProviderConfig(section, reason)
             known = KNOWN.union(here)
-            hint = did_you_mean(driver_name, known)
+            meant = nearest(driver_name, known)
+            hint = f", did you mean {meant!r}?" if meant else ""
             self._problem(where, f"there is no driver {driver_name!r}{hint} (known: {listing(known)})")
-            return None
+            # So that one wrong word does not hide what else is wrong with the section.
+            return None if meant not in here else self._ask(where, meant, section)
+        return self._ask(where, driver_name, section)
+
+    def _ask(self, where: list[Hashable], driver_name: str, section: dict[str, Any]) -> ProviderConfig | None:
+        """The object that a driver makes of a section; None: it makes none, which is reported."""
         try:
             return _ask_driver(Drivers.get(driver_name), section)
         except LibraryMissing as error:

@@ -3,19 +3,79 @@
 
 from __future__ import annotations
 
+import dataclasses
+import re
+from collections.abc import Callable
+from typing import Final
+
 from nodepool.config.assembly import assemble
 from nodepool.config.loader import read_documents
-from nodepool.config.problems import Problem, Problems
+from nodepool.config.marks import Document
+from nodepool.config.objects import Config
+from nodepool.config.positions import Positions
+from nodepool.config.problems import Problem, Problems, Severity
+from nodepool.config.provider_check import DriverError, call_driver
+from nodepool.config.sections import entries
+from nodepool.config.tls_check import add_tls_problems
+from nodepool.exceptions import ConfigError
+
+_PLACE: Final = re.compile(r"(?::(\d+))?(?::(\d+))?: ")
 
 
-def validate(path: str) -> list[Problem]:
-    """Check a file. Reads no secure file and contacts nothing, but imports the drivers that the file names.
+def validate(path: str, secure_path: str | None = None) -> list[Problem]:
+    """Check a file. Contacts nothing, but imports the drivers that the file names.
 
+    :param secure_path: its secure file, if there is one.
     :return: every problem, in the order of the lines; the ``str`` of each is a whole message. Those of the severity
         WARNING are no errors: something is legal but odd, or could not be checked.
-    :raises ConfigError: the file cannot be read, is not YAML, or no mapping, so that nothing more can be said.
+    :raises ConfigError: a file cannot be read, is not YAML, or no mapping, so that nothing more can be said.
     """
+    return _check(path, secure_path, lambda main, config, problems: None)
+
+
+def validate_here(path: str, secure_path: str | None = None) -> list[Problem]:
+    """As `validate`, and also the files that the configuration names, such as those of TLS and ``clouds.yaml``.
+
+    That one is not on this machine is a warning: a configuration may be checked elsewhere. A file that cannot be
+    read is a problem like others, and each has its column.
+    """
+    try:
+        found = _check(path, secure_path, _check_machine)
+    except ConfigError as error:
+        files = [name for name in (path, secure_path) if name is not None]
+        return [_problem_of(line, files) for line in str(error).splitlines()]
+    positions = {name: Positions(name) for name in {problem.file for problem in found}}
+    return [dataclasses.replace(problem, column=positions[problem.file].column(problem)) for problem in found]
+
+
+def _check(path: str, secure_path: str | None, more: Callable[[Document, Config, Problems], None]) -> list[Problem]:
     problems = Problems()
-    main, _ = read_documents(path, None, problems)
-    assemble(main, None, problems, validating=True)
+    main, secure = read_documents(path, secure_path, problems)
+    config = assemble(main, secure, problems, secure_given=secure_path is not None)
+    more(main, config, problems)
     return problems.all()
+
+
+def _check_machine(main: Document, config: Config, problems: Problems) -> None:
+    add_tls_problems(config, problems, Severity.WARNING)
+    for index, section in entries(main.data, "providers", "name"):
+        provider = config.providers.get(section["name"])
+        if provider is None:
+            continue
+        try:
+            found = call_driver("localProblems()", lambda provider: list(provider.localProblems()), provider)
+        except DriverError as error:
+            found = [("driver", str(error))]
+        for key, text in found:
+            path = ["providers", index, key]
+            problems.add(main.path, main.line_of(path), path, text, Severity.WARNING)
+
+
+def _problem_of(line: str, files: list[str]) -> Problem:
+    """The problem that a line of a ConfigError tells."""
+    for file in files:
+        place = _PLACE.match(line, len(file)) if line.startswith(file) else None
+        if place is not None:
+            number, column = (None if part is None else int(part) for part in place.groups())
+            return Problem(file, number, "", line[place.end() :], column=column)
+    return Problem(files[0], None, "", line)

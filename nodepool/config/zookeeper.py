@@ -86,19 +86,17 @@ class ZooKeeperReader:
         if "zookeeper-timeout" in data and not secure:
             self._timeout(data["zookeeper-timeout"])
 
-    def require(self, document: Document, *, secure_unknown: bool = False) -> None:
+    def require(self, document: Document, *, secure_given: bool) -> None:
         """Note what is needed to connect and was in neither file.
 
-        :param secure_unknown: the secure file was not read, so this is no more than a warning.
+        :param secure_given: was there a secure file?
         """
-        severity = Severity.WARNING if secure_unknown else Severity.ERROR
         needed = {"zookeeper-servers": "a list of servers", "zookeeper-tls": "a mapping with cert, key and ca"}
+        hint = "" if secure_given else "; if the secure file has it, name that file with -s"
         for name, what in needed.items():
             if name not in self._seen:
-                message = f"required, but missing: {what}; Nodepool talks to ZooKeeper over TLS only"
-                if secure_unknown:
-                    message = f"missing: {what}; the daemons start only if the secure file has it"
-                self._problems.add(document.path, None, [name], message, severity)
+                message = f"required, but missing: {what}; Nodepool talks to ZooKeeper over TLS only{hint}"
+                self._problems.add(document.path, None, [name], message)
 
     def _problem(self, path: Sequence[Any], message: str, severity: Severity = Severity.ERROR) -> None:
         self._problems.add(self._document.path, self._document.line_of(path), path, message, severity)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import abc
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from nodepool.driver.framework.key_schema import fields_of
@@ -90,6 +90,15 @@ class ProviderConfig(ConfigValue, abc.ABC):
     @abc.abstractmethod
     def getSchema(self) -> Any:
         """Voluptuous schema of the whole provider section, with `getCommonSchemaDict` in it."""
+
+    def localProblems(self) -> Iterable[tuple[str, str]]:
+        """What keeps this machine from serving the section, for ``config-validate``; default: nothing. After `load`.
+
+        May read files, e.g. one with credentials; contacts nobody.
+
+        :return: key of the section, and a text with the remedy.
+        """
+        return ()
 
     def getSupportedLabels(self, pool_name: str | None = None) -> set[str]:
         """Label names of one pool, or of all."""

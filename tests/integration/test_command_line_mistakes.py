@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import socket
 
@@ -89,3 +90,31 @@ class TestValidate:
         problems = [line for line in result.err.splitlines() if f"{nodepool.config}:" in line]
         assert any("max-hold-agee" in line for line in problems)
         assert any("elements-dir" in line for line in problems)
+
+    def test_lines_for_other_programs(self, nodepool: CommandLine) -> None:
+        """``file:line:column: key: text``, and nothing before it; JSON and GitHub's form on stdout."""
+        with nodepool.config.open("a", encoding="utf-8") as file:
+            file.write("max-hold-agee: 1\n")
+        number = len(nodepool.config.read_text(encoding="utf-8").splitlines())
+        lines = nodepool("config-validate").err.splitlines()
+        assert f"{nodepool.config}:{number}:1: max-hold-agee: unknown key" in lines[0]
+        assert lines[0].startswith(str(nodepool.config))
+        assert lines[-1] == f"{nodepool.config}: 1 problem found"
+        found = nodepool("config-validate", "--format", "json")
+        assert (found.status, found.err) == (1, "")
+        assert [problem["key"] for problem in json.loads(found.out)] == ["max-hold-agee"]
+        told = nodepool("config-validate", "--format", "github").out
+        assert told.startswith(f"::error file={nodepool.config},line={number},col=1,title=max-hold-agee::unknown key")
+
+    def test_secure_file(self, nodepool: CommandLine) -> None:
+        """It is read, and one that is missing is an error."""
+        nodepool.config.write_text("labels: []\n", encoding="utf-8")
+        assert "name that file with -s" in nodepool("config-validate").err
+        secure = nodepool.config.with_name("secure.yaml")
+        assert f"{secure}: no such file" in nodepool("-s", str(secure), "config-validate").err
+
+    def test_own_logging(self, nodepool: CommandLine) -> None:
+        """With ``--debug`` or ``-l`` the lines go where the log goes."""
+        result = nodepool("--debug", "config-validate")
+        assert result.status == 0
+        assert f"nodepool.cmd.config_validator: {nodepool.config} is valid" in result.err

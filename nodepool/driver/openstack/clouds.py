@@ -181,7 +181,7 @@ class Clouds:
                 try:
                     from openstack.config.loader import CONFIG_FILES, SECURE_FILES, OpenStackConfig
                 except ImportError as error:
-                    raise CloudProblem(f"{error}; to install it: pip install 'nodepool[openstack]'") from None
+                    raise CloudProblem(f"{error}; to install it: pip install openstacksdk") from None
                 # It says of a broken file what YAML says. Adding a filter again does nothing.
                 logging.getLogger("openstack.config").addFilter(_without_quotations)
                 try:

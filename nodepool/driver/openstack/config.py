@@ -282,6 +282,12 @@ class OpenStackProviderConfig(CloudProviderConfig[OpenStackPool]):
             log.error("Provider %s goes on with earlier settings: %s", self.name, self.cloud_settings.outdated)
         super().load(newconfig)
 
+    def localProblems(self) -> list[tuple[str, str]]:
+        """What is wrong with clouds.yaml."""
+        settings = self.cloud_settings
+        text = "" if settings is None else settings.problem or settings.outdated
+        return [("cloud", text)] if text else []
+
     def renewed_region(self, region: CloudRegion) -> CloudRegion | None:
         """What clouds.yaml has in place of a region since the last load; None = nothing else."""
         return self.clouds.renewed(self.cloud, self.region_name, region)

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from nodepool.cmd.validate import validate_config
 from nodepool.config.loader import load_config, load_zookeeper
 from nodepool.config.problems import MAX_REPORTED, Problem, Severity
-from nodepool.config.validator import validate
+from nodepool.config.validator import validate, validate_here
 from nodepool.exceptions import ConfigError
 
 GOOD: dict[str, Any] = {
@@ -228,6 +228,7 @@ def check(main: Path, secure: Path | None = None) -> None:
         lambda: load_config(str(main), second, strict=True),
         lambda: load_zookeeper(str(main), second),
         lambda: found.extend(validate(str(main))),
+        lambda: found.extend(validate_here(str(main), second)),
     ):
         try:
             use()
@@ -324,7 +325,10 @@ def test_bombs(tmp_path: Path, text: str) -> None:
     file = tmp_path / "nodepool.yaml"
     file.write_text(text, encoding="utf-8")
     check(file)
-    assert validate_config(argparse.Namespace(config=str(file))) == 1
+    assert (
+        validate_config(argparse.Namespace(config=str(file), secure=None, format="text", logconfig=None, debug=False))
+        == 1
+    )
     with pytest.raises(ConfigError) as caught:
         load_config(str(file), strict=True)
     assert max(map(len, str(caught.value).splitlines())) < 2000

@@ -76,7 +76,7 @@ class TestLoad:
             (b"- a\n- b\n", "the file must be a mapping with keys such as providers, but it is a list"),
             (b"17", "the file must be a mapping with keys such as providers, but it is 17"),
             (b"a: \xff\n", ":1: not UTF-8 text"),
-            (b"a: [}\n", ":1: not YAML"),
+            (b"a: [}\n", ":1:5: not YAML"),
             (b"\x00\x01", "not YAML"),
         ],
     )

@@ -186,7 +186,7 @@ class TestRefused:
         with pytest.raises(ConfigError) as caught:
             read(text)
         message = str(caught.value)
-        assert message.startswith(f"f:{line}: ")
+        assert message.startswith(f"f:{line}:")
         assert expected in message
         assert len(message.splitlines()) == 1
 

@@ -281,7 +281,7 @@ class TestSecureFile:
         ("text", "expected"),
         [
             ("- a", "s.yaml: the file must be a mapping with keys such as providers, but it is a list"),
-            ("a: [}", "s.yaml:1: not YAML"),
+            ("a: [}", "s.yaml:1:5: not YAML"),
             ("diskimages: 3", "s.yaml:1: diskimages: expected a list of mappings, got 3"),
         ],
     )

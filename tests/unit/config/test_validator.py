@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nodepool.config.problems import Severity
-from nodepool.config.validator import validate
+from nodepool.config.validator import validate, validate_here
 from nodepool.exceptions import ConfigError
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -62,12 +62,82 @@ def test_everything_in_one_go(tmp_path: Path) -> None:
 
 
 def test_zookeeper_may_be_in_the_secure_file(tmp_path: Path) -> None:
-    """It reads no secure file, so it cannot know."""
+    """Without that file the launcher would refuse it, and so does the validator."""
     found = check(tmp_path, "labels: []\n")
-    assert [severity for severity, _ in found] == [Severity.WARNING] * 2
-    assert (
-        "zookeeper-servers: missing: a list of servers; the daemons start only if the secure file has it" in found[0][1]
+    assert [severity for severity, _ in found] == [Severity.ERROR] * 2
+    assert "zookeeper-servers: required, but missing: a list of servers" in found[0][1]
+    assert found[0][1].endswith("if the secure file has it, name that file with -s")
+    secure = tmp_path / "secure.yaml"
+    secure.write_text(GOOD, encoding="utf-8")
+    assert validate(str(tmp_path / "f.yaml"), str(secure)) == []
+    secure.write_text("zookeeper-servers: [{host: zk}]\n", encoding="utf-8")
+    (problem,) = validate(str(tmp_path / "f.yaml"), str(secure))
+    assert (problem.key, problem.severity) == ("zookeeper-tls", Severity.ERROR)
+    assert "-s" not in problem.message
+
+
+def test_secure_file_that_is_not_there(tmp_path: Path) -> None:
+    file = tmp_path / "f.yaml"
+    file.write_text(GOOD, encoding="utf-8")
+    (problem,) = validate_here(str(file), str(tmp_path / "secure.yaml"))
+    assert str(problem) == f"{tmp_path}/secure.yaml: no such file"
+
+
+def here(tmp_path: Path, text: str) -> list[str]:
+    file = tmp_path / "f.yaml"
+    file.write_text(text, encoding="utf-8")
+    return [f"{problem.severity.value}: {problem}".replace(f"{tmp_path}/", "") for problem in validate_here(str(file))]
+
+
+def test_files_of_this_machine(tmp_path: Path) -> None:
+    """One that is missing may be on another machine; one that is here is right or wrong."""
+    (tmp_path / "k").write_text("hello", encoding="utf-8")
+    cert, key, ca = here(
+        tmp_path,
+        f"zookeeper-servers: [{{host: zk}}]\nzookeeper-tls:\n  cert: /no/c\n  key: {tmp_path}/k\n  ca: /no/a\n",
     )
+    assert cert.startswith("warning: f.yaml:3:3: zookeeper-tls.cert: there is no file /no/c")
+    assert key == "error: f.yaml:4:3: zookeeper-tls.key: k is no private key in PEM form"
+    assert ca.startswith("warning: f.yaml:5:3: zookeeper-tls.ca: there is no file /no/a")
+
+
+def test_clouds_yaml(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cloud that is not in it, and no such file."""
+    clouds = tmp_path / "clouds.yaml"
+    clouds.write_text("clouds: {other: {auth: {}}}\n", encoding="utf-8")
+    monkeypatch.setenv("OS_CLIENT_CONFIG_FILE", str(clouds))
+    text = f"{GOOD}providers:\n- name: p\n  driver: openstack\n  cloud: mine\n  pools: []\n"
+    [*_, found] = here(tmp_path, text)
+    assert found.startswith("warning: f.yaml:6:3: providers[0].cloud: clouds.yaml has no cloud 'mine' (it has: other)")
+    clouds.unlink()
+    [*_, found] = here(tmp_path, text)
+    assert "providers[0].cloud: there is no clouds.yaml with the cloud 'mine'" in found
+
+
+def test_what_a_driver_says_of_this_machine_may_fail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(self: object) -> None:
+        raise OSError("broken")
+
+    monkeypatch.setattr("nodepool.driver.config.ProviderConfig.localProblems", fail)
+    [*_, found] = here(tmp_path, f"{GOOD}providers:\n- {{name: p, driver: static, pools: []}}\n")
+    assert found == "warning: f.yaml:4:13: providers[0].driver: localProblems(): OSError: broken"
+
+
+def test_what_is_no_yaml_is_a_problem_with_its_place(tmp_path: Path) -> None:
+    (found,) = here(tmp_path, "labels:\n\t- name: a\n")
+    assert found.startswith("error: f.yaml:2:1: not YAML: a tab character is used for indentation")
+
+
+def test_wrong_driver_does_not_hide_the_rest(tmp_path: Path) -> None:
+    """Its section is checked as one of the driver that is probably meant."""
+    found = check(
+        tmp_path, f"{GOOD}providers:\n- name: p\n  driver: statik\n  pool: []\n  pools: [{{name: m, nods: []}}]\n"
+    )
+    assert [line.partition(": ")[2].split(":")[0] for _, line in found] == [
+        "providers[0].driver",
+        "providers[0].pool",
+        "providers[0].pools[0].nods",
+    ]
 
 
 def test_variables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Problems of a configuration as text, as JSON, and as GitHub's checks want them. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from nodepool.config.problems import Problem, Severity
+from nodepool.model.secret_words import names_a_secret
+
+FORMATS: Final = ("text", "json", "github")
+_RED, _YELLOW, _BOLD, _PLAIN = "\x1b[31m", "\x1b[33m", "\x1b[1m", "\x1b[0m"
+#: Longest line of a file that is shown.
+_MAX_LINE: Final = 160
+
+#: Reads one line of a file: path and number, from 1 -> its text; None = there is none.
+ReadLine = Callable[[str, int], str | None]
+
+
+def is_error(problem: Problem) -> bool:
+    """Is the file refused for it?"""
+    return problem.severity is not Severity.WARNING
+
+
+def _kind(problem: Problem) -> str:
+    return "error" if is_error(problem) else "warning"
+
+
+def as_text(problem: Problem) -> str:
+    """``file:line:column: key: text``; a warning says that it is one."""
+    text = str(problem)
+    if is_error(problem):
+        return text
+    return f"{text.removesuffix(problem.message)}warning: {problem.message}"
+
+
+def as_frame(problem: Problem, read_line: ReadLine, *, colour: bool) -> str:
+    """As `as_text`, with the line of the file and a caret below the place. What may be a secret is not shown."""
+    paint = (_YELLOW if _kind(problem) == "warning" else _RED) if colour else ""
+    plain = _PLAIN if paint else ""
+    head = as_text(problem)
+    if paint:
+        place = head[: len(head) - len(problem.message)]
+        head = f"{_BOLD}{place}{plain}{paint}{problem.message}{plain}"
+    line = None if problem.line is None else read_line(problem.file, problem.line)
+    if line is None or not line.strip() or _may_be_secret(problem, line):
+        return head
+    shown = "".join(char if char.isprintable() else " " for char in line)[:_MAX_LINE]
+    number = str(problem.line)
+    column = (problem.column or len(shown) - len(shown.lstrip()) + 1) - 1
+    if column >= len(shown):
+        return head
+    width = max(1, len(_word(shown[column:])))
+    caret = f"{paint}{'^' * width}{plain}"
+    return f"{head}\n  {number} | {shown}\n  {' ' * len(number)} | {' ' * column}{caret}"
+
+
+def _word(text: str) -> str:
+    """The key that a text begins with."""
+    return text.partition(":")[0] if ":" in text else text.strip()
+
+
+def _may_be_secret(problem: Problem, line: str) -> bool:
+    return names_a_secret((problem.key, line))
+
+
+def as_json(problems: Sequence[Problem]) -> str:
+    """A list of objects."""
+    return json.dumps(
+        [
+            {
+                "file": problem.file,
+                "line": problem.line,
+                "column": problem.column,
+                "key": problem.key,
+                "severity": _kind(problem),
+                "message": problem.message,
+            }
+            for problem in problems
+        ],
+        indent=2,
+    )
+
+
+def as_github(problem: Problem) -> str:
+    """A workflow command, which GitHub shows beside the line."""
+    place = [("file", problem.file), ("line", problem.line), ("col", problem.column), ("title", problem.key)]
+    given = ",".join(f"{name}={_property(str(value))}" for name, value in place if value)
+    return f"::{_kind(problem)} {given}::{_data(problem.message)}"
+
+
+def _data(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")
