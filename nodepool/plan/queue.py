@@ -149,6 +149,11 @@ class RequestQueue:
         bucket = self._buckets.get(kind)
         return None if bucket is None else bucket.oldest()
 
+    def count(self, kind: RequestKind) -> int:
+        """How many requests of a kind wait."""
+        bucket = self._buckets.get(kind)
+        return 0 if bucket is None else len(bucket)
+
     def buckets(self) -> list[Bucket]:
         return list(self._buckets.values())
 

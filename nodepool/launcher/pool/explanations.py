@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from nodepool.clock import wall_time
 from nodepool.model.reasons import NEXT_PASS, Reason
+from nodepool.plan.reminders import TOLD
 from nodepool.plan.request_stage import Stage
 
 if TYPE_CHECKING:
@@ -46,6 +47,8 @@ class Explanations:
         self._kinds: dict[RequestKind, WaitingKind] = {}
         #: Of the pass before.
         self._said: dict[RequestKind, WaitingKind] = {}
+        #: Has something begun to wait, or to wait for something else, since `told` was asked?
+        self.fresh = False
         self._declined: dict[str, Explanation] = {}
 
     def begin_pass(self) -> None:
@@ -58,6 +61,7 @@ class Explanations:
         if before is not None and before.reason == reason:
             self._kinds[kind] = before
         else:
+            self.fresh = self.fresh or reason.code in TOLD
             same = before is not None and before.reason.code is reason.code
             self._kinds[kind] = WaitingKind(reason, before.since if before is not None and same else wall_time())
 
@@ -66,6 +70,11 @@ class Explanations:
         for kind, waiting in self._kinds.items():
             if self._said.get(kind) is not waiting:
                 yield kind, waiting.reason
+
+    def told(self) -> dict[RequestKind, Reason]:
+        """Kinds that wait for something that is worth a line in the log, as the last pass judged them."""
+        self.fresh = False
+        return {kind: waiting.reason for kind, waiting in self._kinds.items() if waiting.reason.code in TOLD}
 
     def of_kind(self, kind: RequestKind) -> WaitingKind:
         """Why the requests of a kind wait; the next pass looks at one that was not judged yet."""

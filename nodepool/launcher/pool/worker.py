@@ -34,6 +34,7 @@ from nodepool.launcher.pool.services import PoolServices
 from nodepool.launcher.pool.status_maker import PoolStatusMaker, StatusSources
 from nodepool.launcher.pool.turns import Turns
 from nodepool.launcher.pool.view import PoolView
+from nodepool.launcher.pool.waiting_lines import WaitingLines
 from nodepool.plan.queue import RequestQueue
 from nodepool.runtime.worker import Worker
 
@@ -90,6 +91,7 @@ class PoolWorker(Worker):
         declines = Declines(pool, desk, queue, events, log)
         batch = Batch(self.view, desk, self._handlers, self.request_changed)
         self.intake = Intake(*(self.view, queue, desk, self.fast_path, declines, batch), self.eviction, self.wake, log)
+        self._waiting_lines = WaitingLines(pool, desk, queue, log)
         self._changes = Changes(pool, queue, desk, self.free_nodes, self.eviction)
         self.status = PoolStatusMaker(pool, self._status_sources(), socket.gethostname(), launcher.version)
 
@@ -179,11 +181,13 @@ class PoolWorker(Worker):
         self.view.begin_pass(self.labels, self.entry.priority)
         more = self.intake.serve()
         self.fast_path.collect()
+        self._waiting_lines.tell()
         self.entry.update(paused=self.desk.paused)
         self._wake_siblings()
         if more:
             return 0.0
-        waits = [wait for wait in (self.desk.next_look(), self.free_nodes.next_look()) if wait is not None]
+        looks = (self.desk.next_look(), self.free_nodes.next_look(), self._waiting_lines.next_look())
+        waits = [wait for wait in looks if wait is not None]
         if self.handlers:
             waits.append(POLL_SECONDS)
         return min(waits, default=None)
