@@ -11,6 +11,7 @@ from typing import Final
 from nodepool import log_names, logconfig
 from nodepool.cmd import (
     app,
+    events,
     explain,
     image_backup,
     image_changes,
@@ -18,6 +19,7 @@ from nodepool.cmd import (
     image_log,
     image_uploads,
     nodes,
+    overview,
     providers,
     requests,
     validate,
@@ -36,6 +38,8 @@ _GROUPS: Final = (
     image_log,
     image_backup,
     providers,
+    overview,
+    events,
     validate,
 )
 

@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`HoldEvents`: nodes that somebody put on hold, as events."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from nodepool.clock import wall_time
+from nodepool.model import states
+from nodepool.model.event import Event, What
+
+if TYPE_CHECKING:
+    from nodepool.launcher.event_ring import EventRing
+    from nodepool.model.node import Node
+    from nodepool.zk.locked_cache import LockedRecordCache
+
+
+class HoldEvents:
+    """Listens to the cache of nodes; everything belongs to its thread.
+
+    :param nodes: the cache; made before it follows ZooKeeper, so that nothing is missed.
+    :param host: of the launcher.
+    """
+
+    def __init__(self, nodes: LockedRecordCache[Node], ring: EventRing, host: str) -> None:
+        self._nodes = nodes
+        self._ring = ring
+        self._host = host
+        #: Ids of nodes on hold.
+        self._held: set[str] = set()
+        nodes.add_listener(self._changed)
+
+    def _changed(self, node_id: str) -> None:
+        node = self._nodes.get(node_id)
+        if node is None or node.state != states.HOLD:
+            self._held.discard(node_id)
+            return
+        if node_id not in self._held:
+            self._held.add(node_id)
+            at = node.state_time or wall_time()
+            self._ring.put(Event(at, self._host, f"node {node_id}", What.HELD.value, text=why_held(node)))
+
+
+def why_held(node: Node) -> str:
+    """Why a node is on hold, as far as its record tells."""
+    if node.comment:
+        return str(node.comment)
+    return f"for job {node.hold_job}" if node.hold_job else ""
