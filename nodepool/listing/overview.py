@@ -19,7 +19,7 @@ from nodepool.plan.pool_summary import limiting
 if TYPE_CHECKING:
     from nodepool.model.node import Node
     from nodepool.model.request import NodeRequest
-    from nodepool.plan.attention import Problem
+    from nodepool.plan.attention import StatusProblem
     from nodepool.plan.long_waits import LongWait
     from nodepool.plan.pool_summary import PoolSummary
 
@@ -37,13 +37,13 @@ class Overview:
     """
 
     sentence: str
-    problems: Sequence[Problem]
+    problems: Sequence[StatusProblem]
     waits: Sequence[LongWait]
     capacity: Table
     now: float
 
 
-def sentence(waits: Sequence[LongWait], problems: Sequence[Problem], requests: Iterable[NodeRequest]) -> str:
+def sentence(waits: Sequence[LongWait], problems: Sequence[StatusProblem], requests: Iterable[NodeRequest]) -> str:
     """The first line: which requests wait too long and for what, or that none does."""
     minutes = f"{LONG_SECONDS / 60:g} min"
     total = sum(wait.count for wait in waits)
@@ -67,7 +67,7 @@ def _because(wait: LongWait) -> str:
     return f" ({where}{wait.cause.text})"
 
 
-def problem_line(problem: Problem, now: float) -> str:
+def problem_line(problem: StatusProblem, now: float) -> str:
     """A problem in one line."""
     parts = [problem.text]
     if problem.since:

@@ -25,7 +25,7 @@ MANY_FAILED: Final = 3
 
 
 @dataclass(frozen=True)
-class Problem:
+class StatusProblem:
     """One thing that needs attention.
 
     :param kind: for programs: ``launcher``, ``provider``, ``maintenance``, ``label``, ``host``, ``node``, ``reload``,
@@ -61,7 +61,7 @@ def problems(
     nodes: Sequence[Node],
     maintenance: Sequence[Maintenance],
     now: float,
-) -> list[Problem]:
+) -> list[StatusProblem]:
     """Everything that needs attention, the worst first.
 
     :param launchers: their status records. Launchers of older releases have none.
@@ -83,12 +83,12 @@ def problems(
     ]
 
 
-def _no_launcher(registered: Sequence[Registered], launchers: Sequence[LauncherStatus]) -> Iterator[Problem]:
+def _no_launcher(registered: Sequence[Registered], launchers: Sequence[LauncherStatus]) -> Iterator[StatusProblem]:
     if not registered and not launchers:
-        yield Problem("launcher", "no launcher is registered: nothing serves requests")
+        yield StatusProblem("launcher", "no launcher is registered: nothing serves requests")
 
 
-def _providers(pools: Sequence[PoolSummary]) -> Iterator[Problem]:
+def _providers(pools: Sequence[PoolSummary]) -> Iterator[StatusProblem]:
     for provider, members in by_provider(pools).items():
         gone = [pool for pool in members if pool.state == "unavailable"]
         if not gone:
@@ -97,7 +97,7 @@ def _providers(pools: Sequence[PoolSummary]) -> Iterator[Problem]:
         where = provider if len(gone) == len(members) else named([pool.name for pool in gone])
         some = _of_launchers(first)
         text = f"provider {where} is unavailable{some}: {first.text or first.code or 'the log says why'}"
-        yield Problem("provider", text, first.since, first.next, f"explain {provider}")
+        yield StatusProblem("provider", text, first.since, first.next, f"explain {provider}")
 
 
 def _of_launchers(pool: PoolSummary) -> str:
@@ -105,21 +105,21 @@ def _of_launchers(pool: PoolSummary) -> str:
     return f" for {pool.affected} of {count} launchers" if pool.affected < count else ""
 
 
-def _absent(launchers: Sequence[LauncherStatus]) -> Iterator[Problem]:
+def _absent(launchers: Sequence[LauncherStatus]) -> Iterator[StatusProblem]:
     """Providers that could not be started, and so have no pool that could tell."""
     for launcher in launchers:
         for absent in launcher.absent:
             text = f"provider {absent.name} is not served by launcher {launcher.host}: {absent.text}"
-            yield Problem("provider", text, absent.since, absent.next, "providers")
+            yield StatusProblem("provider", text, absent.since, absent.next, "providers")
 
 
-def _maintenance(records: Sequence[Maintenance], now: float) -> Iterator[Problem]:
+def _maintenance(records: Sequence[Maintenance], now: float) -> Iterator[StatusProblem]:
     for record in sorted(records, key=lambda record: record.since):
         if not record.is_over(now):
-            yield Problem("maintenance", record.text, record.since, record.until, "maintenance list")
+            yield StatusProblem("maintenance", record.text, record.since, record.until, "maintenance list")
 
 
-def _labels(pools: Sequence[PoolSummary]) -> Iterator[Problem]:
+def _labels(pools: Sequence[PoolSummary]) -> Iterator[StatusProblem]:
     for pool in pools:
         by_cause: dict[tuple[str, str], list[str]] = {}
         for name, label in pool.labels.items():
@@ -127,12 +127,12 @@ def _labels(pools: Sequence[PoolSummary]) -> Iterator[Problem]:
         for (_, text), names in by_cause.items():
             since = min(pool.labels[name].since for name in names)
             labels = "label" if len(names) == 1 else "labels"
-            yield Problem(
+            yield StatusProblem(
                 "label", f"{labels} {named(names)} of {pool.name}: {text}", since, command=f"explain {names[0]}"
             )
 
 
-def _launches(pools: Sequence[PoolSummary]) -> Iterator[Problem]:
+def _launches(pools: Sequence[PoolSummary]) -> Iterator[StatusProblem]:
     for pool in pools:
         ended = pool.launches
         if ended.failed_15m < MANY_FAILED or ended.failed_15m < ended.ok_15m:
@@ -141,27 +141,27 @@ def _launches(pools: Sequence[PoolSummary]) -> Iterator[Problem]:
         text = f"{ended.failed_15m} of {total} launches in {pool.name} failed in the last 15 minutes"
         if ended.last_error is not None:
             text += f"; the last one: {ended.last_error.text}"
-        yield Problem("launch", text, command=f"explain {pool.provider}")
+        yield StatusProblem("launch", text, command=f"explain {pool.provider}")
 
 
-def _hosts(pools: Sequence[PoolSummary]) -> Iterator[Problem]:
+def _hosts(pools: Sequence[PoolSummary]) -> Iterator[StatusProblem]:
     for pool in pools:
         down = [host for host in pool.hosts if host.up is False and host.quarantine is None]
         aside = [host for host in pool.hosts if host.quarantine is not None]
         if len(down) > MAX_NAMED:
             names = named([host.name for host in down])
             text = f"{len(down)} of {len(pool.hosts)} hosts of {pool.name} are down: {names}"
-            yield Problem("host", text, min(host.since for host in down), command="hosts")
+            yield StatusProblem("host", text, min(host.since for host in down), command="hosts")
         else:
             for host in down:
                 text = f"host {host.name} of {pool.name} is down: {host.text}"
-                yield Problem("host", text, host.since, host.next, "hosts")
+                yield StatusProblem("host", text, host.since, host.next, "hosts")
         for host in aside:
             text = f"host {host.name} of {pool.name} is quarantined: {host.quarantine}"
-            yield Problem("host", text, None, host.next, "hosts")
+            yield StatusProblem("host", text, None, host.next, "hosts")
 
 
-def _deleting(nodes: Iterable[Node], now: float) -> Iterator[Problem]:
+def _deleting(nodes: Iterable[Node], now: float) -> Iterator[StatusProblem]:
     stuck: dict[str, list[Node]] = {}
     for node in nodes:
         if node.state == states.DELETING and node.state_time is not None and now - node.state_time > DELETING_SECONDS:
@@ -170,19 +170,19 @@ def _deleting(nodes: Iterable[Node], now: float) -> Iterator[Problem]:
         found.sort(key=lambda node: node.state_time or 0.0)
         what = "node" if len(found) == 1 else "nodes"
         text = f"{len(found)} {what} of {provider} in state deleting for more than 10 minutes: {_ids(found)}"
-        yield Problem("node", text, found[0].state_time, command=f"explain {found[0].id}")
+        yield StatusProblem("node", text, found[0].state_time, command=f"explain {found[0].id}")
 
 
-def _held(nodes: Iterable[Node]) -> Iterator[Problem]:
+def _held(nodes: Iterable[Node]) -> Iterator[StatusProblem]:
     held = [node for node in nodes if node.state == states.HOLD and not node.hold_expiration]
     if held:
         held.sort(key=lambda node: node.state_time or 0.0)
         what = "node is" if len(held) == 1 else "nodes are"
         text = f"{len(held)} {what} on hold without an end: {_ids(held)}"
-        yield Problem("node", text, held[0].state_time, command="list --state hold")
+        yield StatusProblem("node", text, held[0].state_time, command="list --state hold")
 
 
-def _reloads(launchers: Sequence[LauncherStatus]) -> Iterator[Problem]:
+def _reloads(launchers: Sequence[LauncherStatus]) -> Iterator[StatusProblem]:
     by_text: dict[str, list[LauncherStatus]] = {}
     for launcher in launchers:
         if launcher.reload is not None and not launcher.reload.ok:
@@ -190,12 +190,12 @@ def _reloads(launchers: Sequence[LauncherStatus]) -> Iterator[Problem]:
     for text, found in by_text.items():
         since = min(launcher.reload.at for launcher in found if launcher.reload is not None)
         hosts = named([launcher.host for launcher in found])
-        yield Problem(
+        yield StatusProblem(
             "reload", f"the changed configuration is refused by {hosts}: {text}", since, command="config-validate"
         )
 
 
-def _differences(launchers: Sequence[LauncherStatus], registered: Sequence[Registered]) -> Iterator[Problem]:
+def _differences(launchers: Sequence[LauncherStatus], registered: Sequence[Registered]) -> Iterator[StatusProblem]:
     versions = {entry.host: entry.version or "unknown" for entry in registered}
     versions.update({launcher.host: launcher.version for launcher in launchers})
     yield from _differing("version", "versions", versions)
@@ -203,7 +203,7 @@ def _differences(launchers: Sequence[LauncherStatus], registered: Sequence[Regis
     yield from _differing("configuration", "configurations", hashes)
 
 
-def _differing(kind: str, what: str, values: dict[str, str]) -> Iterator[Problem]:
+def _differing(kind: str, what: str, values: dict[str, str]) -> Iterator[StatusProblem]:
     if len(set(values.values())) < 2:
         return
     hosts: dict[str, list[str]] = {}
@@ -211,7 +211,7 @@ def _differing(kind: str, what: str, values: dict[str, str]) -> Iterator[Problem
         hosts.setdefault(value, []).append(host)
     order = [value for value, _ in Counter(values.values()).most_common()]
     told = "; ".join(f"{value} on {named(hosts[value])}" for value in order)
-    yield Problem(kind, f"launchers run with different {what}: {told}", command="launchers")
+    yield StatusProblem(kind, f"launchers run with different {what}: {told}", command="launchers")
 
 
 def named(names: Sequence[str]) -> str:

@@ -22,7 +22,7 @@ _RESOURCES: Final = {"room.instances": "instances", "room.cores": "cores", "room
 
 
 @dataclass(frozen=True)
-class Cause:
+class WaitCause:
     """Why a request waits.
 
     :param pool: ``<provider>/<pool>``; empty = no pool tells.
@@ -42,7 +42,7 @@ class LongWait:
     """
 
     labels: Sequence[str]
-    cause: Cause
+    cause: WaitCause
     count: int
     oldest: float
     ids: Sequence[str]
@@ -56,8 +56,8 @@ def long_waits(
     :param pools: the records of all launchers.
     :param now: seconds since the epoch.
     """
-    causes = _Causes(pools)
-    groups: dict[tuple[tuple[str, ...], Cause], list[NodeRequest]] = {}
+    causes = _WaitCauses(pools)
+    groups: dict[tuple[tuple[str, ...], WaitCause], list[NodeRequest]] = {}
     for request in requests:
         if request.state not in (states.REQUESTED, states.PENDING) or request.created_time is None:
             continue
@@ -72,28 +72,30 @@ def long_waits(
     return sorted(found, key=lambda wait: (-wait.count, wait.oldest))
 
 
-class _Causes:
+class _WaitCauses:
     """Finds out why a request waits."""
 
     def __init__(self, pools: Sequence[PoolStatus]) -> None:
-        self._by_request: dict[str, list[Cause]] = {}
-        self._by_kind: dict[tuple[tuple[str, ...], str | None], list[tuple[str | None, Cause]]] = {}
+        self._by_request: dict[str, list[WaitCause]] = {}
+        self._by_kind: dict[tuple[tuple[str, ...], str | None], list[tuple[str | None, WaitCause]]] = {}
         for pool in pools:
             name = f"{pool.provider}/{pool.pool}"
             for request in pool.requests:
-                self._by_request.setdefault(request.id, []).append(Cause(name, request.code, _brief(request)))
+                self._by_request.setdefault(request.id, []).append(WaitCause(name, request.code, _brief(request)))
             for kind in pool.waiting:
                 key = (tuple(sorted(kind.labels)), kind.provider)
-                self._by_kind.setdefault(key, []).append((kind.tenant, Cause(name, kind.code, _brief(kind))))
+                self._by_kind.setdefault(key, []).append((kind.tenant, WaitCause(name, kind.code, _brief(kind))))
 
-    def of(self, request: NodeRequest, labels: tuple[str, ...]) -> Cause:
+    def of(self, request: NodeRequest, labels: tuple[str, ...]) -> WaitCause:
         found = list(self._by_request.get(request.id or "", ()))
         kinds = self._by_kind.get((labels, request.provider), ())
         found += [cause for tenant, cause in kinds if tenant in (None, request.tenant_name)]
         if request.state == states.PENDING:
             # The pool that has its lock knows best.
             found = list(self._by_request.get(request.id or "", ())) or found
-        return min(found, key=lambda cause: (_rank(cause.code), cause.pool), default=Cause(text="no pool tells why"))
+        return min(
+            found, key=lambda cause: (_rank(cause.code), cause.pool), default=WaitCause(text="no pool tells why")
+        )
 
 
 def _rank(code: str) -> int:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``nodepool status`` and the listings of what launchers tell, against a real ZooKeeper with TLS (rules OV)."""
+"""``nodepool status`` and the listings of what launchers tell, against a real ZooKeeper with TLS (rules V-1 to V-5)."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def as_json(result: Any) -> Any:
 
 class TestStatus:
     def test_problems_come_first(self, nodepool: CommandLine, tell: Tell, znodes: PoolZnodes) -> None:
-        """OV-1"""
+        """V-1"""
         tell(CLOUD, LAB, L1)
         for _ in range(2):
             znodes.submit(["big"], created_time=NOW - 900)
@@ -108,7 +108,7 @@ class TestStatus:
         assert ["cloud/main", "paused", *["0"] * 5, "2", "cores 72 + 8 of 80"] in result.rows
 
     def test_exit_status(self, nodepool: CommandLine, tell: Tell) -> None:
-        """OV-2: only if it is asked for."""
+        """V-2: only if it is asked for."""
         tell(LAB, L1)
         assert nodepool("status").status == 0
         assert nodepool("status", "--fail-on-problems").status == 3
@@ -136,7 +136,7 @@ class TestProviders:
         assert told["cloud/main"]["limiting"] == "cores 72 + 8 of 80"
 
     def test_limits(self, nodepool: CommandLine, tell: Tell) -> None:
-        """OV-3: of each limit what is used by us, by others, and free."""
+        """V-3: of each limit what is used by us, by others, and free."""
         tell(CLOUD, LAB)
         told = as_json(nodepool("providers", "cloud", "--detail", "--format", "json"))
         assert [row["pool"] for row in told["providers"]] == ["cloud/main"]
@@ -185,7 +185,7 @@ class TestOthers:
 
 class TestEvents:
     def test_of_all_launchers(self, nodepool: CommandLine, tell: Tell) -> None:
-        """OV-4: what two launchers saw is there once."""
+        """V-4, V-5: what two launchers saw is there once."""
         tell(L1, LauncherStatus(host="l2", events=(Event(NOW - 299, "l2", *_rest(L1.events[1])),)))
         rows = as_json(nodepool("events", "--format", "json"))
         assert [(row["subject"], row["actor"]) for row in rows] == [

@@ -13,15 +13,15 @@ from nodepool.model import states
 from nodepool.model.node import Node
 from nodepool.model.pool_status import LimitStatus, PoolStatus, WaitingStatus
 from nodepool.model.request import NodeRequest
-from nodepool.plan.attention import Problem
-from nodepool.plan.long_waits import Cause, LongWait
+from nodepool.plan.attention import StatusProblem
+from nodepool.plan.long_waits import WaitCause, LongWait
 from nodepool.plan.pool_summary import summarize
 
 #: 2026-11-23 12:00:00 UTC
 NOON = 1795435200.0
-GPU = LongWait(("gpu",), Cause("cloud-1/main", "room.cores", "cores 80 of 80"), 9, NOON - 900, ["200-1", "200-2"])
-ARM = LongWait(("arm",), Cause("cloud-2/main", "provider.circuit-open", "HTTP 503"), 3, NOON - 800, ["200-9"])
-GONE = Problem("provider", "provider cloud-2 is unavailable: HTTP 503", NOON - 7200, NOON + 12, "explain cloud-2")
+GPU = LongWait(("gpu",), WaitCause("cloud-1/main", "room.cores", "cores 80 of 80"), 9, NOON - 900, ["200-1", "200-2"])
+ARM = LongWait(("arm",), WaitCause("cloud-2/main", "provider.circuit-open", "HTTP 503"), 3, NOON - 800, ["200-9"])
+GONE = StatusProblem("provider", "provider cloud-2 is unavailable: HTTP 503", NOON - 7200, NOON + 12, "explain cloud-2")
 
 
 @pytest.fixture(autouse=True)
@@ -46,7 +46,7 @@ def test_the_sentence() -> None:
         "12 requests wait longer than 5 min: 9 for gpu (cloud-1/main: cores 80 of 80), "
         "3 for arm (cloud-2/main: HTTP 503)."
     )
-    one = LongWait(("a", "b"), Cause(text="no pool tells why"), 1, NOON, ["200-1"])
+    one = LongWait(("a", "b"), WaitCause(text="no pool tells why"), 1, NOON, ["200-1"])
     assert sentence([one], [], []) == "1 request waits longer than 5 min: 1 for a,b (no pool tells why)."
     assert sentence([GPU, ARM, one, one, one], [], []).endswith("1 for a,b (no pool tells why), 2 for others.")
 
@@ -65,7 +65,7 @@ def test_a_problem_in_a_line() -> None:
         "provider cloud-2 is unavailable: HTTP 503; since 10:00:00 (2 h); next try in 12 s; "
         "see: nodepool explain cloud-2"
     )
-    pause = Problem("maintenance", "pool a/b is paused\x1b", None, NOON + 60)
+    pause = StatusProblem("maintenance", "pool a/b is paused\x1b", None, NOON + 60)
     assert problem_line(pause, NOON) == "pool a/b is paused ; ends in 1 min"
 
 

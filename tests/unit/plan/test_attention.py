@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+"""What needs attention (V-2)."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -10,7 +12,7 @@ from nodepool.model.launcher_status import AbsentProvider, LauncherStatus, Reloa
 from nodepool.model.maintenance import Maintenance, Mode
 from nodepool.model.node import Node
 from nodepool.model.pool_status import FailedLaunch, HostStatus, LabelStatus, LaunchesStatus, PoolStatus
-from nodepool.plan.attention import Problem, Registered, named, problems
+from nodepool.plan.attention import StatusProblem, Registered, named, problems
 from nodepool.plan.pool_summary import summarize
 
 NOW = 10_000.0
@@ -24,7 +26,7 @@ def found(
     registered: Sequence[Registered] = (),
     nodes: Sequence[Node] = (),
     maintenance: Sequence[Maintenance] = (),
-) -> list[Problem]:
+) -> list[StatusProblem]:
     return problems(summarize(pools), launchers, registered, nodes, maintenance, NOW)
 
 
@@ -50,7 +52,7 @@ def test_no_launcher() -> None:
 def test_a_provider_that_is_unavailable() -> None:
     gone = replace(POOL, state="unavailable", text="HTTP 503 five times", since=50.0, next=60.0)
     text = "provider cloud is unavailable: HTTP 503 five times"
-    assert found(gone) == [Problem("provider", text, 50.0, 60.0, "explain cloud")]
+    assert found(gone) == [StatusProblem("provider", text, 50.0, 60.0, "explain cloud")]
     (one_of_two,) = found(gone, replace(POOL, host="l2"))
     assert one_of_two.text == "provider cloud is unavailable for 1 of 2 launchers: HTTP 503 five times"
     (one_pool,) = found(gone, replace(POOL, pool="other"))
@@ -67,7 +69,7 @@ def test_a_provider_that_could_not_be_started() -> None:
 def test_maintenance() -> None:
     pause = Maintenance("provider", "cloud", Mode.PAUSE, "new switch", "alice", 30.0, NOW + 60)
     text = "provider cloud is paused by alice: new switch"
-    assert found(maintenance=[pause]) == [Problem("maintenance", text, 30.0, NOW + 60, "maintenance list")]
+    assert found(maintenance=[pause]) == [StatusProblem("maintenance", text, 30.0, NOW + 60, "maintenance list")]
     assert found(maintenance=[replace(pause, until=NOW - 1)]) == []
 
 
@@ -106,7 +108,7 @@ def test_nodes_that_do_not_go() -> None:
     nodes = [node(1, states.DELETING, 700), node(2, states.DELETING, 900)]
     (problem,) = found(nodes=nodes)
     text = "2 nodes of cloud in state deleting for more than 10 minutes: 0000000002, 0000000001"
-    assert problem == Problem("node", text, NOW - 900, None, "explain 0000000002")
+    assert problem == StatusProblem("node", text, NOW - 900, None, "explain 0000000002")
     assert found(nodes=nodes[:1])[0].text.startswith("1 node of cloud")
 
 

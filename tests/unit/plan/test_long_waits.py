@@ -6,7 +6,7 @@ from typing import Any
 from nodepool.model import states
 from nodepool.model.pool_status import PoolStatus, RequestStatus, WaitingStatus
 from nodepool.model.request import NodeRequest
-from nodepool.plan.long_waits import LONG_SECONDS, Cause, LongWait, long_waits
+from nodepool.plan.long_waits import LONG_SECONDS, WaitCause, LongWait, long_waits
 
 NOW = 10_000.0
 
@@ -34,10 +34,10 @@ def test_young_and_answered_requests_do_not_count() -> None:
 def test_groups_by_labels_and_cause() -> None:
     status = pool(WaitingStatus(("gpu",), count=2, code="room.cores", text="quota", numbers=CORES))
     requests = [request(1), request(2, 900), request(3, node_types=["b", "a"])]
-    full = Cause("cloud/main", "room.cores", "cores 80 of 80, 8 needed")
+    full = WaitCause("cloud/main", "room.cores", "cores 80 of 80, 8 needed")
     assert long_waits(requests, [status], NOW) == [
         LongWait(("gpu",), full, 2, NOW - 900, ["200-2", "200-1"]),
-        LongWait(("a", "b"), Cause(text="no pool tells why"), 1, NOW - 301, ["200-3"]),
+        LongWait(("a", "b"), WaitCause(text="no pool tells why"), 1, NOW - 301, ["200-3"]),
     ]
 
 
@@ -53,7 +53,7 @@ def test_room_comes_before_order_and_turns() -> None:
         pool(WaitingStatus(("gpu",), code="wait.order", text="x"), name="b"),
         pool(WaitingStatus(("gpu",), code="room.ram", text="quota: 5 of 5 MiB"), name="c"),
     ]
-    assert long_waits([request(1)], statuses, NOW)[0].cause == Cause("cloud/c", "room.ram", "quota: 5 of 5 MiB")
+    assert long_waits([request(1)], statuses, NOW)[0].cause == WaitCause("cloud/c", "room.ram", "quota: 5 of 5 MiB")
 
 
 def test_kinds_of_others_do_not_count() -> None:
@@ -73,4 +73,4 @@ def test_the_pool_that_serves_a_request_knows_best() -> None:
         pool(name="b", requests=(served,)),
     ]
     (wait,) = long_waits([request(1, state=states.PENDING)], statuses, NOW)
-    assert wait.cause == Cause("cloud/b", "served.launching", "its nodes are being launched")
+    assert wait.cause == WaitCause("cloud/b", "served.launching", "its nodes are being launched")

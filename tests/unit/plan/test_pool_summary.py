@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+"""Records of several launchers as one (V-3)."""
+
 from __future__ import annotations
 
 import math

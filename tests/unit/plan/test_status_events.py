@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+"""Events of pools (V-4, V-5)."""
+
 from __future__ import annotations
 
 from dataclasses import replace
