@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Final
 
 from nodepool.clock import wall_time
 from nodepool.cmd.durations import duration
-from nodepool.cmd.format_option import add_format_option
+from nodepool.cmd.format_option import add_format_option, show
 from nodepool.cmd.session import open_zookeeper
+from nodepool.listing import terminal
 
 if TYPE_CHECKING:
     from nodepool.model.event import Event
@@ -46,7 +47,6 @@ def add_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
 def list_events(options: argparse.Namespace) -> int:
     """``nodepool events``"""
     from nodepool.listing.events import event_table
-    from nodepool.listing.table import render
 
     begin = 0.0 if options.since is None else wall_time() - options.since
     if options.follow:
@@ -56,7 +56,9 @@ def list_events(options: argparse.Namespace) -> int:
         return 0
     with open_zookeeper(options) as zk:
         events = _read(zk, begin, options.subject)
-    print(render(event_table(events, wall_time()), options.format))
+    if not events:
+        terminal.hint("no launcher tells of an event; launchers forget them when they end, the logs have all")
+    show(event_table(events, wall_time()), options)
     return 0
 
 

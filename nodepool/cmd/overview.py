@@ -6,18 +6,20 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
 
 from nodepool.clock import wall_time
 from nodepool.cmd.app import CommandError
-from nodepool.cmd.format_option import add_format_option
+from nodepool.cmd.format_option import add_format_option, show_listing
 from nodepool.cmd.session import open_zookeeper
-from nodepool.listing.table import Table, render
+from nodepool.listing import terminal
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from nodepool.listing.overview import Overview
+    from nodepool.listing.table import Table
     from nodepool.model.launcher_status import LauncherStatus
     from nodepool.model.maintenance import Maintenance
     from nodepool.plan.attention import Registered
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 
 #: Exit status of ``status --fail-on-problems`` when something needs attention.
 PROBLEMS: Final = 3
+NO_LAUNCHER: Final = "no launcher tells of itself: is one running, with the same zookeeper-servers?"
 
 
 def add_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
@@ -40,29 +43,32 @@ def add_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
         help=f"exit with status {PROBLEMS} if a request waits too long or something needs attention",
     )
     parser.add_argument(
-        "--format", choices=("table", "json"), default="table", help="how to print the result (default: %(default)s)"
+        *("-o", "--format"),
+        choices=("table", "json"),
+        default="table",
+        help="how to print the result (default: %(default)s)",
     )
     parser.set_defaults(run=show_status)
 
     parser = add("providers", help="list providers and their pools: state, since when, last error, most used limit")
     parser.add_argument("provider", metavar="PROVIDER", nargs="?", help="provider name (default: all)")
-    parser.add_argument("--detail", action="store_true", help="show each limit: used, used by others, free")
+    parser.add_argument("--limits", action="store_true", help="list each limit instead: used, used by others, free")
     parser.set_defaults(run=list_providers)
-    add_format_option(parser)
+    add_format_option(parser, watch=True)
 
     parser = add("hosts", help="list static hosts: up or down, since when, why, and their nodes")
     parser.add_argument("--down", action="store_true", help="only those that are not up")
     parser.set_defaults(run=list_hosts)
-    add_format_option(parser)
+    add_format_option(parser, watch=True)
 
     parser = add("launchers", help="list launchers: version, configuration, state, pools")
     parser.set_defaults(run=list_launchers)
-    add_format_option(parser)
+    add_format_option(parser, watch=True)
 
     parser = add("tenants", help="list what tenants use of their limits")
     parser.add_argument("tenant", metavar="TENANT", nargs="?", help="tenant name (default: all)")
     parser.set_defaults(run=list_tenants)
-    add_format_option(parser)
+    add_format_option(parser, watch=True)
 
 
 def show_status(options: argparse.Namespace) -> int:
@@ -74,7 +80,10 @@ def show_status(options: argparse.Namespace) -> int:
     if options.format == "json":
         print(json.dumps(as_object(overview), indent=1))
     else:
-        print(as_text(overview, render(overview.capacity)))
+        print(as_text(overview))
+        if overview.capacity.rows:
+            print("\nCapacity:")
+            terminal.show(overview.capacity)
     trouble = bool(overview.problems or overview.waits)
     return PROBLEMS if options.fail_on_problems and trouble else 0
 
@@ -96,45 +105,35 @@ def _overview(zk: ZooKeeper) -> Overview:
 
 def list_providers(options: argparse.Namespace) -> int:
     """``nodepool providers``"""
+    return show_listing(options, lambda zk: _providers(zk, options.provider, limits=options.limits))
+
+
+def _providers(zk: ZooKeeper, wanted: str | None, *, limits: bool) -> Table:
+    """Raises CommandError: no launcher has heard of the provider."""
     from nodepool.listing.pools import limit_table, provider_table
     from nodepool.zk.status_records import read_launchers
 
-    with open_zookeeper(options) as zk:
-        pools, launchers = _pools(zk), read_launchers(zk.client)
-    now = wall_time()
-    table = provider_table(pools, launchers, now)
-    names = sorted({row[0].partition("/")[0] for row in table.rows}) or ["none"]
-    if options.provider is not None:
-        table = Table(table.columns, [row for row in table.rows if row[0].partition("/")[0] == options.provider])
-        pools = [pool for pool in pools if pool.provider == options.provider]
-        if not table.rows:
-            raise CommandError(f"no launcher serves a provider {options.provider}; there are: {', '.join(names)}")
-    if options.detail:
-        print(_two_tables("providers", table, "limits", limit_table(pools, now), options.format))
-    else:
-        print(render(table, options.format))
-    return 0
-
-
-def _two_tables(name: str, one: Table, other_name: str, other: Table, form: str) -> str:
-    if form == "json":
-        return f'{{"{name}": {render(one, form)},\n"{other_name}": {render(other, form)}}}'
-    if form == "csv":
-        return f"{render(one, form)}\n\n{render(other, form)}"
-    return f"{render(one)}\n\nLimits:\n{render(other)}"
+    pools, launchers = _pools(zk), read_launchers(zk.client)
+    table = provider_table(pools, launchers, wall_time())
+    names = {row[0].partition("/")[0] for row in table.rows}
+    if wanted is not None and wanted not in names:
+        there_are = f"there are: {', '.join(sorted(names))}" if names else NO_LAUNCHER
+        raise CommandError(f"no launcher serves a provider {wanted}; {there_are}")
+    if limits:
+        return limit_table([pool for pool in pools if wanted in (None, pool.provider)], wall_time())
+    return _with_hint(_only(table, lambda row: wanted in (None, row[0].partition("/")[0])), NO_LAUNCHER)
 
 
 def list_hosts(options: argparse.Namespace) -> int:
     """``nodepool hosts``"""
     from nodepool.listing.hosts import host_table
 
-    with open_zookeeper(options) as zk:
+    def look(zk: ZooKeeper) -> Table:
         pools = _pools(zk)
-    table = host_table(pools, wall_time())
-    if options.down:
-        table = Table(table.columns, [row for row in table.rows if row[2] != "up"])
-    print(render(table, options.format))
-    return 0
+        table = _with_hint(host_table(pools, wall_time()), "no static host is served" if pools else NO_LAUNCHER)
+        return _only(table, lambda row: not options.down or row[2] != "up")
+
+    return show_listing(options, look)
 
 
 def list_launchers(options: argparse.Namespace) -> int:
@@ -142,10 +141,10 @@ def list_launchers(options: argparse.Namespace) -> int:
     from nodepool.listing.launchers import launcher_table
     from nodepool.zk.status_records import read_launchers
 
-    with open_zookeeper(options) as zk:
-        launchers, registered = read_launchers(zk.client), _registered(zk)
-    print(render(launcher_table(launchers, registered, wall_time()), options.format))
-    return 0
+    def look(zk: ZooKeeper) -> Table:
+        return _with_hint(launcher_table(read_launchers(zk.client), _registered(zk), wall_time()), NO_LAUNCHER)
+
+    return show_listing(options, look)
 
 
 def list_tenants(options: argparse.Namespace) -> int:
@@ -153,14 +152,25 @@ def list_tenants(options: argparse.Namespace) -> int:
     from nodepool.listing.tenants import tenant_table
     from nodepool.zk.status_records import read_launchers
 
-    with open_zookeeper(options) as zk:
+    def look(zk: ZooKeeper) -> Table:
         limits = _tenant_limits(read_launchers(zk.client))
-        nodes, requests = list(zk.nodeIterator(cached=False)), list(zk.nodeRequestIterator(cached=False))
-    table = tenant_table(limits, nodes, requests)
-    if options.tenant is not None:
-        table = Table(table.columns, [row for row in table.rows if row[0] == options.tenant])
-    print(render(table, options.format))
-    return 0
+        table = tenant_table(limits, zk.nodeIterator(cached=False), zk.nodeRequestIterator(cached=False))
+        table = _with_hint(table, "no tenant has a limit, a node or a request")
+        return _only(table, lambda row: options.tenant in (None, row[0]))
+
+    return show_listing(options, look)
+
+
+def _only(table: Table, wanted: Callable[[Sequence[Any]], bool]) -> Table:
+    """The rows that are wanted."""
+    return replace(table, rows=[row for row in table.rows if wanted(row)])
+
+
+def _with_hint(table: Table, text: str) -> Table:
+    """Say why a listing is empty, to somebody at a terminal."""
+    if not table.rows:
+        terminal.hint(text)
+    return table
 
 
 def _pools(zk: ZooKeeper) -> list[PoolSummary]:

@@ -24,9 +24,9 @@ def event_table(events: Iterable[Event], now: float) -> Table:
         Column("Subject", "subject"),
         Column("What", "what"),
         Column("Why", "text"),
-        Column("Code", "code"),
-        Column("Launcher", "actor"),
-        Column("Count", "count"),
+        Column("Code", "code", priority=2),
+        Column("Launcher", "actor", priority=1),
+        Column("Count", "count", priority=3),
     )
     return Table(
         columns,

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from nodepool.listing import times
+from nodepool.listing import styles, times
 from nodepool.listing.table import Column, Table
 
 if TYPE_CHECKING:
@@ -29,12 +29,12 @@ def host_table(pools: Iterable[PoolSummary], now: float) -> Table:
     columns = (
         Column("Host", "host"),
         Column("Pool", "pool"),
-        Column("State", "state"),
-        Column("Since", "since", times.since(now)),
-        Column("Slots", "slots"),
-        Column("Nodes", "nodes"),
+        Column("State", "state", style=styles.state),
+        Column("Since", "since", times.since(now), priority=1, moves=True),
+        Column("Slots", "slots", priority=4),
+        Column("Nodes", "nodes", priority=3),
         Column("Error", "error"),
-        Column("Next try", "next", times.until(now)),
+        Column("Next try", "next", times.until(now), priority=2, moves=True),
     )
     rows = [_row(pool, host) for pool in pools for host in pool.hosts]
     return Table(columns, sorted(rows, key=lambda row: (row[2] == "up", row[1], row[0])))

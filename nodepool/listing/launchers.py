@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from nodepool.listing import times
-from nodepool.listing.table import Column, Table
+from nodepool.listing import styles, times
+from nodepool.listing.table import PEOPLE, Column, Table
 
 if TYPE_CHECKING:
     from nodepool.model.launcher_status import LauncherStatus
@@ -23,16 +23,16 @@ def launcher_table(launchers: Sequence[LauncherStatus], registered: Iterable[Reg
     """
     columns = (
         Column("Launcher", "host"),
-        Column("PID", "pid"),
+        Column("PID", "pid", priority=5),
         Column("Version", "version"),
-        Column("State", "state"),
-        Column("Since", "since", times.since(now)),
+        Column("State", "state", style=styles.state),
+        Column("Since", "since", times.since(now), priority=1, moves=True),
         Column("Configuration", "config"),
-        Column("Pools", "pools"),
-        Column("Last reload", "reload", _reload(now)),
-        Column("Maintenance", "maintenance"),
-        Column("File", "config_file"),
-        Column("ZooKeeper", "servers"),
+        Column("Pools", "pools", priority=3),
+        Column("Last reload", "reload", _reload(now), priority=2),
+        Column("Maintenance", "maintenance", priority=4),
+        Column("File", "config_file", places=PEOPLE, priority=6),
+        Column("ZooKeeper", "servers", places=PEOPLE, priority=7),
     )
     rows = [_row(launcher) for launcher in launchers]
     known = {launcher.host for launcher in launchers}

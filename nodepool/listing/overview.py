@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from nodepool.listing import times
+from nodepool.listing import styles, times
 from nodepool.listing.pools import used_of
 from nodepool.listing.safe_text import printable
 from nodepool.listing.table import Column, Table
@@ -85,7 +85,7 @@ def capacity_table(pools: Sequence[PoolSummary], nodes: Iterable[Node]) -> Table
     """What each pool has, and which of its limits is used most."""
     columns = (
         Column("Pool", "pool"),
-        Column("State", "state"),
+        Column("State", "state", style=styles.state),
         *(Column(state.capitalize(), state.replace("-", "_")) for state in _STATES),
         Column("Waiting", "waiting"),
         Column("Most used", "limiting"),
@@ -105,17 +105,12 @@ def capacity_table(pools: Sequence[PoolSummary], nodes: Iterable[Node]) -> Table
     return Table(columns, rows)
 
 
-def as_text(overview: Overview, table: str) -> str:
-    """The overview for people.
-
-    :param table: the capacity, as text.
-    """
+def as_text(overview: Overview) -> str:
+    """The overview for people, without the table of the capacity."""
     lines = [printable(overview.sentence)]
     if overview.problems:
         lines += ["", "Needs attention:"]
         lines += [f"- {problem_line(problem, overview.now)}" for problem in overview.problems]
-    if overview.capacity.rows:
-        lines += ["", "Capacity:", table]
     return "\n".join(lines)
 
 

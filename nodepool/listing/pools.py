@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from nodepool.listing import times
+from nodepool.listing import styles, times
 from nodepool.listing.table import Column, Table
 from nodepool.plan.pool_summary import free, fullness, limit_owner, limiting
 
@@ -40,17 +40,17 @@ def provider_table(pools: Iterable[PoolSummary], launchers: Iterable[LauncherSta
     """
     columns = (
         Column("Pool", "pool"),
-        Column("Driver", "driver"),
-        Column("State", "state"),
-        Column("Since", "since", times.since(now)),
-        Column("Most used", "limiting"),
-        Column("Waiting", "waiting"),
-        Column("Launching", "launching"),
-        Column("Failed (15 min)", "failed_15m"),
+        Column("Driver", "driver", priority=5),
+        Column("State", "state", style=_style),
+        Column("Since", "since", times.since(now), priority=1, moves=True),
+        Column("Most used", "limiting", priority=2),
+        Column("Waiting", "waiting", priority=3),
+        Column("Launching", "launching", priority=6),
+        Column("Failed (15 min)", "failed_15m", priority=4),
         Column("Error", "error"),
-        Column("Next try", "next", times.until(now)),
-        Column("Launchers", "launchers"),
-        Column("Code", "code"),
+        Column("Next try", "next", times.until(now), priority=2, moves=True),
+        Column("Launchers", "launchers", priority=7),
+        Column("Code", "code", priority=8),
     )
     rows = [_row(pool) for pool in pools]
     for launcher in launchers:
@@ -62,6 +62,10 @@ def provider_table(pools: Iterable[PoolSummary], launchers: Iterable[LauncherSta
                 ]
             )
     return Table(columns, sorted(rows, key=lambda row: row[0]))
+
+
+def _style(value: str) -> str:
+    return "red" if value == NOT_SERVED else styles.state(value.partition(" (")[0])
 
 
 def _row(pool: PoolSummary) -> list[Any]:
@@ -91,7 +95,7 @@ def limit_table(pools: Sequence[PoolSummary], now: float) -> Table:
         Column("Others", "others", amount),
         Column("Free", "free", amount),
         Column("Used %", "percent"),
-        Column("Asked", "asked_at", times.since(now)),
+        Column("Asked", "asked_at", times.since(now), moves=True),
     )
     found: dict[tuple[str, str, str], LimitStatus] = {}
     for pool in pools:

@@ -8,6 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from nodepool.listing.safe_text import printable
+
 FORMATS: Final = ("table", "wide", "json", "csv", "yaml", "name")
 
 
@@ -181,11 +183,7 @@ def cell(column: Column, value: Any) -> str:
     """A value as text without control characters."""
     if value is None:
         return ""
-    text = column.show(value)
-    if text.isprintable():
-        return text
-    # Values come from other programs: no escape sequence of theirs may reach the terminal.
-    return "".join(char if char.isprintable() else " " for char in text)
+    return printable(column.show(value))
 
 
 def _as_json(table: Table) -> str:

@@ -12,7 +12,7 @@ from nodepool.model.launcher_status import AbsentProvider, LauncherStatus, Reloa
 from nodepool.model.maintenance import Maintenance, Mode
 from nodepool.model.node import Node
 from nodepool.model.pool_status import FailedLaunch, HostStatus, LabelStatus, LaunchesStatus, PoolStatus
-from nodepool.plan.attention import StatusProblem, Registered, named, problems
+from nodepool.plan.attention import Registered, StatusProblem, named, problems
 from nodepool.plan.pool_summary import summarize
 
 NOW = 10_000.0

@@ -6,7 +6,7 @@ from typing import Any
 from nodepool.model import states
 from nodepool.model.pool_status import PoolStatus, RequestStatus, WaitingStatus
 from nodepool.model.request import NodeRequest
-from nodepool.plan.long_waits import LONG_SECONDS, WaitCause, LongWait, long_waits
+from nodepool.plan.long_waits import LONG_SECONDS, LongWait, WaitCause, long_waits
 
 NOW = 10_000.0
 
