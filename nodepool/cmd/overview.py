@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from nodepool.clock import wall_time
 from nodepool.cmd.app import CommandError
+from nodepool.cmd.explain import observe
 from nodepool.cmd.format_option import add_format_option, show_listing
 from nodepool.cmd.session import open_zookeeper
 from nodepool.listing import terminal
@@ -93,14 +94,14 @@ def _overview(zk: ZooKeeper) -> Overview:
     from nodepool.plan.attention import problems
     from nodepool.plan.long_waits import long_waits
     from nodepool.plan.pool_summary import summarize
-    from nodepool.zk.status_records import read_launchers, read_pools
+    from nodepool.zk.status_records import read_launchers
 
-    records, launchers = read_pools(zk.client), read_launchers(zk.client)
-    nodes, requests = list(zk.nodeIterator(cached=False)), list(zk.nodeRequestIterator(cached=False))
-    now, pools = wall_time(), summarize(records)
-    found = problems(pools, launchers, _registered(zk), nodes, _maintenance(zk), now)
-    waits = long_waits(requests, records, now)
-    return Overview(sentence(waits, found, requests), found, waits, capacity_table(pools, nodes), now)
+    launchers, seen = read_launchers(zk.client), observe(zk, "")
+    pools, nodes = summarize(seen.statuses), list(seen.nodes.values())
+    found = problems(pools, launchers, _registered(zk), nodes, _maintenance(zk), seen.now)
+    waits = long_waits(seen)
+    told = sentence(waits, found, seen.requests.values())
+    return Overview(told, found, waits, capacity_table(pools, nodes), seen.now)
 
 
 def list_providers(options: argparse.Namespace) -> int:
@@ -197,4 +198,6 @@ def _tenant_limits(launchers: list[LauncherStatus]) -> Mapping[str, Mapping[str,
 
 
 def _maintenance(zk: ZooKeeper) -> list[Maintenance]:
-    return []
+    from nodepool.zk.maintenance_store import MaintenanceStore
+
+    return list(MaintenanceStore(zk.client).read_all().values())

@@ -3,29 +3,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from nodepool.model import states
-from nodepool.model.pool_status import PoolStatus, RequestStatus, WaitingStatus
+from nodepool.plan.explain import explain_request
 
 if TYPE_CHECKING:
     from nodepool.model.request import NodeRequest
+    from nodepool.plan.observed import Observed
 
 #: A request that waits so long needs an explanation.
 LONG_SECONDS: Final = 300.0
-#: Beginnings of codes, what a request really waits for first.
-_ORDER: Final = ("maintenance", "room", "provider", "launch", "label", "image", "served", "wait", "request", "turn")
 #: Resources that a code is about.
 _RESOURCES: Final = {"room.instances": "instances", "room.cores": "cores", "room.ram": "ram"}
+#: What is the same for requests that wait for the same: labels, provider, tenant, state.
+_Kind = tuple[tuple[str, ...], str | None, str | None, str | None]
 
 
 @dataclass(frozen=True)
 class WaitCause:
-    """Why a request waits.
+    """Why requests wait.
 
-    :param pool: ``<provider>/<pool>``; empty = no pool tells.
+    :param pool: ``<provider>/<pool>`` that is nearest to serving them; empty = there is none.
     """
 
     pool: str = ""
@@ -48,66 +49,45 @@ class LongWait:
     ids: Sequence[str]
 
 
-def long_waits(
-    requests: Iterable[NodeRequest], pools: Sequence[PoolStatus], now: float, seconds: float = LONG_SECONDS
-) -> list[LongWait]:
+def long_waits(seen: Observed, seconds: float = LONG_SECONDS) -> list[LongWait]:
     """Requests that nobody has answered for long, the largest group first.
 
-    :param pools: the records of all launchers.
-    :param now: seconds since the epoch.
+    Of the requests of one kind the first one is explained: what it waits for, the others wait for.
     """
-    causes = _WaitCauses(pools)
-    groups: dict[tuple[tuple[str, ...], WaitCause], list[NodeRequest]] = {}
-    for request in requests:
-        if request.state not in (states.REQUESTED, states.PENDING) or request.created_time is None:
-            continue
-        if now - request.created_time > seconds:
+    kinds: dict[_Kind, list[NodeRequest]] = {}
+    for request in seen.requests.values():
+        if _waits(request) and request.created_time is not None and seen.now - request.created_time > seconds:
             labels = tuple(sorted(request.node_types))
-            groups.setdefault((labels, causes.of(request, labels)), []).append(request)
+            kinds.setdefault((labels, request.provider, request.tenant_name, request.state), []).append(request)
+    groups: dict[tuple[tuple[str, ...], WaitCause], list[NodeRequest]] = {}
+    for kind, members in kinds.items():
+        first = min(members, key=lambda request: request.order_key)
+        groups.setdefault((kind[0], _cause(first, seen)), []).extend(members)
     found = []
     for (labels, cause), members in groups.items():
         members.sort(key=lambda request: request.created_time or 0.0)
         oldest = members[0].created_time or 0.0
-        found.append(LongWait(labels, cause, len(members), oldest, [request.id or "" for request in members]))
+        found.append(LongWait(labels, cause, len(members), oldest, [request.key for request in members]))
     return sorted(found, key=lambda wait: (-wait.count, wait.oldest))
 
 
-class _WaitCauses:
-    """Finds out why a request waits."""
-
-    def __init__(self, pools: Sequence[PoolStatus]) -> None:
-        self._by_request: dict[str, list[WaitCause]] = {}
-        self._by_kind: dict[tuple[tuple[str, ...], str | None], list[tuple[str | None, WaitCause]]] = {}
-        for pool in pools:
-            name = f"{pool.provider}/{pool.pool}"
-            for request in pool.requests:
-                self._by_request.setdefault(request.id, []).append(WaitCause(name, request.code, _brief(request)))
-            for kind in pool.waiting:
-                key = (tuple(sorted(kind.labels)), kind.provider)
-                self._by_kind.setdefault(key, []).append((kind.tenant, WaitCause(name, kind.code, _brief(kind))))
-
-    def of(self, request: NodeRequest, labels: tuple[str, ...]) -> WaitCause:
-        found = list(self._by_request.get(request.id or "", ()))
-        kinds = self._by_kind.get((labels, request.provider), ())
-        found += [cause for tenant, cause in kinds if tenant in (None, request.tenant_name)]
-        if request.state == states.PENDING:
-            # The pool that has its lock knows best.
-            found = list(self._by_request.get(request.id or "", ())) or found
-        return min(
-            found, key=lambda cause: (_rank(cause.code), cause.pool), default=WaitCause(text="no pool tells why")
-        )
+def _waits(request: NodeRequest) -> bool:
+    return request.state in (states.REQUESTED, states.PENDING)
 
 
-def _rank(code: str) -> int:
-    kind = code.partition(".")[0]
-    return _ORDER.index(kind) if kind in _ORDER else len(_ORDER)
+def _cause(request: NodeRequest, seen: Observed) -> WaitCause:
+    told = explain_request(request, seen)
+    if not told.pools:
+        return WaitCause("", told.code, told.text)
+    nearest = told.pools[0]
+    return WaitCause(nearest.pool, nearest.code, _brief(nearest.code, nearest.numbers, nearest.text))
 
 
-def _brief(status: RequestStatus | WaitingStatus) -> str:
+def _brief(code: str, numbers: Mapping[str, float], text: str) -> str:
     """The cause in a few words."""
-    numbers, resource = status.numbers, _RESOURCES.get(status.code)
+    resource = _RESOURCES.get(code)
     if resource and "limit" in numbers and "used" in numbers:
         more = numbers.get("needed", 1)
         needed = f", {more:g} needed" if more != 1 else ""
         return f"{resource} {numbers['used']:g} of {numbers['limit']:g}{needed}"
-    return status.text
+    return text
