@@ -73,6 +73,7 @@ def observe(zk: ZooKeeper, name: str) -> Observed:
     """Read what there is to say about a subject. Blocks for some round trips. Raises ZKException."""
     from nodepool.plan.observed import Observed
     from nodepool.zk import status_records
+    from nodepool.zk.maintenance_store import MaintenanceStore
 
     launchers = status_records.read_launchers(zk.client)
     nodes = {node.key: node for node in zk.nodeIterator(cached=False)}
@@ -82,6 +83,7 @@ def observe(zk: ZooKeeper, name: str) -> Observed:
         nodes=nodes,
         registered=zk.getRegisteredPools(),
         statuses=status_records.read_pools(zk.client),
+        maintenance=list(MaintenanceStore(zk.client).read_all().values()),
         events=[event for launcher in launchers for event in launcher.events],
         locked=frozenset(zk.nodes.locked_ids([name])) if name in nodes else frozenset(),
     )

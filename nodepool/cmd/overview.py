@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from nodepool.listing.overview import Overview
     from nodepool.listing.table import Table
     from nodepool.model.launcher_status import LauncherStatus
-    from nodepool.model.maintenance import Maintenance
     from nodepool.plan.attention import Registered
     from nodepool.plan.pool_summary import PoolSummary
     from nodepool.zk.zookeeper import ZooKeeper
@@ -98,7 +97,7 @@ def _overview(zk: ZooKeeper) -> Overview:
 
     launchers, seen = read_launchers(zk.client), observe(zk, "")
     pools, nodes = summarize(seen.statuses), list(seen.nodes.values())
-    found = problems(pools, launchers, _registered(zk), nodes, _maintenance(zk), seen.now)
+    found = problems(pools, launchers, _registered(zk), nodes, seen.maintenance, seen.now)
     waits = long_waits(seen)
     told = sentence(waits, found, seen.requests.values())
     return Overview(told, found, waits, capacity_table(pools, nodes), seen.now)
@@ -195,9 +194,3 @@ def _tenant_limits(launchers: list[LauncherStatus]) -> Mapping[str, Mapping[str,
         for tenant, limits in launcher.tenant_limits.items():
             found.setdefault(tenant, {}).update(limits)
     return found
-
-
-def _maintenance(zk: ZooKeeper) -> list[Maintenance]:
-    from nodepool.zk.maintenance_store import MaintenanceStore
-
-    return list(MaintenanceStore(zk.client).read_all().values())
