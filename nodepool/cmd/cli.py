@@ -11,6 +11,7 @@ from typing import Final
 from nodepool import log_names, logconfig
 from nodepool.cmd import (
     app,
+    config_diff,
     events,
     explain,
     image_backup,
@@ -41,6 +42,7 @@ _GROUPS: Final = (
     overview,
     events,
     validate,
+    config_diff,
 )
 
 

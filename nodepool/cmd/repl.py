@@ -15,6 +15,8 @@ import threading
 from collections.abc import Mapping
 from typing import Any, Final, TextIO
 
+from nodepool.cmd.app import CommandError
+
 HOST: Final = "localhost"
 PORT: Final = 3000
 
@@ -83,13 +85,20 @@ class ReplServer(socketserver.ThreadingTCPServer):
 
     :param names: what a console starts with.
     :param port: TCP port on localhost; 0 = any free one.
+    :raises CommandError: somebody else has the port.
     """
 
     allow_reuse_address = True
     daemon_threads = True
 
     def __init__(self, names: Mapping[str, Any], port: int = PORT) -> None:
-        super().__init__((HOST, port), _Handler)
+        try:
+            super().__init__((HOST, port), _Handler)
+        except OSError as error:
+            raise CommandError(
+                f"--repl: the console cannot listen on {HOST}:{port}: {error.strerror}; "
+                "leave out --repl, or end what has the port, e.g. another daemon with --repl"
+            ) from error
         self.names = names
         self.output = _ThreadOutput(sys.stdout)
         self._thread = threading.Thread(target=self.serve_forever, name="Repl", daemon=True)

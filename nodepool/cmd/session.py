@@ -80,7 +80,7 @@ def connect(settings: Settings) -> Iterator[ZooKeeper]:
         tls_ca=files[2],
     )
     try:
-        with _quiet("kazoo", log_names.ZOOKEEPER), say_what_is_waited_for(f"ZooKeeper at {client.hosts}"):
+        with quiet("kazoo", log_names.ZOOKEEPER), say_what_is_waited_for(f"ZooKeeper at {client.hosts}"):
             client.connect(timeout=CONNECT_SECONDS)
         with give_up_without_connection(client.add_session_listener, client.hosts):
             yield ZooKeeper(client, None)
@@ -172,8 +172,8 @@ def say_what_is_waited_for(
 
 
 @contextlib.contextmanager
-def _quiet(*names: str) -> Iterator[None]:
-    """Hide the story of each attempt to connect: the user gets one line at the end. Not with ``--debug``."""
+def quiet(*names: str) -> Iterator[None]:
+    """Hide what some loggers tell on the way: the user gets it in a line at the end. Not with ``--debug``."""
     loggers = [logging.getLogger(name) for name in names]
     hidden = [(logger, logger.level) for logger in loggers if not logger.isEnabledFor(logging.DEBUG)]
     for logger, _ in hidden:

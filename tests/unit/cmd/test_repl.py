@@ -6,6 +6,9 @@ from __future__ import annotations
 import socket
 import sys
 
+import pytest
+
+from nodepool.cmd.app import CommandError
 from nodepool.cmd.repl import ReplServer
 
 
@@ -34,3 +37,13 @@ def test_listens_on_loopback_only() -> None:
         assert server.server_address[0] == "127.0.0.1"
     finally:
         server.server_close()
+
+
+def test_port_that_somebody_has() -> None:
+    """Which port, and which option."""
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        with pytest.raises(
+            CommandError, match=f"--repl: .* localhost:{port}: Address already in use; leave out --repl"
+        ):
+            ReplServer({}, port=port)
