@@ -226,6 +226,10 @@ class DeletedNodeWorker(Worker):
             if isinstance(problem, TransactionFailed) and problem.lock_dir_mismatch:
                 self._due[node.key] = monotonic() + LOOK_AGAIN_SECONDS
             return
+        if replacement is not None and replacement.state == states.HOLD:
+            host = node.hostname or node.external_id
+            log.info("Returned %s, on hold as node %s: %s", host, replacement.id, replacement.comment)
+            return
         if replacement is not None:
             log.info("Returned %s, registered again as node %s", node.hostname or node.external_id, replacement.id)
             return

@@ -44,6 +44,7 @@ class Maintenance:
     :param kind: of the subject, a key of `MODES`. ``name``: of the subject.
     :param by: who asked for it, e.g. ``alice@workstation``.
     :param since: and ``until``: seconds since the epoch; ``until`` None = until somebody ends it.
+    :param automatic: a launcher did it, to a static host that fails (S-16); it ends by itself.
     """
 
     kind: str
@@ -53,6 +54,7 @@ class Maintenance:
     by: str = ""
     since: float = 0.0
     until: float | None = None
+    automatic: bool = False
 
     @property
     def text(self) -> str:
@@ -74,6 +76,7 @@ class Maintenance:
             "by": self.by,
             "since": self.since,
             "until": self.until,
+            "automatic": self.automatic,
         }
 
     @classmethod
@@ -95,6 +98,7 @@ class Maintenance:
             optional_str("by", data.get("by")) or "",
             optional_number("since", data.get("since")) or 0.0,
             optional_number("until", data.get("until")),
+            data.get("automatic") is True,
         )
 
 

@@ -5,13 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
 
 from nodepool.model import states
 from nodepool.model.node import Node
 
 #: ``launcher`` of static nodes (S-2).
 STATIC_LAUNCHER = "static driver"
+#: How the comment of a node begins that is on hold because its host is quarantined (S-17).
+QUARANTINED: Final = "quarantine: "
 
 
 class HostId(NamedTuple):
@@ -41,6 +44,7 @@ class HostSpec:
     :param keys_wanted: SSH host keys are read from the host; only with ``check``.
     :param slots: nodes on this host.
     :param timeout_seconds: for one check.
+    :param quarantine_after: so many failed checks in a row quarantine the host; 0 = none do.
     """
 
     id: HostId
@@ -54,6 +58,7 @@ class HostSpec:
     keys_wanted: bool = True
     slots: int = 1
     timeout_seconds: float = 5.0
+    quarantine_after: int = 0
     attributes: dict[str, Any] | None = field(default=None)
 
 
@@ -77,12 +82,14 @@ class StaticPlan:
     :param update: free nodes and the fields that differ from the configuration.
     :param rescan: free nodes whose host keys must be read again before they are right.
     :param deregister: free nodes that must go, with the reason.
+    :param hold: free nodes of quarantined hosts, with the comment that says why.
     """
 
     register: dict[HostId, list[int]] = field(default_factory=dict)
     update: list[tuple[Node, dict[str, Any]]] = field(default_factory=list)
     rescan: list[Node] = field(default_factory=list)
     deregister: list[tuple[Node, str]] = field(default_factory=list)
+    hold: list[tuple[Node, str]] = field(default_factory=list)
 
 
 def slot_of(node: Node) -> SlotId:
@@ -101,10 +108,22 @@ def is_free(node: Node) -> bool:
     return node.state == states.READY and node.allocated_to is None
 
 
-def decide(hosts: Mapping[HostId, HostSpec], nodes: Iterable[Node], is_locked: Callable[[Node], bool]) -> StaticPlan:
+def is_parked(node: Node) -> bool:
+    """Is the node on hold only because its host is quarantined? Others put nodes on hold, too: those stay theirs."""
+    comment = node.comment if isinstance(node.comment, str) else ""
+    return node.state == states.HOLD and node.hold_job is None and comment.startswith(QUARANTINED)
+
+
+def decide(
+    hosts: Mapping[HostId, HostSpec],
+    nodes: Iterable[Node],
+    is_locked: Callable[[Node], bool],
+    quarantined: Mapping[HostId, str] = MappingProxyType({}),
+) -> StaticPlan:
     """Compare a provider's configuration with its nodes.
 
     :param nodes: all nodes of the provider, in any state: a node occupies its slot until it is gone.
+    :param quarantined: hosts that are taken out of service, and why.
     """
     plan = StaticPlan()
     taken: dict[SlotId, Node] = {}
@@ -117,24 +136,34 @@ def decide(hosts: Mapping[HostId, HostSpec], nodes: Iterable[Node], is_locked: C
             continue
         free = is_free(node) and not is_locked(node)
         if spec is None or slot.slot >= spec.slots:
-            if free:
+            if free or _may_go(node, is_locked):
                 plan.deregister.append((node, "it is not configured any more"))
+            continue
+        if slot.host not in quarantined and _may_go(node, is_locked):
+            # The slot is empty: it is registered after a check, as after a use.
+            plan.deregister.append((node, "its host is not quarantined any more"))
             continue
         if slot in taken:
             if free:
                 plan.deregister.append((node, f"node {taken[slot].id} has the same slot"))
             continue
         taken[slot] = node
-        if free:
+        if free and slot.host in quarantined:
+            plan.hold.append((node, QUARANTINED + quarantined[slot.host]))
+        elif free:
             _compare(plan, spec, node)
     for node in slotless:
         free = is_free(node) and not is_locked(node)
         _place(plan, node, free, [SlotId(slot_of(node).host, n) for n in range(hosts[slot_of(node).host].slots)], taken)
     for host, spec in hosts.items():
         empty = [number for number in range(spec.slots) if SlotId(host, number) not in taken]
-        if empty:
+        if empty and host not in quarantined:
             plan.register[host] = empty
     return plan
+
+
+def _may_go(node: Node, is_locked: Callable[[Node], bool]) -> bool:
+    return is_parked(node) and not is_locked(node)
 
 
 def by_claim(nodes: Iterable[Node], is_locked: Callable[[Node], bool]) -> list[Node]:
@@ -223,27 +252,54 @@ def new_node(provider: str, spec: HostSpec, slot: int, facts: HostFacts) -> Node
     return node
 
 
-def successor(provider: str, spec: HostSpec, node: Node, others: Sequence[Node], facts: HostFacts) -> Node | None:
+def successor(
+    provider: str,
+    spec: HostSpec,
+    node: Node,
+    others: Sequence[Node],
+    facts: HostFacts | None,
+    quarantined: str | None = None,
+) -> Node | None:
     """The record that follows a returned node in the same write; None = the slot has none then (S-10).
 
     :param spec: the host of the node, which has its slot.
     :param others: the other nodes of the same slot: it is theirs when this one goes.
+    :param facts: what a check of the host found; None = it was not checked, or failed.
+    :param quarantined: why the host is taken out of service: the record is on hold (S-17).
     """
-    if others or not knows_slot(spec, node):
+    if others or not knows_slot(spec, node) or (facts is None and quarantined is None):
         return None
-    return new_node(provider, spec, slot_of(node).slot, facts)
+    new = new_node(provider, spec, slot_of(node).slot, facts or known_facts(node))
+    if quarantined is not None:
+        new.state = states.HOLD
+        new.comment = QUARANTINED + quarantined
+    return new
+
+
+def known_facts(node: Node) -> HostFacts:
+    """What the last check of the host found, as far as its node tells."""
+    return HostFacts(tuple(node.host_keys), node.public_ipv4, node.public_ipv6)
 
 
 def replacement(
-    provider: str, hosts: Mapping[HostId, HostSpec], node: Node, others: Sequence[Node] = ()
+    provider: str,
+    hosts: Mapping[HostId, HostSpec],
+    node: Node,
+    others: Sequence[Node] = (),
+    quarantined: str | None = None,
 ) -> Node | None:
-    """The record that follows a returned node at once, without a check: only if its host is never contacted.
+    """The record that follows a returned node at once: only if its host is never contacted, or quarantined.
 
     :param others: as for `successor`.
+    :param quarantined: why the host is taken out of service; None = it is not.
     """
     slot = slot_of(node)
     spec = hosts.get(slot.host)
-    if spec is None or spec.check or slot.slot >= spec.slots:
+    if spec is None or slot.slot >= spec.slots:
+        return None
+    if quarantined is not None:
+        return successor(provider, spec, node, others, None, quarantined)
+    if spec.check:
         return None
     return successor(provider, spec, node, others, HostFacts(spec.host_keys, node.public_ipv4, node.public_ipv6))
 

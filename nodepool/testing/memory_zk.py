@@ -17,6 +17,7 @@ from nodepool.model.component import PoolComponent
 from nodepool.model.image import ImageUpload
 from nodepool.model.node import Node
 from nodepool.model.request import NodeRequest
+from nodepool.testing.memory_maintenance import MemoryMaintenance, MemoryMaintenanceStore
 from nodepool.testing.memory_table import MemoryTable, R, decode_node, decode_request
 from nodepool.zk import paths
 from nodepool.zk.locked_cache import LockedRecordCache
@@ -295,6 +296,7 @@ class MemoryCache(NodepoolCache):
     def __init__(self, nodes: MemoryTable[Node], requests: MemoryTable[NodeRequest]) -> None:
         self.nodes = _TableCache(nodes)
         self.requests = _TableCache(requests)
+        self.maintenance: MemoryMaintenance = MemoryMaintenance()
 
     @property
     def ready(self) -> bool:
@@ -316,6 +318,7 @@ class MemoryZooKeeper(ZooKeeper):
         self.nodes: MemoryNodeStore = MemoryNodeStore(self.changed)
         self.requests: MemoryRequestStore = MemoryRequestStore(self.changed, self.nodes)
         self.cache: MemoryCache = MemoryCache(self.nodes.table, self.requests.table)
+        self.maintenance: MemoryMaintenanceStore = MemoryMaintenanceStore(self.cache.maintenance)
         self.pools: list[PoolComponent] = []
         self.uploads: dict[tuple[str, str], ImageUpload] = {}
         self._mutexes: dict[str, threading.Lock] = {}

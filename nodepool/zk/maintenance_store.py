@@ -70,6 +70,35 @@ class MaintenanceStore:
                     continue
         raise ZKConflict(f"{path}: others write it, too")
 
+    def put_automatic(self, record: Maintenance) -> bool:
+        """Write a record of a launcher, unless there is one of an operator that holds.
+
+        Of launchers that do so at the same time one wins; what it says is as good.
+
+        :return: is a record of a launcher there now?
+        """
+        path, data = _path(record), codec.encode(record.to_dict())
+        kazoo = self._client.kazoo
+        for _ in range(ATTEMPTS):
+            with translated():
+                try:
+                    known, stat = kazoo.get(path)
+                except NoNodeError:
+                    ensure_path(self._client, paths.maintenance(record.kind))
+                    try:
+                        kazoo.create(path, data)
+                        return True
+                    except (NodeExistsError, NoNodeError):
+                        continue
+                if not _may_be_replaced(record, known):
+                    return False
+                try:
+                    kazoo.set(path, data, version=stat.version)
+                    return True
+                except (BadVersionError, NoNodeError):
+                    continue
+        raise ZKConflict(f"{path}: others write it, too")
+
     def remove(self, kind: str, name: str) -> bool:
         """Remove the record of a subject. False = there was none."""
         with translated():
@@ -99,6 +128,15 @@ class MaintenanceStore:
 
 def _path(record: Maintenance) -> str:
     return paths.maintenance(record.kind, znode_name(record.name))
+
+
+def _may_be_replaced(record: Maintenance, known: bytes) -> bool:
+    """May the record of a launcher take the place of what is there?"""
+    try:
+        there = decode(record.kind, znode_name(record.name), known)
+    except InvalidRecord:
+        return True
+    return there.automatic or there.is_over(record.since)
 
 
 def _is_over(record: Maintenance, data: bytes, now: float) -> bool:

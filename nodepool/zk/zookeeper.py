@@ -37,6 +37,7 @@ from nodepool.zk import components, locks, paths
 from nodepool.zk.client import ZooKeeperClient
 from nodepool.zk.image_store import ImageStore
 from nodepool.zk.locks import ZkLock
+from nodepool.zk.maintenance_store import MaintenanceStore
 from nodepool.zk.node_store import NodeStore
 from nodepool.zk.nodepool_cache import NodepoolCache
 from nodepool.zk.request_store import RequestStore
@@ -95,6 +96,7 @@ class ZooKeeper:
         self.nodes = NodeStore(client, cache)
         self.requests = RequestStore(client, cache, self.nodes)
         self.images = ImageStore(client)
+        self.maintenance = MaintenanceStore(client)
 
     # -- nodes --
 

@@ -62,6 +62,7 @@ class StaticProvider:
     name: str = "static-one"
     pool: str = "main"
     pool_settings: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def labels(self) -> set[str]:
@@ -73,7 +74,7 @@ class StaticProvider:
 
     def as_config(self) -> dict[str, Any]:
         pool = {"name": self.pool, "nodes": [host.as_config() for host in self.hosts], **self.pool_settings}
-        return {"name": self.name, "driver": "static", "pools": [pool]}
+        return {"name": self.name, "driver": "static", "pools": [pool], **self.settings}
 
 
 @dataclass

@@ -5,6 +5,7 @@
 * ``provider.py``: keeps one ready node for each free slot; ``registration.py``: its writes to ZooKeeper;
 * ``slot_index.py``: which nodes have a slot;
 * ``checks.py``: host checks in a thread pool; ``host_monitor.py``: what they showed, and when a host is checked again;
+* ``quarantines.py``, ``quarantine_keeper.py``: which hosts are taken out of service, and what follows;
 * ``host_view.py``: what the provider tells of its hosts;
 * ``tasks.py``: the way of a released node back to `ready`;
 * ``handler.py``: one request.

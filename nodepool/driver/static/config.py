@@ -85,6 +85,8 @@ class StaticNode(Connection):
         Whole(0), 1, "Slots: how many jobs may use the host at a time. Each slot is a node of its own."
     )
 
+    quarantine_after: int | None = key(Whole(0), None, "As in the provider, for this host.")
+
     def __init__(self, data: dict[str, Any]) -> None:
         self.read_keys(data)
         if "connection-port" not in data and self.ssh_port is not None:
@@ -112,6 +114,7 @@ class StaticNode(Connection):
             keys_wanted=self.host_key_checking and speaks_ssh,
             slots=self.max_parallel_jobs,
             timeout_seconds=self.timeout,
+            quarantine_after=pool.provider.quarantine_after if self.quarantine_after is None else self.quarantine_after,
             attributes=pool.node_attributes,
         )
 
@@ -123,7 +126,7 @@ class StaticPool(ConfigPool):
 
     def __init__(self, provider: StaticProviderConfig) -> None:
         super().__init__()
-        self.provider = provider
+        self.provider: StaticProviderConfig = provider
         self.labels: set[str] = set()
         self.hosts: list[HostSpec] = []
 
@@ -149,6 +152,11 @@ class StaticProviderConfig(DeclaredProviderConfig[StaticPool]):
 
     checks: ClassVar[tuple[Any, ...]] = (_refuse_duplicates,)
 
+    quarantine_after: int = key(
+        Whole(0),
+        0,
+        "Failed checks in a row that quarantine a host; 0: none do, and a host that fails is tried again every minute.",
+    )
     _pools: dict[str, StaticPool] = key(Sections(StaticPool), None, "Slices of the provider.", name="pools")
 
     @classmethod

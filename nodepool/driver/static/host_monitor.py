@@ -4,14 +4,23 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Final
 
 from nodepool.clock import wall_time
 from nodepool.driver.static.checks import HostKeysMissing
-from nodepool.plan.host_health import RETRY, TELL_AGAIN, HostHealth, after_failure, after_success
-from nodepool.plan.static_hosts import HostId
+from nodepool.plan.host_health import (
+    RETRY,
+    TELL_AGAIN,
+    HostHealth,
+    after_failure,
+    after_success,
+    is_our_network,
+    is_quarantined_by,
+    quarantine_pause,
+)
+from nodepool.plan.static_hosts import HostId, HostSpec
 
 _UNKNOWN: Final = HostHealth()
 
@@ -25,7 +34,7 @@ class _NextTry:
 
 
 @dataclass
-class _Told:
+class _LastWarning:
     """What the log said last of a host that is down.
 
     :param again: when it is said again. ``times``: how often it was.
@@ -41,15 +50,19 @@ class HostMonitor:
 
     Logs what is wrong with a host when that changes, and as long as it stays less and less often.
 
+    :param hosts: the configuration.
     :param wall: seconds since the epoch.
     """
 
-    def __init__(self, log: logging.Logger, wall: Callable[[], float] = wall_time) -> None:
+    def __init__(
+        self, hosts: Mapping[HostId, HostSpec], log: logging.Logger, wall: Callable[[], float] = wall_time
+    ) -> None:
+        self._hosts = hosts
         self.log = log
         self._wall = wall
         self._health: dict[HostId, HostHealth] = {}
         self._next: dict[HostId, _NextTry] = {}
-        self._told: dict[HostId, _Told] = {}
+        self._told: dict[HostId, _LastWarning] = {}
         #: Grows when a host goes or comes.
         self.changes = 0
 
@@ -74,11 +87,30 @@ class HostMonitor:
         """
         at = self._wall()
         text = str(error) or type(error).__name__
-        health = self._set(host, after_failure(self.health(host), text, at, 0))
+        health = self._set(host, after_failure(self.health(host), text, at, self._quarantine_after(host)))
         # Somebody must change something; S-3.
         pause = RETRY.longest_seconds if isinstance(error, HostKeysMissing) else RETRY.pause(health.failures)
         self._next[host] = _NextTry(now + pause, at + pause)
         self._tell(host, health, now, at)
+
+    def quarantine_seconds(self, host: HostId) -> float | None:
+        """For how long a host that failed is quarantined now; None = it is not (S-16)."""
+        health = self.health(host)
+        if not is_quarantined_by(health, self._quarantine_after(host)):
+            return None
+        checked = [each.up for each in self._health.values() if each.up is not None]
+        if is_our_network(checked.count(False), len(checked)):
+            return None
+        return quarantine_pause(health, self._wall())
+
+    def retry_now(self, host: HostId, *, forget: bool) -> None:
+        """The quarantine of a host is over: it is checked at once.
+
+        :param forget: an operator released it: its failures count anew.
+        """
+        self._next.pop(host, None)
+        if forget:
+            self._health[host] = replace(self.health(host), row=0, returns=0)
 
     def worked(self, host: HostId) -> None:
         """Note that a host passed its check."""
@@ -95,6 +127,10 @@ class HostMonitor:
                 seconds,
             )
 
+    def _quarantine_after(self, host: HostId) -> int:
+        spec = self._hosts.get(host)
+        return 0 if spec is None else spec.quarantine_after
+
     def _set(self, host: HostId, health: HostHealth) -> HostHealth:
         if health.up != self.health(host).up:
             self.changes += 1
@@ -104,7 +140,7 @@ class HostMonitor:
     def _tell(self, host: HostId, health: HostHealth, now: float, at: float) -> None:
         told = self._told.get(host)
         if told is None or told.text != health.text:
-            self._told[host] = _Told(health.text, now + TELL_AGAIN.pause(1))
+            self._told[host] = _LastWarning(health.text, now + TELL_AGAIN.pause(1))
             self.log.warning(
                 "Static host %s is not registered: %s. It is tried again, at the latest every %g s",
                 *(host, health.text, RETRY.longest_seconds),

@@ -5,17 +5,19 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from nodepool import log_names
-from nodepool.clock import cpu_time, monotonic
+from nodepool.clock import cpu_time, monotonic, wall_time
 from nodepool.driver.interface import Provider
 from nodepool.driver.static.checks import HostChecker, is_alive
 from nodepool.driver.static.handler import StaticNodeRequestHandler
 from nodepool.driver.static.host_monitor import HostMonitor
 from nodepool.driver.static.host_view import HostView
+from nodepool.driver.static.quarantine_keeper import QuarantineKeeper
+from nodepool.driver.static.quarantines import Quarantines
 from nodepool.driver.static.registration import StaticRegistry
 from nodepool.driver.static.tasks import StaticNodeCleanup
 from nodepool.exceptions import ZKException
@@ -69,7 +71,12 @@ class StaticProvider(Provider):
     PAUSE_AT_QUOTA: ClassVar[bool] = False
     LAUNCHES: ClassVar[bool] = False
 
-    def __init__(self, provider_config: StaticProviderConfig, clock: Callable[[], float] = monotonic) -> None:
+    def __init__(
+        self,
+        provider_config: StaticProviderConfig,
+        clock: Callable[[], float] = monotonic,
+        wall: Callable[[], float] = wall_time,
+    ) -> None:
         self.provider: StaticProviderConfig = provider_config
         self.name = provider_config.name
         self._clock = clock
@@ -80,7 +87,8 @@ class StaticProvider(Provider):
         self._wanted = True
         self._results: list[tuple[HostId, Future[HostFacts]]] = []
         self._lost: list[tuple[HostId, Exception]] = []
-        self._monitor = HostMonitor(self.log)
+        self._wall = wall
+        self._monitor = HostMonitor(self._hosts, self.log, wall)
         self._view = HostView(self._hosts, self._monitor)
         self._checking: set[HostId] = set()
         self._found: dict[HostId, HostFacts] = {}
@@ -89,6 +97,8 @@ class StaticProvider(Provider):
         self._unverified = {host for host, spec in self._hosts.items() if spec.check}
         self._thread: threading.Thread | None = None
         self._checker: HostChecker
+        self._quarantines: Quarantines
+        self._keeper: QuarantineKeeper
         self._registry: StaticRegistry
 
     # -- life --
@@ -101,13 +111,16 @@ class StaticProvider(Provider):
         self.prepare(zk_conn)
         if zk_conn.cache is None:
             return
+        zk_conn.cache.maintenance.add_listener(self.wake)
         self._thread = threading.Thread(target=self._run, name=f"StaticProvider-{self.name}", daemon=True)
         self._thread.start()
 
     def prepare(self, zk_conn: ZooKeeper) -> None:
         """Everything that `start` does but the thread; then `run_once` may be called."""
         self.zk = zk_conn
-        self._registry = StaticRegistry(zk_conn, self.name, self._hosts, self._idle, self.log)
+        self._quarantines = Quarantines(zk_conn, self._hosts, self._wall)
+        self._keeper = QuarantineKeeper(self._quarantines, self._monitor, self._view, self.log)
+        self._registry = StaticRegistry(zk_conn, self.name, self._hosts, self._quarantines, self._idle, self.log)
         slots = sum(spec.slots for spec in self._hosts.values())
         self._checker = HostChecker(f"StaticProvider-{self.name}", slots + SPARE_THREADS)
 
@@ -121,6 +134,8 @@ class StaticProvider(Provider):
         self.idle()
         if self.zk is not None:
             self._checker.stop()
+            if self.zk.cache is not None:
+                self.zk.cache.maintenance.remove_listener(self.wake)
 
     def join(self) -> None:
         """Wait for the thread and the running checks; after `stop`."""
@@ -173,6 +188,7 @@ class StaticProvider(Provider):
         """
         now = self._clock()
         self._take_results(now)
+        held = self._keeper.look(self._failed)
         if self._found:
             self._registry.register(self._found)
         nodes = self._registry.nodes()
@@ -185,7 +201,7 @@ class StaticProvider(Provider):
         }
         self._found.clear()
         self._failed.clear()
-        return self._start_checks(plan, emptied, now)
+        return self._start_checks(plan, emptied, held, now)
 
     def _take_results(self, now: float) -> None:
         """Sort checks that ended into hosts that work (`_found`) and hosts that do not (`_failed`)."""
@@ -213,6 +229,8 @@ class StaticProvider(Provider):
                 self._monitor.failed(host, reason, now)
 
     def _apply(self, plan: StaticPlan) -> None:
+        for node, comment in plan.hold:
+            self._registry.hold(node, comment)
         for node, changes in plan.update:
             # A host that was checked just now has more to say: `_apply_check`.
             if static_hosts.slot_of(node).host not in self._found:
@@ -237,14 +255,14 @@ class StaticProvider(Provider):
             return self._registry.deregister(node, str(self._failed[host]))
         return False
 
-    def _start_checks(self, plan: StaticPlan, emptied: set[HostId], now: float) -> float:
+    def _start_checks(self, plan: StaticPlan, emptied: set[HostId], held: Collection[HostId], now: float) -> float:
         """Start the checks that are due; returns the time until the next one is.
 
-        :param emptied: hosts that lost nodes after the plan was made.
+        :param emptied: hosts that lost nodes after the plan was made. ``held``: hosts that are not checked now.
         """
         rescan = {static_hosts.slot_of(node).host for node in plan.rescan}
-        needy = plan.register.keys() | emptied | rescan | self._unverified
-        delay = RESYNC_SECONDS
+        needy = (plan.register.keys() | emptied | rescan | self._unverified) - set(held)
+        delay = min(RESYNC_SECONDS, self._quarantines.seconds_to_next_end())
         for host in sorted(needy - self._checking, key=self._monitor.due):
             wait = self._monitor.due(host) - now
             if wait > 0:
@@ -278,16 +296,20 @@ class StaticProvider(Provider):
     # -- released nodes --
 
     def replacementFor(self, node: Node) -> Node | None:
-        """The next node of the slot, if the host is never contacted and no other node has the slot (S-10). No I/O."""
+        """The next node of the slot, if no other node has it (S-10). No I/O.
+
+        Only of a host that is never contacted; or of a quarantined one, which is on hold (S-17).
+        """
         if self._idle.is_set() or self.zk is None or self.zk.cache is None:
             return None
-        return static_hosts.replacement(self.name, self._hosts, node, self._registry.others_in_slot(node))
+        held = self._registry.why_held(static_hosts.slot_of(node).host)
+        return static_hosts.replacement(self.name, self._hosts, node, self._registry.others_in_slot(node), held)
 
     def startNodeCleanup(self, node: Node) -> StaticNodeCleanup:
         """Check the host of a released, locked node; then replace the node by a new one, or remove it (S-8)."""
         task = StaticNodeCleanup(self._registry, node, self._slot_empty)
         spec = self._registry.spec_of(node)
-        if spec is None:
+        if spec is None or self._quarantines.of(spec.id) is not None:
             self._checker.submit(task.remove, None).add_done_callback(lambda _: task.finish())
         else:
             self._checker.check(spec).add_done_callback(task.checked)
@@ -307,6 +329,9 @@ class StaticProvider(Provider):
         """
         spec = self._registry.spec_of(node)
         if spec is None:
+            return _GONE
+        if self._quarantines.of(spec.id) is not None:
+            self.wake()
             return _GONE
         rival = self._registry.rival(node)
         if rival is not None:

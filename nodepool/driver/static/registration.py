@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from nodepool.driver.static.quarantines import Quarantines, cause
 from nodepool.driver.static.slot_index import SlotIndex
 from nodepool.exceptions import ZKConflict, ZKException
 from nodepool.logconfig import get_annotated_logger
@@ -27,6 +28,7 @@ class StaticRegistry:
 
     :param zk: with or without a cache.
     :param hosts: the configuration.
+    :param quarantines: hosts that are not registered now.
     :param idle: set = write nothing more; the successor of this provider does (S-13).
     """
 
@@ -35,12 +37,14 @@ class StaticRegistry:
         zk: ZooKeeper,
         provider_name: str,
         hosts: Mapping[HostId, HostSpec],
+        quarantines: Quarantines,
         idle: threading.Event,
         log: logging.Logger,
     ) -> None:
         self._zk = zk
         self._provider_name = provider_name
         self._hosts = hosts
+        self._quarantines = quarantines
         self._idle = idle
         #: Nodes of each slot; None = there is no cache.
         self.index = SlotIndex(zk.cache.nodes, self._known_slot) if zk.cache is not None else None
@@ -51,6 +55,11 @@ class StaticRegistry:
         slot = static_hosts.slot_of(node)
         spec = self._hosts.get(slot.host)
         return spec if spec is not None and slot.slot < spec.slots else None
+
+    def why_held(self, host: HostId) -> str | None:
+        """Why a host is quarantined; None = it is not. Does not block."""
+        record = self._quarantines.of(host)
+        return None if record is None else cause(record)
 
     def nodes(self) -> list[Node]:
         """This provider's nodes from the cache; do not change them."""
@@ -89,7 +98,8 @@ class StaticRegistry:
         return self._zk.isNodeLocked(node)
 
     def plan(self, nodes: Iterable[Node]) -> StaticPlan:
-        return static_hosts.decide(self._hosts, nodes, self._zk.isNodeLocked)
+        quarantined = {host: cause(record) for host, record in self._quarantines.held().items()}
+        return static_hosts.decide(self._hosts, nodes, self._zk.isNodeLocked, quarantined)
 
     def register(self, found: Mapping[HostId, HostFacts]) -> int:
         """Store a node for each empty slot of these hosts; returns how many. Blocks for some round trips.
@@ -147,6 +157,21 @@ class StaticRegistry:
         self.log.info("Updated node %s in place: %s", node.id, ", ".join(sorted(changes)))
         return True
 
+    def hold(self, node: Node, comment: str) -> bool:
+        """Put a free node on hold (S-17); False = it was not free any more. One round trip."""
+        if self._idle.is_set():
+            return False
+        held = node.copy()
+        held.state = states.HOLD
+        held.comment = comment
+        try:
+            self._zk.nodes.save_unlocked(held)
+        except ZKConflict as conflict:
+            self.log.debug("Node %s is not put on hold now: %s", node.id, conflict)
+            return False
+        self.log.info("Node %s of static host %s is on hold: %s", node.id, static_hosts.slot_of(node).host, comment)
+        return True
+
     def deregister(self, node: Node, reason: str) -> bool:
         """Remove a free node; False = it was not free any more. Two round trips."""
         if self._idle.is_set():
@@ -170,8 +195,9 @@ class StaticRegistry:
     def recycle(self, node: Node, facts: HostFacts | None) -> bool:
         """Remove a released node that we hold locked; ends with the node gone or unlocked. One round trip.
 
-        :param facts: register the slot again in the same write, unless another node has it; None = only remove.
-        :return: was the slot registered again?
+        :param facts: register the slot again in the same write, unless another node has it; None = only remove. The
+            node of a quarantined host is followed by one on hold.
+        :return: has the slot a node again?
         """
         log = get_annotated_logger(self.log, node_id=node.id)
         spec = self.spec_of(node)
@@ -180,8 +206,9 @@ class StaticRegistry:
             return False
         new = None
         try:
-            if spec is not None and facts is not None:
-                new = static_hosts.successor(self._provider_name, spec, node, self.others_in_slot(node), facts)
+            if spec is not None:
+                others = self.others_in_slot(node)
+                new = static_hosts.successor(self._provider_name, spec, node, others, facts, self.why_held(spec.id))
             try:
                 self._zk.replaceNode(node, new)
             except ZKConflict:

@@ -68,5 +68,5 @@ class StaticNodeCleanup:
             self.finish()
 
     def remove(self) -> None:
-        """Only remove the node: its slot is not configured any more (S-7). Blocks for a round trip."""
+        """No check: the slot is not configured any more (S-7), or the host quarantined (S-17). One round trip."""
         self._registry.recycle(self._node, None)

@@ -6,11 +6,12 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from nodepool.model.maintenance import Maintenance, MaintenanceRecords, Mode
+from nodepool.model.maintenance import Maintenance, MaintenanceRecords, Mode, znode_name
 from nodepool.zk import paths
 from nodepool.zk.client import ZooKeeperClient
 from nodepool.zk.maintenance_cache import MaintenanceCache
@@ -43,6 +44,44 @@ def test_written_read_and_removed(store: MaintenanceStore) -> None:
     assert store.remove("pool", "cloud-1/main")
     assert not store.remove("pool", "cloud-1/main")
     assert not store.remove("label", "gpu")
+    assert store.read_all() == keyed(HOST)
+
+
+FAILING = Maintenance("host", HOST.name, Mode.QUARANTINE, "3 failed checks", "launcher", 100.0, 160.0, automatic=True)
+
+
+def test_a_launcher_writes_over_no_operator(store: MaintenanceStore, znodes: PoolZnodes) -> None:
+    """S-16, MT-1: only over what launchers wrote, what is over, and what nobody can read."""
+    assert store.put_automatic(FAILING)
+    longer = replace(FAILING, until=300.0)
+    assert store.put_automatic(longer)
+    assert store.read_all() == keyed(longer)
+    store.put(HOST)
+    assert not store.put_automatic(FAILING)
+    store.put(replace(HOST, until=101.0))
+    assert not store.put_automatic(FAILING)
+    assert store.put_automatic(replace(FAILING, since=101.0))
+    znodes.kazoo.set(paths.maintenance("host", znode_name(HOST.name)), b"rubbish")
+    assert store.put_automatic(FAILING)
+    assert store.read_all() == keyed(FAILING)
+
+
+def test_launchers_that_write_at_the_same_time(
+    store: MaintenanceStore, znodes: PoolZnodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S-16: what came in between is looked at, and not written over."""
+    store.put_automatic(FAILING)
+    path = paths.maintenance("host", znode_name(HOST.name))
+    operator = json.dumps(HOST.to_dict()).encode()
+    get = store._client.kazoo.get
+
+    def slow(which: str) -> Any:
+        answer = get(which)
+        znodes.kazoo.set(path, operator)
+        return answer
+
+    monkeypatch.setattr(store._client.kazoo, "get", slow)
+    assert not store.put_automatic(FAILING)
     assert store.read_all() == keyed(HOST)
 
 

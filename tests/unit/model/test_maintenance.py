@@ -9,7 +9,10 @@ from nodepool.model.record import InvalidRecord
 PAUSED = Maintenance("pool", "cloud-1/main", Mode.PAUSE, "the network is changed", "alice@desk", 1763809000, 1763816200)
 
 
-@pytest.mark.parametrize("record", [PAUSED, Maintenance("host", "zuul@[fe80::1]:22", Mode.QUARANTINE)])
+FAILING = Maintenance("host", "h1", Mode.QUARANTINE, "3 failed checks", "launcher l1", 1.0, 61.0, automatic=True)
+
+
+@pytest.mark.parametrize("record", [PAUSED, Maintenance("host", "zuul@[fe80::1]:22", Mode.QUARANTINE), FAILING])
 def test_written_and_read(record: Maintenance) -> None:
     znode = znode_name(record.name)
     assert "/" not in znode

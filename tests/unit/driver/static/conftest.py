@@ -18,13 +18,18 @@ from tests.support.wait import wait_for
 LABELS = ("small", "big", "other")
 
 
-def load(*hosts: dict[str, Any], pool: dict[str, Any] | None = None) -> StaticProviderConfig:
+def load(*hosts: dict[str, Any], pool: dict[str, Any] | None = None, quarantine_after: int = 0) -> StaticProviderConfig:
     """The configuration of a provider with one pool of these hosts; ``name`` and ``labels`` have defaults.
 
     :param pool: other keys of the pool.
     """
     nodes = [{"name": "127.0.0.1", "labels": ["small"], **host} for host in hosts]
-    section = {"name": "lab", "driver": "static", "pools": [{"name": "main", "nodes": nodes, **(pool or {})}]}
+    section: dict[str, Any] = {
+        "name": "lab",
+        "driver": "static",
+        "pools": [{"name": "main", "nodes": nodes, **(pool or {})}],
+    }
+    section["quarantine-after"] = quarantine_after
     config = Config()
     config.labels = {label: Label(label) for label in LABELS}
     loaded = StaticProviderConfig(section)
@@ -39,11 +44,15 @@ class Lab:
     def __init__(self) -> None:
         self.zk = FailingZooKeeper()
         self.clock = ManualClock()
+        self.wall = ManualClock(1_000_000.0)
         self.providers: list[StaticProvider] = []
 
-    def provider(self, *hosts: dict[str, Any], pool: dict[str, Any] | None = None) -> StaticProvider:
+    def provider(
+        self, *hosts: dict[str, Any], pool: dict[str, Any] | None = None, quarantine_after: int = 0
+    ) -> StaticProvider:
         """A provider that is ready for `settle`, without a thread."""
-        provider = StaticProvider(load(*hosts, pool=pool), self.clock)
+        loaded = load(*hosts, pool=pool, quarantine_after=quarantine_after)
+        provider = StaticProvider(loaded, self.clock, self.wall)
         provider.prepare(self.zk)
         self.providers.append(provider)
         return provider
@@ -55,6 +64,11 @@ class Lab:
             wait_for("a check ends", lambda: provider.has_results)
             delay = provider.run_once()
         return delay
+
+    def pass_seconds(self, seconds: float) -> None:
+        """Lets time pass, by both clocks."""
+        self.clock.pass_seconds(seconds)
+        self.wall.pass_seconds(seconds)
 
     def stop(self) -> None:
         for provider in self.providers:

@@ -23,7 +23,7 @@ def wall() -> ManualClock:
 
 @pytest.fixture
 def monitor(wall: ManualClock) -> HostMonitor:
-    return HostMonitor(logging.getLogger("hosts"), wall)
+    return HostMonitor({}, logging.getLogger("hosts"), wall)
 
 
 def test_next_try(monitor: HostMonitor, wall: ManualClock) -> None:

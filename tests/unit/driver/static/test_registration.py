@@ -8,6 +8,7 @@ import threading
 
 import pytest
 
+from nodepool.driver.static.quarantines import Quarantines
 from nodepool.driver.static.registration import StaticRegistry
 from nodepool.exceptions import ZKConflict, ZKConnectionError
 from nodepool.model import states
@@ -16,6 +17,7 @@ from nodepool.plan.static_hosts import HostFacts, HostId, HostSpec, new_node
 from tests.support.failing_zk import FailingZooKeeper
 
 SPEC = HostSpec(HostId("h1", "zuul", 22), "main", ("small",), slots=2)
+HOSTS = {SPEC.id: SPEC}
 
 
 @pytest.fixture
@@ -30,7 +32,7 @@ def idle() -> threading.Event:
 
 @pytest.fixture
 def registry(zk: FailingZooKeeper, idle: threading.Event) -> StaticRegistry:
-    return StaticRegistry(zk, "lab", {SPEC.id: SPEC}, idle, logging.getLogger("test"))
+    return StaticRegistry(zk, "lab", HOSTS, Quarantines(zk, HOSTS), idle, logging.getLogger("test"))
 
 
 def stored(zk: FailingZooKeeper, provider: str = "lab", slot: int = 0) -> Node:
@@ -180,7 +182,7 @@ def test_without_a_cache_zookeeper_is_asked(zk: FailingZooKeeper, idle: threadin
     """S-10: `nodepool delete --now`; and what it cannot find out leaves the node for the next try."""
     kept, node = stored(zk), stored(zk)
     zk.cache = None  # type: ignore[assignment]
-    registry = StaticRegistry(zk, "lab", {SPEC.id: SPEC}, idle, logging.getLogger("test"))
+    registry = StaticRegistry(zk, "lab", HOSTS, Quarantines(zk, HOSTS), idle, logging.getLogger("test"))
     zk.take(node)
     zk.fail["nodeIterator"] = ZKConnectionError("away")
     assert not registry.recycle(node, HostFacts())

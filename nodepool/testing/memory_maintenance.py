@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The maintenance records of `MemoryZooKeeper`: store and cache in one."""
+
+from __future__ import annotations
+
+import threading
+from types import MappingProxyType
+
+from nodepool.model.maintenance import Maintenance, MaintenanceRecords
+from nodepool.zk.maintenance_cache import Listener, MaintenanceCache
+from nodepool.zk.maintenance_store import MaintenanceStore
+
+
+class MemoryMaintenance(MaintenanceCache):
+    """Never behind: `MemoryMaintenanceStore` writes into it."""
+
+    def __init__(self) -> None:
+        self._records: MaintenanceRecords = MappingProxyType({})
+        self._listeners: list[Listener] = []
+        self.ready = threading.Event()
+        self.ready.set()
+
+    def replace(self, records: MaintenanceRecords) -> None:
+        """These are all records from now on; listeners are told."""
+        self._records = MappingProxyType(dict(records))
+        for listener in self._listeners:
+            listener()
+
+
+class MemoryMaintenanceStore(MaintenanceStore):
+    """`MaintenanceStore` in memory.
+
+    :param cache: has the records.
+    """
+
+    def __init__(self, cache: MemoryMaintenance) -> None:
+        self._cache = cache
+        self._lock = threading.Lock()
+
+    def read_all(self) -> MaintenanceRecords:
+        return self._cache.snapshot()
+
+    def put(self, record: Maintenance) -> None:
+        with self._lock:
+            self._cache.replace({**self._cache.snapshot(), (record.kind, record.name): record})
+
+    def put_automatic(self, record: Maintenance) -> bool:
+        there = self._cache.snapshot().get((record.kind, record.name))
+        if there is not None and not there.automatic and not there.is_over(record.since):
+            return False
+        self.put(record)
+        return True
+
+    def remove(self, kind: str, name: str) -> bool:
+        with self._lock:
+            records = dict(self._cache.snapshot())
+            found = records.pop((kind, name), None)
+            self._cache.replace(records)
+        return found is not None
+
+    def remove_if_over(self, record: Maintenance, now: float) -> bool:
+        there = self._cache.snapshot().get((record.kind, record.name))
+        return there is not None and there.is_over(now) and self.remove(record.kind, record.name)
