@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from nodepool.model.component import PoolComponent
 from nodepool.model.event import Event
 from nodepool.model.launcher_status import AbsentProvider, LauncherStatus
 from nodepool.model.pool_status import HostStatus, LabelStatus, LimitStatus, PoolStatus, WaitingStatus
@@ -31,7 +32,7 @@ CLOUD = PoolStatus(
     labels={"gpu": LabelStatus("label.broken", "the cloud has no flavor named 'm1.small'", NOW - 900)},
     waiting=(
         WaitingStatus(
-            ("big",), count=2, code="room.cores", text="quota", numbers={"limit": 80, "used": 80, "needed": 8}
+            ("big",), None, "tenant", 2, code="room.cores", text="quota", numbers={"limit": 80, "used": 80, "needed": 8}
         ),
     ),
 )
@@ -83,6 +84,15 @@ def tell(znodes: PoolZnodes) -> Tell:
     return store
 
 
+def register(znodes: PoolZnodes, status: PoolStatus, *labels: str) -> None:
+    """Make the entry of a pool in the registry of components."""
+    entry = PoolComponent(status.host, status.version)
+    entry.id, entry.provider_name, entry.name = status.id, status.provider, status.pool
+    entry.state, entry.supported_labels = "running", list(labels)
+    path = f"/nodepool/components/pool/{status.host}"
+    znodes.kazoo.create(path, json.dumps(entry.to_dict()).encode(), makepath=True, sequence=True)
+
+
 def as_json(result: Any) -> Any:
     assert (result.status, result.err) == (0, "")
     return json.loads(result.out)
@@ -92,6 +102,7 @@ class TestStatus:
     def test_problems_come_first(self, nodepool: CommandLine, tell: Tell, znodes: PoolZnodes) -> None:
         """V-1"""
         tell(CLOUD, LAB, L1)
+        register(znodes, CLOUD, "big")
         for _ in range(2):
             znodes.submit(["big"], created_time=NOW - 900)
         result = nodepool("status")
