@@ -39,7 +39,7 @@ def assemble_images(
 ) -> Config:
     """Make the configuration without its providers; see `assemble`."""
     config = Config()
-    config.path = main.path
+    config.path, config.digest = main.path, main.digest
     read_sections(main, config, problems)
     zookeeper = ZooKeeperReader(config, problems)
     zookeeper.read(main)

@@ -105,7 +105,9 @@ def read_documents(
 
 
 def _document(path: str, problems: Problems, sleep: Sleep, may_be_empty: bool) -> Document | None:
-    document = parse(read(path, sleep=sleep), problems)
+    source = read(path, sleep=sleep)
+    document = parse(source, problems)
+    document.digest = source.digest
     if isinstance(document.data, dict):
         return document
     if document.data is None:

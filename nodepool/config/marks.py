@@ -65,6 +65,8 @@ class Document:
 
     path: str
     data: Any = None
+    #: As in `SourceText`.
+    digest: str = ""
     #: id of a list or mapping -> its lines; `data` keeps the ids valid.
     lines: dict[int, Any] = field(default_factory=dict)
     starts: dict[int, int] = field(default_factory=dict)

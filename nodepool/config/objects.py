@@ -143,6 +143,8 @@ class Config(ZooKeeperSettings, TopLevel):
     def __init__(self) -> None:
         super().__init__()
         self.path = ""
+        #: Begin of the checksum of the file.
+        self.digest = ""
         self.labels = {}
         self.diskimages = {}
         self.providers = {}

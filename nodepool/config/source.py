@@ -3,10 +3,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from nodepool.clock import sleep
@@ -17,6 +18,9 @@ READ_TRIES: Final = 3
 READ_PAUSE_SECONDS: Final = 0.5
 #: Larger files are refused; 2,000 labels in each of 20 providers are 2 MB.
 MAX_BYTES: Final = 64 * 1024 * 1024
+
+#: Hexadecimal digits of `SourceText.digest`.
+DIGEST_LENGTH: Final = 12
 
 PLACEHOLDER: Final = re.compile(r"%\((NODEPOOL_[^)\n]*)\)")
 
@@ -32,11 +36,13 @@ class SourceText:
     """A file's text after substitution.
 
     :param lines: line after substitution -> line in the file, both from 0; None = they are the same.
+    :param digest: begin of the SHA-256 checksum of the file, as ``sha256sum`` prints it.
     """
 
     path: str
     text: str
     lines: list[int] | None = field(default=None)
+    digest: str = ""
 
     def line(self, number: int) -> int:
         """The line in the file, from 1, of a line after substitution, from 0."""
@@ -62,7 +68,8 @@ def read(path: str, *, environ: Mapping[str, str] | None = None, sleep: Sleep = 
         line = data.count(b"\n", 0, error.start) + 1
         message = f"not UTF-8 text: byte 0x{data[error.start]:02x}; save the file in UTF-8"
         raise ConfigError(f"{path}:{line}: {message}") from error
-    return substitute(path, text, os.environ if environ is None else environ)
+    made = substitute(path, text, os.environ if environ is None else environ)
+    return replace(made, digest=hashlib.sha256(data).hexdigest()[:DIGEST_LENGTH])
 
 
 def _read_bytes(path: str, sleep: Sleep) -> bytes:

@@ -14,10 +14,20 @@ import concurrent.futures
 import logging
 import threading
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, Generic, Literal, NamedTuple, ParamSpec, Protocol, TypeVar
+from typing import Any, Final, Generic, Literal, ParamSpec, Protocol, TypeVar
 
 from nodepool.clock import monotonic
-from nodepool.driver.framework.policies import Otherwise, Raises, no_limits, one_instance
+from nodepool.driver.framework.call_counts import CallCount as CallCount
+from nodepool.driver.framework.call_counts import CountedCalls
+from nodepool.driver.framework.policies import (
+    NO_LIST,
+    NO_MAPPING,
+    NOT_PAUSED,
+    Otherwise,
+    Raises,
+    no_limits,
+    one_instance,
+)
 from nodepool.driver.framework.repeats import Repeats
 from nodepool.driver.framework.running_calls import (
     AT_ONCE,
@@ -32,7 +42,7 @@ from nodepool.driver.framework.running_calls import (
 )
 from nodepool.exceptions import NotFound, ZKConflict, ZKConnectionError
 from nodepool.guard import ERRORS, as_exception
-from nodepool.model.pool_status import HostStatus, LabelStatus, LimitStatus
+from nodepool.model.pool_status import HostStatus, LabelStatus, LimitStatus, PauseStatus
 from nodepool.model.quota import QuotaInformation
 from nodepool.model.reasons import Reason
 from nodepool.plan.failures import meaning
@@ -52,27 +62,6 @@ _late = Repeats()
 RUNNING: Final = RunningCalls()
 
 
-class CallCount(NamedTuple):
-    """The calls of one hook of one provider."""
-
-    hook: str
-    provider: str
-    calls: int
-    errors: int
-    seconds: float
-
-
-class _Count:
-    """``lock`` guards all."""
-
-    __slots__ = ("calls", "errors", "lock", "seconds")
-
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.calls = self.errors = 0
-        self.seconds = 0.0
-
-
 class Hook(Generic[P, R]):
     """One method of the contract. The subclasses say how it is called.
 
@@ -88,7 +77,7 @@ class Hook(Generic[P, R]):
         self.name = name
         self.policy = policy
         self.bound = bound
-        self._counts: dict[str, _Count] = {}
+        self._counts: dict[str, CountedCalls] = {}
         HOOKS.append(self)
 
     def counts(self) -> list[CallCount]:
@@ -113,7 +102,7 @@ class Hook(Generic[P, R]):
         finally:
             RUNNING.end(number)
         seconds = monotonic() - begun
-        count = self._counts.get(provider) or self._counts.setdefault(provider, _Count())
+        count = self._counts.get(provider) or self._counts.setdefault(provider, CountedCalls())
         with count.lock:
             count.calls += 1
             count.seconds += seconds
@@ -125,7 +114,7 @@ class Hook(Generic[P, R]):
         return getattr(owner, self.name)(*args, **kwargs)
 
     def _failed(self, provider: str, seconds: float, error: BaseException, owner: Any, args: tuple[Any, ...]) -> R:
-        count = self._counts.setdefault(provider, _Count())
+        count = self._counts.setdefault(provider, CountedCalls())
         with count.lock:
             count.calls += 1
             count.seconds += seconds
@@ -321,15 +310,11 @@ wait_reason: ProviderHook[[str, Sequence[str], Mapping[str, int]], Reason | None
     "waitReason", Otherwise("logged; the request waits for a ready node", lambda: None), AT_ONCE
 )
 error_labels: ProviderHook[[], Sequence[str]] = ProviderHook("errorLabels", _DECLINED, AT_ONCE)
-limit_status: ProviderHook[[str], Sequence[LimitStatus]] = ProviderHook(
-    "limitStatus", Otherwise("logged; the status has no limits", list), AT_ONCE
-)
-label_errors: ProviderHook[[], Mapping[str, LabelStatus]] = ProviderHook(
-    "labelErrors", Otherwise("logged; the status has no labels", dict), AT_ONCE
-)
-host_status: ProviderHook[[], Sequence[HostStatus]] = ProviderHook(
-    "hostStatus", Otherwise("logged; the status has no hosts", list), AT_ONCE
-)
+# For status records.
+limit_status: ProviderHook[[str], Sequence[LimitStatus]] = ProviderHook("limitStatus", NO_LIST, AT_ONCE)
+label_errors: ProviderHook[[], Mapping[str, LabelStatus]] = ProviderHook("labelErrors", NO_MAPPING, AT_ONCE)
+pause_status: ProviderHook[[], PauseStatus | None] = ProviderHook("pauseStatus", NOT_PAUSED, AT_ONCE)
+host_status: ProviderHook[[], Sequence[HostStatus]] = ProviderHook("hostStatus", NO_LIST, AT_ONCE)
 node_deleted_notification: ProviderHook[[Any], None] = ProviderHook("nodeDeletedNotification", _NOTHING, AT_ONCE)
 
 quota_needed_by_label: ProviderHook[[str, Any], QuotaInformation] = ProviderHook(

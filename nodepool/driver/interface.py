@@ -12,7 +12,10 @@ import abc
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, cast
 
+from nodepool.driver.framework.broken_labels import UNKNOWN
 from nodepool.driver.framework.node_tasks import NodeDeleter
+from nodepool.model.pool_status import PauseStatus
+from nodepool.model.reasons import ReasonCode
 
 if TYPE_CHECKING:
     from nodepool.driver.config import ProviderConfig
@@ -214,8 +217,15 @@ class Provider(ProviderNotifications, abc.ABC):
         return [] if quota is None else cast("Sequence[LimitStatus]", quota(pool_name))
 
     def labelErrors(self) -> Mapping[str, LabelStatus]:
-        """Label -> why it cannot be served now, and since when."""
-        return {}
+        """Label -> why it cannot be served now, and since when; 0 = that is not known."""
+        quota = getattr(super(), "labelErrors", None)
+        known: Mapping[str, LabelStatus] = {} if quota is None else quota()
+        return {label: known.get(label, UNKNOWN) for label in self.errorLabels()}
+
+    def pauseStatus(self) -> PauseStatus | None:
+        """`pausedReason` with what else is known of it; None = all is well."""
+        text = self.pausedReason()
+        return None if text is None else PauseStatus(ReasonCode.PROVIDER_CIRCUIT_OPEN.value, text)
 
     def hostStatus(self) -> Sequence[HostStatus]:
         """The hosts of a provider that does not make its machines."""

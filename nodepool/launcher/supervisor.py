@@ -26,12 +26,14 @@ from nodepool.launcher.pool_registry import PoolRegistry
 from nodepool.launcher.pool_threads import PoolThreads
 from nodepool.launcher.reload_events import ReloadEvents
 from nodepool.launcher.routing import Router
+from nodepool.launcher.self_report import SelfReport
 from nodepool.launcher.stats import make_stats_worker
 from nodepool.launcher.status_worker import StatusWorker
 from nodepool.launcher.tenant_use import TenantUse
 from nodepool.metrics.process import REGISTRY
 from nodepool.metrics.statsd import shared_client
 from nodepool.model.component import LauncherComponent
+from nodepool.model.event import What
 from nodepool.runtime.call_metrics import CallMetrics
 from nodepool.runtime.call_watch import CallWatch
 from nodepool.runtime.connected_daemon import ConnectedDaemon
@@ -106,6 +108,7 @@ class NodePool(ConnectedDaemon):
             siblings=self.pool_threads.current,
             siblings_of=self.pool_threads.of_provider,
             known_tenant_use=tenant_use.known,
+            config_digest=self._digest,
             passed=lambda pool_id: self.status.current.changed(pool_id),
             lock_dir_lingers=lambda request_id: self.deletion.current.lingering_lock_dirs.add(request_id),
         )
@@ -130,7 +133,11 @@ class NodePool(ConnectedDaemon):
         self.deletion = Part("DeletedNodeWorker", lambda: DeletedNodeWorker(zk, cache, providers, events))
         self.cleanup = Part("CleanupWorker", cleanup)
         self.min_ready = Part("MinReadyWorker", lambda: MinReadyWorker(zk, cache, providers, self._config))
-        self.status = Part("StatusWorker", lambda: StatusWorker(self.pool_threads.all, self._status_writer))
+        report = self._make_report()
+        self.status = Part(
+            "StatusWorker", lambda: StatusWorker(self.pool_threads.all, report, self._status_writer, events.put)
+        )
+        events.on_event = lambda: self.status.current.changed()
         watch = Part("CallWatch", lambda: CallWatch(REGISTRY))
         table: list[Part[Any]] = [watch, self.status, self.deletion, self.cleanup, self.min_ready]
         client = shared_client()
@@ -139,11 +146,25 @@ class NodePool(ConnectedDaemon):
             table.insert(0, self.stats)
         self.parts = Parts(table, self.log)
 
+    def _make_report(self) -> SelfReport:
+        return SelfReport(
+            version=release_string(),
+            config_file=self._config_path,
+            servers=self.client.hosts,
+            digest=self._digest,
+            pools=lambda: [f"{pool.provider_name}/{pool.pool_name}" for pool in self.pool_threads.current()],
+            absent=lambda: self.providers.absent,
+            reload=lambda: self.reload_events.last,
+            events=self.events.last,
+        )
+
     def begin(self) -> None:
         """Start everything. The connection is there; blocks for ZooKeeper and for the start of providers."""
         self._prepare_zookeeper(paths.NODES, paths.REQUESTS, paths.REQUEST_LOCKS)
         self.cache.wait_ready(30)
         self.apply(self._config())
+        host = socket.gethostname()
+        self.events.add(host, f"launcher {host}", What.STARTED, f"version {release_string()}")
         self.parts.start()
 
     def run_once(self) -> None:
@@ -179,6 +200,9 @@ class NodePool(ConnectedDaemon):
         self.log.info("Stopped")
 
     # -- what parts are told --
+
+    def _digest(self) -> str:
+        return self.configuration.current.digest
 
     def _tenant_limits(self) -> Mapping[str, dict[str, float]]:
         return self.configuration.current.tenant_resource_limits

@@ -47,6 +47,20 @@ class LabelStatus:
 
 
 @dataclass(frozen=True)
+class PauseStatus:
+    """Why a provider launches nothing now.
+
+    :param code: a `ReasonCode` value.
+    :param since: when it began, and ``next``: when it is tried again, in seconds since the epoch; None = not known.
+    """
+
+    code: str = ""
+    text: str = ""
+    since: float | None = None
+    next: float | None = None
+
+
+@dataclass(frozen=True)
 class WaitingStatus:
     """Requests of one kind that wait in the pool for the same.
 

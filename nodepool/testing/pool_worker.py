@@ -72,6 +72,9 @@ class PoolWorkerStandIn:
         """A launch ended, or something changed. Any thread; does not block."""
         self._woken.set()
 
+    def launch_ended(self, node: Node, result: str, text: str = "") -> None:
+        return
+
     def evict(self, *, shared: bool = False) -> None:
         self.evictions += 1
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What pools publish of themselves (rules P): a launcher with the OpenStack driver and a simulated cloud."""
+"""What pools publish of themselves (rules V): a launcher with the OpenStack driver and a simulated cloud."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.support.wait import wait_for
 
 
 def test_limits_and_waiting_requests(place: Place) -> None:
-    """P-1, P-2: state, limits by scope, and why requests wait."""
+    """V-1, V-2: state, limits by scope, and why requests wait."""
     place.pool["max-servers"] = 1
     place.launch()
     ids = [place.znodes.submit(["small"]) for _ in range(3)]

@@ -67,6 +67,7 @@ class NodeLauncher(threading.Thread, abc.ABC):
         finally:
             self.complete = True
             self.handler.pw.wake()
+        self.handler.pw.launch_ended(self.node, key, "" if error is None else str(error) or type(error).__name__)
         launches.report(
             key,
             (monotonic() - started) * 1000,

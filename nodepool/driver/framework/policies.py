@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, Generic, TypeVar
 
 from nodepool.model.quota import QuotaInformation
 
@@ -45,3 +45,9 @@ def no_limits() -> QuotaInformation:
 
 def one_instance() -> QuotaInformation:
     return QuotaInformation(instances=1)
+
+
+_NOT_TOLD: Final = "logged; the status record is without it"
+NO_LIST: Final = Otherwise[Sequence[Any]](_NOT_TOLD, list)
+NO_MAPPING: Final = Otherwise[Mapping[str, Any]](_NOT_TOLD, dict)
+NOT_PAUSED: Final = Otherwise[Any](_NOT_TOLD, lambda: None)

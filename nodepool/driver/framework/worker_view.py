@@ -45,6 +45,13 @@ class PoolWorkerView(Protocol):
         """Ask for a pass soon: a launch ended, room may be there. Any thread; does not block."""
         ...
 
+    def launch_ended(self, node: Node, result: str, text: str = "") -> None:
+        """An attempt to launch a node ended. Any thread; does not block.
+
+        :param result: as in metrics: ``ready`` or ``error.<class>``. ``text``: why it failed.
+        """
+        ...
+
     def evict(self, *, shared: bool = False) -> None:
         """Delete the oldest unused ready node, because a request waits for room (Q-8).
 

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
-from nodepool.clock import monotonic
+from nodepool.clock import monotonic, wall_time
 from nodepool.driver import gateway
 from nodepool.exceptions import LaunchError, RuntimeConfigurationException
 from nodepool.guard import OnError
@@ -49,6 +49,9 @@ class CloudCalls:
         self._clock = clock
         self._lock = threading.Lock()
         self._breaker = CircuitBreaker()
+        #: When it opened, and when the cloud is asked again, in seconds since the epoch; None = it is closed.
+        self._opened_at: float | None = None
+        self._probe_at: float | None = None
 
     # -- the state of the cloud --
 
@@ -62,6 +65,12 @@ class CloudCalls:
         """What the cloud did last; empty while the circuit breaker is closed."""
         return self._breaker.reason
 
+    @property
+    def circuit_times(self) -> tuple[float | None, float | None]:
+        """When the circuit breaker opened, and when the cloud is asked again, in seconds since the epoch."""
+        with self._lock:
+            return self._opened_at, self._probe_at
+
     def probe_due(self) -> float | None:
         """Seconds until the cloud is to be asked whether it is back; None = it answers."""
         with self._lock:
@@ -71,7 +80,14 @@ class CloudCalls:
         """The cloud did not do what it was asked, for a reason of its own."""
         reason = f"{type(error).__name__}: {error}".splitlines()[0][:300]
         with self._lock:
-            begins = self._breaker.failed(self._clock(), reason)
+            now = self._clock()
+            before = self._breaker.probe_due(now)
+            begins = self._breaker.failed(now, reason)
+            due = self._breaker.probe_due(now)
+            if begins:
+                self._opened_at = wall_time()
+            if due is not None and due != before:
+                self._probe_at = wall_time() + due
         if begins:
             self._log.error(
                 "Provider %s keeps failing (%s). Its circuit breaker opens: no new launches until it answers again",
@@ -84,6 +100,8 @@ class CloudCalls:
         """The cloud did what it was asked."""
         with self._lock:
             ends = self._breaker.worked()
+            if ends:
+                self._opened_at = self._probe_at = None
         if ends:
             self._log.info("Provider %s answers again, launches go on", self._name)
             self._on_change(False)

@@ -99,6 +99,7 @@ class NodeLaunch:
         self._order = LaunchOrder(node, label, handler.pool, provider.provider, handler.request)
         self._zk = handler.zk
         self._wake_worker = handler.pw.wake
+        self._launch_ended = handler.pw.launch_ended
         self.node = node
         self._clock = clock
         self.log = get_annotated_logger(
@@ -233,7 +234,7 @@ class NodeLaunch:
         """An attempt ended badly; whether there is another shows when the cloud was asked what it left behind."""
         kind = classify(error)
         self._log_failure(error)
-        self._report(launch_outcome(error)[1])
+        self._report(launch_outcome(error)[1], str(error) or type(error).__name__)
         provider, label = self._provider, self._order.label
         provider.calls.judge(error)
         if kind is Failure.QUOTA:
@@ -312,7 +313,7 @@ class NodeLaunch:
         for external_id in [known, *self._others]:
             if external_id and external_id != kept:
                 self._provider.delete_orphan(external_id, self.log)
-        self._report("error.unknown")
+        self._report("error.unknown", str(conflict))
         self._complete(made=True, why=Failure.ZOOKEEPER if self._error is None else classify(self._error))
         return None
 
@@ -337,7 +338,7 @@ class NodeLaunch:
         if self.node.state == states.READY:
             self.log.info("Node is ready after %.1f s", self._clock() - self._begun)
         if state == states.READY:
-            self._report(launch_outcome(end.error)[1])
+            self._report(launch_outcome(end.error)[1], str(end.error or ""))
         self._complete(made, why)
         return None
 
@@ -349,7 +350,8 @@ class NodeLaunch:
         self._provider.launch_ended(self)
         self._wake_worker()
 
-    def _report(self, result: str) -> None:
+    def _report(self, result: str, text: str) -> None:
+        self._launch_ended(self.node, result, text)
         launches.report(
             result,
             (self._clock() - self._begun) * 1000,

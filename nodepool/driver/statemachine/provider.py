@@ -21,6 +21,7 @@ from nodepool.driver.statemachine.finder import InstanceFinder
 from nodepool.driver.statemachine.handler import StateMachineHandler
 from nodepool.driver.statemachine.image_transfers import ImageTransfers, RunningTransfers
 from nodepool.driver.statemachine.known import Known, NotKnown, Patience
+from nodepool.driver.statemachine.label_images import LabelImages
 from nodepool.driver.statemachine.leaks import LeakLook, LeakSweep
 from nodepool.driver.statemachine.removal import Removal
 from nodepool.driver.statemachine.scans import EXCHANGE_THREADS, Scans
@@ -28,10 +29,12 @@ from nodepool.driver.statemachine.scheduler import Scheduler
 from nodepool.exceptions import LaunchNodepoolException, ServerDeleteTimeoutException
 from nodepool.logconfig import get_annotated_logger
 from nodepool.metrics import circuit_breakers
+from nodepool.model.pool_status import PauseStatus
+from nodepool.model.reasons import ReasonCode
 from nodepool.zk import image_paths
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from nodepool.driver.config import ConfigPool, LabelSettings, ProviderConfig
     from nodepool.driver.framework.worker_view import PoolWorkerView
@@ -40,6 +43,7 @@ if TYPE_CHECKING:
     from nodepool.driver.statemachine.machine import StateMachine
     from nodepool.model.image import ImageUpload
     from nodepool.model.node import Node
+    from nodepool.model.pool_status import LabelStatus
     from nodepool.model.request import NodeRequest
     from nodepool.zk.zookeeper import ZooKeeper
 
@@ -53,7 +57,6 @@ RESERVED_STEP_THREADS: Final = 4
 RESERVED_EXCHANGE_THREADS: Final = 2
 #: Seconds for which answers of the adapter are not asked for again.
 AZ_AGE_SECONDS: Final = 300.0
-LABEL_READY_AGE_SECONDS: Final = 5.0
 #: So many nodes are remembered whose launches left nothing.
 MAX_UNMADE: Final = 10_000
 
@@ -80,7 +83,6 @@ class StateMachineProvider(StateMachineQuota, ImageTransfers, Provider):
         #: Nodes whose launches failed before anything was made; in the order of their ends.
         self._unmade: dict[str, None] = {}
         self._workers: set[PoolWorkerView] = set()
-        self._labels_ready: dict[tuple[str, str], Known[bool]] = {}
         self._cleanups: dict[str, InstanceDeletion] = {}
         self._idle = threading.Event()
         steps = getattr(adapter, "advance_threads", Adapter.advance_threads)
@@ -98,6 +100,15 @@ class StateMachineProvider(StateMachineQuota, ImageTransfers, Provider):
         share = self._step_threads.share("step", steps, min(steps, RESERVED_STEP_THREADS))
         self.scheduler = Scheduler(f"StateMachines-{self.name}", share, on_end=self._ended)
         self.prepare_quota(self._asks)
+        self.images = LabelImages(
+            self.name,
+            provider_config.pools,
+            uploaded=lambda image: self.newest_upload(image) is not None,
+            ask=self.calls.label_ready,
+            executor=self._asks,
+            patience=self.patience,
+            log=self.log,
+        )
         self._azs: Known[Sequence[str | None]] = Known(
             self.calls.get_azs, AZ_AGE_SECONDS, self._asks, patience=self.patience
         )
@@ -177,6 +188,15 @@ class StateMachineProvider(StateMachineQuota, ImageTransfers, Provider):
         """Why nothing new is begun now; None = all is well."""
         return f"the cloud does not answer: {self.calls.circuit_reason}" if self.calls.circuit_open else None
 
+    def pauseStatus(self) -> PauseStatus | None:
+        """`pausedReason`, since when, and when the cloud is asked again."""
+        text = self.pausedReason()
+        return (
+            None
+            if text is None
+            else PauseStatus(ReasonCode.PROVIDER_CIRCUIT_OPEN.value, text, *self.calls.circuit_times)
+        )
+
     # -- requests --
 
     def getRequestHandler(self, poolworker: Any, request: NodeRequest) -> StateMachineHandler:
@@ -186,32 +206,11 @@ class StateMachineProvider(StateMachineQuota, ImageTransfers, Provider):
 
     def labelReady(self, name: Any) -> bool:
         """Is the image of a label there? Name or label object; does not wait for the cloud, but for a first answer."""
-        labels = [name] if hasattr(name, "name") else self._label_objects(name)
-        return any(self._label_ready(label) for label in labels)
+        return self.images.ready(name)
 
-    def _label_objects(self, name: str) -> list[LabelSettings]:
-        return [pool.labels[name] for pool in self.provider.pools.values() if name in pool.labels]
-
-    def _label_ready(self, label: LabelSettings) -> bool:
-        diskimage = node_fields.diskimage_of(label)
-        if diskimage is not None:
-            uploaded = self.newest_upload(diskimage.name) is not None
-            if not uploaded and self._repeats.worth_saying(("upload", label.name)):
-                self.log.warning("%s", self._no_upload(label))
-            return uploaded
-        key = (label.pool.name, label.name)
-        with self._lock:
-            known = self._labels_ready.get(key)
-            if known is None:
-                known = self._labels_ready[key] = Known(
-                    lambda: self.calls.label_ready(label), LABEL_READY_AGE_SECONDS, self._asks, patience=self.patience
-                )
-        try:
-            return known.get()
-        except NotKnown as reason:
-            # Nobody knows that it is not there, and a request must not be declined for that.
-            self.log.debug("Label %s: %s", label.name, reason)
-            return True
+    def labelErrors(self) -> Mapping[str, LabelStatus]:
+        """Why labels cannot be served now, and since when. What the cloud lacked is asked for again meanwhile."""
+        return {**self.images.missing(), **super().labelErrors()}
 
     def newest_upload(self, image: str) -> ImageUpload | None:
         """The newest ready upload of a diskimage; blocks for ZooKeeper only where there is no cache."""
@@ -229,16 +228,9 @@ class StateMachineProvider(StateMachineQuota, ImageTransfers, Provider):
             return None, getattr(getattr(label, "cloud_image", None), "name", None)
         upload = self.newest_upload(diskimage.name)
         if upload is None:
-            raise LaunchNodepoolException(self._no_upload(label))
+            raise LaunchNodepoolException(self.images.no_upload(label))
         path = image_paths.upload(upload.image_name, upload.build_id, self.name, upload.key)
         return upload.external_id, path
-
-    def _no_upload(self, label: LabelSettings) -> str:
-        image = getattr(node_fields.diskimage_of(label), "name", "")
-        return (
-            f"provider {self.name}, label {label.name}: there is no ready upload of image {image}; is it built and "
-            "uploaded, and not paused?"
-        )
 
     def zones(self, pool: ConfigPool) -> Sequence[str | None]:
         """Availability zones to choose from (N-7)."""

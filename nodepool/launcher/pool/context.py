@@ -62,6 +62,8 @@ class PoolContext:
     siblings_of: Callable[[str], Sequence[Sibling]]
     #: As `tenant_use`, without having anything read.
     known_tenant_use: Callable[[str], QuotaInformation]
+    #: Of the configuration that is in effect.
+    config_digest: Callable[[], str]
     #: Told the id of a pool after each pass of it. Does not block.
     passed: Callable[[str], None]
     #: A request's lock directory is there although nobody holds it: it must go with the request.

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from nodepool.model import states
 from nodepool.runtime.provider_start import facade_for
 
 if TYPE_CHECKING:
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from nodepool.driver.config import ConfigPool, ProviderConfig
     from nodepool.driver.interface import Provider
     from nodepool.launcher.pool.eviction import Eviction
+    from nodepool.launcher.pool.launch_log import LaunchLog
     from nodepool.launcher.pool.nodes import FreeNodes
     from nodepool.launcher.pool.pass_context import PassContext
     from nodepool.launcher.pool.room import Room
@@ -29,7 +31,13 @@ class PoolServices:
     """
 
     def __init__(
-        self, pool: PassContext, free: FreeNodes, eviction: Eviction, room: Room, wake: Callable[[], None]
+        self,
+        pool: PassContext,
+        free: FreeNodes,
+        eviction: Eviction,
+        room: Room,
+        launch_log: LaunchLog,
+        wake: Callable[[], None],
     ) -> None:
         self.launcher_id = pool.launcher_id
         self.provider_name = pool.provider_name
@@ -39,6 +47,7 @@ class PoolServices:
         self._free = free
         self._eviction = eviction
         self._room = room
+        self._launch_log = launch_log
         self._wake = wake
 
     def getZK(self) -> ZooKeeper:
@@ -62,6 +71,12 @@ class PoolServices:
 
     def wake(self) -> None:
         self._wake()
+
+    def launch_ended(self, node: Node, result: str, text: str = "") -> None:
+        if result == states.READY:
+            self._launch_log.ready()
+        else:
+            self._launch_log.failed(node.id, node.type[0] if node.type else None, result, text)
 
     def evict(self, *, shared: bool = False) -> None:
         self._eviction.evict(shared=shared)

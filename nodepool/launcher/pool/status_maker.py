@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`PoolStatusMaker`: what a pool tells of itself to commands and pages (rules P)."""
+"""`PoolStatusMaker`: what a pool tells of itself to commands and pages (rules V)."""
 
 from __future__ import annotations
 
@@ -9,8 +9,15 @@ from typing import TYPE_CHECKING, Final
 
 from nodepool.driver import gateway
 from nodepool.launcher.pool.status_size import bounded
-from nodepool.model.pool_status import LaunchesStatus, LimitStatus, PoolStatus, RequestStatus, WaitingStatus
-from nodepool.model.reasons import ReasonCode
+from nodepool.model.pool_status import (
+    LabelStatus,
+    LaunchesStatus,
+    LimitStatus,
+    PauseStatus,
+    PoolStatus,
+    RequestStatus,
+    WaitingStatus,
+)
 from nodepool.plan.request_stage import Stage
 
 if TYPE_CHECKING:
@@ -23,20 +30,22 @@ if TYPE_CHECKING:
 
 #: Declined requests that are told: the last ones.
 MAX_DECLINED: Final = 100
+#: Requests that are told one by one: those that are where they are for longest.
+MAX_REQUESTS: Final = 200
 
 
 @dataclass(frozen=True)
 class StatusSources:
     """What a status is made of. Any thread may call all of it; nothing blocks, and nothing asks ZooKeeper or a cloud.
 
-    :param own_launches: launches in progress in the pool.
+    :param launches: launches of the pool, in progress and of late.
     :param oldest: when the oldest waiting request of a kind was submitted, seconds since the epoch; None = not known.
     :param ready: label -> ready nodes of the pool that nobody has.
     :param tenant_use: what all nodes of a tenant use, as far as it is known.
     """
 
     desk: Desk
-    own_launches: Callable[[], int]
+    launches: Callable[[], LaunchesStatus]
     oldest: Callable[[RequestKind], float | None]
     ready: Callable[[], Mapping[str, int]]
     tenant_use: Callable[[str], QuotaInformation]
@@ -45,11 +54,14 @@ class StatusSources:
 class PoolStatusMaker:
     """For one thread, that of the status worker.
 
-    :param host: of the launcher. ``version``: of this release.
+    :param host: of the launcher. ``version``: of this release. ``config``: digest of the configuration in effect.
     """
 
-    def __init__(self, pool: PassContext, sources: StatusSources, host: str, version: str) -> None:
+    def __init__(
+        self, pool: PassContext, sources: StatusSources, host: str, version: str, config: Callable[[], str]
+    ) -> None:
         self._pool = pool
+        self._config = config
         self._sources = sources
         self._before = PoolStatus(
             id=pool.launcher_id, host=host, version=version, provider=pool.provider_name, pool=pool.pool_name
@@ -60,34 +72,37 @@ class PoolStatusMaker:
 
         :param now: seconds since the epoch.
         """
-        pool = self._pool
-        made = self._before if not pool.has_provider else self._look(pool.provider)
-        known = (made.state, made.code) == (self._before.state, self._before.code)
-        since = self._before.since if known and self._before.since else now
-        made = bounded(replace(made, since=since))
+        pool, before = self._pool, self._before
+        made = replace(before, since=before.since or now)
+        if pool.has_provider:
+            made = bounded(self._look(pool.provider, now))
         self._before = made
         return made
 
-    def _look(self, provider: Provider) -> PoolStatus:
-        pool, sources = self._pool, self._sources
+    def _look(self, provider: Provider, now: float) -> PoolStatus:
+        pool, sources, before = self._pool, self._sources, self._before
         snapshot = sources.desk.snapshot()
-        state, code, text = _state(provider, snapshot)
+        state, cause = _state(provider, snapshot)
+        same = before.since and (state, cause.code or None) == (before.state, before.code)
         return replace(
-            self._before,
+            before,
+            config=self._config(),
             driver=getattr(pool.config.driver, "name", "") or "",
             launches_nodes=bool(provider.LAUNCHES),
             state=state,
-            code=code,
-            text=text,
+            since=cause.since or (before.since if same else now),
+            code=cause.code or None,
+            text=cause.text or None,
+            next=cause.next,
             limits=self._limits(provider, snapshot),
-            labels=dict(gateway.label_errors(provider)),
+            labels=self._labels(provider, now),
             ready={label: count for label, count in sorted(sources.ready().items()) if count},
-            waiting=self._waiting(snapshot),
-            requests=[_request(told) for told in sorted(snapshot.requests, key=lambda told: told.since)],
+            waiting=self._waiting(snapshot, now),
+            requests=[_request(told) for told in sorted(snapshot.requests, key=_since)[:MAX_REQUESTS]],
             declined=[_request(told) for told in snapshot.declined[-MAX_DECLINED:]],
-            launches=LaunchesStatus(running=sources.own_launches()),
+            launches=sources.launches(),
             hosts=list(gateway.host_status(provider)),
-            omitted=0,
+            omitted=max(0, len(snapshot.requests) - MAX_REQUESTS),
         )
 
     def _limits(self, provider: Provider, snapshot: Snapshot) -> Sequence[LimitStatus]:
@@ -104,35 +119,52 @@ class PoolStatusMaker:
                 found.append(LimitStatus(f"tenant:{tenant}", resource, amount, used.quota["compute"].get(resource, 0)))
         return found
 
-    def _waiting(self, snapshot: Snapshot) -> Sequence[WaitingStatus]:
+    def _labels(self, provider: Provider, now: float) -> dict[str, LabelStatus]:
+        """Labels of the pool that cannot be served. What a driver does not know the begin of began when it was told."""
+        found: dict[str, LabelStatus] = {}
+        for label, told in gateway.label_errors(provider).items():
+            if label in self._pool.labels:
+                known = self._before.labels.get(label)
+                since = told.since or (now if known is None else known.since)
+                found[label] = replace(told, since=since)
+        return found
+
+    def _waiting(self, snapshot: Snapshot, now: float) -> Sequence[WaitingStatus]:
+        before = {(kind.labels, kind.provider, kind.tenant, kind.code): kind.since for kind in self._before.waiting}
         found = []
         for kind, count, waiting in snapshot.kinds:
-            reason = waiting.reason
+            code = waiting.reason.code.value
+            # Of a kind that no pass has looked at yet each answer would be a new one.
+            since = before.get((kind.labels, kind.provider, kind.tenant_name, code), waiting.since)
             found.append(
                 WaitingStatus(
-                    kind.labels,
-                    kind.provider,
-                    kind.tenant_name,
-                    count,
-                    self._sources.oldest(kind),
-                    reason.code.value,
-                    reason.text,
-                    dict(reason.numbers),
-                    waiting.since,
+                    labels=kind.labels,
+                    provider=kind.provider,
+                    tenant=kind.tenant_name,
+                    count=count,
+                    oldest=self._sources.oldest(kind),
+                    code=code,
+                    text=waiting.reason.text,
+                    numbers=dict(waiting.reason.numbers),
+                    since=min(since, waiting.since, now),
                 )
             )
         return found
 
 
-def _state(provider: Provider, snapshot: Snapshot) -> tuple[str, str | None, str | None]:
-    """State, code and text."""
-    unavailable = gateway.paused_reason(provider)
+def _state(provider: Provider, snapshot: Snapshot) -> tuple[str, PauseStatus]:
+    """The state of a pool, and its cause."""
+    unavailable = gateway.pause_status(provider)
     if unavailable is not None:
-        return "unavailable", ReasonCode.PROVIDER_CIRCUIT_OPEN.value, unavailable
-    paused = next((told for told in snapshot.requests if told.stage is Stage.PAUSED), None)
+        return "unavailable", unavailable
+    paused = min((told for told in snapshot.requests if told.stage is Stage.PAUSED), key=_since, default=None)
     if paused is not None:
-        return "paused", paused.reason.code.value, paused.reason.text
-    return "running", None, None
+        return "paused", PauseStatus(paused.reason.code.value, paused.reason.text)
+    return "running", PauseStatus()
+
+
+def _since(told: Explanation) -> float:
+    return told.since
 
 
 def _request(told: Explanation) -> RequestStatus:

@@ -26,6 +26,7 @@ from nodepool.launcher.pool.eviction import Eviction
 from nodepool.launcher.pool.fulfil import FastPath
 from nodepool.launcher.pool.handlers import Handlers
 from nodepool.launcher.pool.intake import Intake
+from nodepool.launcher.pool.launch_log import LaunchLog
 from nodepool.launcher.pool.nodes import FreeNodes
 from nodepool.launcher.pool.pass_context import PassContext
 from nodepool.launcher.pool.request_events import RequestEvents
@@ -70,6 +71,7 @@ class PoolWorker(Worker):
         self.desk = Desk(self.queue)
         self.context = PassContext(launcher, provider_name, pool_name, self.launcher_id)
         self.entry = PoolEntry(self.context, launcher.zk.client, launcher.version)
+        self._launch_log = LaunchLog()
         self._make_parts(launcher)
 
     def _make_parts(self, launcher: PoolContext) -> None:
@@ -78,7 +80,7 @@ class PoolWorker(Worker):
         place = (pool.provider_name, pool.pool_name)
         self.eviction = Eviction(place, self.free_nodes, launcher.zk, nodes.is_locked, log)
         room = Room(pool, desk, log)
-        services = PoolServices(pool, self.free_nodes, self.eviction, room, self.wake)
+        services = PoolServices(pool, self.free_nodes, self.eviction, room, self._launch_log, self.wake)
         turns = Turns(launcher.free_counts)
         self.view = PoolView(
             *(pool, self.free_nodes.ready, room, turns),
@@ -93,7 +95,9 @@ class PoolWorker(Worker):
         self.intake = Intake(*(self.view, queue, desk, self.fast_path, declines, batch), self.eviction, self.wake, log)
         self._waiting_lines = WaitingLines(pool, desk, queue, log)
         self._changes = Changes(pool, queue, desk, self.free_nodes, self.eviction)
-        self.status = PoolStatusMaker(pool, self._status_sources(), socket.gethostname(), launcher.version)
+        self.status = PoolStatusMaker(
+            pool, self._status_sources(), socket.gethostname(), launcher.version, launcher.config_digest
+        )
 
     def _status_sources(self) -> StatusSources:
         launcher, place = self._launcher, (self.provider_name, self.pool_name)
@@ -104,8 +108,8 @@ class PoolWorker(Worker):
 
         return StatusSources(
             self.desk,
-            self.own_launches,
-            oldest,
+            launches=lambda: self._launch_log.status(self.own_launches()),
+            oldest=oldest,
             ready=lambda: launcher.free_counts.of_pool(*place),
             tenant_use=launcher.known_tenant_use,
         )

@@ -8,8 +8,11 @@ from typing import Any
 
 import pytest
 
+from nodepool.driver import gateway
+from nodepool.driver.framework.broken_labels import UNKNOWN
 from nodepool.driver.interface import Provider
 from nodepool.driver.utils import QuotaInformation, QuotaSupport
+from nodepool.model.pool_status import PauseStatus
 
 
 class Least(Provider, QuotaSupport):
@@ -45,6 +48,28 @@ def test_name() -> None:
     assert provider.name == "cloud"
     provider.name = "mine"
     assert provider.name == "mine"
+
+
+def test_what_is_told_without_a_hook(monkeypatch: pytest.MonkeyPatch) -> None:
+    """V-10: what the methods of 11.0.0 and `QuotaSupport` know, also if that one is named last."""
+    provider = Least(SimpleNamespace(name="cloud", pools={}))
+    provider.zk = None
+    assert (gateway.limit_status(provider, "main"), gateway.host_status(provider)) == ([], [])
+    assert (gateway.label_errors(provider), gateway.pause_status(provider)) == ({}, None)
+    monkeypatch.setattr(Least, "errorLabels", lambda self: ["gpu"])
+    monkeypatch.setattr(Least, "pausedReason", lambda self: "HTTP 503")
+    assert gateway.label_errors(provider) == {"gpu": UNKNOWN}
+    assert gateway.pause_status(provider) == PauseStatus("provider.circuit-open", "HTTP 503")
+
+
+def test_hook_for_records_that_raises(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """V-10: it is logged, and missing in the record."""
+    provider = Least(SimpleNamespace(name="cloud"))
+    for name in ("limitStatus", "labelErrors", "pauseStatus", "hostStatus"):
+        monkeypatch.setattr(Least, name, lambda *_: 1 // 0)
+    assert (gateway.limit_status(provider, "main"), gateway.host_status(provider)) == ([], [])
+    assert (gateway.label_errors(provider), gateway.pause_status(provider)) == ({}, None)
+    assert caplog.text.count("ZeroDivisionError") == 4
 
 
 def test_list_nodes() -> None:

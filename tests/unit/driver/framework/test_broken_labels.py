@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from nodepool.driver.framework.broken_labels import BrokenLabels
 from nodepool.model.pool_status import LabelStatus
+from nodepool.model.reasons import ReasonCode
 
 
 def test_cause_and_since() -> None:
@@ -23,3 +24,10 @@ def test_works_again() -> None:
     labels.add("gpu", ValueError("no flavor"))
     assert (labels.discard("gpu"), labels.discard("gpu")) == (True, False)
     assert labels.causes() == {}
+
+
+def test_another_code() -> None:
+    """V-4: what is wrong with the labels is for who keeps them to say."""
+    labels = BrokenLabels(ReasonCode.IMAGE_MISSING)
+    labels.add("gpu", "no image")
+    assert labels.causes()["gpu"].code == "image.missing"

@@ -7,8 +7,10 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from nodepool.driver.framework.worker_view import PoolWorkerView
+from nodepool.launcher.pool.launch_log import LaunchLog
 from nodepool.launcher.pool.services import PoolServices
 from nodepool.model.node import Node
+from nodepool.model.pool_status import FailedLaunch, LaunchesStatus
 
 
 def test_each_question_goes_to_its_part() -> None:
@@ -33,11 +35,13 @@ def test_each_question_goes_to_its_part() -> None:
         declines_of_others=lambda request_id: {"cloud/main": None},
         launcher=SimpleNamespace(provider={"one": "provider"}.get),
     )
+    launches = LaunchLog(lambda: 5.0)
     services = PoolServices(
         cast(Any, pool),
         cast(Any, SimpleNamespace(ready="ready", set_aside=lambda refused: asked.append(("aside", refused.key)))),
         cast(Any, SimpleNamespace(evict=lambda *, shared: asked.append(("evict", shared)))),
         cast(Any, SimpleNamespace(has_place=has_place)),
+        launches,
         lambda: asked.append("wake"),
     )
     seen: PoolWorkerView = services
@@ -52,5 +56,8 @@ def test_each_question_goes_to_its_part() -> None:
     seen.wake()
     seen.evict(shared=True)
     seen.set_aside(node)
+    seen.launch_ended(node, "ready")
+    seen.launch_ended(node, "error.quota", "no room")
+    assert launches.status(0) == LaunchesStatus(0, 1, 1, FailedLaunch("error.quota", "no room", 5.0, node.id, "small"))
     assert not seen.tenant_has_place(node, reused=True)
     assert asked == ["wake", ("evict", True), ("aside", "1"), ("place", True)]

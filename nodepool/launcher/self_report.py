@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`SelfReport`: what a launcher tells of itself, beside its pools (rules V)."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+from nodepool.clock import wall_time
+from nodepool.model.event import Event
+from nodepool.model.launcher_status import MAX_EVENTS, AbsentProvider, LauncherStatus, ReloadStatus
+
+#: Most bytes of JSON of the events in the record.
+EVENT_BYTES: Final = 48 * 1024
+
+
+class SelfReport:
+    """For one thread, that of the status worker.
+
+    :param config_file: path. ``servers``: of ZooKeeper, as in the connection string.
+    :param digest: of the configuration that is in effect.
+    :param pools: ``<provider>/<pool>`` of all pools.
+    :param events: the newest events, the oldest of them first; is given how many.
+    """
+
+    def __init__(
+        self,
+        *,
+        version: str,
+        config_file: str,
+        servers: str,
+        digest: Callable[[], str],
+        pools: Callable[[], Sequence[str]],
+        absent: Callable[[], Mapping[str, AbsentProvider]],
+        reload: Callable[[], ReloadStatus | None],
+        events: Callable[[int], Sequence[Event]],
+    ) -> None:
+        self._digest = digest
+        self._pools = pools
+        self._absent = absent
+        self._reload = reload
+        self._events = events
+        self._start = LauncherStatus(
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            version=version,
+            config_file=config_file,
+            since=wall_time(),
+            servers=servers,
+        )
+        #: Of the znode.
+        self.name = f"{self._start.host}-{self._start.pid}"
+
+    def make(self) -> LauncherStatus:
+        """The status of now. Equal to the one before if nothing changed."""
+        events, omitted = _newest(self._events(MAX_EVENTS))
+        return replace(
+            self._start,
+            config=self._digest(),
+            pools=sorted(self._pools()),
+            absent=[provider for _, provider in sorted(self._absent().items())],
+            reload=self._reload(),
+            events=events,
+            omitted=omitted,
+        )
+
+
+def _newest(events: Sequence[Event]) -> tuple[Sequence[Event], int]:
+    """The newest events that fit, and how many are left out."""
+    room = EVENT_BYTES
+    for count, event in enumerate(reversed(events)):
+        room -= len(json.dumps(event.to_dict()))
+        if room < 0:
+            return events[len(events) - count :], len(events) - count
+    return events, 0

@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Launches of the last 15 minutes (V-6)."""
+
+from __future__ import annotations
+
+from nodepool.launcher.pool.launch_log import AGE_SECONDS, SPAN_SECONDS, LaunchLog
+from nodepool.model.pool_status import FailedLaunch, LaunchesStatus
+from tests.support.manual_clock import ManualClock
+
+
+def test_what_is_old_is_not_counted() -> None:
+    """V-6"""
+    clock = ManualClock()
+    log = LaunchLog(clock)
+    log.ready()
+    log.failed("1", "small", "error.status", "the server is\nin state ERROR")
+    error = FailedLaunch("error.status", "the server is in state ERROR", clock(), "1", "small")
+    assert log.status(3) == LaunchesStatus(3, 1, 1, error)
+    clock.pass_seconds(AGE_SECONDS / 2)
+    log.ready()
+    assert log.status(0) == LaunchesStatus(0, 2, 1, error)
+    clock.pass_seconds(AGE_SECONDS / 2 + 1)
+    assert log.status(0) == LaunchesStatus(0, 1, 0, None)
+    clock.pass_seconds(AGE_SECONDS)
+    assert log.status(0) == LaunchesStatus()
+
+
+def test_memory() -> None:
+    """V-6: as long as nothing is old there is one count for each span, not one for each launch."""
+    clock = ManualClock()
+    log = LaunchLog(clock)
+    for _ in range(100):
+        log.ready()
+    clock.pass_seconds(SPAN_SECONDS)
+    log.ready()
+    assert log.status(0).ok_15m == 101
+    assert len(log._spans) == 2
+
+
+def test_clock_that_goes_back() -> None:
+    """V-6: nothing is lost when the time is set."""
+    clock = ManualClock()
+    log = LaunchLog(clock)
+    log.ready()
+    clock.pass_seconds(-3600)
+    log.ready()
+    assert log.status(0).ok_15m == 2

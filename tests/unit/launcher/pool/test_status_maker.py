@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a pool tells of itself (V-1 to V-6)."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from nodepool.launcher.pool.desk import Snapshot
+from nodepool.launcher.pool.explanations import Explanation, WaitingKind
+from nodepool.launcher.pool.status_maker import MAX_DECLINED, MAX_REQUESTS, PoolStatusMaker, StatusSources
+from nodepool.model.pool_status import (
+    HostStatus,
+    LabelStatus,
+    LaunchesStatus,
+    LimitStatus,
+    PauseStatus,
+    RequestStatus,
+    WaitingStatus,
+)
+from nodepool.model.quota import QuotaInformation
+from nodepool.model.reasons import NEXT_PASS, Reason, ReasonCode
+from nodepool.plan.queue import RequestKind
+from nodepool.plan.request_stage import Stage
+
+FULL = Reason(ReasonCode.ROOM_INSTANCES, "20 of 20 instances", {"limit": 20, "used": 20, "needed": 1})
+KIND = RequestKind(("small",), None, frozenset(), "tenant", reuse=True, min_ready=False)
+
+
+def request(number: int, stage: Stage = Stage.LAUNCHING, reason: Reason = NEXT_PASS) -> Explanation:
+    return Explanation(f"200-{number:010}", stage, reason, float(number))
+
+
+class Provider:
+    """A provider; the test sets what it tells."""
+
+    LAUNCHES = True
+    name = "cloud"
+
+    def __init__(self) -> None:
+        self.pause: PauseStatus | None = None
+        self.labels: dict[str, LabelStatus] = {}
+        self.hosts: list[HostStatus] = []
+
+    def limitStatus(self, pool_name: str) -> list[LimitStatus]:
+        return [LimitStatus(pool_name, "instances", 20, 18)]
+
+    def labelErrors(self) -> dict[str, LabelStatus]:
+        return self.labels
+
+    def hostStatus(self) -> list[HostStatus]:
+        return self.hosts
+
+    def pauseStatus(self) -> PauseStatus | None:
+        return self.pause
+
+
+class Site:
+    """A pool, what it does, and the maker of its status."""
+
+    def __init__(self) -> None:
+        self.provider = Provider()
+        self.snapshot = Snapshot({}, [], [], [])
+        self.launches = LaunchesStatus(1, 2, 3)
+        self.ready = {"small": 2, "none": 0}
+        self.tenant_limits: dict[str, dict[str, float]] = {}
+        self.context = SimpleNamespace(
+            launcher_id="host-1",
+            provider_name="cloud",
+            pool_name="main",
+            has_provider=True,
+            provider=self.provider,
+            config=SimpleNamespace(driver=SimpleNamespace(name="openstack")),
+            labels=frozenset({"small", "gpu"}),
+            max_concurrency=-1,
+            launches_running=lambda: 5,
+            tenant_limits=lambda: self.tenant_limits,
+        )
+        sources = StatusSources(
+            cast(Any, SimpleNamespace(snapshot=lambda: self.snapshot)),
+            launches=lambda: self.launches,
+            oldest=lambda kind: 7.0,
+            ready=lambda: self.ready,
+            tenant_use=lambda tenant: QuotaInformation(cores=3),
+        )
+        self.maker = PoolStatusMaker(cast(Any, self.context), sources, "l1", "12.0.0", lambda: "0123456789ab")
+
+
+@pytest.fixture
+def site() -> Site:
+    return Site()
+
+
+def test_before_the_first_pass(site: Site) -> None:
+    """V-1: it is starting, since it was asked first."""
+    site.context.has_provider = False
+    made = site.maker.make(5.0)
+    assert (made.state, made.since, made.id, made.provider, made.pool) == ("starting", 5.0, "host-1", "cloud", "main")
+    assert site.maker.make(9.0) == made
+    site.context.has_provider = True
+    assert (site.maker.make(11.0).state, site.maker.make(12.0).since) == ("running", 11.0)
+
+
+def test_what_it_is(site: Site) -> None:
+    """V-1"""
+    made = site.maker.make(5.0)
+    assert (made.host, made.version, made.config, made.driver) == ("l1", "12.0.0", "0123456789ab", "openstack")
+    assert (made.state, made.code, made.text, made.launches_nodes) == ("running", None, None, True)
+    assert (made.ready, made.launches) == ({"small": 2}, LaunchesStatus(1, 2, 3))
+
+
+def test_time_changes_nothing(site: Site) -> None:
+    """V-8: a kind that no pass has looked at yet has a new answer each time, which is not published each time."""
+    site.snapshot = Snapshot({}, [(KIND, 3, WaitingKind(NEXT_PASS, 5.0))], [], [])
+    made = site.maker.make(5.0)
+    site.snapshot = Snapshot({}, [(KIND, 3, WaitingKind(NEXT_PASS, 9.0))], [], [])
+    assert site.maker.make(9.0) == made
+    site.snapshot = Snapshot({}, [(KIND, 3, WaitingKind(FULL, 9.0))], [], [])
+    assert site.maker.make(9.0).waiting[0].since == 9.0
+
+
+def test_states(site: Site) -> None:
+    """V-2: each with its cause, and since when."""
+    paused = [request(2, Stage.PAUSED, FULL), request(1, Stage.PAUSED, FULL), request(0)]
+    site.snapshot = Snapshot({}, [], paused, [])
+    made = site.maker.make(5.0)
+    assert (made.state, made.since, made.code, made.text) == ("paused", 5.0, "room.instances", FULL.text)
+    assert site.maker.make(7.0) == made
+    site.provider.pause = PauseStatus("provider.circuit-open", "HTTP 503", 6.0, 12.0)
+    made = site.maker.make(8.0)
+    assert (made.state, made.since, made.next) == ("unavailable", 6.0, 12.0)
+    assert (made.code, made.text) == ("provider.circuit-open", "HTTP 503")
+    site.provider.pause = PauseStatus("provider.circuit-open", "HTTP 503")
+    assert site.maker.make(9.0).since == 6.0
+    site.provider.pause, site.snapshot = None, Snapshot({}, [], [], [])
+    made = site.maker.make(10.0)
+    assert (made.state, made.since, made.next, made.code) == ("running", 10.0, None, None)
+
+
+def test_limits(site: Site) -> None:
+    """V-3: of the pool, of the provider, and of tenants that wait here."""
+    pool = LimitStatus("main", "instances", 20, 18)
+    assert site.maker.make(1.0).limits == [pool]
+    site.context.max_concurrency = 8
+    site.tenant_limits = {"tenant": {"ram": 4096, "cores": 4}, "other": {"cores": 1}}
+    site.snapshot = Snapshot({}, [(KIND, 1, WaitingKind(FULL, 1.0))], [], [])
+    assert site.maker.make(1.0).limits == [
+        pool,
+        LimitStatus("provider", "launches", 8, 5),
+        LimitStatus("tenant:tenant", "cores", 4, 3),
+        LimitStatus("tenant:tenant", "ram", 4096, 0),
+    ]
+
+
+def test_labels(site: Site) -> None:
+    """V-4: of this pool; what a driver does not know the begin of began when it told it first."""
+    known, unknown = LabelStatus("label.broken", "no flavor", 3.0), LabelStatus("label.broken", "no")
+    site.provider.labels = {"gpu": known, "small": unknown, "of another pool": known}
+    expected = {"gpu": known, "small": LabelStatus("label.broken", "no", 5.0)}
+    assert site.maker.make(5.0).labels == expected
+    assert site.maker.make(9.0).labels == expected
+    site.provider.labels = {}
+    assert site.maker.make(9.0).labels == {}
+
+
+def test_requests(site: Site) -> None:
+    """V-5: those that wait by kind, those that are served or declined one by one."""
+    waiting = [(KIND, 3, WaitingKind(FULL, 4.0))]
+    site.snapshot = Snapshot({}, waiting, [request(2), request(1)], [request(3, Stage.DONE, FULL)])
+    made = site.maker.make(5.0)
+    numbers = {"limit": 20, "used": 20, "needed": 1}
+    assert made.waiting == [
+        WaitingStatus(("small",), None, "tenant", 3, 7.0, "room.instances", FULL.text, numbers, 4.0)
+    ]
+    assert [told.id for told in made.requests] == ["200-0000000001", "200-0000000002"]
+    assert made.declined == [RequestStatus("200-0000000003", "done", "room.instances", FULL.text, numbers, 3.0)]
+    assert made.omitted == 0
+
+
+def test_many_requests(site: Site) -> None:
+    """V-7: the oldest of those that are served, the newest of those that were declined."""
+    many = [request(number) for number in range(MAX_REQUESTS + 50)]
+    site.snapshot = Snapshot({}, [], many, many)
+    made = site.maker.make(5.0)
+    assert [told.since for told in made.requests] == list(range(len(made.requests)))
+    assert made.declined[-1].id == many[-1].request_id
+    assert len(made.declined) <= MAX_DECLINED
+    assert made.omitted >= 50
+    assert site.maker.make(6.0) == made
+
+
+def test_hosts(site: Site) -> None:
+    """V-9"""
+    site.provider.hosts = [HostStatus("zuul@node9:22", False, "no route", 5.0)]
+    assert site.maker.make(5.0).hosts == site.provider.hosts
