@@ -19,6 +19,7 @@ from nodepool.launcher.event_ring import EventRing
 from nodepool.launcher.free_counts import FreeCounts
 from nodepool.launcher.hold_events import HoldEvents
 from nodepool.launcher.label_hints import LabelHints
+from nodepool.launcher.maintenance_events import MaintenanceEvents
 from nodepool.launcher.min_ready_worker import MinReadyWorker
 from nodepool.launcher.pool.context import PoolContext
 from nodepool.launcher.pool.worker import PoolWorker
@@ -85,6 +86,7 @@ class NodePool(ConnectedDaemon):
         self.events = EventRing()
         self.reload_events = ReloadEvents(self.events, socket.gethostname(), self._config_path)
         HoldEvents(self.cache.nodes, self.events, socket.gethostname())
+        MaintenanceEvents(self.cache.maintenance, self.events, socket.gethostname())
         self.configuration.on_outcome = self.reload_events.ended
         self.zk = ZooKeeper(client, self.cache)
         self.providers = Providers(self.zk)
