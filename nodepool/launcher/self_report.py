@@ -37,12 +37,14 @@ class SelfReport:
         pools: Callable[[], Sequence[str]],
         absent: Callable[[], Mapping[str, AbsentProvider]],
         reload: Callable[[], ReloadStatus | None],
+        tenant_limits: Callable[[], Mapping[str, Mapping[str, float]]],
         events: Callable[[int], Sequence[Event]],
     ) -> None:
         self._digest = digest
         self._pools = pools
         self._absent = absent
         self._reload = reload
+        self._tenant_limits = tenant_limits
         self._events = events
         self._start = LauncherStatus(
             host=socket.gethostname(),
@@ -64,6 +66,7 @@ class SelfReport:
             pools=sorted(self._pools()),
             absent=[provider for _, provider in sorted(self._absent().items())],
             reload=self._reload(),
+            tenant_limits=self._tenant_limits(),
             events=events,
             omitted=omitted,
         )

@@ -157,6 +157,7 @@ class NodePool(ConnectedDaemon):
             pools=lambda: [f"{pool.provider_name}/{pool.pool_name}" for pool in self.pool_threads.current()],
             absent=lambda: self.providers.absent,
             reload=lambda: self.reload_events.last,
+            tenant_limits=self._tenant_limits,
             events=self.events.last,
         )
 

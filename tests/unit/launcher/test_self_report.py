@@ -21,6 +21,7 @@ def report(events: list[Event], reload: ReloadStatus | None = None) -> SelfRepor
         pools=lambda: ["b/main", "a/main"],
         absent=lambda: {"c": AbsentProvider("c", "openstack", "HTTP 401", 5.0)},
         reload=lambda: reload,
+        tenant_limits=lambda: {"t1": {"cores": 8}},
         events=lambda count: events[-count:],
     )
 
@@ -41,6 +42,7 @@ def test_everything() -> None:
     assert (status.servers, status.state) == ("zk1:2281,zk2:2281", "running")
     assert status.pools == ["a/main", "b/main"]
     assert [provider.name for provider in status.absent] == ["c"]
+    assert status.tenant_limits == {"t1": {"cores": 8}}
     assert (status.reload, status.events, status.omitted) == (reload, [event], 0)
     assert status.since
     assert made.make() == status
