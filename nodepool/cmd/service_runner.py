@@ -27,6 +27,8 @@ STOP_SECONDS: Final = 30.0
 _TICK_SECONDS: Final = 1.0
 
 log = logging.getLogger("nodepool.cmd.service_runner")
+#: The thread that stops the service ends a moment after the service; it is waited for no longer than this, in seconds.
+_STOPPER_SECONDS: Final = 1.0
 
 
 class DaemonService(Protocol):
@@ -215,6 +217,7 @@ class ServiceRunner:
                 self.abandoned = True
                 log.warning("Ending at once after another signal")
                 return 0
+        stopper.join(_STOPPER_SECONDS)
         if self._error is not None:
             log.error("Error while stopping", exc_info=self._error)
         log.info("Stopped")

@@ -116,9 +116,14 @@ def message_of(body: bytes, content_type: str) -> str:
     return one_line(text)
 
 
+def without_login(text: str) -> str:
+    """Without line breaks, and without user and password in addresses."""
+    return _LOGIN_IN_URL.sub("://", " ".join(text.split()))
+
+
 def one_line(text: str) -> str:
     """Without line breaks, not too long, and without user and password in addresses."""
-    line = _LOGIN_IN_URL.sub("://", " ".join(text.split()))
+    line = without_login(text)
     return line if len(line) <= MAX_TEXT else line[: MAX_TEXT - 3] + "..."
 
 

@@ -19,6 +19,7 @@ from nodepool.driver.framework.rate_classes import Call, RateClasses
 from nodepool.driver.framework.token_bucket import BucketSize
 from nodepool.driver.openstack import errors, session
 from nodepool.driver.openstack.errors import CloudAway, LoginRefused, ServiceAbsent
+from nodepool.driver.openstack.no_answer import no_answer
 
 if TYPE_CHECKING:
     from openstack.config.cloud_region import CloudRegion
@@ -33,6 +34,8 @@ LOOK_AGAIN_SECONDS: Final = 300.0
 NEEDED_SERVICE: Final = "compute"
 #: Whose exceptions come from the network.
 _LIBRARIES: Final = ("keystoneauth1", "openstack", "requests", "urllib3")
+#: Exceptions of a connection that was not there, or broke.
+_CONNECT_ERRORS: Final = ("ConnectFailure", "ConnectTimeout", "UnknownConnectionError", "SSLError", "ConnectionError")
 #: In what an exception of requests says when the call never left this machine.
 _NOT_SENT: Final = ("NewConnectionError", "NameResolutionError", "Connection refused", "Failed to establish")
 
@@ -230,7 +233,12 @@ class Transport:
             return LoginRefused(f"{head}: the cloud refuses the login: {text}; {advice}")
         if kind in ("EndpointNotFound", "EmptyCatalog", "ServiceDisabledException"):
             return self._absent(service, what, text)
-        if kind in ("ConnectFailure", "ConnectTimeout", "UnknownConnectionError", "SSLError", "ConnectionError"):
+        unreached = no_answer(errors.without_login(str(error)))
+        if unreached is not None and kind in ("DiscoveryFailure", *_CONNECT_ERRORS):
+            maybe_done = kind in _CONNECT_ERRORS and not any(sign in text for sign in _NOT_SENT)
+            advice = "check auth_url in clouds.yaml and the catalog, and whether the service runs"
+            return CloudAway(f"{head}: {unreached}; {advice}", maybe_done=maybe_done)
+        if kind in _CONNECT_ERRORS:
             return CloudAway(f"{head}: {text}", maybe_done=not any(sign in text for sign in _NOT_SENT))
         if kind in ("DiscoveryFailure", "InvalidResponse", "JSONDecodeError", "VersionNotAvailable"):
             advice = "check auth_url and the endpoints: is it a web page or a proxy that answers there?"

@@ -84,9 +84,12 @@ class StateMachineQuota(QuotaSupport):
 
     def _limits_unknown(self, error: BaseException) -> None:
         if self._repeats.worth_saying("limits"):
-            self._quota_log.error(
-                "Provider %s: limits unknown: %s: %s", self.provider.name, type(error).__name__, error
-            )
+            name = self.provider.name
+            text = str(error)
+            # Errors of drivers say of which provider they are; others are known by their type.
+            said = text.removeprefix(f"Provider {name}: ")
+            said = said if said != text else f"{type(error).__name__}: {text}"
+            self._quota_log.error("Provider %s: limits unknown: %s", name, said, extra={"provider": name})
 
     def _ask_limits(self) -> QuotaInformation:
         with OnError(self._limits_unknown):

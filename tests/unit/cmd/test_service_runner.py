@@ -89,6 +89,25 @@ def test_handlers_are_put_back() -> None:
     assert signal.getsignal(signal.SIGTERM) is before
 
 
+def test_no_thread_of_its_own_is_left() -> None:
+    """J-8: what a normal stop leaves behind is worth a line in the log, so nothing of ours may be among it."""
+
+    class Slow(FakeService):
+        """Ends its own thread first, and only then the one that stops it."""
+
+        def start(self) -> None:
+            self.thread = threading.current_thread()
+
+        def stop(self) -> None:
+            super().stop()
+            self.thread.join(30)
+
+    runner = ServiceRunner(Slow(), FakeNotifier())
+    runner.post(signal.SIGTERM)
+    assert runner.run() == 0
+    assert "Stop" not in {thread.name for thread in threading.enumerate()}
+
+
 def test_second_signal_hastens() -> None:
     service = StuckService()
     supervisor = ServiceRunner(service, FakeNotifier())

@@ -152,6 +152,14 @@ def test_classes_are_understood_by_the_framework() -> None:
     assert issubclass(LoginRefused, CloudUnavailableException)
 
 
+REFUSED = (
+    "Could not find versioned identity endpoints when attempting to authenticate. Please check that your auth_url is "
+    "correct. Unable to establish connection to https://cloud:5000/v3: HTTPSConnectionPool(host='cloud', port=5000): "
+    "Max retries exceeded with url: /v3 (Caused by NewConnectionError(\"HTTPSConnection(host='cloud', port=5000): "
+    'Failed to establish a new connection: [Errno 111] Connection refused"))'
+)
+
+
 @pytest.mark.parametrize(
     ("error", "maybe_done"),
     [
@@ -170,10 +178,22 @@ def test_no_answer(error: Exception, maybe_done: bool) -> None:
     assert caught.value.maybe_done is maybe_done
 
 
+@pytest.mark.parametrize("kind", [exceptions.ConnectFailure, exceptions.DiscoveryFailure])
+def test_cause_of_no_answer_is_short(kind: type[Exception]) -> None:
+    """J-7: address, cause and remedy, instead of all that three libraries say."""
+    with pytest.raises(CloudAway) as caught:
+        FastTransport(kind(REFUSED)).get()
+    assert str(caught.value).endswith(
+        "failed: no answer from https://cloud:5000/v3: connection refused; "
+        "check auth_url in clouds.yaml and the catalog, and whether the service runs"
+    )
+    assert not caught.value.maybe_done
+
+
 def test_login_in_an_address_is_not_told() -> None:
     """A proxy before the cloud may ask for one, see security.rst; other addresses stay as they are."""
     error = exceptions.ConnectTimeout("Request to https://proxy:pass-W0RD@k.example.org/v3?user=a@b timed out")
-    with pytest.raises(CloudAway, match=r"Request to https://k.example.org/v3\?user=a@b timed out"):
+    with pytest.raises(CloudAway, match=r"no answer from https://k.example.org/v3\?user=a@b: timed out;"):
         FastTransport(error).get()
 
 
