@@ -244,7 +244,8 @@ class DeletedNodeWorker(Worker):
         if node.state != states.DELETING:
             node.state = states.DELETING
         zk.nodes.lock_and_save(node)
-        log.info("Deleting node of provider %s: %s", node.provider, reason)
+        stays = "" if provider.LAUNCHES else "; its host stays"
+        log.info("Deleting node of provider %s: %s%s", node.provider, reason, stays)
         try:
             task = gateway.start_node_cleanup(provider, node)
         except Exception as error:

@@ -129,9 +129,11 @@ class HostStatus:
     :param name: ``<user>@<host>:<port>``, as in the log.
     :param up: None = it was not checked yet.
     :param text: why it is not up; empty when it is.
-    :param since: when ``up`` became what it is; ``next``: when it is tried again; in seconds since the epoch.
+    :param since: when ``up`` became what it is, or the quarantine began; ``next``: when it is tried again; in seconds
+        since the epoch.
     :param quarantine: why it is taken out of service; None = it is in service.
     :param slots: nodes that it can hold. ``nodes``: ids of those that it holds.
+    :param pool: name of its pool. ``labels``: that it serves.
     """
 
     name: str = ""
@@ -142,6 +144,8 @@ class HostStatus:
     quarantine: str | None = None
     slots: int = 1
     nodes: Sequence[str] = ()
+    pool: str = ""
+    labels: Sequence[str] = ()
 
 
 @dataclass(frozen=True)

@@ -44,9 +44,9 @@ class MemoryMaintenanceStore(MaintenanceStore):
         with self._lock:
             self._cache.replace({**self._cache.snapshot(), (record.kind, record.name): record})
 
-    def put_automatic(self, record: Maintenance) -> bool:
+    def put_automatic(self, record: Maintenance, now: float) -> bool:
         there = self._cache.snapshot().get((record.kind, record.name))
-        if there is not None and not there.automatic and not there.is_over(record.since):
+        if there is not None and not there.automatic and not there.is_over(now):
             return False
         self.put(record)
         return True

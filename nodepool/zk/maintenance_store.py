@@ -70,11 +70,12 @@ class MaintenanceStore:
                     continue
         raise ZKConflict(f"{path}: others write it, too")
 
-    def put_automatic(self, record: Maintenance) -> bool:
+    def put_automatic(self, record: Maintenance, now: float) -> bool:
         """Write a record of a launcher, unless there is one of an operator that holds.
 
         Of launchers that do so at the same time one wins; what it says is as good.
 
+        :param now: seconds since the epoch.
         :return: is a record of a launcher there now?
         """
         path, data = _path(record), codec.encode(record.to_dict())
@@ -90,7 +91,7 @@ class MaintenanceStore:
                         return True
                     except (NodeExistsError, NoNodeError):
                         continue
-                if not _may_be_replaced(record, known):
+                if not _may_be_replaced(record, known, now):
                     return False
                 try:
                     kazoo.set(path, data, version=stat.version)
@@ -130,13 +131,13 @@ def _path(record: Maintenance) -> str:
     return paths.maintenance(record.kind, znode_name(record.name))
 
 
-def _may_be_replaced(record: Maintenance, known: bytes) -> bool:
+def _may_be_replaced(record: Maintenance, known: bytes, now: float) -> bool:
     """May the record of a launcher take the place of what is there?"""
     try:
         there = decode(record.kind, znode_name(record.name), known)
     except InvalidRecord:
         return True
-    return there.automatic or there.is_over(record.since)
+    return there.automatic or there.is_over(now)
 
 
 def _is_over(record: Maintenance, data: bytes, now: float) -> bool:

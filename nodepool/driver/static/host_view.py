@@ -52,11 +52,13 @@ class HostView:
             name=str(spec.id),
             up=health.up,
             text=health.text,
-            since=health.since,
+            since=health.since if record is None else record.since,
             next=self._monitor.next_try(spec.id) if record is None else record.until,
             quarantine=None if record is None else cause(record),
             slots=spec.slots,
             nodes=nodes,
+            pool=spec.pool,
+            labels=spec.labels,
         )
 
     def wait_reason(self, pool_name: str, labels: Sequence[str], free: Mapping[str, int]) -> Reason:

@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 RESYNC_SECONDS: Final = 60.0
 #: Next pass after ZooKeeper did not answer.
 ZK_RETRY_SECONDS: Final = 5.0
+#: Next pass while the maintenance records have not been read yet; their cache asks for one, too.
+UNKNOWN_SECONDS: Final = 1.0
 #: Passes may take this part of a processor: 1 in 1 + GAP_FACTOR, unless the gap gets too long.
 GAP_FACTOR: Final = 4
 LONGEST_GAP_SECONDS: Final = 1.0
@@ -186,6 +188,8 @@ class StaticProvider(Provider):
         :return: seconds until the next pass is due without an event.
         :raises ZKException: it is not complete; call it again.
         """
+        if not self._quarantines.known:
+            return UNKNOWN_SECONDS
         now = self._clock()
         self._take_results(now)
         held = self._keeper.look(self._failed)

@@ -24,6 +24,8 @@ class QuarantineKeeper:
         self._monitor = monitor
         self._view = view
         self.log = log
+        #: When hosts were quarantined first, in the row of failures that they are in or were in last.
+        self._since: dict[HostId, float] = {}
 
     def look(self, failed: Iterable[HostId]) -> Mapping[HostId, Maintenance]:
         """Compare the records with those of the pass before; quarantine hosts that fail too often.
@@ -55,5 +57,9 @@ class QuarantineKeeper:
         health = self._monitor.health(host)
         checks = "check" if health.row == 1 else "checks"
         reason = f"{health.row} failed {checks} in a row, the last one: {health.text}"
-        if self._quarantines.quarantine(host, reason, seconds):
+        since = self._since.get(host)
+        if since is not None and since < health.since:
+            since = None
+        if self._quarantines.quarantine(host, reason, seconds, since=since):
+            self._since[host] = since or self._quarantines.now()
             self.log.warning("Static host %s is quarantined, and checked again in %.0f s: %s", host, seconds, reason)

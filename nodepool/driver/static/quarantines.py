@@ -40,6 +40,7 @@ class Quarantines:
         self._zk = zk
         self._hosts = hosts
         self._wall = wall
+        self._read = False
         #: Who writes the records of this launcher.
         self.by = f"launcher {socket.gethostname()}"
 
@@ -61,19 +62,31 @@ class Quarantines:
         end = next_end(self._records(), now)
         return math.inf if end is None else max(0.0, end - now)
 
+    def now(self) -> float:
+        """Seconds since the epoch."""
+        return self._wall()
+
     def ended_early(self, record: Maintenance) -> bool:
         """Did somebody end a record that would have held longer? Clocks of hosts differ."""
         return not record.is_over(self._wall() + CLOCK_SKEW_SECONDS)
 
-    def quarantine(self, host: HostId, reason: str, seconds: float) -> bool:
+    @property
+    def known(self) -> bool:
+        """Have the records been read? Before that nodes on hold would be taken for those of released hosts."""
+        cache = self._zk.cache
+        self._read = self._read or cache is None or cache.maintenance.ready.is_set()
+        return self._read
+
+    def quarantine(self, host: HostId, reason: str, seconds: float, *, since: float | None = None) -> bool:
         """Take a host that fails out of service for a time, for all launchers. Blocks for round trips.
 
+        :param since: when it was quarantined first, in seconds since the epoch; None = now.
         :return: False = an operator has quarantined it.
         :raises ZKException: it is not done.
         """
         now = self._wall()
-        record = Maintenance("host", str(host), Mode.QUARANTINE, reason, self.by, now, now + seconds, automatic=True)
-        return self._zk.maintenance.put_automatic(record)
+        record = Maintenance("host", str(host), Mode.QUARANTINE, reason, self.by, since or now, now + seconds, True)
+        return self._zk.maintenance.put_automatic(record, now)
 
     def _records(self) -> MaintenanceRecords:
         cache = self._zk.cache

@@ -101,7 +101,7 @@ class PoolStatusMaker:
             requests=[_request(told) for told in sorted(snapshot.requests, key=_since)[:MAX_REQUESTS]],
             declined=[_request(told) for told in snapshot.declined[-MAX_DECLINED:]],
             launches=sources.launches(),
-            hosts=list(gateway.host_status(provider)),
+            hosts=[host for host in gateway.host_status(provider) if host.pool in ("", self._pool.pool_name)],
             omitted=max(0, len(snapshot.requests) - MAX_REQUESTS),
         )
 

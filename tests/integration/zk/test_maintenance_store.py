@@ -52,17 +52,17 @@ FAILING = Maintenance("host", HOST.name, Mode.QUARANTINE, "3 failed checks", "la
 
 def test_a_launcher_writes_over_no_operator(store: MaintenanceStore, znodes: PoolZnodes) -> None:
     """S-16, MT-1: only over what launchers wrote, what is over, and what nobody can read."""
-    assert store.put_automatic(FAILING)
+    assert store.put_automatic(FAILING, 100.0)
     longer = replace(FAILING, until=300.0)
-    assert store.put_automatic(longer)
+    assert store.put_automatic(longer, 100.0)
     assert store.read_all() == keyed(longer)
     store.put(HOST)
-    assert not store.put_automatic(FAILING)
+    assert not store.put_automatic(FAILING, 100.0)
     store.put(replace(HOST, until=101.0))
-    assert not store.put_automatic(FAILING)
-    assert store.put_automatic(replace(FAILING, since=101.0))
+    assert not store.put_automatic(FAILING, 100.0)
+    assert store.put_automatic(FAILING, 101.0)
     znodes.kazoo.set(paths.maintenance("host", znode_name(HOST.name)), b"rubbish")
-    assert store.put_automatic(FAILING)
+    assert store.put_automatic(FAILING, 100.0)
     assert store.read_all() == keyed(FAILING)
 
 
@@ -70,7 +70,7 @@ def test_launchers_that_write_at_the_same_time(
     store: MaintenanceStore, znodes: PoolZnodes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """S-16: what came in between is looked at, and not written over."""
-    store.put_automatic(FAILING)
+    store.put_automatic(FAILING, 100.0)
     path = paths.maintenance("host", znode_name(HOST.name))
     operator = json.dumps(HOST.to_dict()).encode()
     get = store._client.kazoo.get
@@ -81,7 +81,7 @@ def test_launchers_that_write_at_the_same_time(
         return answer
 
     monkeypatch.setattr(store._client.kazoo, "get", slow)
-    assert not store.put_automatic(FAILING)
+    assert not store.put_automatic(FAILING, 100.0)
     assert store.read_all() == keyed(HOST)
 
 

@@ -21,6 +21,7 @@ def test_hosts_are_told(lab: Lab, down_port: Callable[[], int]) -> None:
     lab.zk.change("0000000001", state=states.IN_USE)
     up, down = provider.hostStatus()
     assert (up.name, up.up, up.text, up.next, up.slots) == ("zuul@127.0.0.1:22", True, "", None, 2)
+    assert (up.pool, list(up.labels)) == ("main", ["small"])
     assert list(up.nodes) == ["0000000000", "0000000001"]
     assert (down.name, down.up, down.nodes) == (f"zuul@127.0.0.2:{port}", False, [])
     assert "127.0.0.2" in down.text

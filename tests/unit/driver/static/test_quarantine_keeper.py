@@ -131,6 +131,28 @@ def test_a_host_that_is_not_there_is_not_registered(lab: Lab, hosts: Hosts) -> N
     assert [node.state for node in lab.zk.all_nodes()] == [states.READY]
 
 
+def test_nothing_is_done_before_the_records_are_known(lab: Lab, hosts: Hosts) -> None:
+    """S-17: after a start a node on hold is not taken for one of a host that was released."""
+    first = lab.provider({})
+    lab.settle(first)
+    quarantine(lab)
+    lab.settle(first)
+    records = lab.zk.cache.maintenance
+    known, records._records = records.snapshot(), {}
+    records.ready.clear()
+    provider = lab.provider({})
+    assert provider.run_once() == 1
+    assert [is_parked(node) for node in lab.zk.all_nodes()] == [True]
+    records.replace(known)
+    records.ready.set()
+    lab.settle(provider)
+    assert [is_parked(node) for node in lab.zk.all_nodes()] == [True]
+    # A connection that is lost changes nothing: the last known records hold.
+    records.ready.clear()
+    lab.settle(provider)
+    assert [is_parked(node) for node in lab.zk.all_nodes()] == [True]
+
+
 def test_two_launchers_and_one_host(lab: Lab, hosts: Hosts) -> None:
     """S-17, S-10: both do the same, and nothing is lost or there twice."""
     both = [lab.provider({"max-parallel-jobs": 2}) for _ in range(2)]
@@ -161,7 +183,7 @@ def test_a_change_of_the_records_brings_a_pass(lab: Lab) -> None:
 def test_failures_in_a_row_quarantine_a_host(lab: Lab, hosts: Hosts, caplog: pytest.LogCaptureFixture) -> None:
     """S-16: for a minute, then for as long as it has been down; a check that succeeds brings it back."""
     hosts.down = {"127.0.0.1"}
-    provider = lab.provider({}, quarantine_after=3)
+    provider, begun = lab.provider({}, quarantine_after=3), lab.wall.now
     lab.settle(provider)
     passes(lab, provider, 1)
     assert record(lab) is None
@@ -181,7 +203,8 @@ def test_failures_in_a_row_quarantine_a_host(lab: Lab, hosts: Hosts, caplog: pyt
         lab.settle(provider)
     assert waits == [60, 60, 60, 60]
     now = lab.wall.now
-    assert (record(lab) or found).until == now + (now - provider.hostStatus()[0].since)
+    assert (record(lab) or found).since == found.since
+    assert (record(lab) or found).until == now + (now - begun)
     hosts.down.clear()
     lab.pass_seconds((record(lab) or found).until - now)  # type: ignore[operator]
     lab.settle(provider)
@@ -294,7 +317,7 @@ def test_zookeeper_away_loses_no_quarantine(lab: Lab, hosts: Hosts, monkeypatch:
     hosts.down = {"127.0.0.1"}
     provider = lab.provider({}, quarantine_after=1)
 
-    def fail(record: Maintenance) -> bool:
+    def fail(record: Maintenance, now: float) -> bool:
         raise ZKConnectionError("away")
 
     with monkeypatch.context() as away:
