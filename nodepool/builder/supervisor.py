@@ -31,6 +31,7 @@ from nodepool.clock import monotonic
 from nodepool.exceptions import ConfigError
 from nodepool.metrics.process import REGISTRY
 from nodepool.model.component import BuilderComponent
+from nodepool.runtime import banner
 from nodepool.runtime.call_metrics import CallMetrics
 from nodepool.runtime.call_watch import CallWatch
 from nodepool.runtime.connected_daemon import ConnectedDaemon
@@ -113,6 +114,9 @@ class ImageBuilder(ConnectedDaemon):
         check_config(config)
         self._directory = OwnDirectory(ImageFiles(str(config.images_dir)))
         self._directory.take()
+
+    def describe(self, config: Config) -> str:
+        return banner.built(config)
 
     def build(self, client: ZooKeeperClient) -> None:
         """Make the parts that live as long as the builder. Nothing of it runs yet."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from nodepool.config.loader import ConfigSource
 from nodepool.exceptions import ZKConnectionError
-from nodepool.runtime import connection
+from nodepool.runtime import banner, connection
 from nodepool.runtime.main_loop import LOOP_SECONDS, MainLoop
 from nodepool.runtime.reload import Configuration
 from nodepool.version import release_string
@@ -44,6 +44,9 @@ class ConnectedDaemon:
         self.configuration = Configuration(ConfigSource(config_path, secure_path), self._reconfigure, self.log)
         self.client: ZooKeeperClient
         self.loop = MainLoop(self._turn, lambda: self.client.connected, self.configuration.changed, self.log)
+        self._paths = (config_path, secure_path)
+        #: What was logged last of what is served.
+        self._served = ""
         self._stopped = threading.Event()
         self._running = False
 
@@ -52,6 +55,10 @@ class ConnectedDaemon:
     def check(self, config: Config) -> None:
         """Refuse a configuration at the start. Raises ConfigError."""
         return
+
+    def describe(self, config: Config) -> str:
+        """What it does with a configuration, in one line for the log."""
+        return banner.served(config)
 
     def build(self, client: ZooKeeperClient) -> None:
         """Make the parts that live as long as the daemon. Nothing of it runs yet.
@@ -96,6 +103,7 @@ class ConnectedDaemon:
         """
         self.log.info("Nodepool %s %s starting", self.kind, release_string())
         config = self.configuration.load()
+        self.log.info("%s", banner.sources(config, *self._paths))
         self.check(config)
         self.build(connection.make_client(config))
 
@@ -105,6 +113,7 @@ class ConnectedDaemon:
         try:
             if not self.loop.stopping.is_set() and self._connect():
                 self.begin()
+                self._tell_served()
                 self.loop.run()
         finally:
             try:
@@ -152,6 +161,14 @@ class ConnectedDaemon:
     def _reconfigure(self, old: Config, new: Config) -> None:
         connection.follow(self.client, old, new)
         self.apply(new)
+        self._tell_served()
+
+    def _tell_served(self) -> None:
+        """Log what is served, unless it is what was logged last."""
+        text = self.describe(self._config())
+        if text != self._served:
+            self._served = text
+            self.log.info("%s", text)
 
     def _config(self) -> Config:
         return self.configuration.current

@@ -14,6 +14,7 @@ from nodepool.config.objects import Config
 from nodepool.exceptions import ConfigError, ZKConnectionError
 from nodepool.runtime import connected_daemon, connection
 from nodepool.runtime.connected_daemon import ConnectedDaemon
+from nodepool.version import release_string
 
 #: What a configuration must have.
 BASE = "zookeeper-servers: [{host: localhost}]\nzookeeper-tls: {cert: c, key: k, ca: a}\n"
@@ -101,6 +102,23 @@ def test_configuration_that_it_refuses(path: Path, monkeypatch: pytest.MonkeyPat
     path.write_text(f"{BASE}max-hold-age: 13\n")
     with pytest.raises(ConfigError, match="thirteen"):
         started(path, monkeypatch, Client())
+
+
+def test_what_it_says_of_itself(path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """J-9: version, file, servers and what is served; the latter again when it changes, and only then."""
+    caplog.set_level(logging.INFO, "nodepool.test")
+    daemon = started(path, monkeypatch, Client())
+    daemon.run()
+    path.write_text(f"{BASE}labels: [{{name: small}}]\n")
+    daemon.configuration.follow()
+    path.write_text(f"{BASE}labels: [{{name: small, min-ready: 1}}]\n")
+    daemon.configuration.follow()
+    assert [line for line in caplog.messages if not line.startswith("Configuration changed")] == [
+        f"Nodepool daemon {release_string()} starting",
+        f"Configuration: {path}; ZooKeeper: localhost:2281",
+        "Serving no provider. no label",
+        "Serving no provider. no label. 1 label without a pool: small",
+    ]
 
 
 def test_stop_before_it_runs(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
