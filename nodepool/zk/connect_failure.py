@@ -19,7 +19,7 @@ from nodepool.zk.tls_files import TlsFiles, check_tls_files
 _NOISE: Final = re.compile(r"\s*\(_ssl\.c:\d+\)$|^\[[^\]]*\] ")
 
 
-class Server(NamedTuple):
+class ServerPlace(NamedTuple):
     """One entry of ``zookeeper-servers``."""
 
     host: str
@@ -117,13 +117,13 @@ def furthest(failures: Sequence[ConnectFailure]) -> ConnectFailure:
     return max(failures, key=lambda failure: failure.stage.value)
 
 
-def server_text(server: Server, index: int) -> str:
+def server_text(server: ServerPlace, index: int) -> str:
     """``zk1.example.com:2281 (zookeeper-servers[0])``"""
     host = f"[{server.host}]" if ":" in server.host else server.host
     return f"{host}:{server.port} (zookeeper-servers[{index}])"
 
 
-def sentence(server: Server, index: int, failure: ConnectFailure, files: TlsFiles | None) -> str:
+def sentence(server: ServerPlace, index: int, failure: ConnectFailure, files: TlsFiles | None) -> str:
     """One line for an operator: server, configuration key, what happened, and what to do.
 
     :param index: position of the server in ``zookeeper-servers``.
@@ -188,8 +188,8 @@ def _verification(error: BaseException) -> str:
 
 
 def sentences(
-    servers: Sequence[Server],
-    failures: Mapping[Server, Sequence[ConnectFailure]],
+    servers: Sequence[ServerPlace],
+    failures: Mapping[ServerPlace, Sequence[ConnectFailure]],
     files: TlsFiles | None,
 ) -> list[str]:
     """A `sentence` for each server whose last attempts failed, in the order of ``zookeeper-servers``."""
@@ -201,7 +201,7 @@ def sentences(
 
 
 def is_hopeless(
-    servers: Sequence[Server], failures: Mapping[Server, Sequence[ConnectFailure]], files: TlsFiles | None
+    servers: Sequence[ServerPlace], failures: Mapping[ServerPlace, Sequence[ConnectFailure]], files: TlsFiles | None
 ) -> bool:
     """Was each server tried, and did each fail for a `LASTING` cause?"""
     return bool(servers) and all(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``nodepool status`` and the listings of what launchers tell, against a real ZooKeeper with TLS (rules V-1 to V-5)."""
+"""``nodepool status`` and the listings of what launchers tell, against a real ZooKeeper with TLS (rules OV-1 to OV-5)."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def as_json(result: Any) -> Any:
 
 class TestStatus:
     def test_problems_come_first(self, nodepool: CommandLine, tell: Tell, znodes: PoolZnodes) -> None:
-        """V-1"""
+        """OV-1"""
         tell(CLOUD, LAB, L1)
         register(znodes, CLOUD, "big")
         for _ in range(2):
@@ -119,7 +119,7 @@ class TestStatus:
         assert ["cloud/main", "paused", *["0"] * 5, "2", "cores 72 + 8 of 80"] in result.rows
 
     def test_exit_status(self, nodepool: CommandLine, tell: Tell) -> None:
-        """V-2: only if it is asked for."""
+        """OV-2: only if it is asked for."""
         tell(LAB, L1)
         assert nodepool("status").status == 0
         assert nodepool("status", "--fail-on-problems").status == 3
@@ -147,7 +147,7 @@ class TestProviders:
         assert told["cloud/main"]["limiting"] == "cores 72 + 8 of 80"
 
     def test_limits(self, nodepool: CommandLine, tell: Tell) -> None:
-        """V-3: of each limit what is used by us, by others, and free."""
+        """OV-3: of each limit what is used by us, by others, and free."""
         tell(CLOUD, LAB)
         told = as_json(nodepool("providers", "cloud", "--limits", "--format", "json"))
         assert [[row[key] for key in ("owner", "resource", "limit", "used", "others", "free")] for row in told] == [
@@ -191,7 +191,7 @@ class TestOthers:
 
 class TestEvents:
     def test_of_all_launchers(self, nodepool: CommandLine, tell: Tell) -> None:
-        """V-4, V-5: what two launchers saw is there once."""
+        """OV-4, OV-5: what two launchers saw is there once."""
         tell(L1, LauncherStatus(host="l2", events=(Event(NOW - 299, "l2", *_rest(L1.events[1])),)))
         rows = as_json(nodepool("events", "--format", "json"))
         assert [(row["subject"], row["actor"]) for row in rows] == [

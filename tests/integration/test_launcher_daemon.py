@@ -95,7 +95,7 @@ def test_stops_without_zookeeper(config: Path, zookeeper: ZooKeeperServer) -> No
     config.write_text(config.read_text(encoding="utf-8").replace(str(zookeeper.tls_port), str(port)), encoding="utf-8")
     launcher = Foreground(config)
     launcher.start()
-    wait_for("it tries", lambda: "does not answer" in launcher.log_text())
+    wait_for("it tries", lambda: "No connection to ZooKeeper" in launcher.log_text())
     assert launcher.stop(seconds=30) == 0
 
 

@@ -23,7 +23,7 @@ from kazoo.protocol.serialization import ReplyHeader, Sync, Watch
 from nodepool import log_names
 from nodepool.clock import monotonic
 from nodepool.exceptions import ZKConnectionError
-from nodepool.zk.connect_failure import ConnectFailure, Server, Stage
+from nodepool.zk.connect_failure import ConnectFailure, ServerPlace, Stage
 from nodepool.zk.events import CHANGED, CREATED, DELETED
 from nodepool.zk.reply import Reply
 from nodepool.zk.wire.operations import PASSED_ON
@@ -57,7 +57,7 @@ class WatchConnection(ConnectionHandler):  # type: ignore[misc]
         #: What Kazoo is to handle next, if it was read as a whole.
         self._packet: bytes | None = None
         #: Server -> its address -> why the last attempt failed; empty once a session is there. Replaced as a whole.
-        self.failures: dict[Server, dict[str, ConnectFailure]] = {}
+        self.failures: dict[ServerPlace, dict[str, ConnectFailure]] = {}
 
     def zk_loop(self) -> None:
         self._thread_id = threading.get_ident()
@@ -83,7 +83,7 @@ class WatchConnection(ConnectionHandler):  # type: ignore[misc]
                 answers = socket.getaddrinfo(host, port, proto=socket.IPPROTO_TCP)
             except OSError as error:
                 self.logger.warning("Cannot resolve %s: %s", host, error)
-                self.failures = {**self.failures, Server(host, port): {"": ConnectFailure(Stage.RESOLVE, error)}}
+                self.failures = {**self.failures, ServerPlace(host, port): {"": ConnectFailure(Stage.RESOLVE, error)}}
             else:
                 found += [(host, str(answer[4][0]), int(answer[4][1])) for answer in answers]
         if self.client.randomize_hosts:
@@ -98,7 +98,7 @@ class WatchConnection(ConnectionHandler):  # type: ignore[misc]
             reason = error.__context__ if isinstance(error.__context__, OSError) else error
             if isinstance(error, self.handler.timeout_exception):
                 reason = TimeoutError("nothing came in time")
-            server = Server(host, port)
+            server = ServerPlace(host, port)
             known = {**self.failures.get(server, {}), address: ConnectFailure(self.handler.stage, reason)}
             known.pop("", None)
             self.failures = {**self.failures, server: known}

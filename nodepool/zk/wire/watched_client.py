@@ -24,7 +24,7 @@ from kazoo.protocol.states import KazooState
 from kazoo.retry import KazooRetry
 
 from nodepool.clock import monotonic
-from nodepool.zk.connect_failure import ConnectFailure, Server
+from nodepool.zk.connect_failure import ConnectFailure, ServerPlace
 from nodepool.zk.events import WatchFunction
 from nodepool.zk.reply import Reply
 from nodepool.zk.wire.kazoo_log import KazooLog
@@ -70,14 +70,14 @@ class WatchedClient(KazooClient):  # type: ignore[misc]
         return left > 0
 
     @property
-    def connect_failures(self) -> dict[Server, list[ConnectFailure]]:
+    def connect_failures(self) -> dict[ServerPlace, list[ConnectFailure]]:
         """Why the last attempts to connect failed, by server; empty with a session. Any thread; does not block."""
         return {server: list(failures.values()) for server, failures in self._connection.failures.items()}
 
     @property
-    def servers(self) -> list[Server]:
+    def servers(self) -> list[ServerPlace]:
         """All servers, in the order of the configuration."""
-        return [Server(host.strip(), port) for host, port in self.hosts]
+        return [ServerPlace(host.strip(), port) for host, port in self.hosts]
 
     @property
     def queued_calls(self) -> int:

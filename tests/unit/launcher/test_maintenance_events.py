@@ -30,7 +30,7 @@ class Records:
 
 
 def test_begin_and_end() -> None:
-    """V-4"""
+    """OV-4"""
     records: Any = Records()
     ring = EventRing()
     MaintenanceEvents(records, ring, "l1")

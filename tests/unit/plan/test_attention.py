@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What needs attention (V-2)."""
+"""What needs attention (OV-2)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The groups of requests in the first line of ``nodepool status`` (V-1)."""
+"""The groups of requests in the first line of ``nodepool status`` (OV-1)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Records of several launchers as one (V-3)."""
+"""Records of several launchers as one (OV-3)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Events of pools (V-4, V-5)."""
+"""Events of pools (OV-4, OV-5)."""
 
 from __future__ import annotations
 

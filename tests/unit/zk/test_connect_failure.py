@@ -12,7 +12,7 @@ import pytest
 from nodepool.zk.connect_failure import (
     Cause,
     ConnectFailure,
-    Server,
+    ServerPlace,
     Stage,
     cause_of,
     furthest,
@@ -25,8 +25,8 @@ from nodepool.zk.tls_files import TlsFiles
 from tests.support.certificates import make_certificates
 
 FILES = TlsFiles("/tls/client.pem", "/tls/client.key", "/tls/ca.pem")
-SERVER = Server("zk1.example.com", 2281)
-OTHER = Server("zk2.example.com", 2281)
+SERVER = ServerPlace("zk1.example.com", 2281)
+OTHER = ServerPlace("zk2.example.com", 2281)
 
 
 def tls_error(reason: str) -> ssl.SSLError:
@@ -127,7 +127,7 @@ def test_files_that_are_in_order_again(tmp_path: Path) -> None:
 
 
 def test_addresses() -> None:
-    assert server_text(Server("2001:db8::1", 2281), 0) == "[2001:db8::1]:2281 (zookeeper-servers[0])"
+    assert server_text(ServerPlace("2001:db8::1", 2281), 0) == "[2001:db8::1]:2281 (zookeeper-servers[0])"
 
 
 def test_the_furthest_attempt_says_most() -> None:
@@ -136,7 +136,7 @@ def test_the_furthest_attempt_says_most() -> None:
 
 
 def test_only_servers_that_were_tried() -> None:
-    found = sentences([SERVER, OTHER], {OTHER: [REFUSED], Server("gone", 1): [REFUSED]}, FILES)
+    found = sentences([SERVER, OTHER], {OTHER: [REFUSED], ServerPlace("gone", 1): [REFUSED]}, FILES)
     assert [text.partition(": ")[0] for text in found] == ["ZooKeeper zk2.example.com:2281 (zookeeper-servers[1])"]
 
 
@@ -149,6 +149,6 @@ def test_only_servers_that_were_tried() -> None:
         ({SERVER: [UNKNOWN_CA], OTHER: [REFUSED, UNKNOWN_CA]}, True),
     ],
 )
-def test_hope(failures: dict[Server, list[ConnectFailure]], hopeless: bool) -> None:
+def test_hope(failures: dict[ServerPlace, list[ConnectFailure]], hopeless: bool) -> None:
     """A server that is down may come back; one that does not want our certificate will not."""
     assert is_hopeless([SERVER, OTHER], failures, FILES) is hopeless
