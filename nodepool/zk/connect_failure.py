@@ -26,7 +26,7 @@ class ServerPlace(NamedTuple):
     port: int
 
 
-class Stage(enum.Enum):
+class ConnectStep(enum.Enum):
     """How far an attempt to connect came. The order counts: a later one says more."""
 
     RESOLVE = 1
@@ -63,7 +63,7 @@ class ConnectFailure:
     :param error: what the system, OpenSSL or Kazoo said.
     """
 
-    stage: Stage
+    stage: ConnectStep
     error: BaseException
 
     @property
@@ -82,13 +82,13 @@ def cause_of(failure: ConnectFailure, *, tls: bool) -> Cause:
     error = failure.error
     silent = isinstance(error, TimeoutError)
     match failure.stage:
-        case Stage.RESOLVE:
+        case ConnectStep.RESOLVE:
             return Cause.UNKNOWN_NAME
-        case Stage.CONNECT:
+        case ConnectStep.CONNECT:
             if isinstance(error, ConnectionRefusedError):
                 return Cause.REFUSED
             return Cause.SILENT if silent else Cause.UNREACHABLE
-        case Stage.TLS_FILES:
+        case ConnectStep.TLS_FILES:
             return Cause.TLS_FILES
     if isinstance(error, ssl.SSLCertVerificationError):
         return Cause.SERVER_CERTIFICATE
@@ -96,7 +96,7 @@ def cause_of(failure: ConnectFailure, *, tls: bool) -> Cause:
         return _tls_error(error)
     if silent:
         return Cause.SILENT
-    if failure.stage is Stage.HANDSHAKE:
+    if failure.stage is ConnectStep.HANDSHAKE:
         # ZooKeeper takes the first bytes of TLS for the length of a packet, and closes the connection.
         return Cause.NO_TLS
     return Cause.NOT_SERVING if tls else Cause.NEEDS_TLS

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``nodepool status`` and the listings of what launchers tell, against a real ZooKeeper with TLS (rules OV-1 to OV-5)."""
+"""``nodepool status`` and the listings of what launchers tell, with a real ZooKeeper (rules OV-1 to OV-5)."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from kazoo.handlers.threading import SequentialThreadingHandler
 
 from nodepool.clock import monotonic
 from nodepool.guard import OnError
-from nodepool.zk.connect_failure import Stage
+from nodepool.zk.connect_failure import ConnectStep
 from nodepool.zk.wire.buffered_socket import BufferedSocket, TlsSocket
 from nodepool.zk.wire.wakeup import WakeReader, WakeWriter, wake_pair
 
@@ -48,7 +48,7 @@ class TlsHandler(SequentialThreadingHandler):  # type: ignore[misc]
         #: How many servers there are: each has its share of the time in which one must be found.
         self.servers = 1
         #: How far the last attempt to connect came.
-        self.stage = Stage.CONNECT
+        self.stage = ConnectStep.CONNECT
 
     def create_socket_pair(self) -> tuple[WakeReader, WakeWriter]:
         return wake_pair()
@@ -92,20 +92,20 @@ class TlsHandler(SequentialThreadingHandler):  # type: ignore[misc]
     def create_connection(self, address: tuple[str, int], **options: Any) -> BufferedSocket:
         """Connect to one server; blocks. Raises OSError."""
         timeout = options["timeout"] / self.servers
-        self.stage = Stage.CONNECT
+        self.stage = ConnectStep.CONNECT
         connection = socket.create_connection(address, timeout)
         with OnError(lambda _: connection.close()):
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if not options.get("use_ssl"):
-                self.stage = Stage.SESSION
+                self.stage = ConnectStep.SESSION
                 return BufferedSocket(connection)
-            self.stage = Stage.TLS_FILES
+            self.stage = ConnectStep.TLS_FILES
             files = (options["ca"], options["certfile"], options["keyfile"])
             # A certificate that was renewed is taken with the next connection.
             context = _context(*files, tuple(os.stat(name).st_mtime for name in files))
-            self.stage = Stage.HANDSHAKE
+            self.stage = ConnectStep.HANDSHAKE
             encrypted = TlsSocket(connection, context, options.get("hostname"), timeout)
-            self.stage = Stage.SESSION
+            self.stage = ConnectStep.SESSION
             return encrypted
 
 

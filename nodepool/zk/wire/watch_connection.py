@@ -23,7 +23,7 @@ from kazoo.protocol.serialization import ReplyHeader, Sync, Watch
 from nodepool import log_names
 from nodepool.clock import monotonic
 from nodepool.exceptions import ZKConnectionError
-from nodepool.zk.connect_failure import ConnectFailure, ServerPlace, Stage
+from nodepool.zk.connect_failure import ConnectFailure, ConnectStep, ServerPlace
 from nodepool.zk.events import CHANGED, CREATED, DELETED
 from nodepool.zk.reply import Reply
 from nodepool.zk.wire.operations import PASSED_ON
@@ -83,7 +83,10 @@ class WatchConnection(ConnectionHandler):  # type: ignore[misc]
                 answers = socket.getaddrinfo(host, port, proto=socket.IPPROTO_TCP)
             except OSError as error:
                 self.logger.warning("Cannot resolve %s: %s", host, error)
-                self.failures = {**self.failures, ServerPlace(host, port): {"": ConnectFailure(Stage.RESOLVE, error)}}
+                self.failures = {
+                    **self.failures,
+                    ServerPlace(host, port): {"": ConnectFailure(ConnectStep.RESOLVE, error)},
+                }
             else:
                 found += [(host, str(answer[4][0]), int(answer[4][1])) for answer in answers]
         if self.client.randomize_hosts:

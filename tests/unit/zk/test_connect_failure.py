@@ -12,8 +12,8 @@ import pytest
 from nodepool.zk.connect_failure import (
     Cause,
     ConnectFailure,
+    ConnectStep,
     ServerPlace,
-    Stage,
     cause_of,
     furthest,
     is_hopeless,
@@ -41,39 +41,39 @@ def untrusted() -> ssl.SSLError:
     return error
 
 
-REFUSED = ConnectFailure(Stage.CONNECT, ConnectionRefusedError(111, "Connection refused"))
-UNKNOWN_CA = ConnectFailure(Stage.SESSION, tls_error("TLSV1_ALERT_UNKNOWN_CA"))
+REFUSED = ConnectFailure(ConnectStep.CONNECT, ConnectionRefusedError(111, "Connection refused"))
+UNKNOWN_CA = ConnectFailure(ConnectStep.SESSION, tls_error("TLSV1_ALERT_UNKNOWN_CA"))
 
 
 @pytest.mark.parametrize(
     ("stage", "error", "cause"),
     [
-        (Stage.RESOLVE, socket.gaierror(-2, "Name or service not known"), Cause.UNKNOWN_NAME),
-        (Stage.CONNECT, ConnectionRefusedError(111, "Connection refused"), Cause.REFUSED),
-        (Stage.CONNECT, OSError(113, "No route to host"), Cause.UNREACHABLE),
-        (Stage.CONNECT, TimeoutError("timed out"), Cause.SILENT),
-        (Stage.TLS_FILES, tls_error("PEM_LIB"), Cause.TLS_FILES),
-        (Stage.TLS_FILES, FileNotFoundError(2, "No such file"), Cause.TLS_FILES),
-        (Stage.HANDSHAKE, ConnectionResetError("connection closed during the TLS handshake"), Cause.NO_TLS),
-        (Stage.HANDSHAKE, tls_error("WRONG_VERSION_NUMBER"), Cause.NO_TLS),
-        (Stage.HANDSHAKE, TimeoutError("timed out"), Cause.SILENT),
-        (Stage.HANDSHAKE, untrusted(), Cause.SERVER_CERTIFICATE),
-        (Stage.HANDSHAKE, tls_error("SSLV3_ALERT_BAD_CERTIFICATE"), Cause.CLIENT_CERTIFICATE),
-        (Stage.HANDSHAKE, tls_error("SSLV3_ALERT_HANDSHAKE_FAILURE"), Cause.HANDSHAKE),
+        (ConnectStep.RESOLVE, socket.gaierror(-2, "Name or service not known"), Cause.UNKNOWN_NAME),
+        (ConnectStep.CONNECT, ConnectionRefusedError(111, "Connection refused"), Cause.REFUSED),
+        (ConnectStep.CONNECT, OSError(113, "No route to host"), Cause.UNREACHABLE),
+        (ConnectStep.CONNECT, TimeoutError("timed out"), Cause.SILENT),
+        (ConnectStep.TLS_FILES, tls_error("PEM_LIB"), Cause.TLS_FILES),
+        (ConnectStep.TLS_FILES, FileNotFoundError(2, "No such file"), Cause.TLS_FILES),
+        (ConnectStep.HANDSHAKE, ConnectionResetError("connection closed during the TLS handshake"), Cause.NO_TLS),
+        (ConnectStep.HANDSHAKE, tls_error("WRONG_VERSION_NUMBER"), Cause.NO_TLS),
+        (ConnectStep.HANDSHAKE, TimeoutError("timed out"), Cause.SILENT),
+        (ConnectStep.HANDSHAKE, untrusted(), Cause.SERVER_CERTIFICATE),
+        (ConnectStep.HANDSHAKE, tls_error("SSLV3_ALERT_BAD_CERTIFICATE"), Cause.CLIENT_CERTIFICATE),
+        (ConnectStep.HANDSHAKE, tls_error("SSLV3_ALERT_HANDSHAKE_FAILURE"), Cause.HANDSHAKE),
         # With TLS 1.3 the server looks at our certificate when we are ready already.
-        (Stage.SESSION, tls_error("SSLV3_ALERT_CERTIFICATE_UNKNOWN"), Cause.CLIENT_CERTIFICATE),
-        (Stage.SESSION, tls_error("TLSV13_ALERT_CERTIFICATE_REQUIRED"), Cause.CLIENT_CERTIFICATE),
-        (Stage.SESSION, tls_error("TLSV1_ALERT_UNKNOWN_CA"), Cause.CLIENT_CERTIFICATE),
-        (Stage.SESSION, TimeoutError("nothing came in time"), Cause.SILENT),
-        (Stage.SESSION, ConnectionError("socket connection broken"), Cause.NOT_SERVING),
+        (ConnectStep.SESSION, tls_error("SSLV3_ALERT_CERTIFICATE_UNKNOWN"), Cause.CLIENT_CERTIFICATE),
+        (ConnectStep.SESSION, tls_error("TLSV13_ALERT_CERTIFICATE_REQUIRED"), Cause.CLIENT_CERTIFICATE),
+        (ConnectStep.SESSION, tls_error("TLSV1_ALERT_UNKNOWN_CA"), Cause.CLIENT_CERTIFICATE),
+        (ConnectStep.SESSION, TimeoutError("nothing came in time"), Cause.SILENT),
+        (ConnectStep.SESSION, ConnectionError("socket connection broken"), Cause.NOT_SERVING),
     ],
 )
-def test_causes(stage: Stage, error: Exception, cause: Cause) -> None:
+def test_causes(stage: ConnectStep, error: Exception, cause: Cause) -> None:
     assert cause_of(ConnectFailure(stage, error), tls=True) is cause
 
 
 def test_server_that_wants_tls() -> None:
-    failure = ConnectFailure(Stage.SESSION, ConnectionError("socket connection broken"))
+    failure = ConnectFailure(ConnectStep.SESSION, ConnectionError("socket connection broken"))
     assert cause_of(failure, tls=False) is Cause.NEEDS_TLS
     assert "set zookeeper-tls: cert, key and ca" in sentence(SERVER, 0, failure, None)
 
@@ -83,27 +83,30 @@ def test_server_that_wants_tls() -> None:
     [
         (REFUSED, ["nothing listens", "start ZooKeeper"]),
         (
-            ConnectFailure(Stage.RESOLVE, socket.gaierror(-2, "Name or service not known")),
+            ConnectFailure(ConnectStep.RESOLVE, socket.gaierror(-2, "Name or service not known")),
             ["cannot be resolved (Name or service not known)", "zookeeper-servers[1].host"],
         ),
-        (ConnectFailure(Stage.CONNECT, OSError(113, "No route to host")), ["No route to host", "firewall"]),
-        (ConnectFailure(Stage.HANDSHAKE, TimeoutError("timed out")), ["no answer (timed out)"]),
+        (ConnectFailure(ConnectStep.CONNECT, OSError(113, "No route to host")), ["No route to host", "firewall"]),
+        (ConnectFailure(ConnectStep.HANDSHAKE, TimeoutError("timed out")), ["no answer (timed out)"]),
         (
-            ConnectFailure(Stage.HANDSHAKE, tls_error("WRONG_VERSION_NUMBER")),
+            ConnectFailure(ConnectStep.HANDSHAKE, tls_error("WRONG_VERSION_NUMBER")),
             ["does not speak TLS on this port (wrong version number)", "zookeeper-servers[1].port", "secureClientPort"],
         ),
         (
-            ConnectFailure(Stage.HANDSHAKE, untrusted()),
+            ConnectFailure(ConnectStep.HANDSHAKE, untrusted()),
             ["unable to get local issuer certificate", "zookeeper-tls.ca (/tls/ca.pem)"],
         ),
         (UNKNOWN_CA, ["tlsv1 alert unknown ca", "zookeeper-tls.cert (/tls/client.pem)", "trust store"]),
         (
-            ConnectFailure(Stage.HANDSHAKE, tls_error("SSLV3_ALERT_HANDSHAKE_FAILURE")),
+            ConnectFailure(ConnectStep.HANDSHAKE, tls_error("SSLV3_ALERT_HANDSHAKE_FAILURE")),
             ["TLS handshake failed (sslv3 alert handshake failure)"],
         ),
-        (ConnectFailure(Stage.SESSION, ConnectionError("socket connection broken")), ["does not serve", "its log"]),
         (
-            ConnectFailure(Stage.TLS_FILES, tls_error("PEM_LIB")),
+            ConnectFailure(ConnectStep.SESSION, ConnectionError("socket connection broken")),
+            ["does not serve", "its log"],
+        ),
+        (
+            ConnectFailure(ConnectStep.TLS_FILES, tls_error("PEM_LIB")),
             ["zookeeper-tls.key: there is no file /tls/client.key"],
         ),
     ],
@@ -121,7 +124,7 @@ def test_files_that_are_in_order_again(tmp_path: Path) -> None:
     """Somebody has renewed them since: what was said is told, and all three are named."""
     made = make_certificates(tmp_path)
     files = TlsFiles(str(made.client_cert), str(made.client_key), str(made.ca))
-    text = sentence(SERVER, 0, ConnectFailure(Stage.TLS_FILES, tls_error("KEY_VALUES_MISMATCH")), files)
+    text = sentence(SERVER, 0, ConnectFailure(ConnectStep.TLS_FILES, tls_error("KEY_VALUES_MISMATCH")), files)
     assert "zookeeper-tls: cert, key and ca cannot be used (key values mismatch)" in text
     assert [path for path in files if path not in text] == []
 
