@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`StatusWorker`: publishes what a launcher and its pools are doing (rules V)."""
+"""`StatusWorker`: publishes what a launcher and its pools are doing (rules W)."""
 
 from __future__ import annotations
 

@@ -4,15 +4,19 @@
 from __future__ import annotations
 
 import threading
+import zlib
 from collections.abc import Callable, Iterator
 
 import pytest
+from kazoo.exceptions import SessionExpiredError
 
+from nodepool.model.record import InvalidRecord
 from nodepool.zk import status
 from nodepool.zk.client import ZooKeeperClient
 from nodepool.zk.status import StatusWriter
 from tests.support.pool_znodes import PoolZnodes
 from tests.support.session_loss import expire_session
+from tests.support.wait import wait_for
 from tests.support.zookeeper import ZooKeeperServer
 
 PATH = "/nodepool/status/builder/host-1"
@@ -144,3 +148,80 @@ def test_close_while_a_call_waits(
     assert in_time
     monkeypatch.setattr(status, "CLOSE_SECONDS", SECONDS)
     writer.close()
+
+
+def test_long_one_is_compressed(writer: StatusWriter, znodes: PoolZnodes, client: ZooKeeperClient) -> None:
+    """Readers take both."""
+    long = {"text": "x" * 10_000}
+    writer.set("builder", "host-1", long)
+    writer.set("builder", "host-2", {"a": 1})
+    wait_for("both are there", lambda: set(status.read_all(client, "builder")) == {"host-1", "host-2"})
+    assert status.read_all(client, "builder") == {"host-1": long, "host-2": {"a": 1}}
+    assert len(znodes.kazoo.get(PATH)[0]) < 200
+
+
+def test_too_long(writer: StatusWriter) -> None:
+    with pytest.raises(ValueError, match="at most"):
+        writer.set("builder", "host-1", {"text": "x" * status.MAX_BYTES})
+
+
+@pytest.mark.parametrize("data", [b"", b"\x78nothing", b"[]", zlib.compress(b"[]"), zlib.compress(b'{"a": 1}')[:-8]])
+def test_what_cannot_be_read(data: bytes) -> None:
+    with pytest.raises(InvalidRecord):
+        status.decode(data)
+
+
+def test_bomb() -> None:
+    """A few bytes that stand for many are not unpacked."""
+    with pytest.raises(InvalidRecord):
+        status.decode(zlib.compress(b'{"a": "' + b"x" * 50_000_000 + b'"}'))
+
+
+def test_removed_one(writer: StatusWriter, znodes: PoolZnodes) -> None:
+    """At once; others stay, and it may come back."""
+    znode = Znode(znodes)
+    writer.set("builder", "host-1", {"a": 1})
+    writer.set("builder", "host-2", {"a": 1})
+    znode.until(lambda found: found == {"a": 1})
+    writer.remove("builder", "host-1")
+    writer.remove("builder", "unknown")
+    znode.until(lambda found: found is None)
+    wait_for("the other one is there", lambda: znodes.children("/nodepool/status/builder") == ["host-2"])
+    writer.set("builder", "host-1", {"a": 2})
+    znode.until(lambda found: found == {"a": 2})
+
+
+def test_one_thread_for_all(client: ZooKeeperClient) -> None:
+    """W-8: hundreds of pools have one writer."""
+    writer = StatusWriter(client)
+    before = threading.active_count()
+    for number in range(50):
+        writer.set("pool", f"pool-{number}", {"a": 1})
+    assert threading.active_count() == before + 1
+    wait_for("all are there", lambda: len(status.read_all(client, "pool")) == 50)
+    writer.close()
+    assert status.read_all(client, "pool") == {}
+
+
+def test_pause_after_a_failure(
+    client: ZooKeeperClient, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """W-8: what fails is tried again, not at once; the others are written meanwhile."""
+    tries: list[str] = []
+    create = client.kazoo.create
+
+    def refuse(path: str, *args: object, **options: object) -> object:
+        tries.append(path)
+        if path.endswith("bad"):
+            raise SessionExpiredError
+        return create(path, *args, **options)
+
+    monkeypatch.setattr(client.kazoo, "create", refuse)
+    writer = StatusWriter(client, pause_seconds=600)
+    writer.set("pool", "bad", {"a": 1})
+    wait_for("it was tried", lambda: tries)
+    writer.set("pool", "good", {"a": 1})
+    wait_for("the other one is there", lambda: status.read_all(client, "pool") == {"good": {"a": 1}})
+    writer.close()
+    assert [path for path in tries if path.endswith("bad")] == ["/nodepool/status/pool/bad"]
+    assert "Status /nodepool/status/pool/bad was not written" in caplog.text

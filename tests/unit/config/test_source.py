@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from pathlib import Path
 
@@ -17,6 +18,13 @@ class TestRead:
         file = tmp_path / "a.yaml"
         file.write_text("a: ä\n", encoding="utf-8")
         assert source.read(str(file)).text == "a: ä\n"
+
+    def test_digest(self, tmp_path: Path) -> None:
+        """W-1: of the file as it is, not of what is put in."""
+        path = tmp_path / "f"
+        path.write_bytes(b"\xef\xbb\xbfa: %(NODEPOOL_X)\n")
+        found = source.read(str(path), environ={"NODEPOOL_X": "b"})
+        assert found.digest == hashlib.sha256(path.read_bytes()).hexdigest()[:12]
 
     def test_byte_order_mark(self, tmp_path: Path) -> None:
         file = tmp_path / "a.yaml"

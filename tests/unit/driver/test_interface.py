@@ -51,7 +51,7 @@ def test_name() -> None:
 
 
 def test_what_is_told_without_a_hook(monkeypatch: pytest.MonkeyPatch) -> None:
-    """V-10: what the methods of 11.0.0 and `QuotaSupport` know, also if that one is named last."""
+    """W-10: what the methods of 11.0.0 and `QuotaSupport` know, also if that one is named last."""
     provider = Least(SimpleNamespace(name="cloud", pools={}))
     provider.zk = None
     assert (gateway.limit_status(provider, "main"), gateway.host_status(provider)) == ([], [])
@@ -63,7 +63,7 @@ def test_what_is_told_without_a_hook(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_hook_for_records_that_raises(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    """V-10: it is logged, and missing in the record."""
+    """W-10: it is logged, and missing in the record."""
     provider = Least(SimpleNamespace(name="cloud"))
     for name in ("limitStatus", "labelErrors", "pauseStatus", "hostStatus"):
         monkeypatch.setattr(Least, name, lambda *_: 1 // 0)

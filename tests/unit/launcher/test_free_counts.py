@@ -103,3 +103,15 @@ def test_after_everything_was_read_anew(cache: Cache, counts: FreeCounts) -> Non
     cache.nodes["2"] = node
     cache.tell("")
     assert (counts.could_serve(POOL, ["small"]), counts.could_serve(POOL, ["large"])) == (False, True)
+
+
+def test_of_pool(cache: Cache, counts: FreeCounts) -> None:
+    """W-1: free nodes by label, of this pool only."""
+    cache.put("1", "small", "large")
+    cache.put("2", "small")
+    cache.put("3", "small", pool="other")
+    assert counts.of_pool("cloud", "main") == {"small": 2, "large": 1}
+    del cache.nodes["1"]
+    cache.tell("1")
+    assert counts.of_pool("cloud", "main") == {"small": 1}
+    assert counts.of_pool("cloud", "unknown") == {}

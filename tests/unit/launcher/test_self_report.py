@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a launcher tells of itself (V-1, V-7)."""
+"""What a launcher tells of itself (W-1, W-7)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def report(events: list[Event], reload: ReloadStatus | None = None) -> SelfRepor
 
 
 def test_everything() -> None:
-    """V-1"""
+    """W-1"""
     event = Event(1.0, "l1", "launcher l1", "started")
     reload = ReloadStatus(2.0, False, "line 5: no")
     made = report([event], reload)
@@ -49,7 +49,7 @@ def test_everything() -> None:
 
 
 def test_bounded() -> None:
-    """V-7: the newest events that fit."""
+    """W-7: the newest events that fit."""
     events = [
         Event(float(number), "l1", f"request 200-{number:010}", "declined", text="x" * 300) for number in range(200)
     ]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is published when (V-1, V-8)."""
+"""What is published when (W-1, W-8)."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def site() -> Site:
 
 
 def test_only_what_changed(site: Site) -> None:
-    """V-8: a pool without a pass is not even looked at, and one that is the same is not written."""
+    """W-8: a pool without a pass is not even looked at, and one that is the same is not written."""
     one, two = site.pools
     one.told = replace(one.told, state="paused")
     two.told = replace(two.told, state="paused")
@@ -90,7 +90,7 @@ def test_only_what_changed(site: Site) -> None:
 
 
 def test_all_in_a_while(site: Site) -> None:
-    """V-8: limits and hosts change without a pass."""
+    """W-8: limits and hosts change without a pass."""
     site.pools[1].told = replace(site.pools[1].told, state="paused")
     site.clock.pass_seconds(ALL_SECONDS)
     site.worker.run_once()
@@ -98,14 +98,14 @@ def test_all_in_a_while(site: Site) -> None:
 
 
 def test_pool_that_goes(site: Site) -> None:
-    """V-1: its record goes, too; another one with the same place has one of its own."""
+    """W-1: its record goes, too; another one with the same place has one of its own."""
     site.pools = [site.pools[0], Pool("three")]
     site.worker.run_once()
     assert site.writer.taken() == [("pool", "three", "running"), ("pool", "two", "removed")]
 
 
 def test_events(site: Site) -> None:
-    """V-1: what follows from two records of a pool is an event."""
+    """W-1: what follows from two records of a pool is an event."""
     one = site.pools[0]
     one.told = replace(one.told, state="unavailable", code="provider.circuit-open", text="HTTP 503", since=9.0)
     site.worker.changed("one")
@@ -114,7 +114,7 @@ def test_events(site: Site) -> None:
 
 
 def test_launcher(site: Site) -> None:
-    """V-1: also without any pool that changed."""
+    """W-1: also without any pool that changed."""
     site.launcher = replace(site.launcher, state="draining")
     site.worker.changed()
     site.worker.run_once()
@@ -122,7 +122,7 @@ def test_launcher(site: Site) -> None:
 
 
 def test_error_of_one_pool(site: Site, caplog: pytest.LogCaptureFixture) -> None:
-    """V-1: others are published all the same."""
+    """W-1: others are published all the same."""
     for pool in site.pools:
         pool.told = replace(pool.told, state="broken" if pool.launcher_id == "one" else "paused")
         site.worker.changed(pool.launcher_id)
@@ -132,7 +132,7 @@ def test_error_of_one_pool(site: Site, caplog: pytest.LogCaptureFixture) -> None
 
 
 def test_thread(site: Site) -> None:
-    """V-8: it ends at once, also between two looks."""
+    """W-8: it ends at once, also between two looks."""
     site.worker.start()
     site.worker.stop()
     site.worker.join(20)

@@ -55,3 +55,5 @@ def test_of_all_providers() -> None:
     assert use.used("poor").quota["compute"]["instances"] == 1
     assert use.used("nobody").quota["compute"]["instances"] == 0
     assert nodes.refreshed == 3
+    assert use.known("poor").quota["compute"]["instances"] == 1
+    assert nodes.refreshed == 3

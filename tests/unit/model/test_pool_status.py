@@ -2,9 +2,14 @@
 from __future__ import annotations
 
 import json
+import re
+from dataclasses import fields
+from pathlib import Path
 
 import pytest
 
+from nodepool.model.event import Event
+from nodepool.model.launcher_status import AbsentProvider, LauncherStatus, ReloadStatus
 from nodepool.model.pool_status import (
     FailedLaunch,
     HostStatus,
@@ -79,3 +84,23 @@ def test_of_another_version() -> None:
 def test_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(InvalidRecord):
         PoolStatus.of_record(wrong)
+
+
+def test_documentation_has_each_key() -> None:
+    """reference/zookeeper 9.1 and 9.2."""
+    page = (Path(__file__).parents[3] / "doc" / "source" / "reference" / "zookeeper.rst").read_text(encoding="utf-8")
+    pool, launcher = page[page.index("9.1 Pool") :].split("9.2 Launcher")
+    parts = (
+        PoolStatus,
+        LimitStatus,
+        LabelStatus,
+        WaitingStatus,
+        RequestStatus,
+        LaunchesStatus,
+        FailedLaunch,
+        HostStatus,
+    )
+    for text, kinds in ((pool, parts), (launcher, (LauncherStatus, ReloadStatus, AbsentProvider, Event))):
+        named = set(re.findall(r"``(\w+)``", text))
+        for kind in kinds:
+            assert named >= {field.name for field in fields(kind)}, kind

@@ -103,5 +103,22 @@ class QueueMachine(RuleBasedStateMachine):
         assert len(self.queue) == len(self.model)
         assert all(request_id in self.queue for request_id in self.model)
 
+    @invariant()
+    def oldest_of_each_kind(self) -> None:
+        """W-5: the one with the lowest sequence, whatever its priority."""
+        for bucket in self.queue.buckets():
+            assert self.queue.oldest(bucket.kind) == min(bucket, key=lambda key: (key.partition("-")[2], key))
+
+
+def test_oldest_of_a_kind_that_is_gone() -> None:
+    """W-5"""
+    queue = RequestQueue()
+    queue.put(make("100-1"))
+    (bucket,) = queue.buckets()
+    queue.clear()
+    assert queue.oldest(bucket.kind) is None
+    bucket.remove(make("100-1").order_key, "100-1")
+    assert bucket.oldest() is None
+
 
 TestQueueMachine = QueueMachine.TestCase

@@ -27,7 +27,7 @@ def test_works_again() -> None:
 
 
 def test_another_code() -> None:
-    """V-4: what is wrong with the labels is for who keeps them to say."""
+    """W-4: what is wrong with the labels is for who keeps them to say."""
     labels = BrokenLabels(ReasonCode.IMAGE_MISSING)
     labels.add("gpu", "no image")
     assert labels.causes()["gpu"].code == "image.missing"

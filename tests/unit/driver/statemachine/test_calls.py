@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 
+from nodepool.driver.statemachine import calls as calls_module
 from nodepool.driver.statemachine.calls import CloudCalls
 from nodepool.exceptions import CloudUnavailableException, QuotaException, RuntimeConfigurationException
 from nodepool.model.quota import QuotaInformation
 from nodepool.plan.circuit_breaker import TRIP_FAILURES, TRIP_SECONDS
+from tests.support.manual_clock import ManualClock
 
 LOG: Any = logging.LoggerAdapter(logging.getLogger("test"), {})
 LABEL: Any = object()
@@ -118,3 +120,29 @@ def test_driver_without_quota(calls: Calls) -> None:
         assert calls.get_azs() == [None]
         assert calls.label_ready(LABEL)
     assert not calls.circuit_open
+
+
+def test_times_of_the_circuit_breaker(monkeypatch: pytest.MonkeyPatch) -> None:
+    """W-2: when it opened, and the next probe, which each failed probe puts off."""
+    wall = ManualClock(5000.0)
+    monkeypatch.setattr(calls_module, "wall_time", wall)
+    calls, error = Calls(), CloudUnavailableException("HTTP 503")
+    times = [calls.circuit_times]
+    for _ in range(TRIP_FAILURES):
+        wall.pass_seconds(TRIP_SECONDS)
+        calls.ask("instances", error)
+    opened, probe = calls.circuit_times
+    assert times == [(None, None)]
+    assert opened == wall()
+    assert probe is not None
+    assert probe > wall()
+    wall.pass_seconds(30)
+    calls.now += 30
+    calls.ask("instances", error)
+    still, later = calls.circuit_times
+    assert still == opened
+    assert later is not None
+    assert later > wall() > probe
+    calls.ask("instances", None)
+    times.append(calls.circuit_times)
+    assert times[1] == (None, None)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Images of labels: whether they are there, and since when not (V-4)."""
+"""Images of labels: whether they are there, and since when not (W-4)."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Site:
 
 
 def test_diskimage() -> None:
-    """V-4: what is missing is told until it is there, without that anybody asks for the label again."""
+    """W-4: what is missing is told until it is there, without that anybody asks for the label again."""
     site = Site(ManualExecutor())
     assert not site.images.ready("built")
     assert not site.images.ready(site.built)
@@ -55,7 +55,7 @@ def test_diskimage() -> None:
 
 
 def test_cloud_image(monkeypatch: pytest.MonkeyPatch) -> None:
-    """V-4: as long as nobody knows it counts as there."""
+    """W-4: as long as nobody knows it counts as there."""
     monkeypatch.setattr(label_images, "AGE_SECONDS", 0.0)
     executor = ManualExecutor(eager=False)
     site = Site(executor)
@@ -71,5 +71,5 @@ def test_cloud_image(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_label_of_no_pool() -> None:
-    """V-4"""
+    """W-4"""
     assert not Site(ManualExecutor()).images.ready("unknown")

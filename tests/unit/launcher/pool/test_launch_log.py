@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Launches of the last 15 minutes (V-6)."""
+"""Launches of the last 15 minutes (W-6)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.support.manual_clock import ManualClock
 
 
 def test_what_is_old_is_not_counted() -> None:
-    """V-6"""
+    """W-6"""
     clock = ManualClock()
     log = LaunchLog(clock)
     log.ready()
@@ -26,7 +26,7 @@ def test_what_is_old_is_not_counted() -> None:
 
 
 def test_memory() -> None:
-    """V-6: as long as nothing is old there is one count for each span, not one for each launch."""
+    """W-6: as long as nothing is old there is one count for each span, not one for each launch."""
     clock = ManualClock()
     log = LaunchLog(clock)
     for _ in range(100):
@@ -38,7 +38,7 @@ def test_memory() -> None:
 
 
 def test_clock_that_goes_back() -> None:
-    """V-6: nothing is lost when the time is set."""
+    """W-6: nothing is lost when the time is set."""
     clock = ManualClock()
     log = LaunchLog(clock)
     log.ready()

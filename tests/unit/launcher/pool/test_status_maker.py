@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a pool tells of itself (V-1 to V-6)."""
+"""What a pool tells of itself (W-1 to W-6)."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def site() -> Site:
 
 
 def test_before_the_first_pass(site: Site) -> None:
-    """V-1: it is starting, since it was asked first."""
+    """W-1: it is starting, since it was asked first."""
     site.context.has_provider = False
     made = site.maker.make(5.0)
     assert (made.state, made.since, made.id, made.provider, made.pool) == ("starting", 5.0, "host-1", "cloud", "main")
@@ -104,7 +104,7 @@ def test_before_the_first_pass(site: Site) -> None:
 
 
 def test_what_it_is(site: Site) -> None:
-    """V-1"""
+    """W-1"""
     made = site.maker.make(5.0)
     assert (made.host, made.version, made.config, made.driver) == ("l1", "12.0.0", "0123456789ab", "openstack")
     assert (made.state, made.code, made.text, made.launches_nodes) == ("running", None, None, True)
@@ -112,7 +112,7 @@ def test_what_it_is(site: Site) -> None:
 
 
 def test_time_changes_nothing(site: Site) -> None:
-    """V-8: a kind that no pass has looked at yet has a new answer each time, which is not published each time."""
+    """W-8: a kind that no pass has looked at yet has a new answer each time, which is not published each time."""
     site.snapshot = Snapshot({}, [(KIND, 3, WaitingKind(NEXT_PASS, 5.0))], [], [])
     made = site.maker.make(5.0)
     site.snapshot = Snapshot({}, [(KIND, 3, WaitingKind(NEXT_PASS, 9.0))], [], [])
@@ -122,7 +122,7 @@ def test_time_changes_nothing(site: Site) -> None:
 
 
 def test_states(site: Site) -> None:
-    """V-2: each with its cause, and since when."""
+    """W-2: each with its cause, and since when."""
     paused = [request(2, Stage.PAUSED, FULL), request(1, Stage.PAUSED, FULL), request(0)]
     site.snapshot = Snapshot({}, [], paused, [])
     made = site.maker.make(5.0)
@@ -140,7 +140,7 @@ def test_states(site: Site) -> None:
 
 
 def test_limits(site: Site) -> None:
-    """V-3: of the pool, of the provider, and of tenants that wait here."""
+    """W-3: of the pool, of the provider, and of tenants that wait here."""
     pool = LimitStatus("main", "instances", 20, 18)
     assert site.maker.make(1.0).limits == [pool]
     site.context.max_concurrency = 8
@@ -155,7 +155,7 @@ def test_limits(site: Site) -> None:
 
 
 def test_labels(site: Site) -> None:
-    """V-4: of this pool; what a driver does not know the begin of began when it told it first."""
+    """W-4: of this pool; what a driver does not know the begin of began when it told it first."""
     known, unknown = LabelStatus("label.broken", "no flavor", 3.0), LabelStatus("label.broken", "no")
     site.provider.labels = {"gpu": known, "small": unknown, "of another pool": known}
     expected = {"gpu": known, "small": LabelStatus("label.broken", "no", 5.0)}
@@ -166,7 +166,7 @@ def test_labels(site: Site) -> None:
 
 
 def test_requests(site: Site) -> None:
-    """V-5: those that wait by kind, those that are served or declined one by one."""
+    """W-5: those that wait by kind, those that are served or declined one by one."""
     waiting = [(KIND, 3, WaitingKind(FULL, 4.0))]
     site.snapshot = Snapshot({}, waiting, [request(2), request(1)], [request(3, Stage.DONE, FULL)])
     made = site.maker.make(5.0)
@@ -180,7 +180,7 @@ def test_requests(site: Site) -> None:
 
 
 def test_many_requests(site: Site) -> None:
-    """V-7: the oldest of those that are served, the newest of those that were declined."""
+    """W-7: the oldest of those that are served, the newest of those that were declined."""
     many = [request(number) for number in range(MAX_REQUESTS + 50)]
     site.snapshot = Snapshot({}, [], many, many)
     made = site.maker.make(5.0)
@@ -192,6 +192,6 @@ def test_many_requests(site: Site) -> None:
 
 
 def test_hosts(site: Site) -> None:
-    """V-9"""
+    """W-9"""
     site.provider.hosts = [HostStatus("zuul@node9:22", False, "no route", 5.0)]
     assert site.maker.make(5.0).hosts == site.provider.hosts

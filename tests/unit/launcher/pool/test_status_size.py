@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How much of a status is stored (V-7)."""
+"""How much of a status is stored (W-7)."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ def request(number: int, text: str = "") -> RequestStatus:
 
 
 def test_small_one() -> None:
-    """V-7: nothing is left out."""
+    """W-7: nothing is left out."""
     status = PoolStatus(requests=[request(1)], hosts=[HostStatus("a")])
     assert bounded(status) is status
 
 
 def test_many_entries() -> None:
-    """V-7: of declined requests the last ones stay, of others the first ones."""
+    """W-7: of declined requests the last ones stay, of others the first ones."""
     entries = [request(number) for number in range(MAX_ENTRIES + 5)]
     found = bounded(PoolStatus(requests=entries, declined=entries, omitted=2))
     assert found.requests == entries[:MAX_ENTRIES]
@@ -33,7 +33,7 @@ def test_many_entries() -> None:
 
 
 def test_long_entries() -> None:
-    """V-7: the longest list is cut until it fits, and a short one stays."""
+    """W-7: the longest list is cut until it fits, and a short one stays."""
     entries = [request(number, "x" * 2000) for number in range(150)]
     labels = {"gpu": LabelStatus("label.broken", "no flavor", 1.0)}
     found = bounded(PoolStatus(declined=entries, requests=entries[:3], labels=labels))
@@ -46,7 +46,7 @@ def test_long_entries() -> None:
 
 
 def test_labels() -> None:
-    """V-7: mappings are cut, too."""
+    """W-7: mappings are cut, too."""
     labels = {f"label-{number}": LabelStatus("label.broken", "x" * 300, 1.0) for number in range(500)}
     found = bounded(PoolStatus(labels=labels, ready={"a": 1}))
     assert length(found) <= MAX_BYTES
@@ -55,7 +55,7 @@ def test_labels() -> None:
 
 
 def test_one_entry_that_is_too_long() -> None:
-    """V-7: it cannot be cut, and is left out."""
+    """W-7: it cannot be cut, and is left out."""
     found = bounded(PoolStatus(requests=[request(1, "x" * MAX_BYTES)] * 200))
     assert found.requests == []
     assert found.omitted == 200

@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Status records of a running launcher in ZooKeeper (rules W)."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from nodepool.driver.fake.cloud import FakeCloud
+from nodepool.launcher import status_worker
+from nodepool.model.launcher_status import LauncherStatus
+from nodepool.model.pool_status import PoolStatus
+from nodepool.zk import status
+from tests.support.local_launcher import LocalLauncher, fake_provider, launcher_settings
+from tests.support.pool_status import POOLS, pool_status
+from tests.support.pool_znodes import COMPONENTS, PoolZnodes
+from tests.support.session_loss import expire_session
+from tests.support.wait import wait_for
+from tests.support.zookeeper import ZooKeeperServer
+
+LAUNCHERS = "/nodepool/status/launcher"
+
+
+@pytest.fixture
+def cloud() -> Iterator[FakeCloud]:
+    """The cloud of provider ``one``."""
+    name = f"cloud-{uuid.uuid4().hex[:8]}"
+    yield FakeCloud.get(name)
+    FakeCloud.forget(name)
+
+
+@pytest.fixture
+def launcher(
+    tmp_path: Path, zookeeper: ZooKeeperServer, chroot: str, cloud: FakeCloud, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[LocalLauncher]:
+    """One with two providers, which looks at its pools more often than it does else."""
+    for name in ("LOOK_SECONDS", "ALL_SECONDS"):
+        monkeypatch.setattr(status_worker, name, 0.1)
+    providers = [fake_provider(name, cloud=cloud.name, pool_max_servers=1) for name in ("one", "two")]
+    made = LocalLauncher(tmp_path / "nodepool.yaml", zookeeper, chroot, launcher_settings(providers, None, {}))
+    made.start()
+    yield made
+    made.stop()
+
+
+def until(znodes: PoolZnodes, provider: str, is_there: Callable[[PoolStatus], bool]) -> PoolStatus:
+    """Waits for a record of the only pool of a provider."""
+    found: list[PoolStatus] = []
+
+    def look() -> bool:
+        told = pool_status(znodes, provider)
+        if told is not None and is_there(told):
+            found.append(told)
+        return bool(found)
+
+    wait_for("the pool tells it", look)
+    return found[-1]
+
+
+def launcher_status(znodes: PoolZnodes) -> LauncherStatus | None:
+    names = znodes.children(LAUNCHERS)
+    if len(names) != 1:
+        return None
+    return LauncherStatus.of_record(status.decode(znodes.kazoo.get(f"{LAUNCHERS}/{names[0]}")[0]))
+
+
+def components(znodes: PoolZnodes) -> dict[str, tuple[int, int]]:
+    """When each znode of the registry, or its children, changed last: whoever watches them would be told."""
+    found: dict[str, tuple[int, int]] = {}
+
+    def walk(path: str) -> None:
+        stat = znodes.kazoo.exists(path)
+        found[path] = (stat.mzxid, stat.pzxid)
+        for name in znodes.children(path):
+            walk(f"{path}/{name}")
+
+    walk(COMPONENTS)
+    return found
+
+
+def test_life(launcher: LocalLauncher, znodes: PoolZnodes, cloud: FakeCloud) -> None:
+    """W-1, W-2, W-5, W-6: what a pool is doing, from start to end."""
+    idle = until(znodes, "one", lambda told: told.state == "running")
+    assert (idle.driver, idle.pool, idle.waiting, idle.requests) == ("fake", "main", (), ())
+    assert [(limit.scope, limit.resource, limit.limit, limit.used) for limit in idle.limits] == [
+        ("pool", "instances", 1, 0)
+    ]
+    cloud.set(hang=True)
+    ids = [znodes.submit(["small"], provider="one") for _ in range(3)]
+    full = until(znodes, "one", lambda told: told.state == "paused" and told.launches.running == 1)
+    assert (full.code, full.limits[0].used) == ("room.instances", 1)
+    assert [request.id for request in full.requests] == ids[:2]
+    (kind,) = full.waiting
+    assert (kind.labels, kind.provider, kind.tenant, kind.count) == (("small",), "one", "tenant", 1)
+    assert kind.oldest == (znodes.request(ids[2]) or {})["created_time"]
+    assert kind.code.startswith(("wait.", "room."))
+    cloud.set(hang=False)
+    served = until(znodes, "one", lambda told: told.launches.ok_15m == 1)
+    assert served.launches.failed_15m == 0
+    launcher.stop()
+    assert (znodes.children(POOLS), znodes.children(LAUNCHERS)) == ([], [])
+    launcher.start = lambda: None  # type: ignore[method-assign]
+
+
+def test_failed_launches(launcher: LocalLauncher, znodes: PoolZnodes, cloud: FakeCloud) -> None:
+    """W-6: with the last error."""
+    cloud.set(fail_launches=10)
+    znodes.submit(["small"], provider="one")
+    error = until(znodes, "one", lambda told: told.launches.last_error is not None).launches.last_error
+    assert error is not None
+    assert (error.label, error.code) == ("small", "error.status")
+    assert error.text
+
+
+def test_watches_of_others(launcher: LocalLauncher, znodes: PoolZnodes, cloud: FakeCloud) -> None:
+    """W-1: records change, and nothing in the registry, where launchers of 11.0.0 and Zuul have their watches."""
+    until(znodes, "one", lambda told: told.state == "running")
+    wait_for("the launcher is registered", lambda: znodes.children(f"{COMPONENTS}/launcher"))
+    before = components(znodes)
+    znodes.submit(["unknown"])
+    until(znodes, "one", lambda told: bool(told.declined))
+    assert components(znodes) == before
+
+
+def test_idle(launcher: LocalLauncher, znodes: PoolZnodes) -> None:
+    """W-8: looked at again and again, written once."""
+    until(znodes, "one", lambda told: told.state == "running")
+    until(znodes, "two", lambda told: told.state == "running")
+    wait_for("the launcher tells of its pools", lambda: bool((launcher_status(znodes) or LauncherStatus()).pools))
+    worker = launcher.nodepool.status.current
+    looks: list[LauncherStatus] = []
+    make = worker._launcher.make
+
+    def noted() -> LauncherStatus:
+        looks.append(make())
+        return looks[-1]
+
+    # The last thing of a look.
+    worker._launcher.make = noted  # type: ignore[method-assign]
+    wait_for("it looks", lambda: looks)
+    paths = [f"{root}/{name}" for root in (POOLS, LAUNCHERS) for name in znodes.children(root)]
+    before = {path: znodes.kazoo.exists(path).version for path in paths}
+    seen = len(looks)
+    wait_for("it looks some more", lambda: len(looks) > seen + 10)
+    assert {path: znodes.kazoo.exists(path).version for path in paths} == before
+
+
+def test_pool_that_retires(launcher: LocalLauncher, znodes: PoolZnodes) -> None:
+    """W-1: its record goes with it; the launcher tells of the other, and of the reload."""
+    until(znodes, "two", lambda told: told.state == "running")
+    wait_for("the launcher tells, too", lambda: launcher_status(znodes) is not None)
+    digest = (launcher_status(znodes) or LauncherStatus()).config
+    assert len(digest) == 12
+    del launcher.settings["providers"][1]
+    launcher.write(launcher.settings)
+    wait_for("its record goes", lambda: pool_status(znodes, "two") is None)
+    found: list[LauncherStatus] = []
+
+    def told() -> bool:
+        found.append(launcher_status(znodes) or LauncherStatus())
+        return found[-1].reload is not None and found[-1].pools == ("one/main",)
+
+    wait_for("the launcher tells it", told)
+    assert found[-1].config != digest
+    assert found[-1].reload is not None
+    assert found[-1].reload.ok
+    assert "started" in [event.what for event in found[-1].events]
+    until(znodes, "one", lambda pool: pool.config == found[-1].config)
+
+
+def test_lost_session(launcher: LocalLauncher, znodes: PoolZnodes, zookeeper: ZooKeeperServer) -> None:
+    """W-8: all records are there again in the new session, although nothing in them changed."""
+    until(znodes, "one", lambda told: told.state == "running")
+    until(znodes, "two", lambda told: told.state == "running")
+    wait_for("the launcher tells, too", lambda: launcher_status(znodes) is not None)
+    session = launcher.nodepool.client.kazoo.client_id
+    expire_session(zookeeper.plain_hosts(), session)
+
+    def owners() -> list[int]:
+        paths = [f"{root}/{name}" for root in (POOLS, LAUNCHERS) for name in znodes.children(root)]
+        return [stat.ephemeralOwner for path in paths if (stat := znodes.kazoo.exists(path)) is not None]
+
+    wait_for("they are there", lambda: len(owners()) == 3 and session[0] not in owners())
