@@ -33,6 +33,8 @@ class HostView:
         self._monitor = monitor
         #: Hosts that are out of service, as of the provider's last pass. Replaced as a whole.
         self.held: Mapping[HostId, Maintenance] = {}
+        #: As `has_news` saw it last.
+        self._told: tuple[int, Mapping[HostId, Maintenance]] = (0, self.held)
         #: What was seen of the monitor and of `held`, and slots by (pool, label). Replaced as a whole.
         self._slots: tuple[int, Mapping[HostId, Maintenance] | None, _Slots] = (-1, None, {})
 
@@ -60,6 +62,11 @@ class HostView:
             pool=spec.pool,
             labels=spec.labels,
         )
+
+    def has_news(self) -> bool:
+        """Did a host go or come since the call before? Only for the provider's thread."""
+        seen, self._told = self._told, (self._monitor.changes, self.held)
+        return seen[0] != self._told[0] or seen[1] is not self._told[1]
 
     def wait_reason(self, pool_name: str, labels: Sequence[str], free: Mapping[str, int]) -> Reason:
         """What a request waits for, see `Provider.waitReason`."""

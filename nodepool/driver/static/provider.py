@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from nodepool import log_names
 from nodepool.clock import cpu_time, monotonic, wall_time
 from nodepool.driver.interface import Provider
-from nodepool.driver.static.checks import HostChecker, is_alive
+from nodepool.driver.static.checks import HostChecker
 from nodepool.driver.static.handler import StaticNodeRequestHandler
 from nodepool.driver.static.host_monitor import HostMonitor
 from nodepool.driver.static.host_view import HostView
 from nodepool.driver.static.quarantine_keeper import QuarantineKeeper
 from nodepool.driver.static.quarantines import Quarantines
+from nodepool.driver.static.ready_checks import ReadyChecks
 from nodepool.driver.static.registration import StaticRegistry
 from nodepool.driver.static.tasks import StaticNodeCleanup
 from nodepool.exceptions import ZKException
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from nodepool.model.pool_status import HostStatus
     from nodepool.model.reasons import Reason
     from nodepool.model.request import NodeRequest
-    from nodepool.plan.static_hosts import HostFacts, HostId, HostSpec, StaticPlan
+    from nodepool.plan.static_hosts import HostFacts, HostId, StaticPlan
     from nodepool.zk.zookeeper import ZooKeeper
 
 #: A pass without any event, the safety net (S-10).
@@ -49,25 +50,14 @@ MAX_OWN_CHECKS: Final = 50
 SPARE_THREADS: Final = 4
 
 
-def _known(result: bool) -> Future[bool]:
-    future: Future[bool] = Future()
-    future.set_result(result)
-    return future
-
-
-#: Checks of ready nodes that need none: shared, because a result that is there never changes.
-_UNCHECKED: Final = _known(True)
-_GONE: Final = _known(False)
-
-
 class StaticProvider(Provider):
     """Hosts that exist already. It never launches.
 
     One thread compares configuration and nodes in passes (`run_once`): at start, every minute, when a check of a host
     ended and when a host's back-off is over. Checks run in a thread pool. Released nodes are recycled beside that.
 
-    ``_condition`` guards ``_results``, ``_lost`` and ``_wanted``; it is not held across I/O. All else belongs to
-    the thread.
+    ``_condition`` guards ``_results``, ``_lost``, ``_wanted`` and ``_workers``; it is not held across I/O. All else
+    belongs to the thread.
     """
 
     PAUSE_AT_QUOTA: ClassVar[bool] = False
@@ -89,6 +79,7 @@ class StaticProvider(Provider):
         self._wanted = True
         self._results: list[tuple[HostId, Future[HostFacts]]] = []
         self._lost: list[tuple[HostId, Exception]] = []
+        self._workers: set[PoolWorkerView] = set()
         self._wall = wall
         self._monitor = HostMonitor(self._hosts, self.log, wall)
         self._view = HostView(self._hosts, self._monitor)
@@ -102,6 +93,7 @@ class StaticProvider(Provider):
         self._quarantines: Quarantines
         self._keeper: QuarantineKeeper
         self._registry: StaticRegistry
+        self._ready_checks: ReadyChecks
 
     # -- life --
 
@@ -125,6 +117,9 @@ class StaticProvider(Provider):
         self._registry = StaticRegistry(zk_conn, self.name, self._hosts, self._quarantines, self._idle, self.log)
         slots = sum(spec.slots for spec in self._hosts.values())
         self._checker = HostChecker(f"StaticProvider-{self.name}", slots + SPARE_THREADS)
+        self._ready_checks = ReadyChecks(
+            self._registry, self._quarantines, self._checker, self._slot_empty, self.wake, self.log
+        )
 
     def idle(self) -> None:
         """Neither register nor deregister any more (S-13). Does not block."""
@@ -205,7 +200,16 @@ class StaticProvider(Provider):
         }
         self._found.clear()
         self._failed.clear()
+        if self._view.has_news():
+            self._wake_pools()
         return self._start_checks(plan, emptied, held, now)
+
+    def _wake_pools(self) -> None:
+        """Requests that wait there do so for another reason now."""
+        with self._condition:
+            workers = list(self._workers)
+        for worker in workers:
+            worker.wake()
 
     def _take_results(self, now: float) -> None:
         """Sort checks that ended into hosts that work (`_found`) and hosts that do not (`_failed`)."""
@@ -324,43 +328,9 @@ class StaticProvider(Provider):
         if self._registry.spec_of(node) is not None:
             self.wake()
 
-    # -- ready nodes --
-
     def check_alive(self, node: Node) -> Future[bool]:
-        """Start to check whether a ready node may be handed out (S-9, S-10); does not block.
-
-        A node whose host does not answer, or whose slot another node has, is deregistered before the result is there.
-        """
-        spec = self._registry.spec_of(node)
-        if spec is None:
-            return _GONE
-        if self._quarantines.of(spec.id) is not None:
-            self.wake()
-            return _GONE
-        rival = self._registry.rival(node)
-        if rival is not None:
-            return self._checker.submit(lambda: self._refuse(node, f"node {rival.id} has the same slot", None), False)
-        if not spec.check:
-            return _UNCHECKED
-        return self._checker.submit(lambda: self._check_alive(spec, node), False)
-
-    def _check_alive(self, spec: HostSpec, node: Node) -> bool:
-        if is_alive(spec):
-            return True
-        reason = f"no TCP connection within {spec.timeout_seconds:g} s"
-        return self._refuse(node, reason, ConnectionError(reason))
-
-    def _refuse(self, node: Node, reason: str, error: Exception | None) -> bool:
-        """Deregister a node that must not be handed out; returns False. Blocks for two round trips.
-
-        :param error: what is wrong with its host; None = nothing.
-        """
-        try:
-            self._registry.deregister(node, reason)
-        except ZKException as problem:
-            self.log.warning("Node %s stays until the next pass: %s", node.id, problem)
-        self._slot_empty(static_hosts.slot_of(node).host, error)
-        return False
+        """Start to check whether a ready node may be handed out (S-9, S-10, S-17); does not block."""
+        return self._ready_checks.start(node)
 
     # -- what the framework asks --
 
@@ -377,6 +347,8 @@ class StaticProvider(Provider):
         return self._view.statuses(self._registry.index if self.zk is not None else None)
 
     def getRequestHandler(self, poolworker: PoolWorkerView, request: NodeRequest) -> StaticNodeRequestHandler:
+        with self._condition:
+            self._workers.add(poolworker)
         return StaticNodeRequestHandler(poolworker, request)
 
     def labelReady(self, name: Any) -> bool:

@@ -24,6 +24,9 @@ class Worker:
         self._lab = lab
         self._provider = lab.provider({"host-key-checking": False, "max-parallel-jobs": slots}, pool=pool)
 
+    def wake(self) -> None:
+        """Hosts went or came."""
+
     def getZK(self) -> Any:
         return self._lab.zk
 

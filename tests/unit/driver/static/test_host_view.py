@@ -3,10 +3,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
+from typing import Any, cast
 
 from nodepool.driver.static.provider import StaticProvider
 from nodepool.model import states
+from nodepool.model.maintenance import Maintenance, Mode
+from nodepool.model.request import NodeRequest
 from tests.unit.driver.static.conftest import LABELS, Lab, load
 
 OFF = {"host-key-checking": False}
@@ -50,3 +54,29 @@ def test_what_a_request_waits_for(lab: Lab, down_port: Callable[[], int]) -> Non
         "2 slots with label other are needed: of 1, 1 is free"
     )
     assert provider.waitReason("elsewhere", ["small"], {}).text.endswith("this pool has none")
+
+
+class Worker:
+    """What the provider sees of a pool."""
+
+    wakes = 0
+
+    def wake(self) -> None:
+        self.wakes += 1
+
+
+def test_pools_hear_of_hosts_that_go_and_come(lab: Lab, down_port: Callable[[], int]) -> None:
+    """S-15: what a request waits for has changed; nothing is said while all stays as it is."""
+    provider = lab.provider(OFF, {"name": "127.0.0.2", "connection-port": down_port()})
+    worker = Worker()
+    with contextlib.suppress(AttributeError):
+        # It is no pool that a handler could be made for.
+        provider.getRequestHandler(cast(Any, worker), NodeRequest("200-0000000001"))
+    lab.settle(provider)
+    wakes = worker.wakes
+    assert wakes > 0
+    lab.settle(provider)
+    assert worker.wakes == wakes
+    lab.zk.maintenance.put(Maintenance("host", "127.0.0.1", Mode.QUARANTINE))
+    lab.settle(provider)
+    assert worker.wakes == wakes + 1

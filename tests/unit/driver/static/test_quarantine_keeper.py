@@ -41,7 +41,7 @@ class Hosts:
 def hosts(monkeypatch: pytest.MonkeyPatch) -> Hosts:
     made = Hosts()
     monkeypatch.setattr("nodepool.driver.static.checks.check_host", made.check)
-    monkeypatch.setattr("nodepool.driver.static.provider.is_alive", made.is_alive)
+    monkeypatch.setattr("nodepool.driver.static.ready_checks.is_alive", made.is_alive)
     return made
 
 
