@@ -4,11 +4,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, Final, Self
 
 from nodepool.model.event import Event
-from nodepool.model.typed_record import read
+from nodepool.model.typed_record import plain, read
 
 #: Version of the format. Readers ignore keys that they do not know.
 FORMAT: Final = 1
@@ -80,7 +80,8 @@ class LauncherStatus:
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON object to store."""
-        return asdict(self)
+        data: dict[str, Any] = plain(self)
+        return data
 
     @classmethod
     def of_record(cls, data: Mapping[str, Any]) -> Self:

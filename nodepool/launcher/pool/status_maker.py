@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from nodepool.driver import gateway
 from nodepool.launcher.pool.status_size import bounded
 from nodepool.model.pool_status import (
+    HostStatus,
     LabelStatus,
     LaunchesStatus,
     LimitStatus,
@@ -32,6 +33,10 @@ if TYPE_CHECKING:
 MAX_DECLINED: Final = 100
 #: Requests that are told one by one: those that are where they are for longest.
 MAX_REQUESTS: Final = 200
+#: Kinds of waiting requests that are told: those that are known for longest.
+MAX_KINDS: Final = 200
+#: A provider is asked for its hosts again after so many seconds for each of them: thousands take their time.
+HOST_SECONDS: Final = 0.005
 
 
 @dataclass(frozen=True)
@@ -62,6 +67,9 @@ class PoolStatusMaker:
     ) -> None:
         self._pool = pool
         self._config = config
+        #: Hosts of the pool, and when the provider told them.
+        self._hosts_told: Sequence[HostStatus] = ()
+        self._hosts_at = 0.0
         self._sources = sources
         self._before = PoolStatus(
             id=pool.launcher_id, host=host, version=version, provider=pool.provider_name, pool=pool.pool_name
@@ -101,8 +109,8 @@ class PoolStatusMaker:
             requests=[_request(told) for told in sorted(snapshot.requests, key=_since)[:MAX_REQUESTS]],
             declined=[_request(told) for told in snapshot.declined[-MAX_DECLINED:]],
             launches=sources.launches(),
-            hosts=[host for host in gateway.host_status(provider) if host.pool in ("", self._pool.pool_name)],
-            omitted=max(0, len(snapshot.requests) - MAX_REQUESTS),
+            hosts=self._hosts(provider, now),
+            omitted=max(0, len(snapshot.requests) - MAX_REQUESTS) + max(0, len(snapshot.kinds) - MAX_KINDS),
         )
 
     def _limits(self, provider: Provider, snapshot: Snapshot) -> Sequence[LimitStatus]:
@@ -119,6 +127,13 @@ class PoolStatusMaker:
                 found.append(LimitStatus(f"tenant:{tenant}", resource, amount, used.quota["compute"].get(resource, 0)))
         return found
 
+    def _hosts(self, provider: Provider, now: float) -> Sequence[HostStatus]:
+        """The hosts of this pool; those with trouble come first, because the others may be cut."""
+        if not 0 <= now - self._hosts_at < len(self._hosts_told) * HOST_SECONDS:
+            found = [host for host in gateway.host_status(provider) if host.pool in ("", self._pool.pool_name)]
+            self._hosts_at, self._hosts_told = now, sorted(found, key=_is_well)
+        return self._hosts_told
+
     def _labels(self, provider: Provider, now: float) -> dict[str, LabelStatus]:
         """Labels of the pool that cannot be served. What a driver does not know the begin of began when it was told."""
         found: dict[str, LabelStatus] = {}
@@ -132,7 +147,7 @@ class PoolStatusMaker:
     def _waiting(self, snapshot: Snapshot, now: float) -> Sequence[WaitingStatus]:
         before = {(kind.labels, kind.provider, kind.tenant, kind.code): kind.since for kind in self._before.waiting}
         found = []
-        for kind, count, waiting in snapshot.kinds:
+        for kind, count, waiting in snapshot.kinds[:MAX_KINDS]:
             code = waiting.reason.code.value
             # Of a kind that no pass has looked at yet each answer would be a new one.
             since = before.get((kind.labels, kind.provider, kind.tenant_name, code), waiting.since)
@@ -165,6 +180,10 @@ def _state(provider: Provider, snapshot: Snapshot) -> tuple[str, PauseStatus]:
 
 def _since(told: Explanation) -> float:
     return told.since
+
+
+def _is_well(host: HostStatus) -> bool:
+    return bool(host.up) and host.quarantine is None
 
 
 def _request(told: Explanation) -> RequestStatus:

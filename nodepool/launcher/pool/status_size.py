@@ -9,12 +9,13 @@ from dataclasses import replace
 from typing import Any, Final
 
 from nodepool.model.pool_status import PoolStatus
+from nodepool.model.typed_record import plain
 
 #: Most bytes of JSON of one record.
 MAX_BYTES: Final = 64 * 1024
-#: Lists and objects that may be cut, the most expendable first where two are equally long.
-LISTS: Final = ("declined", "requests", "waiting", "hosts", "ready", "limits", "labels")
-#: Entries of one list at most. Those of requests change all the time, and each is written as often.
+#: Lists and objects that may be cut.
+LISTS: Final = ("limits", "labels", "ready", "waiting", "requests", "declined", "hosts")
+#: Entries of one of them at most.
 MAX_ENTRIES: Final = 200
 #: Bytes that an entry is not longer than, as a rule: with fewer entries nobody counts.
 _ENTRY_BYTES: Final = 500
@@ -23,17 +24,21 @@ _ENTRY_BYTES: Final = 500
 def bounded(status: PoolStatus, max_bytes: int = MAX_BYTES) -> PoolStatus:
     """A status that fits: `PoolStatus.omitted` counts what was left out of its lists.
 
-    Of ``declined`` the last ones stay, of other lists the first ones.
+    Of ``declined`` the last entries stay, of other lists the first ones.
     """
     sizes = {name: min(len(getattr(status, name)), MAX_ENTRIES) for name in LISTS}
     made = _cut(status, sizes)
     if sum(sizes.values()) * _ENTRY_BYTES <= max_bytes:
         return made
-    while any(sizes.values()) and _length(made) > max_bytes:
-        longest = max(LISTS, key=lambda name: _length_of_list(made, name))
-        sizes[longest] = len(getattr(made, longest)) // 2
-        made = _cut(status, sizes)
-    return made
+    lengths = {name: _lengths(getattr(made, name)) for name in LISTS}
+    nothing: dict[str, Any] = dict.fromkeys(LISTS, ())
+    room = max_bytes - _length(replace(status, **nothing))
+    totals = {name: sum(found) for name, found in lengths.items()}
+    while sum(totals.values()) > room and any(sizes.values()):
+        longest = max(LISTS, key=totals.__getitem__)
+        sizes[longest] //= 2
+        totals[longest] = sum(_kept(longest, lengths[longest], sizes[longest]))
+    return _cut(status, sizes)
 
 
 def _cut(status: PoolStatus, sizes: Mapping[str, int]) -> PoolStatus:
@@ -42,18 +47,23 @@ def _cut(status: PoolStatus, sizes: Mapping[str, int]) -> PoolStatus:
     for name, size in sizes.items():
         entries = getattr(status, name)
         if len(entries) > size:
-            cut[name] = _first(entries, size) if name != "declined" else entries[len(entries) - size :]
+            cut[name] = _kept(name, entries, size)
             omitted += len(entries) - size
     return replace(status, **cut, omitted=omitted) if cut else status
 
 
-def _first(entries: Sequence[Any] | Mapping[str, Any], size: int) -> Any:
-    return dict(list(entries.items())[:size]) if isinstance(entries, Mapping) else entries[:size]
+def _kept(name: str, entries: Sequence[Any] | Mapping[str, Any], size: int) -> Any:
+    """What stays of a list."""
+    if isinstance(entries, Mapping):
+        return dict(list(entries.items())[:size])
+    return entries[len(entries) - size :] if name == "declined" else entries[:size]
 
 
-def _length(status: PoolStatus) -> int:
-    return len(json.dumps(status.to_dict()))
+def _lengths(entries: Sequence[Any] | Mapping[str, Any]) -> list[int]:
+    """Bytes of JSON of each entry, with what is between them."""
+    parts = list(entries.items()) if isinstance(entries, Mapping) else entries
+    return [_length(part) + 2 for part in parts]
 
 
-def _length_of_list(status: PoolStatus, name: str) -> int:
-    return len(json.dumps(replace(PoolStatus(), **{name: getattr(status, name)}).to_dict()))
+def _length(part: Any) -> int:
+    return len(json.dumps(plain(part)))

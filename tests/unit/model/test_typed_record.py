@@ -2,13 +2,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import pytest
 
 from nodepool.model.record import InvalidRecord
-from nodepool.model.typed_record import read
+from nodepool.model.typed_record import plain, read
 
 
 @dataclass(frozen=True)
@@ -58,3 +58,12 @@ def test_every_type() -> None:
 def test_another_type_is_refused(data: Any, message: str) -> None:
     with pytest.raises(InvalidRecord, match=message):
         read(Outer, data)
+
+
+def test_as_an_object_of_json() -> None:
+    """As `dataclasses.asdict` has it, with lists for tuples."""
+    record = Outer("x", 2, 1, True, Inner("i"), ("a",), {"k": Inner("j")})
+    made = plain(record)
+    assert made == {**asdict(record), "names": ["a"]}
+    assert read(Outer, made) == record
+    assert (plain([1, None, "x"]), plain((Inner("i"), 1.5))) == ([1, None, "x"], [{"name": "i"}, 1.5])

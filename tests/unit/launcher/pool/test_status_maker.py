@@ -10,7 +10,15 @@ import pytest
 
 from nodepool.launcher.pool.desk import Snapshot
 from nodepool.launcher.pool.explanations import Explanation, WaitingKind
-from nodepool.launcher.pool.status_maker import MAX_DECLINED, MAX_REQUESTS, PoolStatusMaker, StatusSources
+from nodepool.launcher.pool.status_maker import (
+    HOST_SECONDS,
+    MAX_DECLINED,
+    MAX_KINDS,
+    MAX_REQUESTS,
+    PoolStatusMaker,
+    StatusSources,
+)
+from nodepool.launcher.pool.status_size import MAX_ENTRIES
 from nodepool.model.pool_status import (
     HostStatus,
     LabelStatus,
@@ -195,3 +203,29 @@ def test_hosts(site: Site) -> None:
     """W-9"""
     site.provider.hosts = [HostStatus("zuul@node9:22", False, "no route", 5.0)]
     assert site.maker.make(5.0).hosts == site.provider.hosts
+
+
+def test_order_of_hosts(site: Site) -> None:
+    """W-7: those with trouble come first, as the others may be cut."""
+    well, unknown = HostStatus("a", True), HostStatus("b")
+    held, down = HostStatus("c", True, quarantine="alice: disk"), HostStatus("d", False)
+    site.provider.hosts = [well, unknown, held, down, HostStatus("of another pool", False, pool="other")]
+    assert site.maker.make(5.0).hosts == [unknown, held, down, well]
+
+
+def test_thousands_of_hosts(site: Site) -> None:
+    """W-8: they are not asked for each time."""
+    many = [HostStatus(str(number), True) for number in range(1000)]
+    site.provider.hosts = many
+    site.maker.make(5.0)
+    site.provider.hosts = []
+    assert site.maker.make(5.0 + 999 * HOST_SECONDS).hosts == many[:MAX_ENTRIES]
+    assert site.maker.make(5.0 + 1001 * HOST_SECONDS).hosts == []
+
+
+def test_many_kinds(site: Site) -> None:
+    """W-7"""
+    kinds = [(KIND._replace(tenant_name=str(number)), 1, WaitingKind(FULL, 1.0)) for number in range(MAX_KINDS + 5)]
+    site.snapshot = Snapshot({}, kinds, [], [])
+    made = site.maker.make(5.0)
+    assert len(made.waiting) + made.omitted == MAX_KINDS + 5
