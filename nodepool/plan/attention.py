@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -12,9 +12,11 @@ from nodepool.model import states
 from nodepool.model.launcher_status import LauncherStatus
 from nodepool.model.maintenance import Maintenance
 from nodepool.plan.pool_summary import PoolSummary, by_provider
+from nodepool.plan.static_hosts import is_parked
 
 if TYPE_CHECKING:
     from nodepool.model.node import Node
+    from nodepool.model.pool_status import HostStatus
 
 #: A deletion that takes longer is in trouble.
 DELETING_SECONDS: Final = 600.0
@@ -75,7 +77,7 @@ def problems(
         *_maintenance(maintenance, now),
         *_labels(pools),
         *_launches(pools),
-        *_hosts(pools),
+        *_hosts(pools, {record.name for record in maintenance if record.kind == "host" and not record.is_over(now)}),
         *_deleting(nodes, now),
         *_held(nodes),
         *_reloads(launchers),
@@ -144,10 +146,12 @@ def _launches(pools: Sequence[PoolSummary]) -> Iterator[StatusProblem]:
         yield StatusProblem("launch", text, command=f"explain {pool.provider}")
 
 
-def _hosts(pools: Sequence[PoolSummary]) -> Iterator[StatusProblem]:
+def _hosts(pools: Sequence[PoolSummary], told: Collection[str]) -> Iterator[StatusProblem]:
+    """:param told: hosts whose quarantine is a maintenance record, which says more."""
     for pool in pools:
         down = [host for host in pool.hosts if host.up is False and host.quarantine is None]
-        aside = [host for host in pool.hosts if host.quarantine is not None]
+        quarantined = [host for host in pool.hosts if host.quarantine is not None]
+        aside = [host for host in quarantined if not {host.name, _host_name(host)} & set(told)]
         if len(down) > MAX_NAMED:
             names = named([host.name for host in down])
             text = f"{len(down)} of {len(pool.hosts)} hosts of {pool.name} are down: {names}"
@@ -159,6 +163,11 @@ def _hosts(pools: Sequence[PoolSummary]) -> Iterator[StatusProblem]:
         for host in aside:
             text = f"host {host.name} of {pool.name} is quarantined: {host.quarantine}"
             yield StatusProblem("host", text, None, host.next, "hosts")
+
+
+def _host_name(host: HostStatus) -> str:
+    """``host`` of ``user@host:port``."""
+    return host.name.rpartition(":")[0].rpartition("@")[2]
 
 
 def _deleting(nodes: Iterable[Node], now: float) -> Iterator[StatusProblem]:
@@ -174,7 +183,7 @@ def _deleting(nodes: Iterable[Node], now: float) -> Iterator[StatusProblem]:
 
 
 def _held(nodes: Iterable[Node]) -> Iterator[StatusProblem]:
-    held = [node for node in nodes if node.state == states.HOLD and not node.hold_expiration]
+    held = [node for node in nodes if node.state == states.HOLD and not node.hold_expiration and not is_parked(node)]
     if held:
         held.sort(key=lambda node: node.state_time or 0.0)
         what = "node is" if len(held) == 1 else "nodes are"

@@ -104,6 +104,18 @@ def test_hosts() -> None:
     assert aside.text == "host h of cloud/main is quarantined: flaps"
 
 
+def test_a_quarantine_is_told_once() -> None:
+    """S-17: by its record; its nodes on hold are no holds that somebody forgot."""
+    pool = replace(POOL, hosts=[HostStatus("zuul@h:22", True, quarantine="alice: fan")])
+    held = node(1, states.HOLD, 9999, comment="quarantine: alice: fan")
+    for name in ("zuul@h:22", "h"):
+        record = Maintenance("host", name, Mode.QUARANTINE, "fan", "alice", 50.0)
+        (problem,) = found(pool, maintenance=[record], nodes=[held])
+        assert problem.text == f"host {name} is quarantined by alice: fan"
+    (problem,) = found(pool, maintenance=[Maintenance("host", "h2", Mode.QUARANTINE, until=NOW)])
+    assert problem.text == "host zuul@h:22 of cloud/main is quarantined: alice: fan"
+
+
 def test_nodes_that_do_not_go() -> None:
     nodes = [node(1, states.DELETING, 700), node(2, states.DELETING, 900)]
     (problem,) = found(nodes=nodes)
