@@ -12,6 +12,7 @@ from nodepool.model.request_origin import origin_of
 from nodepool.plan.attention import named
 from nodepool.plan.explained import ExplainedNode, Moment
 from nodepool.plan.observed import Observed
+from nodepool.plan.static_hosts import is_parked, slot_of
 
 #: Seconds in a state after which something may be wrong with it.
 _LONG: Final = {states.DELETING: 600.0, states.USED: 600.0, states.INIT: 600.0, states.BUILDING: 3600.0}
@@ -137,7 +138,9 @@ def _history(node: Node, seen: Observed) -> list[Moment]:
 
 def _remedies(node: Node, request: NodeRequest | None, seen: Observed) -> list[str]:
     found = []
-    if node.state == states.HOLD:
+    if is_parked(node):
+        found.append(f"nodepool release {slot_of(node).host} ends the quarantine of its host")
+    elif node.state == states.HOLD:
         found.append(f"nodepool delete {node.key} ends the hold")
     serving = sorted({pool.host for pool in seen.pools.values() if pool.provider == node.provider})
     age = _since(node.state_time, seen) or 0.0

@@ -94,8 +94,10 @@ def _static(request: NodeRequest, first: PoolVerdict, seen: Observed) -> Iterato
     """Hosts of a static pool that could serve a request, and do not."""
     down = [host for host in hosts_of_pool(first.pool, seen) if host.up is False or host.quarantine is not None]
     for host in down[:MAX_HOSTS]:
-        state = f"quarantined: {host.quarantine}" if host.quarantine is not None else f"down: {host.text}"
-        yield f"host {host.name} is {state}"
+        if host.quarantine is not None:
+            yield f"host {host.name} is quarantined: {host.quarantine}; nodepool release {host.name} ends that"
+        else:
+            yield f"host {host.name} is down: {host.text}"
     provider = first.pool.partition("/")[0]
     in_use = [n for n in seen.nodes.values() if n.provider == provider and n.state in (states.IN_USE, states.HOLD)]
     old = _oldest(node for node in in_use if set(node.type) & set(request.node_types))

@@ -8,8 +8,14 @@ from typing import Any
 import pytest
 
 from nodepool.model import states
+from nodepool.model.component import PoolComponent
 from nodepool.model.node import Node
+from nodepool.model.pool_status import HostStatus, PoolStatus, WaitingStatus
+from nodepool.model.request import NodeRequest
 from nodepool.plan import static_hosts
+from nodepool.plan.explain import explain_request
+from nodepool.plan.explain_node import explain_node
+from nodepool.plan.observed import Observed
 from nodepool.plan.static_hosts import QUARANTINED, HostFacts, HostId, HostSpec, StaticPlan
 
 FACTS = HostFacts(("ssh-rsa AAAA",), "192.0.2.1", None)
@@ -97,3 +103,23 @@ def test_a_failed_check_has_no_successor() -> None:
     host = spec()
     assert static_hosts.successor("lab", host, node(host), (), None) is None
     assert static_hosts.successor("lab", host, node(host), (), None, WHY) is not None
+
+
+def test_how_a_quarantine_ends_is_explained() -> None:
+    """S-17: for its node on hold, and for a request that waits for the host."""
+    parked = node(spec(), provider="lab", pool="main", **PARKED)
+    told = explain_node(parked, Observed(now=1000.0, nodes={parked.key: parked}))
+    assert told.hold_reason == PARKED["comment"]
+    assert told.remedies == ["nodepool release zuul@h1:22 ends the quarantine of its host"]
+    request = NodeRequest("200-0000000001")
+    request.node_types, request.state = ["small"], states.REQUESTED
+    pool = PoolComponent("l1", "12.0.0")
+    pool.id, pool.provider_name, pool.name, pool.supported_labels = "l1-lab-main", "lab", "main", ["small"]
+    waiting = WaitingStatus(["small"], count=1, code="wait.ready-node", text="no slot is free")
+    hosts = [HostStatus(str(ID), True, quarantine=WHY), HostStatus("zuul@h2:22", False, "no answer")]
+    status = PoolStatus(id=pool.id, host="l1", provider="lab", pool="main", waiting=[waiting], hosts=hosts)
+    seen = Observed(now=1000.0, requests={request.key: request}, registered=[pool], statuses=[status])
+    assert explain_request(request, seen).remedies[:2] == [
+        f"host zuul@h1:22 is quarantined: {WHY}; nodepool release zuul@h1:22 ends that",
+        "host zuul@h2:22 is down: no answer",
+    ]
