@@ -11,6 +11,7 @@ from typing import Final
 from nodepool import log_names, logconfig
 from nodepool.cmd import (
     app,
+    check,
     config_diff,
     events,
     explain,
@@ -43,6 +44,7 @@ _GROUPS: Final = (
     events,
     validate,
     config_diff,
+    check,
 )
 
 

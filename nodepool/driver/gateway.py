@@ -262,6 +262,7 @@ _UPLOAD_FAILED: Final = Raises("the upload has failed; it is begun again after a
 _IMAGE_DELETED_LATER: Final = Raises("the record stays; it is tried again after a back-off (R-7)")
 _LAST_ANSWER: Final = "the last answer is used; an error of the cloud counts for the circuit breaker"
 _CLOUD_JUDGED: Final = Raises(_LAST_ANSWER)
+_CHECK_FAILED: Final = Raises("a failed check (nodepool check)", "no checks", list)
 
 #: All hooks, in the order of the table.
 HOOKS: list[Hook[Any, Any]] = []
@@ -315,6 +316,7 @@ limit_status: ProviderHook[[str], Sequence[LimitStatus]] = ProviderHook("limitSt
 label_errors: ProviderHook[[], Mapping[str, LabelStatus]] = ProviderHook("labelErrors", NO_MAPPING, AT_ONCE)
 pause_status: ProviderHook[[], PauseStatus | None] = ProviderHook("pauseStatus", NOT_PAUSED, AT_ONCE)
 host_status: ProviderHook[[], Sequence[HostStatus]] = ProviderHook("hostStatus", NO_LIST, AT_ONCE)
+preflight = ListHook("preflight", _CHECK_FAILED, LONG, contract="provider")
 node_deleted_notification: ProviderHook[[Any], None] = ProviderHook("nodeDeletedNotification", _NOTHING, AT_ONCE)
 
 quota_needed_by_label: ProviderHook[[str, Any], QuotaInformation] = ProviderHook(
@@ -385,6 +387,7 @@ get_console_log: NamedHook[[Any, Any], str | None] = NamedHook(
     "getConsoleLog", Otherwise("logged; there is none", lambda: None)
 )
 notify_nodescan_failure: NamedHook[[Any, Any], None] = NamedHook("notifyNodescanFailure", _NOTHING)
+preflight_in_cloud = ListHook("preflight", _CHECK_FAILED, LONG)
 stop_adapter: NamedHook[[], None] = NamedHook("stop", _NOTHING)
 
 # StateMachine

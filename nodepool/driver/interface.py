@@ -9,7 +9,7 @@ configuration makes a new provider: ``old.idle()``, ``new.start()``, ``old.stop(
 from __future__ import annotations
 
 import abc
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, cast
 
 from nodepool.driver.framework.broken_labels import UNKNOWN
@@ -19,6 +19,7 @@ from nodepool.model.reasons import ReasonCode
 
 if TYPE_CHECKING:
     from nodepool.driver.config import ProviderConfig
+    from nodepool.driver.framework.check_result import CheckResult
     from nodepool.driver.framework.listed_image import ListedImage
     from nodepool.driver.handler import NodeRequestHandler
     from nodepool.model.node import Node
@@ -207,6 +208,14 @@ class Provider(ProviderNotifications, abc.ABC):
     def errorLabels(self) -> list[str]:
         """Labels that can never work here; requests for them are declined."""
         return []
+
+    def preflight(self) -> Iterable[CheckResult]:
+        """Look whether the cloud has what the configuration names, for ``nodepool check``; may block.
+
+        The provider is not started, but ``zk`` may be set. Must change nothing anywhere. It should find all problems at
+        once. Default: the driver has no checks.
+        """
+        return ()
 
     # -- for status records: any thread asks, every few seconds; none of these must do I/O or wait --
 

@@ -21,6 +21,7 @@ from nodepool.driver.openstack.image_tasks import TaskUploads
 from nodepool.driver.openstack.images import OpenStackImages
 from nodepool.driver.openstack.instance import OpenStackInstance, usage
 from nodepool.driver.openstack.leaks import Leaks, OpenStackResource
+from nodepool.driver.openstack.preflight import Preflight
 from nodepool.driver.openstack.transport import Transport
 from nodepool.driver.openstack.views import limit
 from nodepool.driver.statemachine import Adapter
@@ -28,6 +29,7 @@ from nodepool.exceptions import CloudUnavailableException, LaunchNodepoolExcepti
 from nodepool.model.quota import QuotaInformation
 
 if TYPE_CHECKING:
+    from nodepool.driver.framework.check_result import CheckResult
     from nodepool.driver.framework.listed_image import ListedImage
     from nodepool.driver.openstack.config import OpenStackProviderConfig
     from nodepool.driver.statemachine import Resource
@@ -190,6 +192,9 @@ class OpenStackAdapter(Adapter):
         return self._images.list(unmarked=self.config.image_by_task)
 
     # -- trouble --
+
+    def preflight(self) -> Iterator[CheckResult]:
+        return Preflight(self.config, self.cloud).results()
 
     def getConsoleLog(self, label: Any, external_id: Any) -> str | None:
         if not label.console_log:

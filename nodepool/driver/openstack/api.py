@@ -112,6 +112,14 @@ class Api:
             return []
         return available_zones(data)
 
+    def has_key_pair(self, name: str) -> bool:
+        """Has the user a key pair of this name?"""
+        try:
+            self._get(COMPUTE, f"/os-keypairs/{_quoted(name)}", "key pair")
+        except CloudNotFound:
+            return False
+        return True
+
     def compute_limits(self) -> dict[str, Any]:
         """``absolute`` limits of Nova."""
         return self._limits(COMPUTE)
@@ -132,6 +140,14 @@ class Api:
         if not self.transport.has(NETWORK):
             return None
         return self._all(NETWORK, "/networks", "networks", Network.of, {"fields": NETWORK_FIELDS})
+
+    def security_groups(self) -> set[str] | None:
+        """Names and ids of all visible security groups; None when there is no network service."""
+        if not self.transport.has(NETWORK):
+            return None
+        query = {"fields": ("id", "name")}
+        found = self._all(NETWORK, "/security-groups", "security_groups", lambda data: data, query)
+        return {str(group[field]) for group in found for field in ("id", "name") if group.get(field)}
 
     def networks_with_gateway(self) -> frozenset[str]:
         """Ids of networks of which a subnet has a gateway."""

@@ -108,9 +108,10 @@ class Facts:
 
         :raises LaunchNodepoolException: there is no such network, or several have the name.
         """
-        return [self._network_id(name, label) for name in label.networks]
+        return [self.network_id(name, label) for name in label.networks]
 
-    def _network_id(self, name: str, label: OpenStackLabel) -> str:
+    def network_id(self, name: str, label: OpenStackLabel) -> str:
+        """One of them."""
         for max_age in (MAX_AGE_SECONDS, REFUSAL_AGE_SECONDS):
             networks = self.networks.get(max_age)
             if networks is None:

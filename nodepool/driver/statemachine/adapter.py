@@ -12,6 +12,7 @@ from nodepool.model.quota import QuotaInformation
 
 if TYPE_CHECKING:
     from nodepool.driver.config import LabelSettings, ProviderConfig
+    from nodepool.driver.framework.check_result import CheckResult
     from nodepool.driver.framework.listed_image import ListedImage
     from nodepool.driver.framework.shared_threads import SharedThreads
     from nodepool.driver.statemachine.instance import Instance, Resource
@@ -169,6 +170,14 @@ class Adapter:
     def notifyNodescanFailure(self, label: LabelSettings, external_id: Any) -> None:
         """The connection check of an instance failed. Must not block for long."""
         return
+
+    def preflight(self) -> Iterable[CheckResult]:
+        """Look whether the cloud has what the configuration names, see `Provider.preflight`; may block.
+
+        Must change nothing. Uploads of the images of labels are looked at by the framework. Released Nodepool does not
+        call it.
+        """
+        return ()
 
     def stop(self) -> None:
         """Release what is held; nothing is called afterwards."""

@@ -13,6 +13,7 @@ from nodepool.driver.framework.shared_threads import MAX_THREADS, SharedThreads
 from nodepool.driver.interface import Provider
 from nodepool.driver.statemachine import node_fields, signature
 from nodepool.driver.statemachine.adapter import Adapter
+from nodepool.driver.statemachine.adapter_checks import checks
 from nodepool.driver.statemachine.calls import CloudCalls
 from nodepool.driver.statemachine.circuit_probe import CircuitProbe
 from nodepool.driver.statemachine.cloud_quota import StateMachineQuota
@@ -34,9 +35,10 @@ from nodepool.model.reasons import ReasonCode
 from nodepool.zk import image_paths
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from nodepool.driver.config import ConfigPool, LabelSettings, ProviderConfig
+    from nodepool.driver.framework.check_result import CheckResult
     from nodepool.driver.framework.worker_view import PoolWorkerView
     from nodepool.driver.statemachine.adapter import Log
     from nodepool.driver.statemachine.launch import NodeLaunch
@@ -326,6 +328,11 @@ class StateMachineProvider(StateMachineQuota, ImageTransfers, Provider):
             raise ServerDeleteTimeoutException(f"instance {node_id} is still there")
         if task.error is not None:
             raise task.error
+
+    # -- nodepool check --
+
+    def preflight(self) -> Iterator[CheckResult]:
+        return checks(self.provider, self.adapter, None if self.zk is None else self.newest_upload)
 
     # -- leaks --
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
@@ -16,6 +16,7 @@ from nodepool.driver.static.checks import HostChecker
 from nodepool.driver.static.handler import StaticNodeRequestHandler
 from nodepool.driver.static.host_monitor import HostMonitor
 from nodepool.driver.static.host_view import HostView
+from nodepool.driver.static.preflight import host_checks
 from nodepool.driver.static.quarantine_keeper import QuarantineKeeper
 from nodepool.driver.static.quarantines import Quarantines
 from nodepool.driver.static.ready_checks import ReadyChecks
@@ -26,6 +27,7 @@ from nodepool.guard import Guard, as_exception
 from nodepool.plan import static_hosts
 
 if TYPE_CHECKING:
+    from nodepool.driver.framework.check_result import CheckResult
     from nodepool.driver.framework.worker_view import PoolWorkerView
     from nodepool.driver.static.config import StaticProviderConfig
     from nodepool.model.node import Node
@@ -341,6 +343,10 @@ class StaticProvider(Provider):
     def waitReason(self, pool_name: str, labels: Sequence[str], free: Mapping[str, int]) -> Reason:
         """How many slots with the labels are in use, and which hosts are down. No I/O."""
         return self._view.wait_reason(pool_name, labels, free)
+
+    def preflight(self) -> Iterator[CheckResult]:
+        """Every configured host is looked at; blocks for at most a minute and a host's timeout."""
+        return host_checks(self.name, self._hosts.values())
 
     def hostStatus(self) -> list[HostStatus]:
         """Every configured host. No I/O."""

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``nodepool check``: can this machine serve the configuration? (reference/commands 2)"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import sys
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from nodepool.cmd.app import CommandError
+from nodepool.cmd.format_option import add_format_option, show
+from nodepool.cmd.session import connect, quiet, say_what_is_waited_for
+from nodepool.exceptions import ConfigError, ZKException
+
+if TYPE_CHECKING:
+    from nodepool.config.objects import Config
+    from nodepool.driver.framework.check_result import CheckResult
+    from nodepool.zk.zookeeper import ZooKeeper
+
+    Results = dict[str, list[CheckResult]]
+
+
+def add_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
+    """Add the commands of this module.
+
+    :param add: ``add_parser`` of the sub-command group.
+    """
+    parser = add(
+        "check",
+        help="look whether this machine can serve the configuration: ZooKeeper, clouds, hosts",
+        description="Checks the configuration files (-c, -s), connects to ZooKeeper with their certificates, and asks "
+        "each provider for all that its section names: login, flavors, images, networks, security groups, key pairs, "
+        "zones and quota of clouds; name, port and host keys of static hosts. Changes nothing. "
+        "Exit status 1 if something failed.",
+        epilog="Example: sudo -u nodepool nodepool -c /etc/nodepool/nodepool.yaml check",
+    )
+    parser.add_argument("providers", nargs="*", metavar="PROVIDER", help="only these providers (default: all)")
+    add_format_option(parser)
+    parser.set_defaults(run=check)
+
+
+def check(options: argparse.Namespace) -> int:
+    """``nodepool check``; blocks for some calls to each cloud. Returns 1 if something failed.
+
+    :raises CommandError: a provider is not in the configuration.
+    """
+    from nodepool.listing.checks import check_table
+
+    results: Results = {"configuration": _configuration(options)}
+    config = _load(options)
+    if config is not None:
+        unknown = [name for name in options.providers if name not in config.providers]
+        if unknown:
+            there = ", ".join(config.providers) or "none"
+            raise CommandError(f"provider {', '.join(unknown)} is not in the configuration; there are: {there}")
+        with contextlib.ExitStack() as stack:
+            zk, results["zookeeper"] = stack.enter_context(_zookeeper(config))
+            results |= _providers(config, options, zk)
+    show(check_table(results), options)
+    found = [result for each in results.values() for result in each]
+    failed = sum(not result.ok for result in found)
+    if failed:
+        print(f"nodepool: {failed} of {len(found)} checks failed", file=sys.stderr)
+    return 1 if failed else 0
+
+
+def _configuration(options: argparse.Namespace) -> list[CheckResult]:
+    """What ``config-validate`` says of the files."""
+    from nodepool.config.validator import validate
+    from nodepool.driver.framework.check_result import CheckResult
+    from nodepool.listing.problems import is_error
+
+    try:
+        problems = validate(options.config, options.secure)
+    except ConfigError as error:
+        return [CheckResult("file", False, line) for line in str(error).splitlines()]
+    found = [
+        CheckResult(
+            f"{problem.file}:{problem.line}" if problem.line else problem.file,
+            not is_error(problem),
+            f"{problem.key}: {problem.message}" if problem.key else problem.message,
+            "" if is_error(problem) else "see config-validate",
+        )
+        for problem in problems
+    ]
+    return found or [CheckResult(options.config, True, "valid")]
+
+
+def _load(options: argparse.Namespace) -> Config | None:
+    """None: it is refused as a whole, which is among the results already."""
+    from nodepool.config.loader import load_config
+
+    try:
+        with quiet("nodepool.config"):
+            return load_config(options.config, options.secure)
+    except ConfigError:
+        return None
+
+
+@contextlib.contextmanager
+def _zookeeper(config: Config) -> Iterator[tuple[ZooKeeper | None, list[CheckResult]]]:
+    """Inside, there is a connection, or None and why."""
+    from nodepool.driver.framework.check_result import CheckResult, failure
+
+    with contextlib.ExitStack() as stack:
+        zk: ZooKeeper | None = None
+        try:
+            zk = stack.enter_context(connect(config))
+            found = [CheckResult("connection", True, f"connected to {zk.client.hosts}")]
+        except (ConfigError, ZKException) as error:
+            found = [failure("connection", line) for line in str(error).splitlines()]
+        yield zk, found
+
+
+def _providers(config: Config, options: argparse.Namespace, zk: ZooKeeper | None) -> Results:
+    from nodepool.runtime.provider_checks import LIMIT_SECONDS, check_providers
+
+    wanted = {name: one for name, one in config.providers.items() if not options.providers or name in options.providers}
+    with say_what_is_waited_for(f"{len(wanted)} providers", limit=LIMIT_SECONDS):
+        return {f"provider {name}": found for name, found in check_providers(wanted.values(), zk).items()}
