@@ -18,8 +18,7 @@ import pytest
 from nodepool.driver.metastatic import MetastaticDriver
 from nodepool.driver.statemachine import provider as statemachine
 from nodepool.driver.statemachine.known import Patience
-from nodepool.driver.static import checks
-from nodepool.driver.static import provider as static
+from nodepool.driver.static import checks, ready_checks
 from nodepool.runtime import provider_start, providers
 from nodepool.runtime.worker import PassThread
 from nodepool.zk.cache import RecordCache
@@ -57,7 +56,7 @@ def take_over(world: World, patch: pytest.MonkeyPatch) -> None:
     patch.setattr(statemachine, "SharedThreads", ModelSharedThreads)
     patch.setattr(checks, "ThreadPoolExecutor", ModelExecutor)
     patch.setattr(checks, "check_host", world.hosts.check)
-    patch.setattr(static, "is_alive", world.hosts.is_alive)
+    patch.setattr(ready_checks, "is_alive", world.hosts.is_alive)
     inline = SimpleNamespace(Thread=ModelThread, Lock=threading.Lock, Event=threading.Event)
     for launcher_module in (provider_start, providers):
         patch.setattr(launcher_module, "threading", inline)
