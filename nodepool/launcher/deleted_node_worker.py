@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Final
 from nodepool import log_names
 from nodepool.clock import monotonic
 from nodepool.driver import gateway
+from nodepool.driver.framework.node_log import node_logger
 from nodepool.exceptions import ZKConflict, ZKConnectionError, ZKException, ZKLockException
 from nodepool.guard import Guard
-from nodepool.logconfig import get_annotated_logger
 from nodepool.model import states
 from nodepool.model.event import What
 from nodepool.plan.backoff import Backoff
@@ -154,7 +154,7 @@ class DeletedNodeWorker(Worker):
         if nodes.is_reading(node_id):
             # Released just now, with changes: the node as it is comes with the answer, and then we hear of it again.
             return
-        log = get_annotated_logger(self.log, node_id=node_id)
+        log = node_logger(self.log, cached)
         # Whatever a driver raises, the other nodes are deleted, and this one is tried again.
         with Guard(log, "Deletion could not be started", but=ZKConnectionError) as guard:
             try:
@@ -215,7 +215,7 @@ class DeletedNodeWorker(Worker):
         self._start(node, provider, reason, log)
 
     def _finish_replacement(self, node: Node, replacement: Node | None, reply: Reply) -> None:
-        log = get_annotated_logger(self.log, node_id=node.id)
+        log = node_logger(self.log, node)
         try:
             result(reply)
         except ZKConnectionError:
@@ -301,7 +301,9 @@ class DeletedNodeWorker(Worker):
         attempts = self._attempts[node_id] = self._attempts.get(node_id, 0) + 1
         delay = RETRY.pause(attempts)
         self._due[node_id] = now + delay
-        self.log.info("Node %s: deletion failed %d time(s), next try in %g s", node_id, attempts, delay)
+        node = self._cache.nodes.get(node_id)
+        log = self.log if node is None else node_logger(self.log, node)
+        log.info("Node %s: deletion failed %d time(s), next try in %g s", node_id, attempts, delay)
         if attempts > 1 and attempts & (attempts - 1) == 0:
             # A deletion that fails once is no news; one that fails for ever must not push out what else happened.
             text = f"deletion failed {attempts} times: {error or 'the log of the provider says why'}"

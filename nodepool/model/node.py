@@ -65,6 +65,8 @@ class Node(Record):
         super().__init__(id)
         self.type: list[str] = [type] if isinstance(type, str) else list(type or ())
         self.allocated_to: str | None = None
+        #: Event of Zuul behind the request of ``allocated_to``, for the log.
+        self.request_event_id: str | None = None
         self.provider: str | None = None
         self.pool: str | None = None
         self.cloud: str | None = None
@@ -105,7 +107,7 @@ class Node(Record):
 
     def free(self) -> None:
         """Nobody has it any more. A ready node counts for no tenant then; what is still to be deleted does (Q-15)."""
-        self.allocated_to = None
+        self.allocated_to = self.request_event_id = None
         if self.state == states.READY:
             self.tenant_name = None
 
@@ -128,6 +130,9 @@ class Node(Record):
         data["resources"] = self.resources
         data["attributes"] = self.attributes
         data["node_properties"] = self.node_properties
+        # A key of our own: records without one are those of Nodepool 11.
+        if self.request_event_id is not None:
+            data["request_event_id"] = self.request_event_id
         return data
 
     @classmethod
@@ -171,6 +176,8 @@ class Node(Record):
         self.resources = optional_dict("resources", data.get("resources"))
         self.attributes = optional_dict("attributes", data.get("attributes"))
         self.node_properties = optional_dict("node_properties", data.get("node_properties", {}))
+        event_id = data.get("request_event_id")
+        self.request_event_id = event_id if isinstance(event_id, str) else None
         self.extra = {k: v for k, v in data.items() if k not in _KNOWN}
 
 
@@ -187,6 +194,7 @@ _KNOWN = frozenset(
         "resources",
         "attributes",
         "node_properties",
+        "request_event_id",
         *Node.TEXT_FIELDS,
         *Node.OPAQUE_FIELDS,
     }

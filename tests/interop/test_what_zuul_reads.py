@@ -49,6 +49,22 @@ def test_static_nodes_in_every_state(workplace: Workplace, zuul: ZuulClient) -> 
     _caches_agree(workplace, zuul)
 
 
+def test_event_of_a_request_stays_with_the_node(workplace: Workplace, zuul: ZuulClient) -> None:
+    """J-10: Zuul reads our key and writes it back, so the return of a node is found by the event, too."""
+    workplace.launch(StaticProvider([StaticHost("127.1.1.1", ["small"])]))
+    request = zuul.submit_and_wait(["small"])
+    event_id = request.event_id
+    assert event_id
+    nodes = zuul.accept(request)
+    zuul.use(nodes)
+    (record,) = workplace.znodes.nodes().values()
+    assert (record["state"], record["request_event_id"]) == ("in-use", event_id)
+    zuul.give_back(nodes)
+    wait_for("it is registered again", lambda: len(workplace.znodes.free_nodes()) == 1)
+    (again,) = workplace.znodes.free_nodes().values()
+    assert "request_event_id" not in again
+
+
 def test_min_ready_requests(workplace: Workplace, zuul: ZuulClient) -> None:
     """4.2, M-2: requests of the launcher itself have every key that Zuul needs, and their nodes are no one's."""
     fake = FakeProvider(["vm"], settings={"boot-seconds": 0.5})

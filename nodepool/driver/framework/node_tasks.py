@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from nodepool import log_names
 from nodepool.clock import monotonic
 from nodepool.driver import gateway
+from nodepool.driver.framework.node_log import node_logger
 from nodepool.exceptions import NotFound, TimeoutException, ZKConflict, ZKException
 from nodepool.guard import Guard
 from nodepool.logconfig import get_annotated_logger
@@ -113,7 +114,7 @@ class NodeDeleter(threading.Thread):
         self.node = node
         #: Why it failed, after the end; None = it did not.
         self.error: BaseException | None = None
-        self.log = get_annotated_logger(logging.getLogger(log_names.NODE_DELETER), node_id=node.id)
+        self.log = node_logger(logging.getLogger(log_names.NODE_DELETER), node)
 
     def delete_machine(self) -> None:
         """Delete the machine in the cloud; blocks until it is gone. Raises what the driver raises."""

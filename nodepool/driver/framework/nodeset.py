@@ -283,5 +283,6 @@ class NodeSet:
 def allocate(node: Node, request: NodeRequest) -> None:
     """Say for whom a node is (N-3)."""
     node.allocated_to = request.id
+    node.request_event_id = request.event_id
     node.tenant_name = request.tenant_name
     node.requestor = request.requestor

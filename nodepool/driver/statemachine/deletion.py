@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from nodepool import log_names
 from nodepool.clock import monotonic
+from nodepool.driver.framework.node_log import node_logger
 from nodepool.driver.statemachine.finder import Search
 from nodepool.driver.statemachine.provider_view import CloudProviderView
 from nodepool.driver.statemachine.removal import Done, Removal
 from nodepool.exceptions import LaunchError, ServerDeleteTimeoutException, ZKException
-from nodepool.logconfig import get_annotated_logger
 from nodepool.model import states
 from nodepool.plan.backoff import Backoff
 
@@ -65,9 +65,7 @@ class NodeDeletion(Done):
         self._node = node
         self._clock = clock
         self._deadline = clock() + DELETE_SECONDS
-        self.log = get_annotated_logger(
-            logging.getLogger(log_names.state_machine_deleter(provider.name)), node_id=node.id
-        )
+        self.log = node_logger(logging.getLogger(log_names.state_machine_deleter(provider.name)), node)
         self._phase: Callable[[], float | None] = self._begin
         self._search: Search | None = None
         self._removal: Removal | None = None

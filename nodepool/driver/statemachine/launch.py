@@ -107,6 +107,8 @@ class NodeLaunch:
             event_id=handler.request.event_id,
             node_request_id=handler.request.id,
             node_id=node.id,
+            pool=handler.pool.name,
+            label=node.type[0],
         )
         #: Set when the outcome is stored. ``node.state`` alone does not say so: it is set before it is written.
         self.outcome: LaunchOutcome | None = None

@@ -7,10 +7,10 @@ import threading
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from nodepool.driver.framework.node_log import node_logger
 from nodepool.driver.static.quarantines import Quarantines, cause
 from nodepool.driver.static.slot_index import SlotIndex
 from nodepool.exceptions import ZKConflict, ZKException
-from nodepool.logconfig import get_annotated_logger
 from nodepool.model import states
 from nodepool.plan import static_hosts
 from nodepool.plan.static_hosts import HostFacts, HostId, HostSpec, SlotId, StaticPlan
@@ -199,7 +199,7 @@ class StaticRegistry:
             node of a quarantined host is followed by one on hold.
         :return: has the slot a node again?
         """
-        log = get_annotated_logger(self.log, node_id=node.id)
+        log = node_logger(self.log, node)
         spec = self.spec_of(node)
         if self._idle.is_set():
             self.unlock(node)

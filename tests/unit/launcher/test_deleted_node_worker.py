@@ -51,6 +51,20 @@ def test_lock_is_given_back_when_the_provider_raises(
     launcher.passes(worker, "it is gone", lambda: znodes.node(node_id) is None)
 
 
+def test_lines_carry_event_and_request(
+    launcher: StillLauncher, znodes: PoolZnodes, caplog: pytest.LogCaptureFixture
+) -> None:
+    """J-10: of a node that is given back, also when its request is gone."""
+    caplog.set_level("INFO")
+    node_id = znodes.add_node("used", external_id="x", allocated_to="200-0000000007", request_event_id="E")
+    launcher.passes(launcher.nodepool.deletion.current, "it is gone", lambda: znodes.node(node_id) is None)
+    ids = f"[e: E] [node_request: 200-0000000007] [node: {node_id}] "
+    (line,) = [record for record in caplog.records if "Deleting node" in record.getMessage()]
+    assert line.getMessage().startswith(f"{ids}Deleting node of provider one: used and unlocked")
+    assert (vars(line)["provider"], vars(line)["pool"], vars(line)["label"]) == ("one", "main", "small")
+    assert f"{ids}Deleted node of provider one" in caplog.text
+
+
 def test_no_hot_loop_while_a_deletion_is_tried_again(
     launcher: StillLauncher, znodes: PoolZnodes, cloud: FakeCloud, monkeypatch: pytest.MonkeyPatch
 ) -> None:

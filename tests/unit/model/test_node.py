@@ -195,3 +195,21 @@ def test_for_released_drivers() -> None:
     assert node.toDict() == data
     node.updateFromDict({**data, "az": "z1"})
     assert (node.id, node.az) == ("0000000001", "z1")
+
+
+def test_event_of_the_request() -> None:
+    """J-10: kept by whoever writes the record; a node without one has the keys of Nodepool 11 only."""
+    node = Node("a")
+    assert "request_event_id" not in node.to_dict(1.0)
+    node.allocated_to, node.request_event_id = "200-1", "E"
+    read = Node.from_dict(node.to_dict(1.0))
+    assert (read.request_event_id, read.extra) == ("E", {})
+    read.free()
+    assert read.request_event_id is None
+    assert "request_event_id" not in read.to_dict(2.0)
+
+
+@pytest.mark.parametrize("value", [None, 5, ["E"]])
+def test_odd_event(value: object) -> None:
+    """J-10: no decision rests on it."""
+    assert Node.from_dict({"state": "ready", "request_event_id": value}).request_event_id is None
