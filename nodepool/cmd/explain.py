@@ -7,14 +7,13 @@ import argparse
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from nodepool.clock import wall_time
 from nodepool.cmd.app import CommandError
+from nodepool.cmd.observation import observe
 from nodepool.cmd.session import open_zookeeper
 
 if TYPE_CHECKING:
     from nodepool.plan.explained import Explained
     from nodepool.plan.observed import Observed
-    from nodepool.zk.zookeeper import ZooKeeper
 
 _EXAMPLES: Final = """\
 examples:
@@ -67,23 +66,3 @@ def _print(answer: Explained, seen: Observed, form: str) -> None:
         from nodepool.listing.explanation import explanation_text
 
         print(explanation_text(answer, seen.now))
-
-
-def observe(zk: ZooKeeper, name: str) -> Observed:
-    """Read what there is to say about a subject. Blocks for some round trips. Raises ZKException."""
-    from nodepool.plan.observed import Observed
-    from nodepool.zk import status_records
-    from nodepool.zk.maintenance_store import MaintenanceStore
-
-    launchers = status_records.read_launchers(zk.client)
-    nodes = {node.key: node for node in zk.nodeIterator(cached=False)}
-    return Observed(
-        now=wall_time(),
-        requests={request.key: request for request in zk.nodeRequestIterator(cached=False)},
-        nodes=nodes,
-        registered=zk.getRegisteredPools(),
-        statuses=status_records.read_pools(zk.client),
-        maintenance=list(MaintenanceStore(zk.client).read_all().values()),
-        events=[event for launcher in launchers for event in launcher.events],
-        locked=frozenset(zk.nodes.locked_ids([name])) if name in nodes else frozenset(),
-    )

@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads what `nodepool.plan.explain` needs to know of a subject: directly, and no more than that."""
+
+from __future__ import annotations
+
+import heapq
+import json
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Final
+
+from nodepool.clock import wall_time
+from nodepool.model import states
+
+if TYPE_CHECKING:
+    from nodepool.model.component import PoolComponent
+    from nodepool.model.node import Node
+    from nodepool.model.request import NodeRequest
+    from nodepool.plan.observed import Observed
+    from nodepool.zk.zookeeper import ZooKeeper
+
+#: Nodes in use that are looked at, those first that have not changed for the longest time.
+OLDEST: Final = 10
+
+
+def observe(zk: ZooKeeper, name: str) -> Observed:
+    """What ZooKeeper says of a subject, and of what it depends on. Blocks for some round trips. Raises ZKException.
+
+    :param name: of anything.
+    """
+    from nodepool.plan.observed import Observed
+    from nodepool.zk import status_records
+    from nodepool.zk.maintenance_store import MaintenanceStore
+
+    registered = zk.getRegisteredPools()
+    requests = {request.key: request for request in zk.nodeRequestIterator(cached=False)}
+    nodes = _nodes(zk, name, requests.get(name), registered)
+    launchers = status_records.read_launchers(zk.client)
+    return Observed(
+        now=wall_time(),
+        requests=requests,
+        nodes=nodes,
+        registered=registered,
+        statuses=status_records.read_pools(zk.client),
+        maintenance=list(MaintenanceStore(zk.client).read_all().values()),
+        events=[event for launcher in launchers for event in launcher.events],
+        locked=frozenset(zk.nodes.locked_ids([name]) if name in nodes else ()),
+    )
+
+
+def _nodes(
+    zk: ZooKeeper, name: str, request: NodeRequest | None, registered: Iterable[PoolComponent]
+) -> dict[str, Node]:
+    """The nodes that have to do with a subject. Others may be among them; those are of no account."""
+    if request is None:
+        # A provider, a pool of one, or a label stands in the records of its nodes.
+        mark = _mark(name.partition("/")[0])
+        found = zk.nodes.iterate(lambda node_id, data, stat: node_id == name or mark in data)
+        return {node.key: node for node in found}
+    able = [pool for pool in registered if set(request.node_types) <= set(pool.supported_labels)]
+    look = _RoomLook(request, {pool.provider_name for pool in able})
+    nodes = {node.key: node for node in zk.nodes.iterate(look.wants)}
+    oldest = [zk.getNode(node_id) for node_id in look.oldest]
+    return nodes | {node.key: node for node in oldest if node is not None}
+
+
+class _RoomLook:
+    """Chooses the nodes of a request, and of others those that tell why there is no room for it.
+
+    :param providers: that could serve it.
+    """
+
+    def __init__(self, request: NodeRequest, providers: Iterable[str]) -> None:
+        self._request = _mark(request.key)
+        self._providers = [_mark(provider) for provider in providers]
+        self._telling = [_mark(state) for state in (states.HOLD, states.DELETING)]
+        self._in_use: list[tuple[int, str]] = []
+
+    def wants(self, node_id: str, data: bytes, stat: Any) -> bool:
+        """Is it one? Decided without decoding it: a mark may stand elsewhere in a record, too."""
+        if self._request in data:
+            return True
+        if not any(provider in data for provider in self._providers):
+            return False
+        if _IN_USE in data:
+            self._in_use.append((stat.mzxid, node_id))
+            return False
+        return any(state in data for state in self._telling)
+
+    @property
+    def oldest(self) -> list[str]:
+        """Ids of nodes that have been in use for the longest time."""
+        return [node_id for _, node_id in heapq.nsmallest(OLDEST, self._in_use)]
+
+
+def _mark(text: str) -> bytes:
+    """A text as it stands in a record."""
+    return json.dumps(text).encode()
+
+
+_IN_USE: Final = _mark(states.IN_USE)
