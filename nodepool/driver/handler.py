@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from nodepool.driver.framework.worker_view import PoolWorkerView
     from nodepool.model.request import NodeRequest
 
-
 #: From a launch that the cloud had no room for to the next one (L-7).
 ABORT: Final = Backoff(1.0, 30.0)
 
@@ -179,12 +178,10 @@ class NodeRequestHandler(HandlerHooks):
             self.decline_reasons = [ReasonText(min_ready_without_room(self.node_set.why_no_room()))]
             self._end(self.declineRequest)
         else:
-            if not self.paused:
-                self._wait_for_room(self.node_set.why_no_room())
+            self._wait_for_room(self.node_set.why_no_room())
             self.pw.evict(shared=self.node_set.full_pool() is None)
             # What was taken just now was let go of for somebody, perhaps.
-            first = self._deadlock.look(at_once=not had_nodes)
-            if first is not None:
+            if (first := self._deadlock.look(at_once=not had_nodes)) is not None:
                 text = f"request {first.id} comes first, and each waits for the other"
                 self.log.info("Giving the request back: %s", text)
                 self._end(lambda: self._yield(Reason(ReasonCode.WAIT_DEADLOCK, text)))
@@ -201,6 +198,9 @@ class NodeRequestHandler(HandlerHooks):
         return self._deadlock.is_pointless()
 
     def _wait_for_room(self, why: Reason) -> None:
+        if self.paused:
+            self.progress.reason = why  # What is used changes.
+            return
         self.log.info("Pausing: %s", why.text)
         self._deadlock.begin()
         self.move(Stage.PAUSED, why)

@@ -15,6 +15,7 @@ from nodepool.plan.queue import MIN_READY_REQUESTOR
 from nodepool.plan.request_stage import LOCKED, Stage
 from nodepool.zk import paths
 from nodepool.zk.events import DELETED
+from tests.model.explanation_check import ExplanationCheck
 from tests.model.launcher import Launcher
 from tests.model.layout import CLOUD, LAB, SLICES
 
@@ -36,6 +37,7 @@ class Invariants:
         self._creates = 0
         #: Nodes that were free once, to be given to somebody later.
         self._were_free: set[str] = set()
+        self._explanations = ExplanationCheck(world)
 
     # -- after each commit --
 
@@ -181,6 +183,7 @@ class Invariants:
             explanation = pool.desk.explain(request_id)
             if explanation is None or explanation.reason.code not in ReasonCode or not explanation.reason.text:
                 self._world.violation(f"{pool.name}: request {request_id} has no explanation: {explanation}")
+        self._explanations.look(pool)
 
     # -- at the end --
 
