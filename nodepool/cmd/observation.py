@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 OLDEST: Final = 10
 
 
-def observe(zk: ZooKeeper, name: str) -> Observed:
+def observe(zk: ZooKeeper, name: str | None) -> Observed:
     """What ZooKeeper says of a subject, and of what it depends on. Blocks for some round trips. Raises ZKException.
 
-    :param name: of anything.
+    :param name: of anything; None = of everything.
     """
     from nodepool.plan.observed import Observed
     from nodepool.zk import status_records
@@ -33,7 +33,7 @@ def observe(zk: ZooKeeper, name: str) -> Observed:
 
     registered = zk.getRegisteredPools()
     requests = {request.key: request for request in zk.nodeRequestIterator(cached=False)}
-    nodes = _nodes(zk, name, requests.get(name), registered)
+    nodes = _nodes(zk, name, requests.get(name or ""), registered)
     launchers = status_records.read_launchers(zk.client)
     return Observed(
         now=wall_time(),
@@ -43,14 +43,16 @@ def observe(zk: ZooKeeper, name: str) -> Observed:
         statuses=status_records.read_pools(zk.client),
         maintenance=list(MaintenanceStore(zk.client).read_all().values()),
         events=[event for launcher in launchers for event in launcher.events],
-        locked=frozenset(zk.nodes.locked_ids([name]) if name in nodes else ()),
+        locked=frozenset(zk.nodes.locked_ids([name]) if name is not None and name in nodes else ()),
     )
 
 
 def _nodes(
-    zk: ZooKeeper, name: str, request: NodeRequest | None, registered: Iterable[PoolComponent]
+    zk: ZooKeeper, name: str | None, request: NodeRequest | None, registered: Iterable[PoolComponent]
 ) -> dict[str, Node]:
     """The nodes that have to do with a subject. Others may be among them; those are of no account."""
+    if name is None:
+        return {node.key: node for node in zk.nodes.iterate()}
     if request is None:
         # A provider, a pool of one, or a label stands in the records of its nodes.
         mark = _mark(name.partition("/")[0])

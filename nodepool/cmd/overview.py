@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from nodepool.clock import wall_time
 from nodepool.cmd.app import CommandError
-from nodepool.cmd.explain import observe
 from nodepool.cmd.format_option import add_format_option, show_listing
+from nodepool.cmd.observation import observe
 from nodepool.cmd.session import open_zookeeper
 from nodepool.listing import terminal
 
@@ -95,7 +95,7 @@ def _overview(zk: ZooKeeper) -> Overview:
     from nodepool.plan.pool_summary import summarize
     from nodepool.zk.status_records import read_launchers
 
-    launchers, seen = read_launchers(zk.client), observe(zk, "")
+    launchers, seen = read_launchers(zk.client), observe(zk, None)
     pools, nodes = summarize(seen.statuses), list(seen.nodes.values())
     found = problems(pools, launchers, _registered(zk), nodes, seen.maintenance, seen.now)
     waits = long_waits(seen)

@@ -69,6 +69,7 @@ class WaitingStatus:
     :param oldest: when the one that waits longest was submitted, in seconds since the epoch; None = not known.
     :param code: a `ReasonCode` value. ``since``: since when it is this one.
     :param numbers: what the text counts.
+    :param mark: tells kinds apart that agree in labels, provider and tenant, e.g. by who declined their requests.
     """
 
     labels: Sequence[str] = ()
@@ -80,6 +81,7 @@ class WaitingStatus:
     text: str = ""
     numbers: Mapping[str, float] = field(default_factory=dict)
     since: float = 0.0
+    mark: str = ""
 
 
 @dataclass(frozen=True)

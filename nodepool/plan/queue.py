@@ -9,6 +9,7 @@ length of the backlog. Only the head of a bucket is looked at.
 from __future__ import annotations
 
 import bisect
+import zlib
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -40,6 +41,12 @@ class RequestKind(NamedTuple):
             request.reuse,
             request.requestor == MIN_READY_REQUESTOR,
         )
+
+    @property
+    def mark(self) -> str:
+        """A few characters that tell this kind from others with the same labels, provider and tenant."""
+        parts = (*sorted(self.declined_by), str(self.reuse), str(self.min_ready))
+        return f"{zlib.crc32(' '.join(parts).encode()):08x}"
 
 
 class Bucket:

@@ -176,10 +176,14 @@ def _silence(pool: PoolFacts) -> str:
 def _of_kind(kind: RequestKind, status: PoolStatus) -> _Told | None:
     """What a pool tells of the requests of a kind."""
     labels = list(kind.labels)
-    for told in status.waiting:
-        if list(told.labels) == labels and (told.provider, told.tenant) == (kind.provider, kind.tenant_name):
-            return _Told(told.code, told.text, told.numbers, told.since)
-    return None
+    same = [
+        told
+        for told in status.waiting
+        if list(told.labels) == labels and (told.provider, told.tenant) == (kind.provider, kind.tenant_name)
+    ]
+    # Another pool may have declined it since then: what is told of its like is near enough.
+    told = min(same, key=lambda told: told.mark != kind.mark, default=None)
+    return None if told is None else _Told(told.code, told.text, told.numbers, told.since)
 
 
 def _verdict_of(code: str) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 from nodepool.clock import wall_time
 from nodepool.exceptions import ZKConflict, ZKLockException
@@ -45,7 +46,8 @@ class MemoryNodeStore(NodeStore):
     def existing(self, node_ids: Iterable[str]) -> set[str]:
         return set(self.table.ids()) & set(node_ids)
 
-    def iterate(self) -> Iterator[Node]:
+    def iterate(self, wanted: Callable[[str, bytes, Any], bool] | None = None) -> Iterator[Node]:
+        """:param wanted: not asked, since nothing is stored as bytes."""
         for node_id in self.ids():
             node = self.get(node_id)
             if node is not None:

@@ -10,10 +10,12 @@ from nodepool.model import states
 from nodepool.model.reasons import Reason, ReasonCode
 from nodepool.plan.explain import explain_request
 from nodepool.plan.observed import Observed
+from nodepool.plan.queue import RequestKind
 from nodepool.plan.request_stage import Stage
 
 if TYPE_CHECKING:
     from nodepool.launcher.pool.worker import PoolWorker
+    from nodepool.model.request import NodeRequest
     from tests.model.world import World
 
 #: Only said of a pool that tells nothing.
@@ -61,8 +63,14 @@ class ExplanationCheck:
             explanation = pool.desk.explain(request_id)
             if explanation is None:
                 yield f"request {request_id} is not on the desk"
-            elif pool.queue.place_of(request_id) == 0 and mine[0].code != explanation.reason.code.value:
+            elif self._is_judged(pool, request) and mine[0].code != explanation.reason.code.value:
                 yield f"request {request_id} is explained by {mine[0]}, the desk says {explanation}"
+
+    @staticmethod
+    def _is_judged(pool: PoolWorker, request: NodeRequest) -> bool:
+        """Is it the first of its kind, as the pool knows it?"""
+        bucket = pool.queue.bucket_of(request.key)
+        return bucket is not None and bucket.kind == RequestKind.of(request) and bucket.head == request.key
 
     def _wrong_numbers(self, pool: PoolWorker) -> Iterator[str]:
         nodes = {node.key: node.mzxid for node in pool.context.cache.nodes.values()}

@@ -145,12 +145,14 @@ class PoolStatusMaker:
         return found
 
     def _waiting(self, snapshot: Snapshot, now: float) -> Sequence[WaitingStatus]:
-        before = {(kind.labels, kind.provider, kind.tenant, kind.code): kind.since for kind in self._before.waiting}
+        before = {
+            (kind.labels, kind.provider, kind.tenant, kind.mark, kind.code): kind.since for kind in self._before.waiting
+        }
         found = []
         for kind, count, waiting in snapshot.kinds[:MAX_KINDS]:
             code = waiting.reason.code.value
             # Of a kind that no pass has looked at yet each answer would be a new one.
-            since = before.get((kind.labels, kind.provider, kind.tenant_name, code), waiting.since)
+            since = before.get((kind.labels, kind.provider, kind.tenant_name, kind.mark, code), waiting.since)
             found.append(
                 WaitingStatus(
                     labels=kind.labels,
@@ -162,6 +164,7 @@ class PoolStatusMaker:
                     text=waiting.reason.text,
                     numbers=dict(waiting.reason.numbers),
                     since=min(since, waiting.since, now),
+                    mark=kind.mark,
                 )
             )
         return found

@@ -1,67 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Why a request is as it is, and which subject a name stands for (rules P)."""
+"""Why a request is as it is, and which subject a name stands for."""
 
 from __future__ import annotations
 
 import json
-from typing import Any
+from dataclasses import replace
 
 import pytest
 
 from nodepool.model import states
-from nodepool.model.component import PoolComponent
 from nodepool.model.event import Event
-from nodepool.model.node import Node
-from nodepool.model.pool_status import LabelStatus, PoolStatus, RequestStatus, WaitingStatus
+from nodepool.model.pool_status import LabelStatus, RequestStatus
 from nodepool.model.reasons import ReasonCode
-from nodepool.model.request import NodeRequest
 from nodepool.plan import explain
 from nodepool.plan.explained import ExplainedRequest
 from nodepool.plan.observed import Observed
-
-NOW = 1763809000.0
-FULL = (
-    "room.cores",
-    "80 of 80 cores in use, 8 more needed",
-    {"limit": 80, "used": 80, "needed": 8},
-)
-
-
-def pool_id(provider: str, host: str = "l1") -> str:
-    return f"{host}-PoolWorker.{provider}-main-{provider}"
-
-
-def component(provider: str, *labels: str, host: str = "l1", paused: bool = False) -> PoolComponent:
-    made = PoolComponent(host, "11.0.0")
-    made.id, made.provider_name, made.name = pool_id(provider, host), provider, "main"
-    made.supported_labels = list(labels)
-    made.paused = paused
-    return made
-
-
-def status(provider: str, host: str = "l1", **fields: Any) -> PoolStatus:
-    return PoolStatus(
-        id=pool_id(provider, host), host=host, provider=provider, pool="main", **{"state": "running", **fields}
-    )
-
-
-def waiting(*labels: str, code: str = FULL[0], text: str = FULL[1], since: float = NOW - 60) -> WaitingStatus:
-    return WaitingStatus(labels, None, "t1", 3, NOW - 400, code, text, dict(FULL[2]), since)
-
-
-def request(number: int = 7, *labels: str, state: str = states.REQUESTED, priority: str = "200") -> NodeRequest:
-    made = NodeRequest(f"{priority}-{number:010}")
-    made.node_types = list(labels or ("gpu",))
-    made.state = state
-    made.created_time = NOW - 412
-    made.tenant_name = "t1"
-    made.requestor_data = {"job_name": "unit", "pipeline_name": "check"}
-    made.event_id = "6c1e"
-    return made
-
-
-def seen(*requests: NodeRequest, **fields: Any) -> Observed:
-    return Observed(now=NOW, requests={one.key: one for one in requests}, **fields)
+from nodepool.plan.queue import RequestKind
+from tests.support.observed import FULL, NOW, component, known, node, pool_id, request, seen, status, waiting
 
 
 def explained(observed: Observed, number: int = 0) -> ExplainedRequest:
@@ -173,10 +128,9 @@ def test_released_launchers() -> None:
 
 def test_served_by_a_released_launcher() -> None:
     made = request(state=states.PENDING)
-    node = Node("gpu", "0000000001")
-    node.launcher, node.allocated_to, node.state = pool_id("cloud-1"), made.key, states.BUILDING
-    node.created_time, node.provider, node.pool = NOW - 30, "cloud-1", "main"
-    observed = seen(made, registered=[component("cloud-1", "gpu")], nodes={node.key: node})
+    launched = node(1, state=states.BUILDING)
+    launched.allocated_to = made.key
+    observed = seen(made, registered=[component("cloud-1", "gpu")], nodes=known(launched))
     found = explained(observed)
     assert found.text == "is served by cloud-1/main: 1 of 1 nodes are there or are being launched"
     assert (found.nodes, found.code) == (["0000000001"], "served.launching")
@@ -238,8 +192,7 @@ def test_requests_ahead() -> None:
     ],
 )
 def test_what_a_name_stands_for(name: str, kind: str | None) -> None:
-    nodes = {"0000000001": Node("gpu", "0000000001")}
-    observed = seen(request(7, "wanted"), nodes=nodes, registered=[component("cloud-1", "gpu")])
+    observed = seen(request(7, "wanted"), nodes=known(node(1)), registered=[component("cloud-1", "gpu")])
     assert explain.kind_of(name, observed) == kind
     if kind is not None:
         assert (explain.explain(name, kind, observed).id, explain.explain(name, kind, observed).kind) == (name, kind)
@@ -249,3 +202,17 @@ def test_similar_names() -> None:
     observed = seen(request(), registered=[component("cloud-1", "gpu")])
     assert explain.similar("cloud1", observed) == ", did you mean 'cloud-1'?"
     assert explain.similar("zzz", observed) == ""
+
+
+def test_kinds_with_the_same_labels() -> None:
+    """A request that another pool declined waits for something else than one that nobody has declined."""
+    fresh, declined = request(7), request(8)
+    declined.declined_by = ["another"]
+    kinds = [RequestKind.of(one).mark for one in (fresh, declined)]
+    told = [replace(waiting("gpu"), mark=kinds[0]), replace(waiting("gpu", code="wait.order", text="x"), mark=kinds[1])]
+    observed = seen(
+        fresh, declined, registered=[component("cloud-1", "gpu")], statuses=[status("cloud-1", waiting=told)]
+    )
+    assert [explained(observed, number).code for number in (0, 1)] == ["room.cores", "wait.order"]
+    declined.declined_by.append("and another")
+    assert explained(observed, 1).code in ("room.cores", "wait.order"), "what is told of its like"

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who serves a label, and what its requests wait for."""
+
+from __future__ import annotations
+
+from nodepool.model import states
+from nodepool.model.maintenance import Maintenance, Mode
+from nodepool.model.pool_status import LabelStatus
+from nodepool.plan.explain_label import explain_label
+from tests.support.observed import NOW, component, known, node, request, seen, status, waiting
+
+
+def test_served() -> None:
+    taken = node(2)
+    taken.allocated_to = "200-0000000001"
+    observed = seen(
+        request(7),
+        request(8, state=states.PENDING),
+        request(9, "arm"),
+        request(6, state=states.FULFILLED),
+        nodes=known(node(1), taken, node(3, state=states.BUILDING), node(4, "arm")),
+        registered=[component("cloud-1", "gpu"), component("lab", "arm")],
+        statuses=[status("cloud-1", waiting=[waiting("gpu"), waiting("arm")])],
+    )
+    found = explain_label("gpu", observed)
+    assert (found.state, found.requests, found.oldest) == ("served", 2, NOW - 412)
+    (pool,) = found.pools
+    assert (pool.pool, pool.nodes, pool.free, pool.code) == ("cloud-1/main", {"building": 1, "ready": 2}, 1, None)
+    assert [(group.pool, group.count, group.code) for group in found.waiting] == [("cloud-1/main", 3, "room.cores")]
+    assert found.text.startswith(
+        "is served by cloud-1/main; 1 free nodes; 2 requests want it; most wait in cloud-1/main"
+    )
+    assert found.remedies == []
+
+
+def test_broken() -> None:
+    """With the cause that the provider has stored."""
+    broken = {"gpu": LabelStatus("label.broken", "the cloud has no flavor named 'm1.small'", NOW - 9)}
+    observed = seen(registered=[component("cloud-1", "gpu")], statuses=[status("cloud-1", labels=broken)])
+    found = explain_label("gpu", observed)
+    assert (found.state, found.remedies) == ("not served", ["the cloud has no flavor named 'm1.small'"])
+    assert (found.pools[0].code, found.pools[0].since) == ("label.broken", NOW - 9)
+    assert found.text == "is not served now by cloud-1/main; 0 free nodes; 0 requests want it"
+
+
+def test_provider_that_is_away() -> None:
+    away = status("cloud-1", state="unavailable", code="provider.circuit-open", text="HTTP 503", since=NOW - 5)
+    observed = seen(registered=[component("cloud-1", "gpu"), component("cloud-2", "gpu")], statuses=[away])
+    found = explain_label("gpu", observed)
+    assert [(pool.pool, pool.code) for pool in found.pools] == [
+        ("cloud-1/main", "provider.circuit-open"),
+        ("cloud-2/main", None),
+    ]
+    assert found.text.startswith("is served by cloud-2/main;")
+
+
+def test_paused() -> None:
+    """Also where a launcher tells no status."""
+    record = Maintenance("label", "gpu", Mode.PAUSE, "bad image", "alice", NOW - 3)
+    found = explain_label("gpu", seen(registered=[component("cloud-1", "gpu")], maintenance=[record]))
+    assert found.pools[0].text == "label gpu is paused by alice: bad image"
+    over = Maintenance("label", "gpu", Mode.PAUSE, until=NOW)
+    assert explain_label("gpu", seen(registered=[component("cloud-1", "gpu")], maintenance=[over])).state == "served"
+
+
+def test_nobody_has_it() -> None:
+    found = explain_label("gpus", seen(request(7, "gpus"), registered=[component("cloud-1", "gpu")]))
+    assert found.text == "no registered pool has it, did you mean 'gpu'?"
+
+
+def test_one_queue_of_several_launchers() -> None:
+    """Each has all requests: they are not added up. What a pool leaves to others does not wait in it."""
+    statuses = [status("cloud-1", host, waiting=[waiting("gpu")]) for host in ("l1", "l2")]
+    statuses.append(status("cloud-2", waiting=[waiting("gpu", code="turn.of-priority", text="another pool")]))
+    observed = seen(registered=[component("cloud-1", "gpu")], statuses=statuses)
+    assert [(group.pool, group.count) for group in explain_label("gpu", observed).waiting] == [("cloud-1/main", 3)]

@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How a provider is, and why."""
+
+from __future__ import annotations
+
+from nodepool.model import states
+from nodepool.model.event import Event
+from nodepool.model.maintenance import Maintenance, Mode
+from nodepool.model.pool_status import HostStatus, LabelStatus, LimitStatus
+from nodepool.plan.explain_provider import explain_provider
+from tests.support.observed import NOW, component, known, node, seen, status, waiting
+
+LIMIT = LimitStatus("cloud", "cores", 80, 70, 8, NOW - 60)
+
+
+def test_works() -> None:
+    told = status("cloud-1", limits=[LIMIT], waiting=[waiting("gpu")])
+    nodes = known(node(1), node(2, state=states.BUILDING), node(3, provider="cloud-2"))
+    found = explain_provider("cloud-1", seen(nodes=nodes, registered=[component("cloud-1", "gpu")], statuses=[told]))
+    assert (found.state, found.text) == ("running", "works; 78 of 80 cores are used")
+    assert found.nodes == {"building": 1, "ready": 1}
+    assert [group.code for group in found.waiting] == ["room.cores"]
+
+
+def test_unavailable() -> None:
+    told = status(
+        "cloud-1",
+        state="unavailable",
+        code="provider.circuit-open",
+        text="HTTP 503",
+        next=NOW + 12,
+        labels={"gpu": LabelStatus("label.broken", "no flavor", NOW)},
+    )
+    event = Event(NOW - 5, "l1", "provider cloud-1", "unavailable", "provider.circuit-open", "HTTP 503")
+    found = explain_provider("cloud-1", seen(statuses=[told], events=[event]))
+    assert found.text == "pool main is unavailable: HTTP 503"
+    assert found.remedies == ["cloud-1/main is tried again in 12 s", "label gpu of cloud-1/main: no flavor"]
+    assert [(moment.what, moment.code) for moment in found.history] == [("unavailable", "provider.circuit-open")]
+
+
+def test_one_pool() -> None:
+    other = status("cloud-1", id="x", pool="second", waiting=[waiting("gpu")])
+    found = explain_provider("cloud-1/main", seen(statuses=[status("cloud-1"), other]))
+    assert [pool.name for pool in found.pools] == ["cloud-1/main"]
+    assert (found.id, found.waiting) == ("cloud-1/main", [])
+
+
+def test_maintenance() -> None:
+    record = Maintenance("provider", "cloud-1", Mode.PAUSE, "network", "alice", NOW - 3)
+    told = status("cloud-1", state="maintenance", code="provider.paused", text=record.text)
+    found = explain_provider("cloud-1", seen(statuses=[told], maintenance=[record]))
+    assert (found.text, found.maintenance) == (record.text, [record.text])
+    assert found.remedies == ["nodepool resume provider cloud-1"]
+
+
+def test_released_launcher() -> None:
+    found = explain_provider("cloud-1", seen(registered=[component("cloud-1", "gpu")]))
+    assert (found.state, found.text) == ("unknown", "tells no status: l1 (11.0.0): cloud-1/main")
+    assert explain_provider("cloud-1", seen()).text == "no launcher has it"
+
+
+def test_hosts_that_are_down() -> None:
+    hosts = [HostStatus("zuul@h1:22", False, "no route"), HostStatus("zuul@h2:22", True)]
+    found = explain_provider("lab", seen(statuses=[status("lab", hosts=hosts)]))
+    assert found.remedies == ["hosts of lab/main are down: zuul@h1:22"]
