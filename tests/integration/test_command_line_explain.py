@@ -69,6 +69,7 @@ def test_node_label_and_provider(nodepool: CommandLine, znodes: PoolZnodes, add_
 
 @pytest.mark.usefixtures("pool")
 def test_unknown_name(nodepool: CommandLine) -> None:
+    """E-3"""
     found = nodepool("explain", "cloud-2")
     assert (found.status, found.out) == (1, "")
     assert found.err == "there is no request, node, label or provider 'cloud-2', did you mean 'cloud-1'?\n"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The simulated world under moves and faults that Hypothesis picks: the invariants of issue 5.
+"""The simulated world under moves and faults that Hypothesis picks: the invariants of issue 5, and of explanations.
 
 A failure prints ``Setup`` and ``Move`` values. `tests.model.world.replay` with ``trace=True`` prints each turn of that
 run and what the launchers log. A found case becomes a test in ``test_found.py``.
@@ -136,7 +136,10 @@ def test_a_configuration_that_changes_in_the_middle(setup: Setup, moves: list[Mo
 )
 @budget(40)
 def test_pools_with_different_labels_that_share_a_cloud(setup: Setup, moves: list[Move]) -> None:
-    """Q-2, Q-8: limits of pools, and of all together; nobody waits for ever for what others hold."""
+    """Q-2, Q-8: limits of pools, and of all together; nobody waits for ever for what others hold.
+
+    E-1, E-2: here most requests wait, each for a known reason with the numbers of the plan.
+    """
     replay(setup, *moves)
 
 

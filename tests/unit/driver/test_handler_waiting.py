@@ -13,6 +13,7 @@ from nodepool.driver.handler import ABORT
 from nodepool.exceptions import QuotaException, ZKConflict, ZKConnectionError
 from nodepool.model import states
 from nodepool.model.node import Node
+from nodepool.model.reasons import quota_used_up
 from nodepool.model.request import NodeRequest
 from nodepool.plan import deadlock
 from nodepool.plan.queue import MIN_READY_REQUESTOR
@@ -97,6 +98,20 @@ def test_provider_was_replaced(stage: Stage) -> None:
     assert not handler.poll()
     assert handler.is_paused()
     assert [state for state, _, _ in stage.nodes()] == [states.ABORTED]
+
+
+def test_what_is_missing_changes(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """E-2: counted anew in each pass, as long as the request waits; the wait began when it began."""
+    told = [quota_used_up("pool main", "instances", limit=4, used=used, needed=1) for used in (4, 5)]
+    answers = iter(told)
+    monkeypatch.setattr(ScriptedHandler, "why_no_room", lambda *_: next(answers))
+    stage.provider.room = 0
+    handler = stage.begin("small")
+    seen = [handler.progress.reason]
+    since = handler.progress.since
+    handler.run()
+    seen.append(handler.progress.reason)
+    assert (seen, handler.progress.since) == (told, since)
 
 
 def test_no_room(stage: Stage) -> None:

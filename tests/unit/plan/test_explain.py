@@ -24,7 +24,7 @@ def explained(observed: Observed, number: int = 0) -> ExplainedRequest:
 
 
 def test_waits_for_room() -> None:
-    """The nearest pool gives the answer; each pool has its verdict."""
+    """E-4: the nearest pool gives the answer; each pool has its verdict."""
     observed = seen(
         request(7),
         request(5),
@@ -83,7 +83,7 @@ def test_fulfilled() -> None:
 
 
 def test_failed() -> None:
-    """The cause is the answer, not that the label is unknown elsewhere."""
+    """E-6: the cause is the answer, not that the label is unknown elsewhere."""
     made = request(state=states.FAILED)
     made.declined_by = [pool_id("lab"), pool_id("cloud-1"), "l9-PoolWorker.old-main-abc"]
     broken = RequestStatus(made.key, "done", "label.broken", "the cloud has no flavor named 'm1.small'", {}, NOW - 3)
@@ -115,7 +115,7 @@ def test_label_that_cannot_be_served() -> None:
 
 
 def test_released_launchers() -> None:
-    """They tell nothing but what the registry has."""
+    """E-5: they tell nothing but what the registry has."""
     observed = seen(request(), registered=[component("cloud-1", "gpu", paused=True)])
     found = explained(observed)
     assert (found.code, found.pools[0].verdict) == ("status.missing", "waits")
@@ -166,7 +166,7 @@ def test_full_status_record() -> None:
 
 
 def test_requests_ahead() -> None:
-    """Those that the pool could serve, and the one that it has locked and that waits for room."""
+    """E-4: those that the pool could serve, and the one that it has locked and that waits for room."""
     paused = RequestStatus("100-0000000009", "paused", "room.cores", "full", {}, NOW)
     declined = request(3)
     declined.declined_by = [pool_id("cloud-1")]
@@ -192,6 +192,7 @@ def test_requests_ahead() -> None:
     ],
 )
 def test_what_a_name_stands_for(name: str, kind: str | None) -> None:
+    """E-3"""
     observed = seen(request(7, "wanted"), nodes=known(node(1)), registered=[component("cloud-1", "gpu")])
     assert explain.kind_of(name, observed) == kind
     if kind is not None:

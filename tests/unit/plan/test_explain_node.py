@@ -54,6 +54,7 @@ def test_request_that_is_gone() -> None:
 
 
 def test_free_node_that_nobody_takes() -> None:
+    """E-7"""
     assert explained(node(1)).text == "is ready and free; no request wants gpu"
     found = explained(node(1), request(7), request(5), request(6, "arm"))
     assert found.text == (

@@ -30,6 +30,20 @@ def test_kind_holds_what_a_pool_judges_by() -> None:
     assert all(RequestKind.of(make("200-1", "a", "b", **change)) != first for change in changes)
 
 
+def test_marks_of_kinds() -> None:
+    """E-1: what readers of a status do not see otherwise; the same in each process."""
+    kinds = [
+        {},
+        {"declined_by": ["x"]},
+        {"declined_by": ["x", "y"]},
+        {"reuse": False},
+        {"requestor": MIN_READY_REQUESTOR},
+    ]
+    marks = [RequestKind.of(make("200-1", **fields)).mark for fields in kinds]
+    assert len(set(marks)) == len(kinds)
+    assert marks[0] == RequestKind.of(make("100-7")).mark == "9b9cecbe"
+
+
 def test_order_in_a_bucket() -> None:
     """A-1: PPP as text, relative priority, sequence."""
     queue = RequestQueue()

@@ -27,7 +27,7 @@ def old(number: int, state: str, seconds: float = 50) -> Any:
 
 @pytest.mark.parametrize("code", ["room.instances", "room.cores", "room.ram", "room.resource", "wait.pool-paused"])
 def test_room(code: str) -> None:
-    """Who has it."""
+    """E-8: who has it."""
     nodes = [old(1, states.HOLD), old(2, states.IN_USE, 99), old(3, states.IN_USE, 9000), old(4, states.DELETING, 601)]
     limits = [LimitStatus("cloud", "cores", 80, 72, 8, NOW), LimitStatus("cloud", "ram", 800, 72, 8, NOW)]
     assert remedies(code, nodes=nodes, limits=limits) == [

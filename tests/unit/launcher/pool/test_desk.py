@@ -90,7 +90,7 @@ def test_paused_as_long_as_a_request_waits_for_room(office: Office) -> None:
 
 
 def test_why_it_is_paused(office: Office) -> None:
-    """A-9: those behind it are told what the first request waits for."""
+    """E-2, A-9: those behind it are told what the first request waits for."""
     assert office.desk.why_paused is reasons.POOL_PAUSED
     room = reasons.quota_used_up("pool main", "cores", limit=8, used=8, needed=4)
     for number, why in ((2, reasons.NO_ROOM), (1, room)):

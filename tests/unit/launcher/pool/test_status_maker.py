@@ -180,7 +180,7 @@ def test_requests(site: Site) -> None:
     made = site.maker.make(5.0)
     numbers = {"limit": 20, "used": 20, "needed": 1}
     assert made.waiting == [
-        WaitingStatus(("small",), None, "tenant", 3, 7.0, "room.instances", FULL.text, numbers, 4.0)
+        WaitingStatus(("small",), None, "tenant", 3, 7.0, FULL.code.value, FULL.text, numbers, 4.0, KIND.mark)
     ]
     assert [told.id for told in made.requests] == ["200-0000000001", "200-0000000002"]
     assert made.declined == [RequestStatus("200-0000000003", "done", "room.instances", FULL.text, numbers, 3.0)]
