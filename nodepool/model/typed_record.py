@@ -3,10 +3,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
+from functools import cache
 from types import NoneType, UnionType
-from typing import Any, Final, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Final, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from nodepool.model.record import InvalidRecord, is_finite
 
@@ -22,9 +23,15 @@ def read(kind: type[T], data: Any) -> T:
     """
     if not isinstance(data, Mapping):
         raise InvalidRecord(f"a {type(data).__name__}, not an object")
+    hints = _hints(cast("Hashable", kind))
+    return kind(**{name: _value(name, hints[name], value) for name, value in data.items() if name in hints})
+
+
+@cache
+def _hints(kind: Any) -> Mapping[str, Any]:
+    """The types of the fields of a dataclass. To work them out takes longer than to read a record."""
     hints = get_type_hints(kind)
-    known = {entry.name for entry in fields(kind)}  # type: ignore[arg-type]
-    return kind(**{name: _value(name, hints[name], value) for name, value in data.items() if name in known})
+    return {entry.name: hints[entry.name] for entry in fields(kind)}
 
 
 def _value(name: str, hint: Any, value: Any) -> Any:

@@ -32,7 +32,7 @@ def test_kind_holds_what_a_pool_judges_by() -> None:
 
 def test_marks_of_kinds() -> None:
     """E-1: what readers of a status do not see otherwise; the same in each process."""
-    kinds = [
+    kinds: list[dict[str, Any]] = [
         {},
         {"declined_by": ["x"]},
         {"declined_by": ["x", "y"]},

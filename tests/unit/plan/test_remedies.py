@@ -55,7 +55,7 @@ def test_static() -> None:
     ]
     assert remedies("wait.ready-node", nodes=[old(1, states.IN_USE)], hosts=hosts) == [
         "host zuul@h1:22 is down: no route to host",
-        "host zuul@h3:22 is quarantined: disk",
+        "host zuul@h3:22 is quarantined: disk; nodepool release zuul@h3:22 ends that",
         "node 0000000001 has its host for the longest time; nodepool explain 0000000001 tells for whom",
     ]
 
