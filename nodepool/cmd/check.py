@@ -46,7 +46,7 @@ def check(options: argparse.Namespace) -> int:
 
     :raises CommandError: a provider is not in the configuration.
     """
-    from nodepool.listing.checks import check_table
+    from nodepool.listing.checks import check_table, print_checks
 
     results: Results = {"configuration": _configuration(options)}
     config = _load(options)
@@ -58,7 +58,10 @@ def check(options: argparse.Namespace) -> int:
         with contextlib.ExitStack() as stack:
             zk, results["zookeeper"] = stack.enter_context(_zookeeper(config))
             results |= _providers(config, options, zk)
-    show(check_table(results), options)
+    if sys.stdout.isatty() and options.format == "table" and not options.columns and not options.sort:
+        print_checks(results, sys.stdout)
+    else:
+        show(check_table(results), options)
     found = [result for each in results.values() for result in each]
     failed = sum(not result.ok for result in found)
     if failed:

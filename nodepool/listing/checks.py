@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The table of ``nodepool check`` (reference/commands 2)."""
+"""What ``nodepool check`` found: a table, and on a terminal lines that are not cut (reference/commands 2)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from nodepool.listing import styles
+from nodepool.listing.safe_text import printable
 from nodepool.listing.table import Column, Table
 
 if TYPE_CHECKING:
@@ -33,3 +34,24 @@ def check_table(results: Mapping[str, Sequence[CheckResult]]) -> Table:
         for result in found
     ]
     return Table(columns, rows)
+
+
+def print_checks(results: Mapping[str, Sequence[CheckResult]], stream: TextIO) -> None:
+    """Print results for people: texts are wrapped, never cut, because each says what to do.
+
+    :param results: as for `check_table`.
+    :param stream: a terminal.
+    """
+    from rich.console import Console
+    from rich.table import Table as Grid
+    from rich.text import Text
+
+    console = Console(file=stream, force_terminal=True, markup=False, emoji=False, highlight=False)
+    for where, found in results.items():
+        console.print(Text(printable(where), "bold"))
+        grid = Grid.grid(padding=(0, 2))
+        for result in found:
+            lines = [f"{result.subject}: {result.text}", *([f"-> {result.remedy}"] if result.remedy else [])]
+            shown = Text("\n".join(map(printable, lines)), overflow="fold")
+            grid.add_row("", Text(result.status, _COLOURS[result.status]), shown)
+        console.print(grid)

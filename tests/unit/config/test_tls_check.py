@@ -34,6 +34,7 @@ def test_good_files(tmp_path: Path, certificates: Certificates) -> None:
 
 
 def test_file_line_and_key(tmp_path: Path, certificates: Certificates) -> None:
+    """G-17"""
     settings = load(tmp_path / "n.yaml", certificates, tmp_path / "gone")
     with pytest.raises(ConfigError) as caught:
         refuse_bad_tls_files(settings)

@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+import io
 import json
+import re
 
 from nodepool.driver.framework.check_result import CheckResult
-from nodepool.listing.checks import check_table
+from nodepool.listing.checks import check_table, print_checks
 from nodepool.listing.table import render
 
 RESULTS = {
@@ -40,3 +42,18 @@ def test_rows() -> None:
 def test_colours() -> None:
     column = check_table(RESULTS).columns[0]
     assert [column.style(status) for status in ("ok", "warning", "failed")] == ["green", "yellow", "red"]
+
+
+def test_terminal() -> None:
+    """Each text as a whole, below it the remedy, and nothing that could do more than be printed."""
+    stream = io.StringIO()
+    long = CheckResult("host\x1b[2J", False, "cannot connect " * 30, "start it")
+    print_checks({**RESULTS, "provider lab": [long]}, stream)
+    text = re.sub(r"\x1b\[[0-9;]*m", "", stream.getvalue())
+    assert [line.split() for line in text.splitlines()[:2]] == [
+        ["zookeeper"],
+        ["ok", "connection:", "connected", "to", "zk1:2281"],
+    ]
+    assert text.count("cannot") == 30
+    assert "-> correct flavor-name" in text
+    assert "\x1b" not in text
