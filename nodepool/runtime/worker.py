@@ -106,7 +106,7 @@ class Worker(PassThread):
 
     def _guarded_pass(self) -> float:
         if not self._client.connected:
-            self.log.info("Waiting for ZooKeeper")
+            self.log.debug("Waiting for ZooKeeper")
             self._wait_connected()
             return 0.0
         return super()._guarded_pass()

@@ -24,6 +24,16 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
+def said_by(provider: str, error: BaseException) -> str:
+    """What an error says, in one line, for a sentence that names the provider already.
+
+    Errors of drivers name the provider, and say by themselves what is wrong; others are known by their type.
+    """
+    text = str(error)
+    said = text.removeprefix(f"Provider {provider}: ")
+    return (said if said and said != text else f"{type(error).__name__}: {text}").splitlines()[0]
+
+
 class CloudCalls:
     """The adapter's calls that are not part of a machine; all of them may block, and raise what the adapter raises.
 
@@ -78,7 +88,7 @@ class CloudCalls:
 
     def failed(self, error: BaseException) -> None:
         """The cloud did not do what it was asked, for a reason of its own."""
-        reason = f"{type(error).__name__}: {error}".splitlines()[0][:300]
+        reason = said_by(self._name, error)[:300]
         with self._lock:
             now = self._clock()
             before = self._breaker.probe_due(now)

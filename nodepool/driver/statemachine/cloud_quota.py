@@ -16,6 +16,7 @@ from nodepool.driver.framework.limit_status import CloudLimits
 from nodepool.driver.framework.quota_support import LIMITS_AGE_SECONDS, QuotaSupport
 from nodepool.driver.framework.repeats import Repeats
 from nodepool.driver.statemachine import metadata
+from nodepool.driver.statemachine.calls import said_by
 from nodepool.driver.statemachine.known import Known, NotKnown, Patience
 from nodepool.driver.statemachine.learned_limits import LearnedLimits
 from nodepool.driver.statemachine.node_fields import resources_of
@@ -85,11 +86,8 @@ class StateMachineQuota(QuotaSupport):
     def _limits_unknown(self, error: BaseException) -> None:
         if self._repeats.worth_saying("limits"):
             name = self.provider.name
-            text = str(error)
-            # Errors of drivers say of which provider they are; others are known by their type.
-            said = text.removeprefix(f"Provider {name}: ")
-            said = said if said != text else f"{type(error).__name__}: {text}"
-            self._quota_log.error("Provider %s: limits unknown: %s", name, said, extra={"provider": name})
+            text = said_by(name, error)
+            self._quota_log.error("Provider %s: limits unknown: %s", name, text, extra={"provider": name})
 
     def _ask_limits(self) -> QuotaInformation:
         with OnError(self._limits_unknown):

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from nodepool.driver.statemachine import calls as calls_module
-from nodepool.driver.statemachine.calls import CloudCalls
+from nodepool.driver.statemachine.calls import CloudCalls, said_by
 from nodepool.exceptions import CloudUnavailableException, QuotaException, RuntimeConfigurationException
 from nodepool.model.quota import QuotaInformation
 from nodepool.plan.circuit_breaker import TRIP_FAILURES, TRIP_SECONDS
@@ -146,3 +146,18 @@ def test_times_of_the_circuit_breaker(monkeypatch: pytest.MonkeyPatch) -> None:
     calls.ask("instances", None)
     times.append(calls.circuit_times)
     assert times[1] == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (RuntimeError("Provider cloud-1: listing servers failed: no answer"), "listing servers failed: no answer"),
+        (RuntimeError("Provider cloud-2: no answer"), "RuntimeError: Provider cloud-2: no answer"),
+        (KeyError("x\ny"), "KeyError: 'x\\ny'"),
+        (ValueError("first\nsecond"), "ValueError: first"),
+        (ValueError(), "ValueError: "),
+    ],
+)
+def test_what_an_error_says(error: Exception, text: str) -> None:
+    """J-7: the provider is not named twice, and the type only where the text may not say enough."""
+    assert said_by("cloud-1", error) == text
