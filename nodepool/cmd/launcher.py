@@ -6,6 +6,7 @@ Everything but the handling of signals is imported by functions, so that a signa
 
 from __future__ import annotations
 
+import signal
 import sys
 from typing import TYPE_CHECKING, Final
 
@@ -35,6 +36,11 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--repl", action="store_true", help="serve an unauthenticated Python console on localhost:3000, for debugging"
     )
+    parser.add_argument(
+        "--drain",
+        action="store_true",
+        help="after SIGTERM take nothing new, finish what is being served, and end then; a second one ends it at once",
+    )
     return parser
 
 
@@ -55,7 +61,12 @@ def serve(options: argparse.Namespace) -> int:
     from nodepool.launcher.supervisor import NodePool
 
     nodepool = NodePool(options.config, options.secure)
-    return run_service(nodepool, {"nodepool": nodepool} if options.repl else None)
+
+    def drain(number: int) -> bool:
+        return options.drain and number == signal.SIGTERM and nodepool.drain("SIGTERM")
+
+    names = {"nodepool": nodepool} if options.repl else None
+    return run_service(nodepool, names, drain=drain, finished=lambda: nodepool.finished)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

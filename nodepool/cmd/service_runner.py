@@ -72,6 +72,9 @@ class ServiceRunner:
     :param stop_seconds: how long an orderly stop may take.
     :param on_stop_signal: called in the main thread with each signal to stop, the first one before the service's
         `stop`. Of a further one it says whether the service still ends in order; False = the daemon ends at once.
+    :param drain: called in the main thread with a signal to stop that comes first. True = the service finishes what it
+        does, and ends by itself; False = it is stopped now, as with a further signal.
+    :param finished: did the service end by itself because it was told to? Else its end is an error.
     :param clock: monotonic seconds.
     :param on_loaded: called in the main thread when the service is ready, and again after each reload.
     """
@@ -83,6 +86,8 @@ class ServiceRunner:
         *,
         on_loaded: Callable[[], None] = lambda: None,
         on_stop_signal: Callable[[int], bool] = lambda number: False,
+        drain: Callable[[int], bool] = lambda number: False,
+        finished: Callable[[], bool] = lambda: False,
         stop_seconds: float = STOP_SECONDS,
         clock: Callable[[], float] = monotonic,
     ) -> None:
@@ -90,6 +95,8 @@ class ServiceRunner:
         self._notifier = notifier
         self._on_loaded = on_loaded
         self._on_stop_signal = on_stop_signal
+        self._drain = drain
+        self._finished = finished
         #: Was it told of what is loaded now?
         self._loaded_told = False
         self._stop_seconds = stop_seconds
@@ -118,6 +125,9 @@ class ServiceRunner:
             worker.join()
             if self._error is not None:
                 raise self._error
+            if self._finished():
+                log.info("Stopped")
+                return 0
             log.error("The service ended by itself")
             return 1
         finally:
@@ -142,9 +152,13 @@ class ServiceRunner:
 
     def _wait_for_signal(self, worker: threading.Thread) -> bool:
         """Wait until a stop signal comes (True) or the service ends by itself (False)."""
+        draining = False
         while True:
             event = self._next(self._tick_seconds())
-            if event is not None and event in STOP_SIGNALS:
+            if event is not None and event in STOP_SIGNALS and not draining and self._drain(event):
+                draining = True
+                log.info("%s: finishing what is being served; another signal ends it now", signal.Signals(event).name)
+            elif event is not None and event in STOP_SIGNALS:
                 log.info("Stopping after %s", signal.Signals(event).name)
                 self._on_stop_signal(event)
                 return True

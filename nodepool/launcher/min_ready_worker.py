@@ -45,15 +45,24 @@ class MinReadyWorker(Worker):
     """One thread a launcher; launchers take turns through a lock, so that together they do not overshoot (M-6).
 
     :param config: the current configuration.
+    :param held: is nothing launched for maintenance? Asked with provider, pool and label.
     """
 
-    def __init__(self, zk: ZooKeeper, cache: NodepoolCache, providers: Providers, config: Callable[[], Config]) -> None:
+    def __init__(
+        self,
+        zk: ZooKeeper,
+        cache: NodepoolCache,
+        providers: Providers,
+        config: Callable[[], Config],
+        held: Callable[[str, str, str], bool],
+    ) -> None:
         log = logging.getLogger(log_names.MIN_READY_WORKER)
         super().__init__("MinReadyWorker", zk.client, log, IDLE_SECONDS)
         self._zk = zk
         self._cache = cache
         self._providers = providers
         self._config = config
+        self._held = held
         self._own: dict[str, NodeRequest] = {}
         #: request id -> when it was seen to have ended (monotonic seconds)
         self._ended: dict[str, float] = {}
@@ -109,8 +118,8 @@ class MinReadyWorker(Worker):
             provider = self._providers.get(name)
             if provider is None or not provider.LAUNCHES:
                 continue
-            for pool in settings.pools.values():
-                if label_name in pool.labels:
+            for pool_name, pool in settings.pools.items():
+                if label_name in pool.labels and not self._held(name, pool_name, label_name):
                     label = pool.labels[label_name] if isinstance(pool.labels, dict) else label_name
                     if gateway.label_ready(provider, label):
                         return True

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from nodepool.launcher.cleanup_worker import CleanupWorker
     from nodepool.launcher.deleted_node_worker import DeletedNodeWorker
+    from nodepool.launcher.maintenance_worker import MaintenanceWorker
     from nodepool.launcher.pool.worker import PoolWorker
     from nodepool.launcher.pool_registry import PoolRegistry
     from nodepool.launcher.pool_threads import PoolThreads
@@ -48,6 +49,7 @@ class Router:
         threads: PoolThreads,
         deletion: Part[DeletedNodeWorker],
         cleanup: Part[CleanupWorker],
+        maintenance: Part[MaintenanceWorker],
         *,
         has_tenant_limits: Callable[[], bool],
         counted: Callable[[str], None],
@@ -57,6 +59,7 @@ class Router:
         self._threads = threads
         self._deletion = deletion
         self._cleanup = cleanup
+        self._maintenance = maintenance
         self._has_tenant_limits = has_tenant_limits
         self._counted = counted
         self._pool_of: dict[str, tuple[str | None, str | None]] = {}
@@ -68,6 +71,7 @@ class Router:
         cache.requests.add_listener(self.request_changed)
         cache.pools.add_listener(self.pool_changed)
         cache.images.add_listener(self.image_changed)
+        cache.maintenance.add_listener(self.maintenance_changed)
 
     def node_changed(self, node_id: str) -> None:
         if not node_id:
@@ -176,4 +180,15 @@ class Router:
 
     def image_changed(self, _name: str) -> None:
         """A label may be ready now whose nodes are to be kept (M-3)."""
+        self._counted("")
+
+    def maintenance_changed(self) -> None:
+        """What an operator holds back, and what no longer, matters to every pool at once (MT-2)."""
+        self._maintenance.current.wake()
+        self.hold_changed()
+
+    def hold_changed(self) -> None:
+        """Another set of maintenance records holds: one came, went, or its end has come."""
+        for worker in self._threads.current():
+            worker.wake()
         self._counted("")

@@ -8,11 +8,15 @@ import os
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from nodepool.clock import wall_time
 from nodepool.model.event import Event
 from nodepool.model.launcher_status import MAX_EVENTS, AbsentProvider, LauncherStatus, ReloadStatus
+from nodepool.model.maintenance import Mode
+
+if TYPE_CHECKING:
+    from nodepool.model.maintenance import Maintenance
 
 #: Most bytes of JSON of the events in the record.
 EVENT_BYTES: Final = 48 * 1024
@@ -24,6 +28,7 @@ class SelfReport:
     :param config_file: path. ``servers``: of ZooKeeper, as in the connection string.
     :param digest: of the configuration that is in effect.
     :param pools: ``<provider>/<pool>`` of all pools.
+    :param maintenance: the record that holds for the whole launcher.
     :param events: the newest events, the oldest of them first; is given how many.
     """
 
@@ -38,6 +43,7 @@ class SelfReport:
         absent: Callable[[], Mapping[str, AbsentProvider]],
         reload: Callable[[], ReloadStatus | None],
         tenant_limits: Callable[[], Mapping[str, Mapping[str, float]]],
+        maintenance: Callable[[], Maintenance | None],
         events: Callable[[int], Sequence[Event]],
     ) -> None:
         self._digest = digest
@@ -45,6 +51,7 @@ class SelfReport:
         self._absent = absent
         self._reload = reload
         self._tenant_limits = tenant_limits
+        self._maintenance = maintenance
         self._events = events
         self._start = LauncherStatus(
             host=socket.gethostname(),
@@ -60,9 +67,13 @@ class SelfReport:
     def make(self) -> LauncherStatus:
         """The status of now. Equal to the one before if nothing changed."""
         events, omitted = _newest(self._events(MAX_EVENTS))
+        maintenance = self._maintenance()
+        draining = maintenance is not None and maintenance.mode is Mode.DRAIN
         return replace(
             self._start,
             config=self._digest(),
+            state="draining" if draining else "running",
+            maintenance=None if maintenance is None else maintenance.text,
             pools=sorted(self._pools()),
             absent=[provider for _, provider in sorted(self._absent().items())],
             reload=self._reload(),

@@ -20,6 +20,8 @@ from nodepool.launcher.free_counts import FreeCounts
 from nodepool.launcher.hold_events import HoldEvents
 from nodepool.launcher.label_hints import LabelHints
 from nodepool.launcher.maintenance_events import MaintenanceEvents
+from nodepool.launcher.maintenance_state import MaintenanceState, names_of_this_host
+from nodepool.launcher.maintenance_worker import MaintenanceWorker
 from nodepool.launcher.min_ready_worker import MinReadyWorker
 from nodepool.launcher.pool.context import PoolContext
 from nodepool.launcher.pool.worker import PoolWorker
@@ -73,6 +75,8 @@ class NodePool(ConnectedDaemon):
         #: None = no statsd server is configured.
         self.stats: Part[StatsWorker] | None = None
         self._call_metrics = CallMetrics(REGISTRY)
+        #: Was it drained, and does it end because it has nothing left to do?
+        self.finished = False
 
     def build(self, client: ZooKeeperClient) -> None:
         """Make the parts that live as long as the launcher. Nothing of it runs yet.
@@ -94,6 +98,7 @@ class NodePool(ConnectedDaemon):
         self.pool_threads = PoolThreads(lambda provider, pool: PoolWorker(self._pool_context, provider, pool))
         self._registration = DaemonRegistration(client, LauncherComponent, version)
         self._status_writer = StatusWriter(client)
+        self.maintenance = MaintenanceState(self.cache.maintenance.snapshot, names_of_this_host())
         self._make_parts()
         tenant_use = TenantUse(self.cache)
         self._pool_context = PoolContext(
@@ -103,6 +108,7 @@ class NodePool(ConnectedDaemon):
             self.pools,
             self.free_counts,
             self.events,
+            self.maintenance,
             label_hint=LabelHints(self.pools.registered, lambda: self.configuration.current.labels).hint,
             provider=self.providers.get,
             tenant_limits=self._tenant_limits,
@@ -114,12 +120,13 @@ class NodePool(ConnectedDaemon):
             passed=lambda pool_id: self.status.current.changed(pool_id),
             lock_dir_lingers=lambda request_id: self.deletion.current.lingering_lock_dirs.add(request_id),
         )
-        Router(
+        self._router = Router(
             self.cache,
             self.pools,
             self.pool_threads,
             self.deletion,
             self.cleanup,
+            self.maintenance_worker,
             has_tenant_limits=lambda: bool(self._tenant_limits()),
             counted=self._something_changed,
         )
@@ -134,7 +141,9 @@ class NodePool(ConnectedDaemon):
 
         self.deletion = Part("DeletedNodeWorker", lambda: DeletedNodeWorker(zk, cache, providers, events))
         self.cleanup = Part("CleanupWorker", cleanup)
-        self.min_ready = Part("MinReadyWorker", lambda: MinReadyWorker(zk, cache, providers, self._config))
+        held = self.maintenance.holds
+        self.min_ready = Part("MinReadyWorker", lambda: MinReadyWorker(zk, cache, providers, self._config, held))
+        self.maintenance_worker = Part("MaintenanceWorker", self._make_maintenance_worker)
         report = self._make_report()
         self.status = Part(
             "StatusWorker", lambda: StatusWorker(self.pool_threads.all, report, self._status_writer, events.put)
@@ -142,11 +151,22 @@ class NodePool(ConnectedDaemon):
         events.on_event = lambda: self.status.current.changed()
         watch = Part("CallWatch", lambda: CallWatch(REGISTRY))
         table: list[Part[Any]] = [watch, self.status, self.deletion, self.cleanup, self.min_ready]
+        table.append(self.maintenance_worker)
         client = shared_client()
         if client is not None:
             self.stats = Part("StatsWorker", lambda: make_stats_worker(client, zk, cache, providers, self._config))
             table.insert(0, self.stats)
         self.parts = Parts(table, self.log)
+
+    def _make_maintenance_worker(self) -> MaintenanceWorker:
+        return MaintenanceWorker(
+            self.client,
+            self.cache.maintenance,
+            self.maintenance,
+            self.pool_threads.all,
+            changed=lambda: self._router.hold_changed(),
+            drained=self._drained,
+        )
 
     def _make_report(self) -> SelfReport:
         return SelfReport(
@@ -158,6 +178,7 @@ class NodePool(ConnectedDaemon):
             absent=lambda: self.providers.absent,
             reload=lambda: self.reload_events.last,
             tenant_limits=self._tenant_limits,
+            maintenance=lambda: self.maintenance.launcher,
             events=self.events.last,
         )
 
@@ -165,6 +186,7 @@ class NodePool(ConnectedDaemon):
         """Start everything. The connection is there; blocks for ZooKeeper and for the start of providers."""
         self._prepare_zookeeper(paths.NODES, paths.REQUESTS, paths.REQUEST_LOCKS)
         self.cache.wait_ready(30)
+        self.maintenance.note_start()
         self.apply(self._config())
         host = socket.gethostname()
         self.events.add(host, f"launcher {host}", What.STARTED, f"version {release_string()}")
@@ -202,7 +224,22 @@ class NodePool(ConnectedDaemon):
         self.client.disconnect()
         self.log.info("Stopped")
 
+    def drain(self, reason: str) -> bool:
+        """Take nothing new, finish what is being served, and end then. Any thread; does not block.
+
+        :return: False = the launcher does not serve yet, or not any more: there is nothing to finish.
+        """
+        if not self.ready.is_set() or self.loop.stopping.is_set():
+            return False
+        self.maintenance.drain(reason)
+        self._router.maintenance_changed()
+        return True
+
     # -- what parts are told --
+
+    def _drained(self) -> None:
+        self.finished = True
+        self.loop.stop()
 
     def _digest(self) -> str:
         return self.configuration.current.digest

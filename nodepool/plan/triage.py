@@ -59,6 +59,10 @@ class KindView(Protocol):
         """`plan.assignment.screen` for this pool and the registered pools of now."""
         ...
 
+    def held(self, kind: RequestKind) -> Reason | None:
+        """Which maintenance record keeps the pool from serving such requests; None = there is none."""
+        ...
+
     def driver_agreed(self, kind: RequestKind) -> bool:
         """Did the driver say a moment ago that it could serve such requests?"""
         ...
@@ -159,6 +163,10 @@ def triage_kind(kind: RequestKind, view: KindView) -> KindVerdict:
     verdict = view.screened(kind)
     if not isinstance(verdict, Consider):
         return verdict
+    # What an operator holds back waits; it is not declined either (MT-3, MT-5).
+    held = view.held(kind)
+    if held is not None:
+        return Wait(held)
     # A-7, in short: nothing to decline, and no node for it now.
     if not view.launches and not view.ready.could_serve(kind.labels) and view.driver_agreed(kind):
         return Wait(view.no_ready_node(kind.labels))

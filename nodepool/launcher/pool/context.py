@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from nodepool.driver.interface import Provider
     from nodepool.launcher.event_ring import EventRing
     from nodepool.launcher.free_counts import FreeCounts
+    from nodepool.launcher.maintenance_state import MaintenanceState
     from nodepool.launcher.pool_registry import PoolRegistry
     from nodepool.model.quota import QuotaInformation
     from nodepool.model.reasons import Reason
@@ -48,6 +49,7 @@ class PoolContext:
     pools: PoolRegistry
     free_counts: FreeCounts
     events: EventRing
+    maintenance: MaintenanceState
     #: What to do about labels that no pool has, as an addition to a sentence.
     label_hint: Callable[[Collection[str]], str]
     #: The running provider of a name; None = there is none now.

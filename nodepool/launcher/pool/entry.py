@@ -54,7 +54,7 @@ class PoolEntry:
     def update(self, *, paused: bool) -> None:
         """Make the entry what the pool is now. Blocks for ZooKeeper if it was another one.
 
-        :param paused: does a request of the pool wait for room?
+        :param paused: does a request of the pool wait for room, or did an operator pause it?
         """
         supported = self._context.labels
         if supported is not self.labels:

@@ -3,14 +3,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import ExitStack
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from nodepool.exceptions import ZKConflict, ZKConnectionError
 from nodepool.guard import Guard
 from nodepool.model import states
-from nodepool.model.reasons import REQUEST_CHANGED
+from nodepool.model.reasons import REQUEST_CHANGED, Reason
 from nodepool.plan.request_stage import Stage
 
 if TYPE_CHECKING:
@@ -86,6 +87,17 @@ class Handlers:
         """Give back what waits for room, for a pool that goes (G-6)."""
         for handler in self._unfinished():
             self._serve(handler, handler.give_back_when_launched)
+
+    def give_back_held(self, held: Callable[[Collection[str]], Reason | None]) -> None:
+        """Give back what waits for room and is not to be served here any more (MT-6).
+
+        :param held: why requests for some labels are not; None = they are.
+        """
+        for handler in self._unfinished():
+            reason = held(handler.request.node_types)
+            if reason is not None:
+                handler.log.info("Giving it back: %s", reason.text)
+                self._serve(handler, partial(handler.give_back_when_launched, reason))
 
     def _serve(self, handler: NodeRequestHandler, call: Callable[[], None]) -> None:
         """Call a method of a handler. One error affects no other request. Raises ZKConnectionError."""

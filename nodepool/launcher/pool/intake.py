@@ -95,7 +95,8 @@ class Intake:
             request = self._pool.open_request(due.request_id)
             if request is None:
                 continue
-            if due.pointless is not None and self._is_pointless(due.request_id, due.pointless):
+            held = self._pool.held(request.node_types) is not None
+            if not held and due.pointless is not None and self._is_pointless(due.request_id, due.pointless):
                 self._desk.defer(due.request_id, due.reason, due.delay_seconds, due.pointless)
                 # What it let go of may be nothing that the other one can use, but room.
                 self._eviction.evict()

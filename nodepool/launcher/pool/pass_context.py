@@ -3,17 +3,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Final
 
 from nodepool.model import states
 from nodepool.model.reasons import Reason, ReasonCode
+from nodepool.plan import maintenance_effect
 from nodepool.plan.assignment import PoolInfo
 
 if TYPE_CHECKING:
     from nodepool.driver.config import ConfigPool, ProviderConfig
     from nodepool.driver.interface import Provider
     from nodepool.launcher.pool.context import PoolContext
+    from nodepool.model.maintenance import Maintenance
     from nodepool.model.quota import QuotaInformation
     from nodepool.model.request import NodeRequest
     from nodepool.zk.nodepool_cache import NodepoolCache
@@ -41,11 +43,18 @@ class PassContext:
         self._provider: Provider | None = None
         self._config: ProviderConfig | None = None
         self._labels: frozenset[str] = frozenset()
+        #: Why this pool takes nothing new. Any thread may read it: a pass that begins later takes nothing.
+        self.hold: Maintenance | None = None
+        #: Labels that no pool serves, and why.
+        self.held_labels: Mapping[str, Maintenance] = {}
 
     # -- constant during a pass --
 
     def refresh(self) -> bool:
-        """Take the current configuration and provider for a pass; False = this pool is about to stop."""
+        """Take the current configuration, provider and maintenance for a pass; False = this pool is about to stop."""
+        maintenance = self.launcher.maintenance
+        self.hold = maintenance.of_pool(self.provider_name, self.pool_name)
+        self.held_labels = maintenance.of_labels()
         provider = self.launcher.provider(self.provider_name)
         if provider is None or self.pool_name not in provider.provider.pools:
             return False
@@ -56,6 +65,11 @@ class PassContext:
             self._config = config
         self._provider = provider
         return True
+
+    def held(self, labels: Collection[str]) -> Reason | None:
+        """Why this pool takes no request for these labels now (MT-3, MT-5)."""
+        record = self.hold or maintenance_effect.first_held(labels, self.held_labels)
+        return None if record is None else maintenance_effect.reason(record)
 
     @property
     def has_provider(self) -> bool:

@@ -19,6 +19,7 @@ from nodepool.model.pool_status import (
     RequestStatus,
     WaitingStatus,
 )
+from nodepool.plan import maintenance_effect
 from nodepool.plan.request_stage import Stage
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from nodepool.launcher.pool.desk import Desk, Snapshot
     from nodepool.launcher.pool.explanations import Explanation
     from nodepool.launcher.pool.pass_context import PassContext
+    from nodepool.model.maintenance import Maintenance
     from nodepool.model.quota import QuotaInformation
     from nodepool.plan.queue import RequestKind
 
@@ -90,7 +92,7 @@ class PoolStatusMaker:
     def _look(self, provider: Provider, now: float) -> PoolStatus:
         pool, sources, before = self._pool, self._sources, self._before
         snapshot = sources.desk.snapshot()
-        state, cause = _state(provider, snapshot)
+        state, cause = _state(provider, snapshot, pool.hold)
         same = before.since and (state, cause.code or None) == (before.state, before.code)
         return replace(
             before,
@@ -170,8 +172,11 @@ class PoolStatusMaker:
         return found
 
 
-def _state(provider: Provider, snapshot: Snapshot) -> tuple[str, PauseStatus]:
+def _state(provider: Provider, snapshot: Snapshot, hold: Maintenance | None) -> tuple[str, PauseStatus]:
     """The state of a pool, and its cause."""
+    if hold is not None:
+        code = maintenance_effect.reason(hold).code.value
+        return "maintenance", PauseStatus(code, hold.text, hold.since, hold.until)
     unavailable = gateway.pause_status(provider)
     if unavailable is not None:
         return "unavailable", unavailable

@@ -81,6 +81,9 @@ class PoolView:
             found = self._verdicts[kind] = screen(kind, self._me, self._registered, self._absent)
         return found
 
+    def held(self, kind: RequestKind) -> Reason | None:
+        return self.pool.held(kind.labels)
+
     def driver_agreed(self, kind: RequestKind) -> bool:
         known = self._objections.get(kind)
         return known is not None and self._holds(known) and known[2] is None

@@ -126,6 +126,17 @@ class PoolWorker(Worker):
         """Handlers of the requests that this pool holds locked."""
         return self.desk.handlers()
 
+    @property
+    def place(self) -> str:
+        """Of this pool, such as ``cloud-1/main``."""
+        return self.context.place
+
+    @property
+    def drained(self) -> bool:
+        """Does it take nothing new, for maintenance, and has it finished what it began?"""
+        # The order counts: a pass that sees the record takes nothing any more.
+        return self.context.hold is not None and not self.handlers and not self.fast_path.busy
+
     def own_launches(self) -> int:
         """Launches in progress in this pool."""
         return sum(gateway.alive_thread_count(handler) for handler in self.handlers)
@@ -176,17 +187,19 @@ class PoolWorker(Worker):
             return self._wind_down()
         if not self.context.refresh():
             return 1.0
-        self.entry.update(paused=self.desk.paused)
+        self._update_entry()
         self._changes.take()
         if not self.entry.sees_all(pool.launcher_id for pool in self._launcher.siblings()):
             return SIBLINGS_LOOK_SECONDS
         self._handlers.poll()
+        if self.context.hold is not None or self.context.held_labels:
+            self._handlers.give_back_held(self.context.held)
         self._handlers.run_unfinished()
         self.view.begin_pass(self.labels, self.entry.priority)
         more = self.intake.serve()
         self.fast_path.collect()
         self._waiting_lines.tell()
-        self.entry.update(paused=self.desk.paused)
+        self._update_entry()
         self._wake_siblings()
         if more:
             return 0.0
@@ -195,6 +208,9 @@ class PoolWorker(Worker):
         if self.handlers:
             waits.append(POLL_SECONDS)
         return min(waits, default=None)
+
+    def _update_entry(self) -> None:
+        self.entry.update(paused=self.desk.paused or self.context.hold is not None)
 
     def _wind_down(self) -> float:
         """A pass of a pool that retires. Nobody else can finish what it holds locked (G-6, L-17)."""

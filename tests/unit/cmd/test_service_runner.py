@@ -246,3 +246,66 @@ def test_reload_is_told_once_ready() -> None:
     supervisor.on_reload("reloading")
     supervisor.on_reload("serving")
     assert notifier.messages == ["READY=1", "RELOADING=1", "READY=1"]
+
+
+class Drained(FakeService):
+    """Finishes what it does when it is told to, and then ends by itself."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.draining = threading.Event()
+
+    def drain(self, number: int) -> bool:
+        self.draining.set()
+        return number == signal.SIGTERM
+
+    def finished(self) -> bool:
+        return self.stopped.is_set() and not self.stopping.is_set()
+
+
+def drained(service: Drained, notifier: FakeNotifier) -> ServiceRunner:
+    return ServiceRunner(service, notifier, drain=service.drain, finished=service.finished)
+
+
+def test_drained_after_a_signal() -> None:
+    """MT-8: SIGTERM lets the service finish; then it ends by itself, with status 0."""
+    service, notifier = Drained(), FakeNotifier()
+    helpers = [
+        when(service.running, lambda: os.kill(os.getpid(), signal.SIGTERM)),
+        when(service.draining, service.stopped.set),
+    ]
+    assert drained(service, notifier).run() == 0
+    for helper in helpers:
+        helper.join()
+    assert not service.stopping.is_set()
+
+
+def test_second_signal_ends_a_drain() -> None:
+    """MT-8: in order, as without it."""
+    service, notifier = Drained(), FakeNotifier()
+    helpers = [
+        when(service.running, lambda: os.kill(os.getpid(), signal.SIGTERM)),
+        when(service.draining, lambda: os.kill(os.getpid(), signal.SIGTERM)),
+    ]
+    assert drained(service, notifier).run() == 0
+    for helper in helpers:
+        helper.join()
+    assert service.stopping.is_set()
+
+
+def test_service_that_has_nothing_to_finish() -> None:
+    """MT-8: the signal ends it at once, e.g. SIGINT, or before it serves."""
+    service = Drained()
+    helper = when(service.running, lambda: os.kill(os.getpid(), signal.SIGINT))
+    assert drained(service, FakeNotifier()).run() == 0
+    helper.join()
+    assert service.draining.is_set()
+    assert service.stopping.is_set()
+
+
+def test_service_that_finished_by_itself() -> None:
+    """MT-8: as a maintenance record says; only an end that nobody asked for is an error."""
+    service = Drained()
+    helper = when(service.running, service.stopped.set)
+    assert drained(service, FakeNotifier()).run() == 0
+    helper.join()

@@ -14,10 +14,13 @@ from nodepool.driver.fake.provider import FakeProvider
 from nodepool.exceptions import ZKConnectionError
 from nodepool.launcher import min_ready_worker
 from nodepool.launcher.min_ready_worker import MinReadyWorker
+from nodepool.model.maintenance import Maintenance, Mode
 from nodepool.model.request import NodeRequest
+from nodepool.zk.maintenance_store import MaintenanceStore
 from tests.support.local_launcher import fake_provider
 from tests.support.pool_znodes import REQUESTS, PoolZnodes
 from tests.support.still_launcher import StillLauncher
+from tests.support.wait import wait_for
 from tests.unit.launcher.conftest import Still
 
 
@@ -51,6 +54,24 @@ def test_requests(launcher: StillLauncher, worker: MinReadyWorker, znodes: PoolZ
     assert all(request["event_id"] for request in found)
     assert all(request_id.startswith("900-") for request_id in znodes.children(REQUESTS))
     assert all(znodes.kazoo.get(f"{REQUESTS}/{i}")[1].ephemeralOwner for i in znodes.children(REQUESTS))
+
+
+@pytest.mark.parametrize("kind_and_name", [("provider", "one"), ("pool", "one/main"), ("label", "small")])
+def test_nothing_is_requested_for_what_an_operator_holds_back(
+    launcher: StillLauncher, worker: MinReadyWorker, znodes: PoolZnodes, kind_and_name: tuple[str, str]
+) -> None:
+    """MT-7"""
+    maintenance = launcher.nodepool.cache.maintenance
+    store = MaintenanceStore(launcher.nodepool.client)
+    store.put(Maintenance(*kind_and_name, Mode.PAUSE))
+    wait_for("it is known", maintenance.snapshot)
+    worker.run_once()
+    assert requests(znodes) == []
+    store.remove(*kind_and_name)
+    wait_for("its end is known", lambda: not maintenance.snapshot())
+    launcher.nodepool._router.hold_changed()
+    worker.run_once()
+    assert len(requests(znodes)) == 2
 
 
 def test_pool_that_does_not_know_its_provider(

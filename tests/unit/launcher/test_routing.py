@@ -74,9 +74,16 @@ class Launcher:
 
     def __init__(self, *pools: Pool) -> None:
         self.nodes, self.requests, self.pool_records, self.images = Records(), Records(), Records(), Records()
+        #: Told when maintenance records change.
+        self.operators: list[Callable[[], None]] = []
         self.cache = SimpleNamespace(
-            nodes=self.nodes, requests=self.requests, pools=self.pool_records, images=self.images
+            nodes=self.nodes,
+            requests=self.requests,
+            pools=self.pool_records,
+            images=self.images,
+            maintenance=SimpleNamespace(add_listener=self.operators.append),
         )
+        self.maintenance_looks = 0
         self.all = list(pools)
         self.tenants_are_limited = False
         self.deleted: list[Any] = []
@@ -95,9 +102,13 @@ class Launcher:
             self,
             SimpleNamespace(current=self.deletion),
             SimpleNamespace(current=self.cleanup),
+            SimpleNamespace(current=SimpleNamespace(wake=self._look_at_maintenance)),
             has_tenant_limits=lambda: self.tenants_are_limited,
             counted=self.changed.append,
         )
+
+    def _look_at_maintenance(self) -> None:
+        self.maintenance_looks += 1
 
     def _sweep(self) -> None:
         self.swept += 1
@@ -290,3 +301,12 @@ def test_image_that_changed() -> None:
     launcher.images.tell("debian")
     assert launcher.changed == [""]
     assert launcher.all[0].heard == []
+
+
+def test_maintenance_record_that_changed() -> None:
+    """MT-2, MT-7: every pool looks at once, and so does who keeps nodes ready."""
+    launcher = Launcher(Pool("a"), Pool("b"))
+    for tell in launcher.operators:
+        tell()
+    assert [pool.heard for pool in launcher.all] == [["wake"], ["wake"]]
+    assert (launcher.changed, launcher.maintenance_looks) == ([""], 1)

@@ -10,9 +10,10 @@ import socket
 from nodepool.launcher.self_report import EVENT_BYTES, SelfReport
 from nodepool.model.event import Event
 from nodepool.model.launcher_status import AbsentProvider, ReloadStatus
+from nodepool.model.maintenance import Maintenance, Mode
 
 
-def report(events: list[Event], reload: ReloadStatus | None = None) -> SelfReport:
+def report(events: list[Event], reload: ReloadStatus | None = None, hold: Maintenance | None = None) -> SelfReport:
     return SelfReport(
         version="12.0.0",
         config_file="/etc/nodepool/nodepool.yaml",
@@ -22,8 +23,18 @@ def report(events: list[Event], reload: ReloadStatus | None = None) -> SelfRepor
         absent=lambda: {"c": AbsentProvider("c", "openstack", "HTTP 401", 5.0)},
         reload=lambda: reload,
         tenant_limits=lambda: {"t1": {"cores": 8}},
+        maintenance=lambda: hold,
         events=lambda count: events[-count:],
     )
+
+
+def test_maintenance() -> None:
+    """W-1, MT-8."""
+    running = report([]).make()
+    assert (running.state, running.maintenance) == ("running", None)
+    paused = report([], hold=Maintenance("launcher", "l1", Mode.PAUSE, "disk")).make()
+    assert (paused.state, paused.maintenance) == ("running", "launcher l1 is paused: disk")
+    assert report([], hold=Maintenance("launcher", "l1", Mode.DRAIN)).make().state == "draining"
 
 
 def test_everything() -> None:

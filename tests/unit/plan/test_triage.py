@@ -53,6 +53,7 @@ class View:
     shortage_of_ready: Reason | None = None
     verdict: Verdict = field(default_factory=Consider)
     agreed: bool = False
+    hold: Reason | None = None
 
     def tenant_shortage(self, nodes: Sequence[Node] | None = None) -> Reason | None:
         return self.shortage if nodes is None else self.shortage_of_ready
@@ -62,6 +63,9 @@ class View:
 
     def screened(self, kind: RequestKind) -> Verdict:
         return self.verdict
+
+    def held(self, kind: RequestKind) -> Reason | None:
+        return self.hold
 
     def driver_agreed(self, kind: RequestKind) -> bool:
         return self.agreed
@@ -87,6 +91,14 @@ def judge_kind(view: View) -> KindVerdict:
 def test_screening_comes_first(verdict: Verdict) -> None:
     """A-2 to A-6: what the registry says holds for the whole kind."""
     assert judge_kind(View(verdict=verdict)) == verdict
+
+
+def test_what_an_operator_holds_back_waits() -> None:
+    """MT-3, MT-5: whatever else there is to say of it; what is not for the pool at all is not held back."""
+    held = Reason(ReasonCode.PROVIDER_PAUSED, "provider one is paused")
+    assert judge_kind(View(hold=held, ready=ready("small"))) == Wait(held)
+    assert judge_kind(View(hold=held, launches=False, agreed=True)) == Wait(held)
+    assert judge_kind(View(hold=held, verdict=Leave(reasons.FIRST_CHOICE))) == Leave(reasons.FIRST_CHOICE)
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,9 @@ class Place:
         monkeypatch.setattr(intake_module, "triage_kind", self._triage_kind)
         monkeypatch.setattr(intake_module, "triage", self._triage)
         monkeypatch.setattr(intake_module, "RequestView", self._look)
-        pool = SimpleNamespace(open_request=self.requests.get, provider_replaced=lambda: self.replaced)
+        pool = SimpleNamespace(
+            open_request=self.requests.get, provider_replaced=lambda: self.replaced, held=lambda labels: None
+        )
         turns = SimpleNamespace(
             pass_over=lambda request, turns: self.passed_over.append(request.key), end_pass=lambda: self.left_over
         )

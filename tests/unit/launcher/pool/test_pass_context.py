@@ -10,6 +10,7 @@ import pytest
 
 from nodepool.launcher.pool.pass_context import IN_ITS_LINE, PassContext
 from nodepool.model import states
+from nodepool.model.maintenance import Maintenance, Mode
 from nodepool.model.reasons import Reason, ReasonCode
 from nodepool.model.request import NodeRequest
 from nodepool.plan.assignment import PoolInfo
@@ -28,6 +29,9 @@ class Launcher:
         self.running: Any = self.make("main")
         self.pools: list[Any] = [pool_of("me", 1, fast="100-1"), pool_of("other", 2, fast="100-2")]
         self.cache = SimpleNamespace(requests={})
+        self.hold: Maintenance | None = None
+        self.held_labels: dict[str, Maintenance] = {}
+        self.maintenance = SimpleNamespace(of_pool=lambda *place: self.hold, of_labels=lambda: self.held_labels)
 
     def make(self, *pools: str) -> Any:
         config = SimpleNamespace(
@@ -139,3 +143,20 @@ def test_what_other_pools_said() -> None:
     context = PassContext(cast(Any, launcher), "one", "main", "me")
     assert context.place == "one/main"
     assert context.declines_of_others("100-1") == {"two/main": said, "three/main": IN_ITS_LINE, "four/main": None}
+
+
+def test_what_an_operator_holds_back(launcher: Launcher, context: PassContext) -> None:
+    """MT-3, MT-5: it is as at the beginning of the pass."""
+    launcher.held_labels = {"gpu": Maintenance("label", "gpu", Mode.PAUSE)}
+    assert context.held(["gpu"]) is None
+    assert context.refresh()
+    assert context.held(["small"]) is None
+    held = context.held(["small", "gpu"])
+    assert held is not None
+    assert held.code is ReasonCode.LABEL_PAUSED
+    launcher.hold = Maintenance("provider", "one", Mode.DRAIN)
+    launcher.running = None
+    assert not context.refresh(), "also of a pool whose provider is away"
+    held = context.held(["small"])
+    assert held is not None
+    assert held.code is ReasonCode.PROVIDER_DRAINING

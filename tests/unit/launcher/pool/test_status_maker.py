@@ -19,6 +19,7 @@ from nodepool.launcher.pool.status_maker import (
     StatusSources,
 )
 from nodepool.launcher.pool.status_size import MAX_ENTRIES
+from nodepool.model.maintenance import Maintenance, Mode
 from nodepool.model.pool_status import (
     HostStatus,
     LabelStatus,
@@ -79,6 +80,7 @@ class Site:
             provider_name="cloud",
             pool_name="main",
             has_provider=True,
+            hold=None,
             provider=self.provider,
             config=SimpleNamespace(driver=SimpleNamespace(name="openstack")),
             labels=frozenset({"small", "gpu"}),
@@ -145,6 +147,15 @@ def test_states(site: Site) -> None:
     site.provider.pause, site.snapshot = None, Snapshot({}, [], [], [])
     made = site.maker.make(10.0)
     assert (made.state, made.since, made.next, made.code) == ("running", 10.0, None, None)
+
+
+def test_maintenance(site: Site) -> None:
+    """W-2, MT-3: what an operator did comes before what else is wrong."""
+    site.provider.pause = PauseStatus("provider.circuit-open", "HTTP 503", 6.0, 12.0)
+    site.context.hold = Maintenance("provider", "cloud", Mode.PAUSE, "network", "alice@desk", 7.0, 99.0)
+    made = site.maker.make(8.0)
+    assert (made.state, made.code, made.since, made.next) == ("maintenance", "provider.paused", 7.0, 99.0)
+    assert made.text == "provider cloud is paused by alice@desk: network"
 
 
 def test_limits(site: Site) -> None:

@@ -12,7 +12,7 @@ import pytest
 from nodepool.launcher.pool import view as view_module
 from nodepool.launcher.pool.view import OBJECTION_SECONDS, PoolView, RequestView
 from nodepool.logconfig import get_annotated_logger
-from nodepool.model.reasons import POOL_DISABLED, ReasonCode, ReasonText
+from nodepool.model.reasons import POOL_DISABLED, Reason, ReasonCode, ReasonText
 from nodepool.model.request import NodeRequest
 from nodepool.plan.assignment import Consider, Decline, Leave, PoolInfo
 from nodepool.plan.node_choice import ReadyNodes
@@ -44,6 +44,9 @@ class Place:
 
     def absent_pools(self) -> list[PoolInfo]:
         return []
+
+    def held(self, labels: tuple[str, ...]) -> Reason | None:
+        return POOL_DISABLED if "held" in labels else None
 
     def sibling_serves(self, request_id: str) -> bool:
         return request_id == "100-2"
