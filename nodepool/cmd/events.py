@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import sys
 import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
@@ -46,7 +47,7 @@ def add_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
 
 def list_events(options: argparse.Namespace) -> int:
     """``nodepool events``"""
-    from nodepool.listing.events import event_table
+    from nodepool.listing.events import event_line, event_table
 
     begin = 0.0 if options.since is None else wall_time() - options.since
     if options.follow:
@@ -58,7 +59,12 @@ def list_events(options: argparse.Namespace) -> int:
         events = _read(zk, begin, options.subject)
     if not events:
         terminal.hint("no launcher tells of an event; launchers forget them when they end, the logs have all")
-    show(event_table(events, wall_time()), options)
+    if options.format == "table" and not options.columns and not options.sort and sys.stdout.isatty():
+        # The cause is what people look for: it is not cut, as a column would be.
+        for event in events:
+            print(event_line(event, wall_time()))
+    else:
+        show(event_table(events, wall_time()), options)
     return 0
 
 

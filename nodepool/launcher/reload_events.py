@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -41,4 +42,4 @@ class ReloadEvents:
         self.last = ReloadStatus(self._clock(), ok, clipped("; ".join(shown)))
         for text in shown:
             what = What.RELOADED if ok else What.RELOAD_REFUSED
-            self._ring.add(self._host, f"configuration {self._path}", what, text)
+            self._ring.add(self._host, f"configuration {os.path.basename(self._path)}", what, text)

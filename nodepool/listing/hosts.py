@@ -33,7 +33,7 @@ def host_table(pools: Iterable[PoolSummary], now: float) -> Table:
         Column("Since", "since", times.since(now), priority=1, moves=True),
         Column("Slots", "slots", priority=4),
         Column("Nodes", "nodes", priority=3),
-        Column("Error", "error"),
+        Column("Error", "error", least=60),
         Column("Next try", "next", times.until(now), priority=2, moves=True),
     )
     rows = [_row(pool, host) for pool in pools for host in pool.hosts]

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from nodepool.listing import styles, times
-from nodepool.listing.table import PEOPLE, Column, Table
+from nodepool.listing.table import Column, Place, Table
 
 if TYPE_CHECKING:
     from nodepool.model.launcher_status import LauncherStatus
@@ -31,8 +31,8 @@ def launcher_table(launchers: Sequence[LauncherStatus], registered: Iterable[Reg
         Column("Pools", "pools", priority=3),
         Column("Last reload", "reload", _reload(now), priority=2),
         Column("Maintenance", "maintenance", priority=4),
-        Column("File", "config_file", places=PEOPLE, priority=6),
-        Column("ZooKeeper", "servers", places=PEOPLE, priority=7),
+        Column("File", "config_file", places=Place.WIDE),
+        Column("ZooKeeper", "servers", places=Place.WIDE),
     )
     rows = [_row(launcher) for launcher in launchers]
     known = {launcher.host for launcher in launchers}

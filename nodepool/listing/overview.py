@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 #: Groups of waiting requests that the sentence tells.
 MAX_GROUPS: Final = 3
+#: Characters of a cause in the sentence.
+MAX_CAUSE: Final = 80
 #: States of nodes that have a column of their own.
 _STATES: Final = (states.READY, states.IN_USE, states.BUILDING, states.DELETING, states.HOLD)
 
@@ -64,7 +66,9 @@ def sentence(waits: Sequence[LongWait], problems: Sequence[StatusProblem], reque
 
 def _because(wait: LongWait) -> str:
     where = f"{wait.cause.pool}: " if wait.cause.pool else ""
-    return f" ({where}{wait.cause.text})"
+    text = wait.cause.text
+    # Long ones are told in full below, or by "explain".
+    return f" ({where}{text if len(text) <= MAX_CAUSE else f'{text[:MAX_CAUSE]}...'})"
 
 
 def problem_line(problem: StatusProblem, now: float) -> str:

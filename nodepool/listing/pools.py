@@ -47,7 +47,7 @@ def provider_table(pools: Iterable[PoolSummary], launchers: Iterable[LauncherSta
         Column("Waiting", "waiting", priority=3),
         Column("Launching", "launching", priority=6),
         Column("Failed (15 min)", "failed_15m", priority=4),
-        Column("Error", "error"),
+        Column("Error", "error", least=60),
         Column("Next try", "next", times.until(now), priority=2, moves=True),
         Column("Launchers", "launchers", priority=7),
         Column("Code", "code", priority=8),

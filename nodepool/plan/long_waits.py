@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from nodepool.model import states
+from nodepool.model.reasons import ReasonCode
 from nodepool.plan.explain import explain_request
 
 if TYPE_CHECKING:
@@ -80,7 +81,14 @@ def _cause(request: NodeRequest, seen: Observed) -> WaitCause:
     if not told.pools:
         return WaitCause("", told.code, told.text)
     nearest = told.pools[0]
-    return WaitCause(nearest.pool, nearest.code, _brief(nearest.code, nearest.numbers, nearest.text))
+    code, text = nearest.code, nearest.text
+    if code == ReasonCode.WAIT_POOL_PAUSED.value:
+        # What the request in front of it waits for, so that both are told together.
+        paused = (pool.status for pool in seen.pools.values() if pool.name == nearest.pool)
+        front = next((status for status in paused if status is not None and status.state == "paused"), None)
+        if front is not None and front.code and front.text:
+            code, text = front.code, front.text
+    return WaitCause(nearest.pool, code, _brief(code, nearest.numbers, text))
 
 
 def _brief(code: str, numbers: Mapping[str, float], text: str) -> str:

@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import pty
 import subprocess
 import sys
 from dataclasses import dataclass, field
@@ -11,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.launcher import ROOT
+from tests.support.terminal import without_escapes
 
 
 @dataclass
@@ -44,6 +47,23 @@ class CommandLine:
         return subprocess.Popen(
             command, stdin=pipe, stdout=pipe, stderr=pipe, text=True, env=self.environment, cwd="/", **options
         )
+
+    def on_terminal(self, *arguments: str, columns: int = 120) -> Result:
+        """Runs a command as somebody at a terminal without colours does; ``out`` is all that stands on it then."""
+        above, terminal = pty.openpty()
+        size = {"COLUMNS": str(columns), "LINES": "100", "TERM": "xterm", "NO_COLOR": "1", "TZ": "UTC"}
+        command = [sys.executable, "-m", "nodepool.cmd.cli", "-c", str(self.config), *arguments]
+        process = subprocess.Popen(
+            command, stdin=terminal, stdout=terminal, stderr=terminal, env={**self.environment, **size}, cwd="/"
+        )
+        os.close(terminal)
+        written = b""
+        # Linux says EIO when the last one has closed it.
+        with contextlib.suppress(OSError), open(above, "rb", buffering=0) as stream:
+            while part := stream.read(65536):
+                written += part
+        status = process.wait(60)
+        return Result(status, without_escapes(written.decode()).replace("\r\n", "\n"), "")
 
     def __call__(self, *arguments: str, answer: str = "") -> Result:
         process = self.start(*arguments)

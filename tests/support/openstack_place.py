@@ -67,7 +67,9 @@ class Place:
     def settings(self) -> dict[str, Any]:
         """The configuration as the sections are now."""
         providers = [self.section, *self.others]
-        names = {label["name"] for section in providers for pool in section["pools"] for label in pool["labels"]}
+        pools = [pool for section in providers for pool in section["pools"]]
+        names = {label["name"] for pool in pools for label in pool.get("labels", ())}
+        names.update(label for pool in pools for node in pool.get("nodes", ()) for label in node["labels"])
         labels = [{"name": name, **self.label_settings.get(name, {})} for name in sorted(names)]
         return copy.deepcopy({"labels": labels, "diskimages": [{"name": "built"}], "providers": providers})
 

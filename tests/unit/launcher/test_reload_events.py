@@ -18,13 +18,13 @@ def test_each_change_is_an_event() -> None:
     last, events = reloaded(True, "provider a added", "label x changed: min-ready: 1 -> 2")
     assert last == ReloadStatus(5.0, True, "provider a added; label x changed: min-ready: 1 -> 2")
     assert events == [
-        ("configuration /etc/np.yaml", "reloaded", "provider a added"),
-        ("configuration /etc/np.yaml", "reloaded", "label x changed: min-ready: 1 -> 2"),
+        ("configuration np.yaml", "reloaded", "provider a added"),
+        ("configuration np.yaml", "reloaded", "label x changed: min-ready: 1 -> 2"),
     ]
 
 
 def test_without_any_change() -> None:
-    assert reloaded(True)[1] == [("configuration /etc/np.yaml", "reloaded", "no key has another value")]
+    assert reloaded(True)[1] == [("configuration np.yaml", "reloaded", "no key has another value")]
 
 
 def test_a_refused_one() -> None:

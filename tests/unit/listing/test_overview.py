@@ -48,6 +48,8 @@ def test_the_sentence() -> None:
     )
     one = LongWait(("a", "b"), WaitCause(text="no pool tells why"), 1, NOON, ["200-1"])
     assert sentence([one], [], []) == "1 request waits longer than 5 min: 1 for a,b (no pool tells why)."
+    long = LongWait(("a",), WaitCause(text="x" * 100), 1, NOON, ["200-1"])
+    assert sentence([long], [], []).endswith(f"1 for a ({'x' * 80}...).")
     assert sentence([GPU, ARM, one, one, one], [], []).endswith("1 for a,b (no pool tells why), 2 for others.")
 
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from nodepool.model import states
@@ -90,6 +91,17 @@ def test_the_pool_that_serves_a_request() -> None:
     served = RequestStatus("200-0000000001", "launching", "served.launching", "its nodes are being launched")
     (wait,) = waits([request(1, state=states.PENDING)], pool(requests=(served,)))
     assert wait.cause == WaitCause("cloud/main", "served.launching", "its nodes are being launched")
+
+
+def test_requests_behind_one_that_waits_for_room_are_of_its_group() -> None:
+    text = "the pool is paused: another request waits for room (200-0000000001: quota: 80 of 80 cores)"
+    status = pool(
+        WaitingStatus(("gpu",), count=1, code="wait.pool-paused", text=text, numbers=CORES),
+        requests=(RequestStatus("200-0000000001", "paused", "room.cores", "quota: 80 of 80 cores", CORES),),
+    )
+    paused = replace(status, state="paused", code="room.cores", text="quota: 80 of 80 cores")
+    (wait,) = waits([request(1, state=states.PENDING), request(2)], paused)
+    assert (wait.count, wait.cause) == (2, WaitCause("cloud/main", "room.cores", "cores 80 of 80, 8 needed"))
 
 
 def test_nobody_has_the_label() -> None:

@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The page "At three in the morning": its commands say what it shows (OV-1 to OV-5).
+
+With the variable REWRITE_TRANSCRIPTS the page gets what the commands say now.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodepool.testing.openstack import OpenStackSimulator
+from tests.support.command_line import CommandLine
+from tests.support.openstack_place import Place
+from tests.support.pool_status import pool_statuses
+from tests.support.pool_znodes import PoolZnodes
+from tests.support.ports import free_ports
+from tests.support.sshd import SshServer
+from tests.support.transcript import comparable, rewrite, transcript
+from tests.support.wait import wait_for
+
+PAGE = Path(__file__).parents[2] / "doc" / "source" / "operation" / "three-in-the-morning.rst"
+COLUMNS = 170
+
+
+class Night:
+    """A launcher in trouble of every kind that the page is about."""
+
+    def __init__(self, place: Place, cloud_b: OpenStackSimulator, znodes: PoolZnodes, sshd: SshServer) -> None:
+        self.place = place
+        self.cloud_b = cloud_b
+        self.znodes = znodes
+        self.sshd = sshd
+        self.dead_port = free_ports(1)[0]
+        self.locks: list[Any] = []
+        self._configure()
+        place.launch()
+        assert place.launcher is not None
+        self.command = CommandLine(place.launcher.path)
+        self._happen()
+
+    def _configure(self) -> None:
+        place = self.place
+        place.simulator.change(quota={"cores": 2})
+        broken = {key: value for key, value in place.label.items() if key != "min-ram"}
+        place.pool["labels"].append({**broken, "name": "gpu", "flavor-name": "m1.gpu"})
+        place.others[0]["pools"][0]["labels"][0]["name"] = "arm"
+        # However slow this machine is, its circuit breaker opens before its request fails.
+        place.others[0]["launch-retries"] = 100
+        common = {"labels": ["metal"], "username": "zuul", "host-key-checking": True}
+        nodes = [
+            {"name": "127.0.0.11", "connection-port": self.sshd.port, **common},
+            {"name": "127.0.0.12", "connection-port": self.dead_port, **common},
+        ]
+        place.others.append({"name": "lab", "driver": "static", "pools": [{"name": "rack", "nodes": nodes}]})
+
+    def _happen(self) -> None:
+        place, znodes = self.place, self.znodes
+        wait_for("the host that is up is registered", lambda: len(znodes.nodes("ready")) == 1)
+        # Nodes 1 and 2 fill cloud-a; 3 is in cloud-b. The first one waits for its job, the second one runs it.
+        for label in ("small", "small", "arm"):
+            place.fulfilled(self.submit(label))
+        self.locks.append(znodes.kazoo.Lock("/nodepool/nodes/0000000002/lock", "executor-1"))
+        self.locks[-1].acquire()
+        znodes.change_node("0000000002", state="in-use")
+        self.submit("small")
+        # One from before its start is not declined by a launcher that has just started.
+        place.failed(self.submit("gpu", ago=0.0))
+        self.cloud_b.change(errors=[{"operation": "*", "kind": "503", "message": "no server is available"}])
+        self.submit("arm")
+        wait_for("a launch fails, and its deletion, too", lambda: self._told("deletion failed", "node 0000000004"))
+        znodes.delete_request("200-0000000002")
+        znodes.change_node("0000000003", state="used")
+        place.pool["max-servers"] = 10
+        place.rewrite()
+        assert self.command("hold", "0000000000").status == 0
+        launcher = place.launcher
+        assert launcher is not None
+        wait_for("the deletion keeps failing", lambda: self._told("deletion failed", "node 0000000003"))
+        wait_for("the reload is told", lambda: self._told("reloaded"))
+        wait_for("the provider is away", lambda: self._told("unavailable", "provider cloud-b"))
+        wait_for("it is published", self._published)
+
+    def _published(self) -> bool:
+        """Do pools tell that the provider is away, and has a request that waits?"""
+        found = {status.provider: status for status in pool_statuses(self.znodes)}
+        waiting = {name: sum(kind.count for kind in status.waiting) for name, status in found.items()}
+        assert waiting == {"cloud-a": 1, "cloud-b": 1, "lab": 1}, f"{waiting}"
+        return found["cloud-b"].state == "unavailable"
+
+    def _told(self, what: str, subject: str = "") -> bool:
+        assert self.place.launcher is not None
+        events = self.place.launcher.nodepool.events.last(1000)
+        return any(event.what == what and subject in event.subject for event in events)
+
+    def submit(self, label: str, ago: float = 900.0) -> str:
+        """A request of a job, submitted so many seconds ago."""
+        origin = {"tenant_name": "example", "job_name": f"unit-{label}", "pipeline": {"name": "check"}}
+        created = time.time() - ago
+        return self.znodes.submit([label], created_time=created, requestor_data=origin, tenant_name="example")
+
+    def run(self, arguments: list[str]) -> str:
+        """What a command says, with the names of the page instead of those of this machine."""
+        result = self.command.on_terminal(*arguments, columns=COLUMNS)
+        assert "Traceback" not in result.out
+        return self.with_names(result.out)
+
+    def with_names(self, text: str) -> str:
+        assert self.place.launcher is not None
+        names = {
+            re.escape(str(self.place.launcher.path)): "/etc/nodepool/nodepool.yaml",
+            rf"\b({re.escape(socket.getfqdn())}|{re.escape(socket.gethostname())})\b": "l1",
+            rf"127\.0\.0\.(\d+):({self.sshd.port}|{self.dead_port})\b": r"127.0.0.\1:22",
+            r"http://127\.0\.0\.1:\d+": "https://cloud.example.org",
+        }
+        for pattern, name in names.items():
+            text = re.sub(pattern, name, text)
+        return text
+
+    def end(self) -> None:
+        """Nothing may be left."""
+        for lock in self.locks:
+            lock.release()
+        self.cloud_b.change(errors=[])
+
+
+@pytest.mark.timeout(300)
+def test_commands_of_the_page(place: Place, neighbour: OpenStackSimulator, znodes: PoolZnodes, sshd: SshServer) -> None:
+    night = Night(place, neighbour, znodes, sshd)
+    try:
+        if "REWRITE_TRANSCRIPTS" in os.environ:
+            rewrite(PAGE, night.run)
+        page = transcript(PAGE.read_text(encoding="utf-8"))
+        assert len(page) >= 13
+        for said in page:
+            shown = comparable(night.run(said.arguments))
+            assert shown == comparable(said.output), f"nodepool {' '.join(said.arguments)}"
+    finally:
+        night.end()
