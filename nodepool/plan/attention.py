@@ -118,7 +118,7 @@ def _absent(launchers: Sequence[LauncherStatus]) -> Iterator[StatusProblem]:
 def _maintenance(records: Sequence[Maintenance], now: float) -> Iterator[StatusProblem]:
     for record in sorted(records, key=lambda record: record.since):
         if not record.is_over(now):
-            yield StatusProblem("maintenance", record.text, record.since, record.until, "maintenance list")
+            yield StatusProblem("maintenance", record.text, record.since, record.until, "maintenance")
 
 
 def _labels(pools: Sequence[PoolSummary]) -> Iterator[StatusProblem]:

@@ -69,7 +69,7 @@ def test_a_provider_that_could_not_be_started() -> None:
 def test_maintenance() -> None:
     pause = Maintenance("provider", "cloud", Mode.PAUSE, "new switch", "alice", 30.0, NOW + 60)
     text = "provider cloud is paused by alice: new switch"
-    assert found(maintenance=[pause]) == [StatusProblem("maintenance", text, 30.0, NOW + 60, "maintenance list")]
+    assert found(maintenance=[pause]) == [StatusProblem("maintenance", text, 30.0, NOW + 60, "maintenance")]
     assert found(maintenance=[replace(pause, until=NOW - 1)]) == []
 
 
