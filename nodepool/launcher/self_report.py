@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 from collections.abc import Callable, Mapping, Sequence
@@ -14,6 +13,7 @@ from nodepool.clock import wall_time
 from nodepool.model.event import Event
 from nodepool.model.launcher_status import MAX_EVENTS, AbsentProvider, LauncherStatus, ReloadStatus
 from nodepool.model.maintenance import Mode
+from nodepool.model.typed_record import as_json
 
 if TYPE_CHECKING:
     from nodepool.model.maintenance import Maintenance
@@ -87,7 +87,7 @@ def _newest(events: Sequence[Event]) -> tuple[Sequence[Event], int]:
     """The newest events that fit, and how many are left out."""
     room = EVENT_BYTES
     for count, event in enumerate(reversed(events)):
-        room -= len(json.dumps(event.to_dict()))
+        room -= len(as_json(event)) + 1
         if room < 0:
             return events[len(events) - count :], len(events) - count
     return events, 0

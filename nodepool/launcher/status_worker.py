@@ -106,7 +106,7 @@ class StatusWorker(PassThread):
             self._writer.remove(POOL, pool_id)
         status = self._launcher.make()
         if status != self._launcher_published:
-            self._writer.set(LAUNCHER, self._launcher.name, status.to_dict())
+            self._writer.set(LAUNCHER, self._launcher.name, status)
             self._launcher_published = status
 
     def _take(self) -> set[str]:
@@ -122,7 +122,7 @@ class StatusWorker(PassThread):
         status = pool.status.make(now)
         if status == before:
             return
-        self._writer.set(POOL, pool.launcher_id, status.to_dict())
+        self._writer.set(POOL, pool.launcher_id, status)
         self._published[pool.launcher_id] = status
         for event in pool_events(before, status, now):
             self._put_event(event)

@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from functools import cache
 from types import NoneType, UnionType
 from typing import Any, Final, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
+from nodepool import fast_json
 from nodepool.model.record import InvalidRecord, is_finite
 
 T = TypeVar("T")
@@ -56,6 +58,15 @@ def _value(name: str, hint: Any, value: Any) -> Any:
     else:
         return read(hint, value)
     raise InvalidRecord(f"{name} is a {type(value).__name__}")
+
+
+def as_json(record: Any) -> bytes:
+    """A record, or an object of JSON, as text. Raises ValueError: JSON has no such value."""
+    try:
+        return fast_json.dumps(record)
+    except ValueError:
+        # Texts of errors have anything in them, also half of a character.
+        return json.dumps(plain(record), sort_keys=True, allow_nan=False, separators=(",", ":")).encode()
 
 
 def plain(record: Any) -> Any:

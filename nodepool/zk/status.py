@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import threading
 import zlib
@@ -16,6 +15,7 @@ from nodepool import log_names
 from nodepool.clock import monotonic
 from nodepool.guard import Guard
 from nodepool.model.record import InvalidRecord
+from nodepool.model.typed_record import as_json
 from nodepool.zk import codec, multi_read, paths
 from nodepool.zk.client import ZooKeeperClient
 from nodepool.zk.transactions import translate
@@ -38,9 +38,12 @@ def path_of(kind: str, name: str) -> str:
     return f"{paths.STATUS}/{kind}/{name}"
 
 
-def encode(status: dict[str, Any]) -> bytes:
-    """The data of a znode. Raises ValueError: JSON has no such value, or it is too long."""
-    data = json.dumps(status, sort_keys=True, allow_nan=False, separators=(",", ":")).encode()
+def encode(status: Any) -> bytes:
+    """The data of a znode. Raises ValueError: JSON has no such value, or it is too long.
+
+    :param status: a dataclass or dictionary.
+    """
+    data = as_json(status)
     if len(data) > MAX_BYTES:
         raise ValueError(f"a status of {len(data)} bytes, at most {MAX_BYTES} are stored")
     return data if len(data) <= PLAIN_BYTES else zlib.compress(data, 1)
@@ -90,11 +93,12 @@ class StatusWriter:
         self._thread: threading.Thread | None = None
         client.add_session_listener(self._on_session)
 
-    def set(self, kind: str, name: str, status: dict[str, Any]) -> None:
+    def set(self, kind: str, name: str, status: Any) -> None:
         """Say what somebody is doing now; does not block. Raises ValueError: see `encode`.
 
         :param kind: of the daemon or part, e.g. ``builder``.
         :param name: unique in ZooKeeper, e.g. ``<hostname>-<pid>``.
+        :param status: a dataclass or dictionary.
         """
         path, data = path_of(kind, name), encode(status)
         with self._changed:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import pytest
@@ -68,3 +69,22 @@ def test_all_traps_are_tried() -> None:
     """One by one, because the search may miss some."""
     for trap in TRAPS:
         test_as_the_standard_library.hypothesis.inner_test(trap.encode())  # type: ignore[attr-defined]
+
+
+@dataclasses.dataclass(frozen=True)
+class Record:
+    """One that is written."""
+
+    name: str
+    parts: tuple[int, ...] = ()
+
+
+def test_written() -> None:
+    value = {"b": Record("ü", (1, 2)), "a": [1.5, None, True, float("nan")]}
+    assert fast_json.dumps(value) == '{"a":[1.5,null,true,null],"b":{"name":"ü","parts":[1,2]}}'.encode()
+
+
+@pytest.mark.parametrize("value", [object(), "\udc80", {"a": {1}}])
+def test_what_is_not_written(value: object) -> None:
+    with pytest.raises(ValueError):
+        fast_json.dumps(value)

@@ -3,13 +3,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
 from nodepool.model.pool_status import PoolStatus
-from nodepool.model.typed_record import plain
+from nodepool.model.typed_record import as_json
 
 #: Most bytes of JSON of one record.
 MAX_BYTES: Final = 64 * 1024
@@ -66,4 +65,4 @@ def _lengths(entries: Sequence[Any] | Mapping[str, Any]) -> list[int]:
 
 
 def _length(part: Any) -> int:
-    return len(json.dumps(plain(part)))
+    return len(as_json(part))

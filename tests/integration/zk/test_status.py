@@ -6,10 +6,12 @@ from __future__ import annotations
 import threading
 import zlib
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import pytest
 from kazoo.exceptions import SessionExpiredError
 
+from nodepool.model.pool_status import HostStatus, LabelStatus, PoolStatus
 from nodepool.model.record import InvalidRecord
 from nodepool.zk import status
 from nodepool.zk.client import ZooKeeperClient
@@ -225,3 +227,18 @@ def test_pause_after_a_failure(
     writer.close()
     assert [path for path in tries if path.endswith("bad")] == ["/nodepool/status/pool/bad"]
     assert "Status /nodepool/status/pool/bad was not written" in caplog.text
+
+
+def test_text_with_half_a_character(writer: StatusWriter, client: ZooKeeperClient) -> None:
+    """Such texts come from names of files and from errors of clouds."""
+    writer.set("builder", "host-1", {"text": "\udc80"})
+    wait_for("it is there", lambda: status.read_all(client, "builder") == {"host-1": {"text": "\udc80"}})
+
+
+def test_dataclass(writer: StatusWriter, client: ZooKeeperClient) -> None:
+    told = PoolStatus(id="1", hosts=(HostStatus("a", nodes=["7"]),), labels={"gpu": LabelStatus("label.broken")})
+    writer.set("pool", "1", told)
+    wait_for("it is there", lambda: bool(status.read_all(client, "pool")))
+    assert PoolStatus.of_record(status.read_all(client, "pool")["1"]) == replace(
+        told, hosts=(replace(told.hosts[0], nodes=("7",)),)
+    )

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 
@@ -11,6 +10,7 @@ from nodepool.launcher.self_report import EVENT_BYTES, SelfReport
 from nodepool.model.event import Event
 from nodepool.model.launcher_status import AbsentProvider, ReloadStatus
 from nodepool.model.maintenance import Maintenance, Mode
+from nodepool.model.typed_record import as_json
 
 
 def report(events: list[Event], reload: ReloadStatus | None = None, hold: Maintenance | None = None) -> SelfReport:
@@ -67,5 +67,5 @@ def test_bounded() -> None:
     status = report(events).make()
     assert status.events == events[status.omitted :]
     assert 0 < status.omitted < 200
-    length = sum(len(json.dumps(event.to_dict())) for event in status.events)
+    length = sum(len(as_json(event)) for event in status.events)
     assert EVENT_BYTES - 1000 < length <= EVENT_BYTES

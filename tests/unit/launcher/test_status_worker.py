@@ -38,8 +38,8 @@ class Writer:
     def __init__(self) -> None:
         self.calls: list[tuple[str, str, str]] = []
 
-    def set(self, kind: str, name: str, status: dict[str, Any]) -> None:
-        self.calls.append((kind, name, status["state"]))
+    def set(self, kind: str, name: str, status: Any) -> None:
+        self.calls.append((kind, name, status.state))
 
     def remove(self, kind: str, name: str) -> None:
         self.calls.append((kind, name, "removed"))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from nodepool.model.record import InvalidRecord
-from nodepool.model.typed_record import plain, read
+from nodepool.model.typed_record import as_json, plain, read
 
 
 @dataclass(frozen=True)
@@ -67,3 +67,13 @@ def test_as_an_object_of_json() -> None:
     assert made == {**asdict(record), "names": ["a"]}
     assert read(Outer, made) == record
     assert (plain([1, None, "x"]), plain((Inner("i"), 1.5))) == ([1, None, "x"], [{"name": "i"}, 1.5])
+
+
+def test_as_text() -> None:
+    """What orjson refuses the standard library writes; what neither writes is an error."""
+    assert as_json(Inner("ü")) == '{"name":"ü"}'.encode()
+    assert as_json(Inner("\udc80")) == b'{"name":"\\udc80"}'
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        as_json(["\udc80", float("inf")])
+    with pytest.raises((ValueError, TypeError)):
+        as_json(object())

@@ -13,6 +13,7 @@ from nodepool.launcher.pool.explanations import Explanation, WaitingKind
 from nodepool.launcher.pool.status_maker import (
     HOST_SECONDS,
     MAX_DECLINED,
+    MAX_HOST_SECONDS,
     MAX_KINDS,
     MAX_REQUESTS,
     PoolStatusMaker,
@@ -230,8 +231,17 @@ def test_thousands_of_hosts(site: Site) -> None:
     site.provider.hosts = many
     site.maker.make(5.0)
     site.provider.hosts = []
-    assert site.maker.make(5.0 + 999 * HOST_SECONDS).hosts == many[:MAX_ENTRIES]
-    assert site.maker.make(5.0 + 1001 * HOST_SECONDS).hosts == []
+    assert site.maker.make(4.9 + MAX_HOST_SECONDS).hosts == many[:MAX_ENTRIES]
+    assert site.maker.make(5.0 + MAX_HOST_SECONDS).hosts == []
+
+
+def test_hundred_hosts(site: Site) -> None:
+    """W-8"""
+    many = site.provider.hosts = [HostStatus(str(number), True) for number in range(100)]
+    site.maker.make(5.0)
+    site.provider.hosts = []
+    assert site.maker.make(5.0 + 99 * HOST_SECONDS).hosts == many
+    assert site.maker.make(5.0 + 101 * HOST_SECONDS).hosts == []
 
 
 def test_many_kinds(site: Site) -> None:
