@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from nodepool.model import states
@@ -61,15 +61,22 @@ def long_waits(seen: Observed, seconds: float = LONG_SECONDS) -> list[LongWait]:
             labels = tuple(sorted(request.node_types))
             kinds.setdefault((labels, request.provider, request.tenant_name, request.state), []).append(request)
     groups: dict[tuple[tuple[str, ...], WaitCause], list[NodeRequest]] = {}
+    firsts = {kind: min(members, key=lambda request: request.order_key) for kind, members in kinds.items()}
+    of_firsts = _only(seen, {first.key: first for first in firsts.values()})
     for kind, members in kinds.items():
-        first = min(members, key=lambda request: request.order_key)
-        groups.setdefault((kind[0], _cause(first, seen)), []).extend(members)
+        groups.setdefault((kind[0], _cause(firsts[kind], of_firsts)), []).extend(members)
     found = []
     for (labels, cause), members in groups.items():
         members.sort(key=lambda request: request.created_time or 0.0)
         oldest = members[0].created_time or 0.0
         found.append(LongWait(labels, cause, len(members), oldest, [request.key for request in members]))
     return sorted(found, key=lambda wait: (-wait.count, wait.oldest))
+
+
+def _only(seen: Observed, requests: Mapping[str, NodeRequest]) -> Observed:
+    """What has to do with some requests: whoever explains one of them looks through all requests and nodes."""
+    nodes = {node.key: node for node in seen.nodes.values() if node.allocated_to in requests}
+    return replace(seen, requests=requests, nodes=nodes)
 
 
 def _waits(request: NodeRequest) -> bool:
