@@ -28,10 +28,10 @@ def observe(zk: ZooKeeper, name: str | None) -> Observed:
     :param name: of anything; None = of everything.
     """
     from nodepool.plan.observed import Observed
-    from nodepool.zk import status_records
+    from nodepool.zk import components, status_records
     from nodepool.zk.maintenance_store import MaintenanceStore
 
-    registered = zk.getRegisteredPools()
+    registered = components.read_pools_at_once(zk.client)
     requests = {request.key: request for request in zk.nodeRequestIterator(cached=False)}
     nodes = _nodes(zk, name, requests.get(name or ""), registered)
     launchers = status_records.read_launchers(zk.client)
@@ -53,10 +53,14 @@ def _nodes(
     """The nodes that have to do with a subject. Others may be among them; those are of no account."""
     if name is None:
         return {node.key: node for node in zk.nodes.iterate()}
+    if name.isdecimal():
+        node = zk.getNode(name)
+        if node is not None:
+            return {node.key: node}
     if request is None:
         # A provider, a pool of one, or a label stands in the records of its nodes.
         mark = _mark(name.partition("/")[0])
-        found = zk.nodes.iterate(lambda node_id, data, stat: node_id == name or mark in data)
+        found = zk.nodes.iterate(lambda _node_id, data, _stat: mark in data)
         return {node.key: node for node in found}
     able = [pool for pool in registered if set(request.node_types) <= set(pool.supported_labels)]
     look = _RoomLook(request, {pool.provider_name for pool in able})

@@ -20,18 +20,9 @@ from nodepool.driver.framework.nodeset import NodeSet, NoPlace
 from nodepool.exceptions import ZKConflict, ZKConnectionError
 from nodepool.guard import Guard
 from nodepool.logconfig import OnBehalfOf
-from nodepool.model import states
+from nodepool.model import reasons, states
 from nodepool.model.node import Node
-from nodepool.model.reasons import (
-    ERROR_SERVING,
-    REQUEST_CHANGED,
-    Reason,
-    ReasonCode,
-    ReasonText,
-    joined,
-    min_ready_without_room,
-    reason_of,
-)
+from nodepool.model.reasons import Reason, ReasonCode, ReasonText
 from nodepool.plan import assignment
 from nodepool.plan.backoff import Backoff
 from nodepool.plan.queue import MIN_READY_REQUESTOR
@@ -139,14 +130,14 @@ class NodeRequestHandler(HandlerHooks):
         except ZKConflict as conflict:
             # A new node was taken from us before its launch; the request itself is written below only.
             self.log.warning("Giving the request back: %s", conflict)
-            self.give_back_when_launched(REQUEST_CHANGED)
+            self.give_back_when_launched(reasons.REQUEST_CHANGED)
         except NoPlace as error:
             self.log.info("Giving the request back: %s", error)
             self.give_back_when_launched(error.reason)
         except Exception:
             # A-16: a driver may raise anything, and the request must not hang in its pool.
             self.log.exception("Declining the request because of an error")
-            self.decline_reasons = [ReasonText(ERROR_SERVING)]
+            self.decline_reasons = [ReasonText(reasons.ERROR_SERVING)]
             self._end(self.declineRequest)
 
     def _run(self) -> None:
@@ -175,7 +166,7 @@ class NodeRequestHandler(HandlerHooks):
         elif not self.manager.PAUSE_AT_QUOTA:
             self.give_back_when_launched(self.node_set.why_no_room())
         elif self.request.requestor == MIN_READY_REQUESTOR:
-            self.decline_reasons = [ReasonText(min_ready_without_room(self.node_set.why_no_room()))]
+            self.decline_reasons = [ReasonText(reasons.min_ready_without_room(self.node_set.why_no_room()))]
             self._end(self.declineRequest)
         else:
             self._wait_for_room(self.node_set.why_no_room())
@@ -266,8 +257,8 @@ class NodeRequestHandler(HandlerHooks):
         """Decline the request if a launch failed (L-6, L-8); when no launch runs."""
         self.failed_nodes = [node for node in self.nodeset if node.state not in (states.READY, states.ABORTED)]
         if self.failed_nodes:
-            text = f"node {', '.join(n.id or '' for n in self.failed_nodes)} failed to launch"
-            self.decline_reasons = [ReasonText(Reason(ReasonCode.LAUNCH_FAILED, text))]
+            causes = {node.key: self.pw.launch_error(node) for node in self.failed_nodes}
+            self.decline_reasons = [ReasonText(reasons.launch_failed(causes))]
             self.declineRequest()
         return bool(self.failed_nodes)
 
@@ -310,11 +301,11 @@ class NodeRequestHandler(HandlerHooks):
         # A node was deleted under us, or the request was: the latter shows when it is written.
         self.log.warning("The request cannot be fulfilled with nodes %s: %s", self.request.nodes, conflict)
         self.request.nodes = []
-        self.give_back(REQUEST_CHANGED)
+        self.give_back(reasons.REQUEST_CHANGED)
 
     def declineRequest(self) -> None:
         """Decline the request and free what was gathered, in one write (A-14, A-15)."""
-        reason = joined([reason_of(text) for text in self.decline_reasons])
+        reason = reasons.joined([reasons.reason_of(text) for text in self.decline_reasons])
         registered = [pool.id for pool in self.zk.getRegisteredPools()]
         assignment.decline(self.request, self.launcher_id, registered, self.pw.absent_pools())
         self._log_declined(reason)

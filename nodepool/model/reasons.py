@@ -174,6 +174,17 @@ def hidden_limit(label: str, nodes: int, used: int) -> Reason:
     return Reason(ReasonCode.ROOM_HIDDEN, text, {"limit": nodes, "used": used, "needed": 1})
 
 
+def launch_failed(causes: Mapping[str, str]) -> Reason:
+    """Nodes of a request could not be launched in all their attempts.
+
+    :param causes: node -> why its last attempt failed; empty = not known.
+    """
+    known = list(dict.fromkeys(cause for cause in causes.values() if cause))
+    why = f": {'; '.join(known)}" if known else ""
+    text = f"node {', '.join(causes)} failed to launch{why}"
+    return Reason(ReasonCode.LAUNCH_FAILED, text, {"nodes": len(causes)})
+
+
 def images_missing(labels: Sequence[str]) -> Reason:
     """:param labels: whose images are not there."""
     return Reason(ReasonCode.IMAGE_MISSING, f"{IMAGE_MISSING.text}: label(s) {', '.join(labels)}")
@@ -230,7 +241,7 @@ OTHER_LAUNCHERS: Final = Reason(
 NO_LAUNCHES: Final = Reason(
     ReasonCode.POOL_WITHOUT_LAUNCHES, "max-concurrency is 0, nothing is ever launched here", {"limit": 0}
 )
-POOL_DISABLED: Final = Reason(ReasonCode.POOL_DISABLED, "pool is disabled by max_servers")
+POOL_DISABLED: Final = Reason(ReasonCode.POOL_DISABLED, "pool is disabled by max_servers", {"limit": 0})
 IMAGE_MISSING: Final = Reason(ReasonCode.IMAGE_MISSING, "images are not available")
 EXCEEDS_QUOTA: Final = Reason(ReasonCode.QUOTA_TOO_SMALL, "it would exceed quota")
 MIN_READY_WITHOUT_ROOM: Final = Reason(ReasonCode.MIN_READY_WITHOUT_ROOM, "it would exceed quota")

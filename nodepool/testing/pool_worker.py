@@ -35,6 +35,8 @@ class PoolWorkerStandIn:
         self.ready_nodes = ReadyNodes()
         #: How often a handler asked for room.
         self.evictions = 0
+        #: Node -> why its last attempt failed.
+        self.launch_errors: dict[str, str] = {}
         self._zk = zk
         self._provider = provider
         self._pool_name = pool_name
@@ -73,7 +75,10 @@ class PoolWorkerStandIn:
         self._woken.set()
 
     def launch_ended(self, node: Node, result: str, text: str = "") -> None:
-        return
+        self.launch_errors[node.key] = text
+
+    def launch_error(self, node: Node) -> str:
+        return self.launch_errors.get(node.key, "")
 
     def evict(self, *, shared: bool = False) -> None:
         self.evictions += 1

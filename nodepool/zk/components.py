@@ -16,7 +16,7 @@ from nodepool.exceptions import ZKException
 from nodepool.late_names import late_names
 from nodepool.model.component import Component, LauncherComponent, PoolComponent
 from nodepool.model.record import InvalidRecord
-from nodepool.zk import codec, paths
+from nodepool.zk import codec, multi_read, paths
 from nodepool.zk.client import ZooKeeperClient
 from nodepool.zk.transactions import translate
 
@@ -127,13 +127,8 @@ class Registration:
 def read_pools(client: ZooKeeperClient) -> list[PoolComponent]:
     """All registered pools, read now; bad entries are logged and skipped."""
     root = f"{paths.COMPONENTS}/{PoolComponent.kind}"
-    pools = []
-    for name, _, data in _entries(client, root):
-        try:
-            pools.append(PoolComponent.from_dict(codec.decode(data), name))
-        except InvalidRecord as problem:
-            Registration.log.error("Ignoring %s/%s: %s", root, name, problem)
-    return pools
+    found = [_pool(root, name, data) for name, _, data in _entries(client, root)]
+    return [pool for pool in found if pool is not None]
 
 
 def read_launchers(client: ZooKeeperClient) -> list[LauncherComponent]:
@@ -146,6 +141,27 @@ def read_launchers(client: ZooKeeperClient) -> list[LauncherComponent]:
         except InvalidRecord as problem:
             Registration.log.error("Ignoring %s/%s: %s", root, name, problem)
     return sorted(launchers, key=lambda launcher: launcher.hostname)
+
+
+def read_pools_at_once(client: ZooKeeperClient) -> list[PoolComponent]:
+    """The same in two round trips, however many there are. Raises ZKException when the connection is lost."""
+    root = f"{paths.COMPONENTS}/{PoolComponent.kind}"
+    names = multi_read.children(client, root)
+    pools = []
+    for name, found in zip(names, multi_read.read_data(client, [f"{root}/{name}" for name in names]), strict=True):
+        pool = None if found is None else _pool(root, name, found[0])
+        if pool is not None:
+            pools.append(pool)
+    return pools
+
+
+def _pool(root: str, name: str, data: bytes) -> PoolComponent | None:
+    """None = it is none, which is logged."""
+    try:
+        return PoolComponent.from_dict(codec.decode(data), name)
+    except InvalidRecord as problem:
+        Registration.log.error("Ignoring %s/%s: %s", root, name, problem)
+        return None
 
 
 def read_hosts(client: ZooKeeperClient, kind: str) -> list[str]:

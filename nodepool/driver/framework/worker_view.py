@@ -52,6 +52,10 @@ class PoolWorkerView(Protocol):
         """
         ...
 
+    def launch_error(self, node: Node) -> str:
+        """Why the last attempt to launch a node failed; empty = that is not known."""
+        ...
+
     def evict(self, *, shared: bool = False) -> None:
         """Delete the oldest unused ready node, because a request waits for room (Q-8).
 

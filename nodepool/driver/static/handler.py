@@ -4,17 +4,20 @@
 from __future__ import annotations
 
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from nodepool.driver.framework.worker_view import ProviderView
 from nodepool.driver.handler import NodeRequestHandler
-from nodepool.model.reasons import ReasonText
+from nodepool.model.reasons import Reason, ReasonCode, ReasonText
 from nodepool.plan.node_choice import can_match
 from nodepool.plan.queue import MIN_READY_REQUESTOR
 from nodepool.plan.static_room import too_few_slots
 
 if TYPE_CHECKING:
     from nodepool.model.node import Node
+
+
+_NO_MIN_READY: Final = Reason(ReasonCode.POOL_WITHOUT_LAUNCHES, "static hosts have no min-ready", {"limit": 0})
 
 
 class HostProvider(ProviderView, Protocol):
@@ -64,7 +67,7 @@ class StaticNodeRequestHandler(NodeRequestHandler):
             short = too_few_slots(self.request.node_types, self.manager.slot_labels(self.pool.name))
             reasons = [] if short is None else [ReasonText(short)]
         if not reasons and self.request.requestor == MIN_READY_REQUESTOR:
-            reasons = ["static hosts have no min-ready"]
+            reasons = [ReasonText(_NO_MIN_READY)]
         return reasons
 
     def checkReusableNode(self, node: Node) -> bool:

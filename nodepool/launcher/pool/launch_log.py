@@ -14,6 +14,8 @@ from nodepool.model.pool_status import FailedLaunch, LaunchesStatus
 
 #: Launches that ended longer ago are not counted.
 AGE_SECONDS: Final = 900.0
+#: Nodes whose errors are remembered.
+MAX_ERRORS: Final = 1000
 #: They are counted by spans of so many seconds.
 SPAN_SECONDS: Final = 15.0
 
@@ -30,6 +32,8 @@ class LaunchLog:
         #: Begin of each span, launches that were ready, and attempts that failed.
         self._spans: deque[tuple[float, int, int]] = deque()
         self._last_error: FailedLaunch | None = None
+        #: Node -> why its last attempt failed, of the last nodes.
+        self._errors: dict[str, str] = {}
 
     def ready(self) -> None:
         """A node is ready."""
@@ -45,6 +49,15 @@ class LaunchLog:
             now = self._clock()
             self._count(now, 0, 1)
             self._last_error = FailedLaunch(result, clipped(text), now, node_id, label)
+            self._errors.pop(node_id or "", None)
+            while len(self._errors) >= MAX_ERRORS:
+                del self._errors[next(iter(self._errors))]
+            self._errors[node_id or ""] = clipped(text)
+
+    def error_of(self, node_id: str) -> str:
+        """Why the last attempt to launch a node failed; empty = that is not known, or long ago."""
+        with self._lock:
+            return self._errors.get(node_id, "")
 
     def status(self, running: int) -> LaunchesStatus:
         """What is counted now; the last error is told as long as it is counted.

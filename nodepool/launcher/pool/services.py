@@ -78,6 +78,9 @@ class PoolServices:
         else:
             self._launch_log.failed(node.id, node.type[0] if node.type else None, result, text)
 
+    def launch_error(self, node: Node) -> str:
+        return self._launch_log.error_of(node.key)
+
     def evict(self, *, shared: bool = False) -> None:
         self._eviction.evict(shared=shared)
 

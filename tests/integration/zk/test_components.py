@@ -159,7 +159,7 @@ def test_closed_connection(client: ZooKeeperClient) -> None:
 
 def test_reading(client: ZooKeeperClient, znodes: PoolZnodes, caplog: pytest.LogCaptureFixture) -> None:
     """Bad entries are logged and skipped; with a cache and without one."""
-    assert components.read_pools(client) == []
+    assert components.read_pools(client) == components.read_pools_at_once(client) == []
     znodes.kazoo.create(f"{POOLS}/bad", b"garbage", makepath=True)
     Registration(client, pool()).update(state="running")
     cache = NodepoolCache(client)
@@ -169,6 +169,9 @@ def test_reading(client: ZooKeeperClient, znodes: PoolZnodes, caplog: pytest.Log
         assert (found.id, found.provider_name, found.supported_labels) == ("pool-id", "cloud", ["small"])
         assert (found.state, found.priority, found.paused) == ("running", 100, False)
     assert f"Ignoring {POOLS}/bad" in caplog.text
+    assert [found.to_dict() for found in components.read_pools_at_once(client)] == [
+        found.to_dict() for found in components.read_pools(client)
+    ]
 
 
 def test_cache_follows_the_registry(client: ZooKeeperClient, other: ZooKeeperClient) -> None:

@@ -75,9 +75,10 @@ def test_lines_of_a_request_that_fails(
     handler = stage.begin("small")
     handler.request.requestor_data = {"job_name": "unit"}
     handler.end(0, states.FAILED)
+    handler.pw.launch_ended(handler.nodeset[0], "error.status", "no flavor")
     assert handler.poll()
     place = f"{handler.provider.name}/{handler.pool.name}"
-    cause = f"node {handler.nodeset[0].id} failed to launch"
+    cause = f"node {handler.nodeset[0].id} failed to launch: no flavor"
     lines = [record for record in caplog.records if "ing node request" in record.getMessage()]
     assert [record.getMessage().split("] ")[-1] for record in lines] == [
         f"Declining node request: {cause} (small; job unit)",

@@ -81,6 +81,14 @@ def test_reasons_with_a_cause() -> None:
     ]
 
 
+def test_failed_launches() -> None:
+    """Each cause once."""
+    reason = reasons.launch_failed({"1": "no flavor", "2": "", "3": "no flavor", "4": "no network"})
+    assert reason.text == "node 1, 2, 3, 4 failed to launch: no flavor; no network"
+    assert (reason.code, reason.numbers) == (ReasonCode.LAUNCH_FAILED, {"nodes": 4})
+    assert reasons.launch_failed({"1": ""}).text == "node 1 failed to launch"
+
+
 def test_hidden_limit() -> None:
     reason = reasons.hidden_limit("small", 12, 12)
     assert (reason.code, reason.numbers) == (ReasonCode.ROOM_HIDDEN, {"limit": 12, "used": 12, "needed": 1})

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nodepool.model import states
+from nodepool.model import reasons, states
 from tests.support.scripted_driver import Stage
 
 
@@ -16,7 +16,10 @@ from tests.support.scripted_driver import Stage
     [
         ({"images": False, "limit": 0}, "images are not available"),
         ({"limit": 0}, "it would exceed quota"),
-        ({"broken": ["small"], "images": False}, "node type(s) [small] not available"),
+        (
+            {"broken": ["small"], "images": False},
+            "node type(s) [small] not available; small: the driver says that it can never work here",
+        ),
     ],
 )
 def test_decline_reasons(stage: Stage, change: dict[str, Any], reason: str) -> None:
@@ -26,6 +29,16 @@ def test_decline_reasons(stage: Stage, change: dict[str, Any], reason: str) -> N
     assert handler.decline_reasons == [reason]
     assert stage.request(handler).state == states.FAILED
     assert stage.nodes() == []
+
+
+def test_why_there_is_no_room(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """E-1: also where a driver has no quota that could tell."""
+    handler = stage.begin("small")
+    assert handler.why_no_room("small") == reasons.NO_ROOM
+    assert handler.why_too_large() == reasons.EXCEEDS_QUOTA
+    assert handler.why_images_missing() == reasons.IMAGE_MISSING
+    monkeypatch.setattr(type(stage.provider), "LAUNCHES", False)
+    assert handler.why_no_room("small") == reasons.NO_READY_NODE
 
 
 def test_disabled_pool() -> None:

@@ -146,6 +146,36 @@ def test_shortage_says_what_is_missing() -> None:
     assert manager.shortage(second, "no such label") is None
 
 
+def test_shortage_of_a_cloud_that_does_not_tell_its_limits() -> None:
+    """Q-5: nobody knows whether there is room."""
+    manager = Manager(make_pool())
+    manager.error = RuntimeError("HTTP 503")
+    unknown = manager.shortage(make_pool(), "small")
+    assert unknown is not None
+    assert (unknown.code, unknown.text) == (
+        ReasonCode.QUOTA_UNKNOWN,
+        "the limits of provider cloud are not known: HTTP 503",
+    )
+
+
+def test_what_never_fits() -> None:
+    """A-13: whose limit it is, and what is needed of it."""
+    pool = make_pool(max_servers=2)
+    manager = Manager(pool)
+    manager.limits = QuotaInformation(cores=3, default=math.inf)
+    assert manager.excess(pool, ["small"]) is None
+    of_provider = manager.excess(pool, ["small"] * 2)
+    assert of_provider is not None
+    assert of_provider.text == "it would exceed quota: 4 cores needed, the limit of provider cloud is 3"
+    of_pool = manager.excess(pool, ["small"] * 3)
+    assert of_pool is not None
+    assert (of_pool.text, of_pool.numbers) == (
+        "it would exceed quota: 3 instances needed, the limit of pool main is 2",
+        {"limit": 2, "needed": 3},
+    )
+    assert manager.excess(pool, ["no such label"]) is None
+
+
 def test_ignore_provider_quota() -> None:
     """Q-6"""
     pool = make_pool(ignore_provider_quota=True, max_servers=1)

@@ -49,6 +49,13 @@ def test_full_until_a_node_goes(full: Provider) -> None:
     assert full.allows()
 
 
+def test_what_is_known(full: Provider) -> None:
+    """L-7: with how many nodes it was full, and how many there are."""
+    full.nodes.discard("a")
+    assert full.learned_limits.known("main", "small") == (2, 1)
+    assert full.learned_limits.known("main", "tiny") is None
+
+
 def test_other_labels_are_not_concerned(full: Provider) -> None:
     """They may need less of whatever is used up."""
     assert full.allows("tiny")

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from nodepool.launcher.pool.launch_log import AGE_SECONDS, SPAN_SECONDS, LaunchLog
+from nodepool.launcher.pool.launch_log import AGE_SECONDS, MAX_ERRORS, SPAN_SECONDS, LaunchLog
 from nodepool.model.pool_status import FailedLaunch, LaunchesStatus
 from tests.support.manual_clock import ManualClock
 
@@ -23,6 +23,16 @@ def test_what_is_old_is_not_counted() -> None:
     assert log.status(0) == LaunchesStatus(0, 1, 0, None)
     clock.pass_seconds(AGE_SECONDS)
     assert log.status(0) == LaunchesStatus()
+
+
+def test_errors_of_nodes() -> None:
+    """J-3: a request is declined with the cause of its nodes; the last one of each, and of the last nodes."""
+    log = LaunchLog(ManualClock())
+    for number in range(MAX_ERRORS + 2):
+        log.failed(str(number), "small", "error.status", f"first of {number}")
+    log.failed("5", "small", "error.quota", "the last one")
+    assert (log.error_of("5"), log.error_of("6")) == ("the last one", "first of 6")
+    assert (log.error_of("0"), log.error_of("1"), log.error_of("unknown")) == ("", "", "")
 
 
 def test_memory() -> None:
