@@ -25,6 +25,11 @@ class Mode(enum.Enum):
     #: A static host is held after its job, and is not registered again.
     QUARANTINE = "quarantine"
 
+    @property
+    def done(self) -> str:
+        """What the subject is then, e.g. ``paused``."""
+        return {Mode.PAUSE: "paused", Mode.DRAIN: "drained", Mode.QUARANTINE: "quarantined"}[self]
+
 
 #: Kinds of subjects, and what may be done with each. A pool is ``<provider>/<pool>``, a host ``<user>@<host>:<port>``
 #: or the host's name alone, a launcher its host's name.
@@ -59,10 +64,9 @@ class Maintenance:
     @property
     def text(self) -> str:
         """For an operator: what was done, by whom and why."""
-        done = {Mode.PAUSE: "paused", Mode.DRAIN: "drained", Mode.QUARANTINE: "quarantined"}[self.mode]
         by = f" by {self.by}" if self.by else ""
         why = f": {self.reason}" if self.reason else ""
-        return f"{self.kind} {self.name} is {done}{by}{why}"
+        return f"{self.kind} {self.name} is {self.mode.done}{by}{why}"
 
     def is_over(self, now: float) -> bool:
         """Has its end come? :param now: seconds since the epoch."""

@@ -2,10 +2,11 @@
 from __future__ import annotations
 
 import argparse
+from datetime import datetime
 
 import pytest
 
-from nodepool.cmd.durations import duration
+from nodepool.cmd.durations import duration, point_in_time
 
 
 @pytest.mark.parametrize(
@@ -20,3 +21,16 @@ def test_durations(text: str, seconds: float) -> None:
 def test_others_are_refused(text: str) -> None:
     with pytest.raises(argparse.ArgumentTypeError, match="is no duration; write"):
         duration(text)
+
+
+def test_point_in_time() -> None:
+    today = datetime.now().astimezone()
+    assert point_in_time("18:30") == today.replace(hour=18, minute=30, second=0, microsecond=0).timestamp()
+    assert point_in_time("2030-01-31T06:00:00+00:00") == 1896069600.0
+    assert point_in_time("2030-01-31T06:00") == datetime(2030, 1, 31, 6).astimezone().timestamp()
+
+
+@pytest.mark.parametrize("text", ["", "soon", "25:00", "12:60", "2030-13-01", "1:2:3:4"])
+def test_no_point_in_time(text: str) -> None:
+    with pytest.raises(argparse.ArgumentTypeError, match="is no time"):
+        point_in_time(text)

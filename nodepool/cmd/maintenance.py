@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``nodepool pause``, ``drain``, ``resume``, ``quarantine``, ``release`` and ``maintenance`` (reference/commands 2)."""
+
+from __future__ import annotations
+
+import argparse
+import getpass
+import socket
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from nodepool.clock import wall_time
+from nodepool.cmd.app import CommandError
+from nodepool.cmd.durations import duration, point_in_time
+from nodepool.cmd.format_option import add_format_option, show_listing
+from nodepool.cmd.session import open_zookeeper
+from nodepool.model.maintenance import MODES, Maintenance, Mode
+from nodepool.plan.maintenance_subjects import Subject, UnclearSubject, find
+
+if TYPE_CHECKING:
+    from nodepool.listing.table import Table
+    from nodepool.zk.zookeeper import ZooKeeper
+
+#: Kinds that hold requests back, and those that can be drained.
+PAUSED_KINDS: Final = tuple(kind for kind, modes in MODES.items() if Mode.PAUSE in modes)
+DRAINED_KINDS: Final = tuple(kind for kind, modes in MODES.items() if Mode.DRAIN in modes)
+#: What else is said of a record that was written.
+_WHAT_NOW: Final = {
+    Mode.PAUSE: "Requests wait or go to other pools; what runs goes on.",
+    Mode.DRAIN: "Requests wait or go to other pools; what runs goes on.",
+    Mode.QUARANTINE: "It is held after its job, and not registered again.",
+}
+
+
+def add_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
+    """Add the commands of this module.
+
+    :param add: ``add_parser`` of the sub-command group.
+    """
+    parser = add("pause", help="let a provider, pool, label or launcher take nothing new")
+    _add_subject(parser, PAUSED_KINDS)
+    _add_times(parser)
+    parser.set_defaults(run=lambda options: begin(options, Mode.PAUSE, PAUSED_KINDS))
+
+    parser = add("drain", help="let a launcher finish what it does and end, or a provider or pool take nothing new")
+    _add_subject(parser, DRAINED_KINDS)
+    _add_times(parser)
+    parser.set_defaults(run=lambda options: begin(options, Mode.DRAIN, DRAINED_KINDS))
+
+    parser = add("resume", help="end a pause or a drain")
+    _add_subject(parser, PAUSED_KINDS)
+    parser.set_defaults(run=lambda options: end(options, PAUSED_KINDS))
+
+    parser = add("quarantine", help="take a static host out of service: it is held after its job")
+    parser.add_argument("subject", metavar="HOST", nargs=1, help="<user>@<host>:<port>, or the host's name alone")
+    _add_times(parser, reason_required=True)
+    parser.set_defaults(run=lambda options: begin(options, Mode.QUARANTINE, ("host",)))
+
+    parser = add("release", help="end the quarantine of a static host")
+    parser.add_argument("subject", metavar="HOST", nargs=1, help="as it was quarantined")
+    parser.set_defaults(run=lambda options: end(options, ("host",)))
+
+    parser = add("maintenance", help="list what is paused, drained or quarantined: by whom, why, until when")
+    parser.set_defaults(run=list_maintenance)
+    add_format_option(parser, watch=True)
+
+
+def _add_subject(parser: argparse.ArgumentParser, kinds: Collection[str]) -> None:
+    parser.add_argument(
+        "subject",
+        metavar="NAME",
+        nargs="+",
+        help=f"its name; before it may stand what it is: {', '.join(kinds)}. A pool is <provider>/<pool>",
+    )
+
+
+def _add_times(parser: argparse.ArgumentParser, *, reason_required: bool = False) -> None:
+    parser.add_argument(
+        "--reason", metavar="TEXT", default="", required=reason_required, help="why, for everybody who asks"
+    )
+    ends = parser.add_mutually_exclusive_group()
+    ends.add_argument("--for", dest="seconds", metavar="TIME", type=duration, help="end it after so long, e.g. 2h")
+    ends.add_argument("--until", metavar="TIME", type=point_in_time, help="end it then, e.g. 18:00 or 2030-01-31T06:00")
+    parser.add_argument(
+        "--force", action="store_true", help="even if no running launcher knows it; then say what it is, too"
+    )
+
+
+def begin(options: argparse.Namespace, mode: Mode, kinds: Sequence[str]) -> int:
+    """``nodepool pause``, ``drain`` and ``quarantine``"""
+    from nodepool.zk.maintenance_store import MaintenanceStore
+
+    now = wall_time()
+    until = options.until if options.seconds is None else now + options.seconds
+    if until is not None and until <= now:
+        raise CommandError("--until is in the past")
+    with open_zookeeper(options) as zk:
+        subject = _meant(options.subject, kinds, lambda: _known(zk, kinds), force=options.force)
+        by = f"{getpass.getuser()}@{socket.gethostname()}"
+        record = Maintenance(subject.kind, subject.name, mode, options.reason.strip(), by, now, until)
+        MaintenanceStore(zk.client).put(record)
+    back = f"release {record.name}" if mode is Mode.QUARANTINE else f"resume {record.kind} {record.name}"
+    print(f"{record.text}.{_what_now(record)} Back with: nodepool {back}")
+    return 0
+
+
+def _what_now(record: Maintenance) -> str:
+    if record.kind == "launcher" and record.mode is Mode.DRAIN:
+        return " It finishes what it does and ends; `nodepool launchers` shows it until then."
+    return f" {_WHAT_NOW[record.mode]}"
+
+
+def end(options: argparse.Namespace, kinds: Sequence[str]) -> int:
+    """``nodepool resume`` and ``release``"""
+    from nodepool.zk.maintenance_store import MaintenanceStore
+
+    with open_zookeeper(options) as zk:
+        store = MaintenanceStore(zk.client)
+        records = store.read_all()
+        known = {kind: {name for of, name in records if of == kind} for kind in kinds}
+        if not any(known.values()):
+            raise CommandError(f"nothing is {'quarantined' if kinds == ('host',) else 'paused or drained'}")
+        subject = _meant(options.subject, kinds, lambda: known, force=False)
+        store.remove(*subject)
+    print(f"{subject.kind} {subject.name} is back in service")
+    return 0
+
+
+def _meant(
+    words: Sequence[str], kinds: Sequence[str], known: Callable[[], Mapping[str, Collection[str]]], *, force: bool
+) -> Subject:
+    """The subject of a command line. Raises CommandError."""
+    if len(words) > 2 or (len(words) == 2 and words[0] not in kinds):
+        raise CommandError(f"write NAME or KIND NAME, where KIND is one of {', '.join(kinds)}")
+    kinds = kinds if len(words) == 1 else [words[0]]
+    name = words[-1]
+    if not name.isprintable() or name in ("", ".", ".."):
+        raise CommandError(f"{name!r} is no name")
+    try:
+        return find(name, kinds, known())
+    except UnclearSubject as unclear:
+        if force and unclear.unknown and len(kinds) == 1:
+            return Subject(kinds[0], name)
+        raise CommandError(str(unclear)) from None
+
+
+def _known(zk: ZooKeeper, kinds: Sequence[str]) -> Mapping[str, Collection[str]]:
+    """Names of what running launchers know. Blocks for some round trips."""
+    from nodepool.zk import components, status_records
+
+    if tuple(kinds) == ("host",):
+        names = {host.name for pool in status_records.read_pools(zk.client) for host in pool.hosts}
+        return {"host": names | {name.rpartition("@")[2].rpartition(":")[0] for name in names}}
+    pools = zk.getRegisteredPools()
+    return {
+        "provider": {pool.provider_name for pool in pools},
+        "pool": {f"{pool.provider_name}/{pool.name}" for pool in pools if pool.name},
+        "label": {label for pool in pools for label in pool.supported_labels},
+        "launcher": {launcher.hostname for launcher in components.read_launchers(zk.client)},
+    }
+
+
+def list_maintenance(options: argparse.Namespace) -> int:
+    """``nodepool maintenance``"""
+    from nodepool.listing.maintenance import maintenance_table
+    from nodepool.zk.maintenance_store import MaintenanceStore
+
+    def look(zk: ZooKeeper) -> Table:
+        return maintenance_table(MaintenanceStore(zk.client).read_all().values(), wall_time())
+
+    return show_listing(options, look)
