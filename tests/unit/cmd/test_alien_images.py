@@ -79,7 +79,9 @@ class TestCommand:
             monkeypatch.setattr(image_listing, "read_images", lambda _: NO_IMAGES)
             monkeypatch.setattr(alien_images, "connect", lambda _: zookeeper)
             monkeypatch.setattr(alien_images, "started_provider", started)
-            options = argparse.Namespace(config="", secure=None, provider=provider, format="csv")
+            options = argparse.Namespace(
+                config="", secure=None, provider=provider, format="csv", sort=None, columns=[], headers=True
+            )
             return alien_images.list_images(options)
 
         return run
