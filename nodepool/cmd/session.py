@@ -82,7 +82,7 @@ def connect(settings: Settings) -> Iterator[ZooKeeper]:
     try:
         with quiet("kazoo", log_names.ZOOKEEPER), say_what_is_waited_for(f"ZooKeeper at {client.hosts}"):
             client.connect(timeout=CONNECT_SECONDS)
-        with give_up_without_connection(client.add_session_listener, client.hosts):
+        with give_up_without_connection(client.add_session_listener, client.hosts, why=client.trouble):
             yield ZooKeeper(client, None)
     finally:
         # Without a connection there is nothing to give back, and somebody who pressed Ctrl-C does not want to wait.
@@ -92,7 +92,10 @@ def connect(settings: Settings) -> Iterator[ZooKeeper]:
 
 @contextlib.contextmanager
 def give_up_without_connection(
-    add_listener: Callable[[Callable[[str], None]], None], hosts: str, seconds: float = CONNECT_SECONDS
+    add_listener: Callable[[Callable[[str], None]], None],
+    hosts: str,
+    seconds: float = CONNECT_SECONDS,
+    why: Callable[[], Sequence[str]] = tuple,
 ) -> Iterator[None]:
     """Inside, a connection that is lost and does not come back ends the main thread's work.
 
@@ -101,6 +104,7 @@ def give_up_without_connection(
 
     :param add_listener: where to hear of 'connected', 'suspended' and 'lost'.
     :param seconds: how long to wait for the connection to come back.
+    :param why: a sentence for each server that cannot be used.
     :raises ZKConnectionError: it did not.
     """
     main = threading.main_thread().ident
@@ -130,7 +134,7 @@ def give_up_without_connection(
     except KeyboardInterrupt:
         if not over.is_set():
             raise
-        raise ZKConnectionError(f"the connection to ZooKeeper at {hosts} was lost") from None
+        raise ZKConnectionError("\n".join([f"the connection to ZooKeeper at {hosts} was lost", *why()])) from None
     finally:
         done.set()
         if timer is not None:

@@ -21,8 +21,9 @@ def test_lost_connection_ends_the_work() -> None:
         listeners[0]("suspended")
         threading.Event().wait(60)
 
-    bounded = give_up_without_connection(listeners.append, "zk1:2281", seconds=0.01)
-    with pytest.raises(ZKConnectionError, match="ZooKeeper at zk1:2281 was lost"), bounded:
+    reasons = ["ZooKeeper zk1:2281 (zookeeper-servers[0]): connection refused"]
+    bounded = give_up_without_connection(listeners.append, "zk1:2281", seconds=0.01, why=lambda: reasons)
+    with pytest.raises(ZKConnectionError, match=r"ZooKeeper at zk1:2281 was lost\n.*connection refused"), bounded:
         wait_for_an_answer()
 
 
