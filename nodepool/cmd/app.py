@@ -67,20 +67,21 @@ def absolute_path(value: str) -> str:
 def make_parser(prog: str, description: str) -> argparse.ArgumentParser:
     """A parser with the options that all three programs have (reference/commands 1)."""
     parser = argparse.ArgumentParser(prog=prog, description=description, allow_abbrev=False)
-    parser.add_argument("-l", dest="logconfig", metavar="FILE", type=absolute_path, help="logging configuration file")
     parser.add_argument("--version", action=_VersionAction, help="show the version and exit")
-    parser.add_argument(
-        "-c",
-        dest="config",
-        metavar="FILE",
-        type=absolute_path,
-        default=DEFAULT_CONFIG,
-        help="configuration file (default: %(default)s)",
-    )
-    parser.add_argument(
-        "-s", dest="secure", metavar="FILE", type=absolute_path, help="secure file with credentials (default: none)"
-    )
+    add_file_options(parser)
+    parser.set_defaults(config=DEFAULT_CONFIG, secure=None, logconfig=None)
     return parser
+
+
+def add_file_options(parser: argparse.ArgumentParser) -> None:
+    """Give a program, or one of its commands, the options that name files. Defaults: see `make_parser`."""
+    group = parser.add_argument_group("files")
+    for option, name, text in (
+        ("-c", "config", f"configuration file (default: {DEFAULT_CONFIG})"),
+        ("-s", "secure", "secure file with credentials (default: none)"),
+        ("-l", "logconfig", "logging configuration file"),
+    ):
+        group.add_argument(option, dest=name, metavar="FILE", type=absolute_path, default=argparse.SUPPRESS, help=text)
 
 
 def run(prog: str, function: Callable[[], int]) -> int:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 from nodepool import log_names, logconfig
 from nodepool.cmd import (
@@ -53,11 +53,25 @@ _GROUPS: Final = (
 def make_parser() -> argparse.ArgumentParser:
     """The command line. Nothing heavy is imported for it."""
     parser = app.make_parser(PROG, "Shows and changes what Nodepool knows.")
-    parser.add_argument("--debug", action="store_true", help="log everything to stderr")
+    _add_debug_option(parser)
+    parser.set_defaults(debug=False)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
+
+    def add(name: str, **settings: Any) -> argparse.ArgumentParser:
+        """As ``add_parser``; what may stand before a command may stand after it, too."""
+        settings.setdefault("description", settings.get("help", "").capitalize() + ".")
+        command: argparse.ArgumentParser = commands.add_parser(name, **settings)
+        app.add_file_options(command)
+        _add_debug_option(command)
+        return command
+
     for group in _GROUPS:
-        group.add_commands(commands.add_parser)
+        group.add_commands(add)
     return parser
+
+
+def _add_debug_option(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--debug", action="store_true", default=argparse.SUPPRESS, help="log everything to stderr")
 
 
 def set_up_logging(options: argparse.Namespace) -> None:

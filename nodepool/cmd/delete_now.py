@@ -1,50 +1,60 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``nodepool delete --now``: delete a node in the foreground, through its provider."""
+"""``nodepool delete --now``: delete nodes in the foreground, through their providers."""
 
 from __future__ import annotations
 
 import argparse
 from typing import TYPE_CHECKING
 
-from nodepool.cmd import nodes
+from nodepool.cmd import node_changes
 from nodepool.cmd.app import CommandError
 from nodepool.cmd.session import connect
 from nodepool.cmd.started_provider import started_provider
 from nodepool.model import states
 
 if TYPE_CHECKING:
+    from nodepool.config.objects import Config
     from nodepool.driver.interface import Provider
     from nodepool.model.node import Node
     from nodepool.zk.zookeeper import ZooKeeper
 
 
-def delete_node(options: argparse.Namespace) -> int:
-    """``nodepool delete --now``; blocks until the node is gone.
+def delete_nodes(options: argparse.Namespace) -> int:
+    """``nodepool delete --now``; blocks until the nodes are gone. Returns 1 if one is not.
 
-    :raises CommandError: the node or its provider is unknown, or the deletion failed.
+    :raises CommandError: the only node or its provider is unknown, or the deletion failed.
     """
     from nodepool.config.loader import load_config
 
     config = load_config(options.config, options.secure)
     with connect(config) as zk:
-        node = nodes.find(zk, options.id)
-        if node.provider is None or node.provider not in config.providers:
-            raise CommandError(
-                f"Provider {node.provider} for node {options.id} not defined on this launcher", answer=True
-            )
-        with started_provider(zk, config, node.provider) as provider:
-            _delete(zk, provider, node)
-        left = zk.getNode(options.id)
-        nodes.print_node(zk, options.id, options)
-        if left is not None and left.state in (states.DELETING, states.DELETED):
-            raise CommandError(f"Node {options.id} could not be deleted now; a launcher will try again")
-    return 0
+        seconds = None if options.when_free else node_changes.LOCK_SECONDS
+        failed = node_changes.each_node(options.ids, lambda node_id: _delete_node(zk, config, node_id, seconds))
+        stuck = [node_id for node_id in dict.fromkeys(options.ids) if node_id not in failed and _is_left(zk, node_id)]
+        node_changes.print_nodes(zk, options.ids, options)
+        if stuck:
+            what = f"Node {stuck[0]}" if len(stuck) == 1 else f"Nodes {', '.join(stuck)}"
+            raise CommandError(f"{what} could not be deleted now; a launcher will try again")
+    return 1 if failed else 0
 
 
-def _delete(zk: ZooKeeper, provider: Provider, node: Node) -> None:
+def _delete_node(zk: ZooKeeper, config: Config, node_id: str, seconds: float | None) -> None:
+    node = node_changes.find(zk, node_id)
+    if node.provider is None or node.provider not in config.providers:
+        raise CommandError(f"Provider {node.provider} for node {node_id} not defined on this launcher", answer=True)
+    with started_provider(zk, config, node.provider) as provider:
+        _delete(zk, provider, node, seconds)
+
+
+def _is_left(zk: ZooKeeper, node_id: str) -> bool:
+    left = zk.getNode(node_id)
+    return left is not None and left.state in (states.DELETING, states.DELETED)
+
+
+def _delete(zk: ZooKeeper, provider: Provider, node: Node, seconds: float | None) -> None:
     from nodepool.driver import gateway
 
-    with nodes.locked(zk, node):
+    with node_changes.locked(zk, node, seconds):
         node.state = states.DELETING
         zk.storeNode(node)
         task = gateway.start_node_cleanup(provider, node)

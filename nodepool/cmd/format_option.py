@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
@@ -66,13 +67,16 @@ def show(table: Table, options: argparse.Namespace) -> None:
 def show_listing(
     options: argparse.Namespace,
     look: Callable[[ZooKeeper], Table],
-    wait: Callable[[float], object] | None = None,
+    *,
+    caches: bool = False,
+    empty: Callable[[ZooKeeper], str] | None = None,
 ) -> int:
     """Show what ZooKeeper has now, or with ``--watch`` until Ctrl-C; returns the exit status. Blocks.
 
     :param look: reads the listing.
-    :param wait: with ``--watch``: blocks for at most as many seconds, less when something has changed.
-    :raises CommandError: a column is unknown.
+    :param caches: a listing of nodes or requests: with ``--watch`` they are read from caches, if there are some.
+    :param empty: what to tell somebody at a terminal who gets an empty listing; an empty text = nothing.
+    :raises CommandError: a column is unknown, or ZooKeeper does not tell.
     """
     with contextlib.ExitStack() as stack:
         if options.watch:
@@ -80,11 +84,34 @@ def show_listing(
             stack.enter_context(contextlib.suppress(KeyboardInterrupt))
         zk = stack.enter_context(open_zookeeper(options))
         if not options.watch:
-            show(look(zk), options)
+            table = look(zk)
+            show(table, options)
+            if not table.rows and empty is not None and (text := empty(zk)):
+                terminal.hint(text)
             return 0
+        wait: Callable[[float], object] = threading.Event().wait
+        if caches:
+            from nodepool.cmd.watched import Watched
+
+            watched = Watched(zk)
+            zk, wait = watched.zk, watched.wait
         with _columns_known():
-            terminal.follow(lambda: look(zk), wait or threading.Event().wait, display_of(options))
+            terminal.follow(lambda: look(zk), wait, display_of(options))
     return 0
+
+
+def is_as_released(options: argparse.Namespace) -> bool:
+    """Is only what released Nodepool shows printed? Then nothing else needs to be read."""
+    if options.columns or options.sort:
+        return False
+    return options.format in ("csv", "name") or (options.format == "table" and not sys.stdout.isatty())
+
+
+def no_launcher(zk: ZooKeeper) -> str:
+    """What to tell somebody who gets an empty listing if no launcher runs; empty = one does."""
+    if zk.getRegisteredPools():
+        return ""
+    return "No launcher is registered in ZooKeeper: start nodepool-launcher, or check zookeeper-servers and its chroot."
 
 
 @contextlib.contextmanager

@@ -4,15 +4,14 @@
 from __future__ import annotations
 
 import argparse
-import getpass
-import socket
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from nodepool.clock import wall_time
 from nodepool.cmd.app import CommandError
-from nodepool.cmd.durations import duration, point_in_time
+from nodepool.cmd.durations import add_end_options, end_of
 from nodepool.cmd.format_option import add_format_option, show_listing
+from nodepool.cmd.operator import operator
 from nodepool.cmd.session import open_zookeeper
 from nodepool.model.maintenance import MODES, Maintenance, Mode
 from nodepool.plan.maintenance_subjects import Subject, UnclearSubject, find
@@ -78,9 +77,7 @@ def _add_times(parser: argparse.ArgumentParser, *, reason_required: bool = False
     parser.add_argument(
         "--reason", metavar="TEXT", default="", required=reason_required, help="why, for everybody who asks"
     )
-    ends = parser.add_mutually_exclusive_group()
-    ends.add_argument("--for", dest="seconds", metavar="TIME", type=duration, help="end it after so long, e.g. 2h")
-    ends.add_argument("--until", metavar="TIME", type=point_in_time, help="end it then, e.g. 18:00 or 2030-01-31T06:00")
+    add_end_options(parser, "end it")
     parser.add_argument(
         "--force", action="store_true", help="even if no running launcher knows it; then say what it is, too"
     )
@@ -91,13 +88,10 @@ def begin(options: argparse.Namespace, mode: Mode, kinds: Sequence[str]) -> int:
     from nodepool.zk.maintenance_store import MaintenanceStore
 
     now = wall_time()
-    until = options.until if options.seconds is None else now + options.seconds
-    if until is not None and until <= now:
-        raise CommandError("--until is in the past")
+    until = end_of(options, now)
     with open_zookeeper(options) as zk:
         subject = _meant(options.subject, kinds, lambda: _known(zk, kinds), force=options.force)
-        by = f"{getpass.getuser()}@{socket.gethostname()}"
-        record = Maintenance(subject.kind, subject.name, mode, options.reason.strip(), by, now, until)
+        record = Maintenance(subject.kind, subject.name, mode, options.reason.strip(), operator(), now, until)
         MaintenanceStore(zk.client).put(record)
     back = f"release {record.name}" if mode is Mode.QUARANTINE else f"resume {record.kind} {record.name}"
     print(f"{record.text}.{_what_now(record)} Back with: nodepool {back}")

@@ -3,46 +3,80 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final
 
-from nodepool.listing.table import Column, Table
+from nodepool.listing import styles, times
+from nodepool.listing.table import ONLY_JSON, PEOPLE, Column, Place, Table
+from nodepool.model.request_origin import origin_of
 
 if TYPE_CHECKING:
     from nodepool.model.component import PoolComponent
     from nodepool.model.request import NodeRequest
+    from nodepool.plan.long_waits import WaitCause
 
 _REQUEST_COLUMNS: Final = (
     Column("Request ID", "id"),
-    Column("Priority", "relative_priority"),
-    Column("State", "state"),
-    Column("Requestor", "requestor"),
+    Column("Priority", "relative_priority", places=Place.TABLE | Place.WIDE),
+    Column("State", "state", style=styles.state),
+    Column("Requestor", "requestor", places=Place.TABLE | Place.WIDE),
     Column("Node Types", "node_types"),
-    Column("Nodes", "nodes"),
-    Column("Declined By", "declined_by"),
-    Column("Event ID", "event_id"),
+    Column("Nodes", "nodes", priority=5),
+    Column("Declined By", "declined_by", places=Place.TABLE | Place.WIDE),
+    Column("Event ID", "event_id", places=Place.TABLE | Place.WIDE),
+    # From here on not in released Nodepool.
+    Column("Created", "created_time", places=ONLY_JSON),
+    Column("State since", "state_time", places=ONLY_JSON),
+    Column("Age", "age_seconds", times.short, places=PEOPLE, moves=True),
+    Column("Tenant", "tenant", places=PEOPLE, priority=3),
+    Column("Project", "project", places=PEOPLE, priority=4),
+    Column("Pipeline", "pipeline", places=PEOPLE, priority=4),
+    Column("Job", "job", places=PEOPLE, priority=2),
+    Column("Provider", "provider", places=Place.WIDE),
+    Column("Pool", "pool", places=PEOPLE, priority=2),
+    Column("Code", "code", places=Place.WIDE),
+    Column("Reason", "reason", places=PEOPLE, priority=1, least=24),
+)
+_PEOPLE: Final = (
+    *("id", "state", "age_seconds", "node_types", "nodes", "tenant", "project", "pipeline", "job"),
+    *("provider", "pool", "code", "reason"),
 )
 _LABEL_COLUMNS: Final = (Column("Label", "label"),)
 
 
-def request_table(requests: Iterable[NodeRequest]) -> Table:
-    """The request table."""
-    return Table(
-        _REQUEST_COLUMNS,
-        [
-            [
-                request.id,
-                request.relative_priority,
-                request.state,
-                request.requestor,
-                request.node_types,
-                request.nodes,
-                request.declined_by,
-                request.event_id,
-            ]
-            for request in requests
-        ],
-    )
+def request_table(requests: Iterable[NodeRequest], now: float, causes: Mapping[str, WaitCause] | None = None) -> Table:
+    """The request table.
+
+    :param now: seconds since the epoch, for ages.
+    :param causes: request id -> why it waits or failed, of those for which that is known.
+    """
+    rows = [_released(request) + _told(request, now, (causes or {}).get(request.id or "")) for request in requests]
+    return Table(_REQUEST_COLUMNS, rows, "id", _PEOPLE)
+
+
+def _released(request: NodeRequest) -> list[Any]:
+    return [
+        request.id,
+        request.relative_priority,
+        request.state,
+        request.requestor,
+        request.node_types,
+        request.nodes,
+        request.declined_by,
+        request.event_id,
+    ]
+
+
+def _told(request: NodeRequest, now: float, cause: WaitCause | None) -> list[Any]:
+    origin = origin_of(request)
+    return [
+        request.created_time,
+        request.state_time,
+        None if request.created_time is None else max(0.0, round(now - request.created_time, 3)),
+        *(origin.get("tenant"), origin.get("project"), origin.get("pipeline"), origin.get("job")),
+        request.provider,
+        *((None, None, None) if cause is None else (cause.pool or None, cause.code or None, cause.text or None)),
+    ]
 
 
 def label_table(pools: Iterable[PoolComponent]) -> Table:

@@ -15,7 +15,7 @@ QUIET: Final = "dim"
 #: States of nodes, requests, builds, uploads, pools, providers and hosts.
 _STATES: Final[Mapping[str, str]] = {
     **dict.fromkeys(("ready", "fulfilled", "running", "up", "current"), GOOD),
-    **dict.fromkeys(("in-use", "building", "testing", "init", "uploading", "pending", "starting"), BUSY),
+    **dict.fromkeys(("allocated", "in-use", "building", "testing", "init", "uploading", "pending", "starting"), BUSY),
     **dict.fromkeys(("requested", "hold", "paused", "draining", "drained", "maintenance", "quarantined"), WAITING),
     **dict.fromkeys(("failed", "aborted", "unavailable", "down", "broken"), BAD),
     **dict.fromkeys(("used", "deleting", "deleted", "stopped"), QUIET),

@@ -76,11 +76,14 @@ class Table:
     """Rows of JSON values: text, numbers, booleans, None, lists, objects.
 
     :param order: key of the column by which a terminal shows them sorted; None = as they are.
+    :param people: keys of columns in the order in which people read them: on a terminal and with ``-o wide``. Others
+        follow.
     """
 
     columns: Sequence[Column]
     rows: Sequence[Sequence[Any]]
     order: str | None = None
+    people: Sequence[str] = ()
 
 
 def render(table: Table, form: str = "table", *, headers: bool = True) -> str:
@@ -103,7 +106,21 @@ def render(table: Table, form: str = "table", *, headers: bool = True) -> str:
 
 def shown(table: Table, place: Place) -> Table:
     """Only the columns that are shown in a place."""
-    return _only(table, [n for n, column in enumerate(table.columns) if place in column.places])
+    numbers = [n for n, column in enumerate(table.columns) if place in column.places]
+    if place in PEOPLE:
+        ranks = {key: rank for rank, key in enumerate(table.people)}
+        numbers.sort(key=lambda n: ranks.get(table.columns[n].key, len(ranks)))
+    return _only(table, numbers)
+
+
+def without_empty(table: Table) -> Table:
+    """Without columns that may go and that have no value in any row."""
+    kept = [
+        n
+        for n, column in enumerate(table.columns)
+        if column.priority == 0 or any(row[n] is not None and row[n] != [] for row in table.rows)
+    ]
+    return _only(table, kept)
 
 
 def selected(table: Table, keys: Sequence[str]) -> Table:
@@ -112,7 +129,9 @@ def selected(table: Table, keys: Sequence[str]) -> Table:
     :raises UnknownColumn: there is no such column.
     """
     chosen = _only(table, [_number(table, key) for key in keys])
-    return replace(chosen, columns=[replace(column, places=EVERYWHERE, priority=0) for column in chosen.columns])
+    return replace(
+        chosen, people=(), columns=[replace(column, places=EVERYWHERE, priority=0) for column in chosen.columns]
+    )
 
 
 def _number(table: Table, key: str) -> int:
@@ -206,13 +225,12 @@ def _records(table: Table) -> list[dict[str, Any]]:
 def _as_yaml(table: Table) -> str:
     import yaml
 
-    class Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]
-        """Writes no anchors: values that are one object in memory are written out."""
-
-        def ignore_aliases(self, data: Any) -> bool:
-            return True
-
-    text: str = yaml.dump(_records(table), Dumper=Dumper, sort_keys=False, allow_unicode=True)
+    records, text = _records(table), ""
+    try:
+        text = yaml.dump(records, Dumper=getattr(yaml, "CSafeDumper", yaml.SafeDumper), sort_keys=False)
+    except UnicodeEncodeError:
+        # A half of a surrogate pair, which JSON allows. The slow one can write it.
+        text = yaml.dump(records, Dumper=yaml.SafeDumper, sort_keys=False)
     return text.rstrip("\n")
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from nodepool.listing import layout
 from nodepool.listing.changed_rows import ChangedRows
-from nodepool.listing.table import Place, Table, cell, in_order, render, selected, shown
+from nodepool.listing.table import Place, Table, cell, in_order, render, selected, shown, without_empty
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -147,7 +147,7 @@ def _lines(console: Console, table: Table, display: Display) -> list[list[Segmen
         return len(text) if text.isascii() else cell_len(text)
 
     wide = display.form == "wide"
-    table = shown(table, Place.WIDE if wide else Place.TERMINAL)
+    table = shown(table, Place.WIDE) if wide else without_empty(shown(table, Place.TERMINAL))
     texts = [[cell(*pair) or "-" for pair in zip(table.columns, row, strict=True)] for row in table.rows]
     headers = [column.header.upper() for column in table.columns] if display.headers else [""] * len(table.columns)
     natural = [max(map(measure, column)) for column in zip(headers, *texts, strict=True)]

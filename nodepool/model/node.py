@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Final, Self
 
 from nodepool.model import states
 from nodepool.model.record import (
     InvalidRecord,
     Record,
+    is_finite,
     optional_dict,
     optional_number,
     optional_str,
@@ -111,6 +112,34 @@ class Node(Record):
         if self.state == states.READY:
             self.tenant_name = None
 
+    def hold(self, *, by: str, reason: str | None, seconds: int | None) -> None:
+        """Keep the node, for an operator.
+
+        :param by: who asks for it. Launchers of 11.0.0 do not know the key: they drop it with their next write.
+        :param reason: None = the one that is there stays.
+        :param seconds: it is deleted after so many; None = the limit that is there stays.
+        """
+        self.state = states.HOLD
+        self.extra = {**self.extra, _HOLD_BY: by}
+        if reason is not None:
+            self.comment = reason
+        if seconds is not None:
+            self.hold_expiration = seconds
+
+    @property
+    def hold_by(self) -> str | None:
+        """Who asked for the hold, if an operator did."""
+        by = self.extra.get(_HOLD_BY)
+        return by if isinstance(by, str) else None
+
+    @property
+    def hold_until(self) -> float | None:
+        """When a held node is deleted, in seconds since the epoch; None = it has no end of its own."""
+        seconds = self.hold_expiration or 0
+        if self.state != states.HOLD or self.state_time is None or seconds <= 0 or not is_finite(seconds):
+            return None
+        return self.state_time + seconds
+
     def to_dict(self, now: float) -> dict[str, Any]:
         """The JSON object to store; gives a changed state its time.
 
@@ -180,6 +209,9 @@ class Node(Record):
         self.request_event_id = event_id if isinstance(event_id, str) else None
         self.extra = {k: v for k, v in data.items() if k not in _KNOWN}
 
+
+#: Key of who asked for a hold. Zuul keeps keys that it does not know.
+_HOLD_BY: Final = "hold_by"
 
 _KNOWN = frozenset(
     {

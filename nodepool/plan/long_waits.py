@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
@@ -19,8 +19,11 @@ if TYPE_CHECKING:
 LONG_SECONDS: Final = 300.0
 #: Resources that a code is about.
 _RESOURCES: Final = {"room.instances": "instances", "room.cores": "cores", "room.ram": "ram"}
-#: What is the same for requests that wait for the same: labels, provider, tenant, state.
-_Kind = tuple[tuple[str, ...], str | None, str | None, str | None]
+#: So many requests are explained with one view of what there is: each of them is compared with all others in it.
+_TOGETHER: Final = 64
+#: What is the same for requests that wait for the same: labels, provider, tenant, state, pools that declined them; of
+#: one that is being served also its id.
+_Kind = tuple[tuple[str, ...], str | None, str | None, str | None, tuple[str, ...], str]
 
 
 @dataclass(frozen=True)
@@ -55,11 +58,11 @@ def long_waits(seen: Observed, seconds: float = LONG_SECONDS) -> list[LongWait]:
 
     Of the requests of one kind the first one is explained: what it waits for, the others wait for.
     """
-    kinds: dict[_Kind, list[NodeRequest]] = {}
-    for request in seen.requests.values():
-        if _waits(request) and request.created_time is not None and seen.now - request.created_time > seconds:
-            labels = tuple(sorted(request.node_types))
-            kinds.setdefault((labels, request.provider, request.tenant_name, request.state), []).append(request)
+    kinds = _by_kind(
+        request
+        for request in seen.requests.values()
+        if _waits(request) and request.created_time is not None and seen.now - request.created_time > seconds
+    )
     groups: dict[tuple[tuple[str, ...], WaitCause], list[NodeRequest]] = {}
     firsts = {kind: min(members, key=lambda request: request.order_key) for kind, members in kinds.items()}
     of_firsts = _only(seen, {first.key: first for first in firsts.values()})
@@ -77,6 +80,32 @@ def _only(seen: Observed, requests: Mapping[str, NodeRequest]) -> Observed:
     """What has to do with some requests: whoever explains one of them looks through all requests and nodes."""
     nodes = {node.key: node for node in seen.nodes.values() if node.allocated_to in requests}
     return replace(seen, requests=requests, nodes=nodes)
+
+
+def causes(requests: Iterable[NodeRequest], seen: Observed) -> dict[str, WaitCause]:
+    """Id of each request that waits or failed -> why. As `long_waits`, one request of each kind is explained."""
+    kinds = _by_kind(request for request in requests if request.state != states.FULFILLED)
+    firsts = {kind: min(members, key=lambda request: request.order_key) for kind, members in kinds.items()}
+    found: dict[str, WaitCause] = {}
+    order = list(kinds)
+    for start in range(0, len(order), _TOGETHER):
+        some = order[start : start + _TOGETHER]
+        of_firsts = _only(seen, {firsts[kind].key: firsts[kind] for kind in some})
+        for kind in some:
+            cause = _cause(firsts[kind], of_firsts)
+            found.update((request.key, cause) for request in kinds[kind])
+    return found
+
+
+def _by_kind(requests: Iterable[NodeRequest]) -> dict[_Kind, list[NodeRequest]]:
+    kinds: dict[_Kind, list[NodeRequest]] = {}
+    for request in requests:
+        kind = (
+            *(tuple(sorted(request.node_types)), request.provider, request.tenant_name, request.state),
+            *(tuple(sorted(request.declined_by)), request.key if request.state == states.PENDING else ""),
+        )
+        kinds.setdefault(kind, []).append(request)
+    return kinds
 
 
 def _waits(request: NodeRequest) -> bool:

@@ -83,7 +83,7 @@ def contenders(client: ZooKeeperClient, lock_dir: str) -> list[tuple[str, str]]:
     :raises ZKException: ZooKeeper could not be asked.
     """
     found = []
-    for name in _in_order(multi_read.children(client, lock_dir)):
+    for name in in_order(multi_read.children(client, lock_dir)):
         try:
             data, _ = client.kazoo.retry(client.kazoo.get, f"{lock_dir}/{name}")
         except NoNodeError:
@@ -102,7 +102,7 @@ def held_since(client: ZooKeeperClient, lock_dir: str) -> int | None:
     :raises ZKException: ZooKeeper could not be asked.
     """
     try:
-        for name in _in_order(multi_read.children(client, lock_dir)):
+        for name in in_order(multi_read.children(client, lock_dir)):
             stat = client.kazoo.retry(client.kazoo.exists, f"{lock_dir}/{name}")
             if stat is not None:
                 return int(stat.czxid)
@@ -111,7 +111,7 @@ def held_since(client: ZooKeeperClient, lock_dir: str) -> int | None:
     return None
 
 
-def _in_order(names: Iterable[str]) -> list[str]:
+def in_order(names: Iterable[str]) -> list[str]:
     """Contenders among the names of a lock directory, the holder first."""
     sequences = {name: sequence for name in names if (sequence := paths.contender_sequence(name)) is not None}
     return sorted(sequences, key=sequences.__getitem__)

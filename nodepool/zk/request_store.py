@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from kazoo.exceptions import KazooException, NoNodeError, NotEmptyError
@@ -67,7 +67,13 @@ class RequestStore:
 
     def iterate(self) -> Iterator[NodeRequest]:
         """Read all requests, many in a packet; bad ones are logged and skipped."""
-        ids = self.ids()
+        return self.read_some(self.ids())
+
+    def read_some(self, ids: Sequence[str]) -> Iterator[NodeRequest]:
+        """Read some requests, many in a packet; those that are gone are skipped, bad ones are logged and skipped.
+
+        :param ids: names of znodes (`paths.is_name`).
+        """
         for request_id, found in zip(ids, multi_read.read_data(self._client, map(paths.request, ids)), strict=True):
             request = None if found is None else self._decode(request_id, *found)
             if request is not None:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import csv
+import itertools
 import json
 from collections.abc import Callable, Iterator
 
@@ -48,7 +49,8 @@ class TestList:
         )
         (node,) = json.loads(nodepool("list", "--detail", "--format", "json").out)
         assert node.pop("age").startswith("00:01:0")
-        assert node == {
+        released = dict(itertools.islice(node.items(), 20))
+        assert released == {
             "id": node_id,
             "provider": "lab",
             "label": ["small", "big"],
@@ -185,18 +187,18 @@ class TestRequestsAndLabels:
             *("Node Types", "Nodes", "Declined By", "Event ID"),
         ]
         assert result.rows == [[request_id, "3", "requested", "test", "small,small", "", "p1,p2", "E"]]
-        assert json.loads(nodepool("request-list", "--format", "json").out) == [
-            {
-                "id": request_id,
-                "relative_priority": 3,
-                "state": "requested",
-                "requestor": "test",
-                "node_types": ["small", "small"],
-                "nodes": [],
-                "declined_by": ["p1", "p2"],
-                "event_id": "E",
-            }
-        ]
+        (request,) = json.loads(nodepool("request-list", "--format", "json").out)
+        # Other keys only follow.
+        assert dict(itertools.islice(request.items(), 8)) == {
+            "id": request_id,
+            "relative_priority": 3,
+            "state": "requested",
+            "requestor": "test",
+            "node_types": ["small", "small"],
+            "nodes": [],
+            "declined_by": ["p1", "p2"],
+            "event_id": "E",
+        }
 
     def test_labels(self, nodepool: CommandLine, znodes: PoolZnodes) -> None:
         """reference/commands 2: the union of the labels of registered pools."""

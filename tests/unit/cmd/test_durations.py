@@ -2,11 +2,14 @@
 from __future__ import annotations
 
 import argparse
-from datetime import datetime
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
 
 import pytest
 
-from nodepool.cmd.durations import duration, point_in_time
+from nodepool.cmd.app import CommandError
+from nodepool.cmd.durations import add_end_options, duration, end_of, moment
 
 
 @pytest.mark.parametrize(
@@ -23,14 +26,58 @@ def test_others_are_refused(text: str) -> None:
         duration(text)
 
 
-def test_point_in_time() -> None:
-    today = datetime.now().astimezone()
-    assert point_in_time("18:30") == today.replace(hour=18, minute=30, second=0, microsecond=0).timestamp()
-    assert point_in_time("2030-01-31T06:00:00+00:00") == 1896069600.0
-    assert point_in_time("2030-01-31T06:00") == datetime(2030, 1, 31, 6).astimezone().timestamp()
+@pytest.fixture
+def zone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Local time is five hours behind UTC."""
+    monkeypatch.setenv("TZ", "XXX5")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
 
 
-@pytest.mark.parametrize("text", ["", "soon", "25:00", "12:60", "2030-13-01", "1:2:3:4"])
-def test_no_point_in_time(text: str) -> None:
-    with pytest.raises(argparse.ArgumentTypeError, match="is no time"):
-        point_in_time(text)
+@pytest.mark.usefixtures("zone")
+def test_moments() -> None:
+    """In local time unless an offset says otherwise."""
+    assert moment("2999-12-24T18:30") == datetime(2999, 12, 24, 23, 30, tzinfo=UTC).timestamp()
+    assert moment("2999-12-24") == datetime(2999, 12, 24, 5, tzinfo=UTC).timestamp()
+    assert moment("2999-12-24T18:30+01:00") == datetime(2999, 12, 24, 17, 30, tzinfo=UTC).timestamp()
+
+
+@pytest.mark.parametrize("text", ["0:00", "12:00", "23:59"])
+def test_a_time_without_a_date_is_the_next_one(text: str) -> None:
+    now = time.time()
+    found = moment(text)
+    assert now < found <= now + 86400 + 3600
+    assert datetime.fromtimestamp(found, UTC).astimezone().strftime("%H:%M") == text.zfill(5)
+
+
+@pytest.mark.parametrize("text", ["", "25:00", "tomorrow", "2026-13-01", "2h"])
+def test_no_moment(text: str) -> None:
+    with pytest.raises(argparse.ArgumentTypeError, match="is no moment; write"):
+        moment(text)
+
+
+@pytest.mark.parametrize("arguments", [["--until", "2001-01-01"], ["--for", "0s"]])
+def test_an_end_that_is_over(arguments: list[str]) -> None:
+    parser = argparse.ArgumentParser()
+    add_end_options(parser, "it ends")
+    with pytest.raises(CommandError, match=r"--until is in the past|--for is no time at all"):
+        end_of(parser.parse_args(arguments), 1e9)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "end"),
+    [([], None), (["--for", "1h"], 4600.0), (["--until", "2999-12-24T00:00+00:00"], 32502988800.0)],
+)
+def test_end(arguments: list[str], end: float | None) -> None:
+    parser = argparse.ArgumentParser()
+    add_end_options(parser, "it ends")
+    assert end_of(parser.parse_args(arguments), 1000.0) == end
+
+
+def test_not_both() -> None:
+    parser = argparse.ArgumentParser()
+    add_end_options(parser, "it ends")
+    with pytest.raises(SystemExit):
+        parser.parse_args(["--for", "1h", "--until", "2999-12-24"])

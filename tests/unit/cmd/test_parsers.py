@@ -44,7 +44,7 @@ def test_unknown_option(main: Callable[[list[str]], int]) -> None:
 @pytest.mark.parametrize(
     "arguments",
     [
-        *(["hold"], ["delete"], ["info"], ["erase"], ["list", "--format", "xml"], ["nonsense"], ["list", "--debug"]),
+        *(["hold"], ["delete"], ["info"], ["erase"], ["list", "--format", "xml"], ["nonsense"], ["list", "--nonsense"]),
         *(["image-build"], ["image-pause"], ["image-unpause"], ["dib-image-delete"], ["image-rollback", "lab"]),
         *(["image-delete", "--provider", "p", "--image", "i", "--build-id", "b"], ["export-image-data"]),
         *(["import-image-data"], ["image-upload"], ["image-log"], ["image-list", "lab"]),

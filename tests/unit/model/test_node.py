@@ -213,3 +213,35 @@ def test_event_of_the_request() -> None:
 def test_odd_event(value: object) -> None:
     """J-10: no decision rests on it."""
     assert Node.from_dict({"state": "ready", "request_event_id": value}).request_event_id is None
+
+
+def test_hold() -> None:
+    """The reason and the end are fields that released launchers know; who it was is a key that readers ignore."""
+    node = Node.from_dict({"state": "ready", "state_time": 1.0, "something_new": 1}, "0000000001")
+    assert (node.hold_by, node.hold_until) == (None, None)
+    node.hold(by="alice@desk", reason="bug 17", seconds=60)
+    data = node.to_dict(100.0)
+    assert (data["state"], data["state_time"], data["comment"], data["hold_expiration"]) == (
+        "hold",
+        100.0,
+        "bug 17",
+        60,
+    )
+    assert (data["hold_by"], data["something_new"]) == ("alice@desk", 1)
+    again = Node.from_dict(data, "0000000001")
+    assert (again.hold_by, again.hold_until) == ("alice@desk", 160.0)
+
+
+def test_hold_again_keeps_what_is_not_given() -> None:
+    node = Node()
+    node.hold(by="alice", reason="bug 17", seconds=60)
+    node.hold(by="bob", reason=None, seconds=None)
+    assert (node.hold_by, node.comment, node.hold_expiration) == ("bob", "bug 17", 60)
+
+
+@pytest.mark.parametrize("value", [0, -1, 10**400])
+def test_hold_without_an_end(value: int) -> None:
+    node = Node()
+    node.hold(by="alice", reason=None, seconds=value)
+    node.state_time = 1.0
+    assert node.hold_until is None

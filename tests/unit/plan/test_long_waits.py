@@ -10,7 +10,7 @@ from nodepool.model import states
 from nodepool.model.component import PoolComponent
 from nodepool.model.pool_status import PoolStatus, RequestStatus, WaitingStatus
 from nodepool.model.request import NodeRequest
-from nodepool.plan.long_waits import LONG_SECONDS, LongWait, WaitCause, long_waits
+from nodepool.plan.long_waits import LONG_SECONDS, LongWait, WaitCause, causes, long_waits
 from nodepool.plan.observed import Observed
 
 NOW = 10_000.0
@@ -108,3 +108,19 @@ def test_nobody_has_the_label() -> None:
     (wait,) = waits([request(1, node_types=["typo"])], pool())
     assert wait.cause.text
     assert waits([request(1)])[0].cause == WaitCause("", "pool.missing", "waits: no launcher is registered")
+
+
+def test_cause_of_each_request() -> None:
+    """What is served has a cause of its own; of those that wait for the same, one is explained. Fulfilled: none."""
+    served = (RequestStatus("200-0000000003", "launching", "served.launching", "launching 1 node", {}, NOW),)
+    waiting = (WaitingStatus(("gpu",), count=2, code="room.cores", text="quota", numbers=CORES),)
+    status = pool(*waiting, requests=served)
+    entry = PoolComponent("l1", "12")
+    entry.id, entry.provider_name, entry.name, entry.supported_labels = status.id, "cloud", "main", ["gpu"]
+    requests = [request(1, 0.0), request(2), request(3, state="pending"), request(4, state="fulfilled")]
+    seen = Observed(now=NOW, requests={one.key: one for one in requests}, registered=[entry], statuses=[status])
+    found = causes(requests, seen)
+    room = WaitCause("cloud/main", "room.cores", "cores 80 of 80, 8 needed")
+    assert {key: found[key] for key in sorted(found)[:2]} == {"200-0000000001": room, "200-0000000002": room}
+    assert found["200-0000000003"].text == "launching 1 node"
+    assert len(found) == 3

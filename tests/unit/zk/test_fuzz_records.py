@@ -19,7 +19,8 @@ from hypothesis import strategies as st
 
 from nodepool.driver.metastatic import records as metastatic
 from nodepool.driver.metastatic.records import BackingData
-from nodepool.listing.nodes import node_table
+from nodepool.listing import terminal
+from nodepool.listing.nodes import NodeFacts, node_table
 from nodepool.listing.requests import label_table, request_table
 from nodepool.listing.table import FORMATS, render
 from nodepool.logconfig import MultiLineFormatter, get_annotated_logger
@@ -36,6 +37,7 @@ from nodepool.plan import assignment, cleanup, min_ready, static_hosts
 from nodepool.plan.queue import RequestKind, RequestQueue
 from nodepool.zk import codec, components, paths
 from tests.support.odd_json import TRAPS, records, values
+from tests.support.terminal import TerminalStream
 
 NOW = 1_800_000_000.0
 GOOD_NODE: dict[str, Any] = {
@@ -88,6 +90,7 @@ def written(record: Any, found: dict[str, Any], read: Callable[[dict[str, Any]],
 def shown(table: Any) -> None:
     for form in FORMATS:
         render(table, form).encode("utf-8", "backslashreplace")
+    terminal.show(table, None, TerminalStream())
     for line in render(table).splitlines():
         assert line.isprintable()
 
@@ -129,7 +132,7 @@ def test_nodes(data: bytes) -> None:
     for request in (None, NodeRequest("200-1")):
         cleanup.judge_unlocked(node, lambda _, request=request: request)  # type: ignore[misc]
     cleanup.judge_age(node, NOW, lambda label: 60, 60)
-    shown(node_table([node], set(), NOW, detail=True))
+    shown(node_table([node], NodeFacts(), NOW, detail=True))
     use = QuotaInformation.from_resources(node.resources or {})
     use.subtract(QuotaInformation.from_resources(node.resources or {}))
     codec.encode(use.get_resources())
@@ -166,7 +169,7 @@ def test_requests(data: bytes) -> None:
     min_ready.missing({"small": 1}, [], [request])
     cleanup.reset_lost_request(request.copy(), [])
     gauges.request_gauges([request], [])
-    shown(request_table([request]))
+    shown(request_table([request], NOW))
     logged(event_id=request.event_id, node_request_id=request.id, node_id=request.requestor)
 
 
