@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.launcher import OUR_COMMAND, ROOT
-from tests.support.launcher_config import StaticProvider, static_hosts, write_config
-from tests.support.pool_znodes import PoolZnodes
+from tests.support.launcher_config import FakeProvider, StaticProvider, static_hosts, write_config
+from tests.support.pool_znodes import REQUESTS, PoolZnodes
 from tests.support.ports import free_ports
 from tests.support.process import ChildProcess
 from tests.support.wait import wait_for
@@ -77,6 +77,48 @@ def test_signal_ends_it_in_order(launcher: Foreground, znodes: PoolZnodes, numbe
     assert launcher.wait(45) == 0
     assert znodes.pools() == []
     assert "Traceback" not in launcher.log_text()
+
+
+@pytest.fixture
+def booting(config: Path, zookeeper: ZooKeeperServer, chroot: str, znodes: PoolZnodes) -> Iterator[Foreground]:
+    """A launcher with ``--drain`` whose cloud needs a few seconds for a boot, in the middle of one."""
+    write_config(config, zookeeper, chroot, [FakeProvider(["small"], settings={"boot-seconds": 4})])
+    process = Foreground(config, "--drain")
+    process.start()
+    process.wait_ready()
+    wait_for("the pool is registered", znodes.pools)
+    znodes.submit(["small"])
+    wait_for("it boots", lambda: [node["state"] for node in znodes.nodes().values()] == ["building"])
+    yield process
+    process.stop()
+
+
+def states(znodes: PoolZnodes) -> list[str | None]:
+    return [znodes.request_state(request_id) for request_id in znodes.children(REQUESTS)]
+
+
+def test_drained_by_a_signal(booting: Foreground, znodes: PoolZnodes) -> None:
+    """MT-8: the boot is finished, then the process ends by itself with status 0."""
+    booting.send_signal(signal.SIGTERM)
+    assert booting.wait(60) == 0
+    assert states(znodes) == ["fulfilled"]
+    assert znodes.pools() == []
+    assert "Drained: nothing is being served any more" in booting.log_text()
+    assert "Traceback" not in booting.log_text()
+
+
+@pytest.mark.parametrize("numbers", [(signal.SIGTERM, signal.SIGTERM), (signal.SIGINT,)])
+def test_signal_that_waits_for_no_boot(
+    booting: Foreground, znodes: PoolZnodes, numbers: tuple[signal.Signals, ...]
+) -> None:
+    """MT-8: a second SIGTERM, and SIGINT, give the request back."""
+    booting.send_signal(numbers[0])
+    if len(numbers) > 1:
+        wait_for("it is drained", lambda: "finishing what is being served" in booting.log_text())
+        booting.send_signal(numbers[1])
+    assert booting.wait(60) == 0
+    assert states(znodes) == ["requested"]
+    assert znodes.pools() == []
 
 
 def test_stack_dump(launcher: Foreground) -> None:
