@@ -6,12 +6,16 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
+from nodepool.launcher import status_worker
 from nodepool.model.pool_status import PoolStatus, WaitingStatus
 from tests.support.command_line import CommandLine
+from tests.support.openstack_place import Place
 from tests.support.pool_znodes import POOLS, PoolZnodes
+from tests.support.wait import wait_for
 
 POOL = "l1-PoolWorker.cloud-1-main-0123"
 FULL = {"limit": 2, "used": 2, "needed": 1}
@@ -73,3 +77,32 @@ def test_unknown_name(nodepool: CommandLine) -> None:
     found = nodepool("explain", "cloud-2")
     assert (found.status, found.out) == (1, "")
     assert found.err == "there is no request, node, label or provider 'cloud-2', did you mean 'cloud-1'?\n"
+
+
+def test_with_a_launcher(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """E-1, E-2: what waits for room, what waits behind it, and what failed."""
+    for name in ("LOOK_SECONDS", "ALL_SECONDS"):
+        monkeypatch.setattr(status_worker, name, 0.1)
+    place.pool["max-servers"] = 1
+    place.launch()
+    place.fulfilled(place.znodes.submit(["small"]))
+    first, second = place.znodes.submit(["small"]), place.znodes.submit(["small"])
+    never = place.znodes.submit(["small", "small"])
+    place.failed(never)
+    assert place.launcher is not None
+    nodepool = CommandLine(place.launcher.path)
+    full = {"limit": 1, "used": 1, "needed": 1}
+
+    def answer(name: str) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(nodepool("explain", name, "-f", "json").out)
+        return found
+
+    def told(name: str, code: str) -> bool:
+        return bool(answer(name)["code"] == code)
+
+    wait_for("it waits for room", lambda: told(first, "room.instances"))
+    wait_for("it waits behind it", lambda: told(second, "wait.pool-paused"))
+    wait_for("the cause is known", lambda: told(never, "quota.too-small"))
+    assert [answer(name)["numbers"] for name in (first, second)] == [full, full]
+    assert [answer(name)["ahead"] for name in (first, second)] == [0, 1]
+    assert answer(never)["text"].endswith("2 instances needed, the limit of pool main is 1")
