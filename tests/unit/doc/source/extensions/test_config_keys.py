@@ -19,7 +19,7 @@ PAGE: Final = SOURCE / "reference" / "configuration-keys.rst"
 LOGIN: Final = "connection-type connection-port python-path shell-type"
 PROVIDER: Final = "name driver max-concurrency priority"
 POOL: Final = "name max-servers node-attributes priority"
-#: Section -> names of the keys that users of Nodepool 11.0.0 have in their files.
+#: Section -> names of the keys that users of Nodepool 11.0.0 have in their files, and of those that are ours.
 CONTRACT: Final = {
     "nodepool.config.zookeeper.ZooKeeperSettings": "zookeeper-servers zookeeper-timeout "
     "zookeeper-tls.cert zookeeper-tls.key zookeeper-tls.ca",
@@ -43,10 +43,10 @@ CONTRACT: Final = {
     "nodepool.driver.openstack.config.OpenStackLabel": "name diskimage cloud-image flavor-name min-ram key-name "
     "console-log boot-from-volume volume-size instance-properties dynamic-instance-properties userdata networks "
     "host-key-checking",
-    "nodepool.driver.static.config.StaticProviderConfig": f"{PROVIDER} pools",
+    "nodepool.driver.static.config.StaticProviderConfig": f"{PROVIDER} pools quarantine-after",
     "nodepool.driver.static.config.StaticPool": f"{POOL} nodes",
     "nodepool.driver.static.config.StaticNode": "name labels host-key host-key-checking timeout ssh-port username "
-    f"max-parallel-jobs {LOGIN}",
+    f"max-parallel-jobs quarantine-after {LOGIN}",
     "nodepool.driver.metastatic.config.MetastaticProviderConfig": f"{PROVIDER} pools launch-retries launch-timeout "
     "boot-timeout rate",
     "nodepool.driver.metastatic.config.MetastaticPool": f"{POOL} labels host-key-checking",
