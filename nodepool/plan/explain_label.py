@@ -91,7 +91,7 @@ def _text(
     head = f"is served by {named(serving)}" if serving else f"is not served now by {named([one.pool for one in pools])}"
     count = "1 request wants it" if wanted == 1 else f"{wanted} requests want it"
     why = f"; most wait in {waiting[0].pool}: {waiting[0].text}" if waiting else ""
-    return f"{head}; {free} free nodes; {count}{why}"
+    return f"{head}; {free} free node{'' if free == 1 else 's'}; {count}{why}"
 
 
 def waiting_groups(seen: Observed, wanted: Callable[[PoolStatus, WaitingStatus], bool]) -> list[WaitingGroup]:

@@ -28,7 +28,7 @@ def test_served() -> None:
     assert (pool.pool, pool.nodes, pool.free, pool.code) == ("cloud-1/main", {"building": 1, "ready": 2}, 1, None)
     assert [(group.pool, group.count, group.code) for group in found.waiting] == [("cloud-1/main", 3, "room.cores")]
     assert found.text.startswith(
-        "is served by cloud-1/main; 1 free nodes; 2 requests want it; most wait in cloud-1/main"
+        "is served by cloud-1/main; 1 free node; 2 requests want it; most wait in cloud-1/main"
     )
     assert found.remedies == []
 
