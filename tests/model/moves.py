@@ -124,3 +124,10 @@ class Moves:
 
     def do_reload_back(self, _: int) -> None:
         self._world.configure(self._world.setup.layout())
+
+    def do_pause(self, number: int) -> None:
+        """An operator takes something out of service."""
+        self._world.operator.pause(number)
+
+    def do_resume(self, _: int) -> None:
+        self._world.operator.resume_all()

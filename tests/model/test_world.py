@@ -31,6 +31,7 @@ PROCESSES = (
     "long_clock",
 )
 CLOUD = ("lost_create", "failed_create", "quota_error", "cloud_down")
+MAINTENANCE = ("pause", "pause", "resume", "crash", "cut", "long_clock")
 RELOADS = ("reload", "reload", "reload_back", "crash", "zombie", "cut", "long_clock", "host_down")
 
 
@@ -158,4 +159,23 @@ def test_pools_with_different_labels_that_share_a_cloud(setup: Setup, moves: lis
 @budget(25)
 def test_a_backing_node_has_one_node_in_each_slot_and_stays_as_long_as_they_do(setup: Setup, moves: list[Move]) -> None:
     """T-3, T-7, T-9"""
+    replay(setup, *moves)
+
+
+@given(
+    setup=st.builds(
+        Setup,
+        launchers=st.just(2),
+        max_servers=st.integers(1, 3),
+        pools=st.integers(1, 2),
+        hosts=st.integers(0, 2),
+        min_ready=st.integers(0, 1),
+        order=ORDERS,
+        boot_seconds=st.sampled_from((0.0, 4.0)),
+    ),
+    moves=moves((*CALM, "submit", *MAINTENANCE), 18),
+)
+@budget(40)
+def test_what_operators_pause_fails_nothing_and_goes_on_afterwards(setup: Setup, moves: list[Move]) -> None:
+    """MT-3 to MT-7: whatever is paused, no request fails, and each is served after the end of the pause."""
     replay(setup, *moves)

@@ -22,6 +22,7 @@ from tests.model.invariants import Invariants
 from tests.model.launcher import Launcher
 from tests.model.layout import Layout
 from tests.model.moves import LAUNCH_RETRIES, PEACEFUL, Moves
+from tests.model.operator import Operator
 from tests.model.patches import Tracebacks, take_over
 from tests.model.process import Process, Turn
 from tests.model.server import Server
@@ -76,6 +77,7 @@ class World:
         self.cloud = FakeCloud.get(self.cloud_name)
         self.cloud.set(boot_seconds=setup.boot_seconds)
         self.hosts = Hosts(self)
+        self.operator = Operator(self)
         self.moves = Moves(self)
         self.invariants = self.make_invariants()
         self.server.on_commit = self.invariants.committed
@@ -265,6 +267,7 @@ class World:
         self.put_right()
         self.cloud.set(down=False, fail_launches=0, lost_answers=0, quota_errors=0)
         self.hosts.down.clear()
+        self.operator.resume_all()
         self.configure(self.setup.layout())
         for _ in range(3):
             self.run_seconds(SETTLE_SECONDS / 3)
