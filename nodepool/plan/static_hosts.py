@@ -83,6 +83,7 @@ class StaticPlan:
     :param rescan: free nodes whose host keys must be read again before they are right.
     :param deregister: free nodes that must go, with the reason.
     :param hold: free nodes of quarantined hosts, with the comment that says why.
+    :param release: nodes on hold whose hosts are not quarantined any more: they go, and new ones come.
     """
 
     register: dict[HostId, list[int]] = field(default_factory=dict)
@@ -90,6 +91,7 @@ class StaticPlan:
     rescan: list[Node] = field(default_factory=list)
     deregister: list[tuple[Node, str]] = field(default_factory=list)
     hold: list[tuple[Node, str]] = field(default_factory=list)
+    release: list[Node] = field(default_factory=list)
 
 
 def slot_of(node: Node) -> SlotId:
@@ -139,16 +141,15 @@ def decide(
             if free or _may_go(node, is_locked):
                 plan.deregister.append((node, "it is not configured any more"))
             continue
-        if slot.host not in quarantined and _may_go(node, is_locked):
-            # The slot is empty: it is registered after a check, as after a use.
-            plan.deregister.append((node, "its host is not quarantined any more"))
-            continue
         if slot in taken:
-            if free:
+            if free or _may_go(node, is_locked):
                 plan.deregister.append((node, f"node {taken[slot].id} has the same slot"))
             continue
+        # It has its slot until it is gone, also if it is about to go.
         taken[slot] = node
-        if free and slot.host in quarantined:
+        if slot.host not in quarantined and _may_go(node, is_locked):
+            plan.release.append(node)
+        elif free and slot.host in quarantined:
             plan.hold.append((node, QUARANTINED + quarantined[slot.host]))
         elif free:
             _compare(plan, spec, node)

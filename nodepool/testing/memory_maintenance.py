@@ -20,6 +20,10 @@ class MemoryMaintenance(MaintenanceCache):
         self.ready = threading.Event()
         self.ready.set()
 
+    def stored(self) -> MaintenanceRecords:
+        """What the store has; a test may let `snapshot` be behind."""
+        return self._records
+
     def replace(self, records: MaintenanceRecords) -> None:
         """These are all records from now on; listeners are told."""
         self._records = MappingProxyType(dict(records))
@@ -38,14 +42,14 @@ class MemoryMaintenanceStore(MaintenanceStore):
         self._lock = threading.Lock()
 
     def read_all(self) -> MaintenanceRecords:
-        return self._cache.snapshot()
+        return self._cache.stored()
 
     def put(self, record: Maintenance) -> None:
         with self._lock:
-            self._cache.replace({**self._cache.snapshot(), (record.kind, record.name): record})
+            self._cache.replace({**self._cache.stored(), (record.kind, record.name): record})
 
     def put_automatic(self, record: Maintenance, now: float) -> bool:
-        there = self._cache.snapshot().get((record.kind, record.name))
+        there = self._cache.stored().get((record.kind, record.name))
         if there is not None and not there.automatic and not there.is_over(now):
             return False
         self.put(record)
@@ -53,11 +57,11 @@ class MemoryMaintenanceStore(MaintenanceStore):
 
     def remove(self, kind: str, name: str) -> bool:
         with self._lock:
-            records = dict(self._cache.snapshot())
+            records = dict(self._cache.stored())
             found = records.pop((kind, name), None)
             self._cache.replace(records)
         return found is not None
 
     def remove_if_over(self, record: Maintenance, now: float) -> bool:
-        there = self._cache.snapshot().get((record.kind, record.name))
+        there = self._cache.stored().get((record.kind, record.name))
         return there is not None and there.is_over(now) and self.remove(record.kind, record.name)

@@ -212,8 +212,8 @@ class ModelKazoo:
     def sync(self, path: str) -> Any:
         return self._ask(Sync(path))
 
-    def set(self, path: str, data: bytes) -> Any:
-        return self._ask(SetData(path, data, -1))
+    def set(self, path: str, data: bytes, version: int = -1) -> Any:
+        return self._ask(SetData(path, data, version))
 
     def create(
         self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequence: bool = False, makepath: bool = False
@@ -243,9 +243,9 @@ class ModelKazoo:
             if type(error).__name__ != "NodeExistsError":
                 raise
 
-    def delete(self, path: str, recursive: bool = False) -> None:
+    def delete(self, path: str, version: int = -1, recursive: bool = False) -> None:
         if not recursive:
-            self._ask(Delete(path, -1))
+            self._ask(Delete(path, version))
             return
         try:
             names = self.get_children(path)

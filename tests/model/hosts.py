@@ -53,6 +53,8 @@ class ModelStaticProvider(StaticProvider):
         assert isinstance(owner, Launcher)
         self.owner = owner
         self.prepare(zk_conn)
+        if zk_conn.cache is not None:
+            zk_conn.cache.maintenance.add_listener(self.wake)
         self.due = owner.world.now
         owner.racks.append(self)
 

@@ -185,6 +185,20 @@ class Invariants:
                 self._world.violation(f"{pool.name}: request {request_id} has no explanation: {explanation}")
         self._explanations.look(pool)
 
+    # -- when all faults are over --
+
+    def look_at_quarantined(self) -> None:
+        """S-17: no node of a host that an operator quarantined is free."""
+        for name in self._world.server.children(paths.maintenance("host")):
+            record = self._record(paths.maintenance("host", name))
+            if record is None or record["automatic"]:
+                continue
+            for node_id, node in self._nodes().items():
+                if node is None or node["hostname"] != name or node["allocated_to"] is not None:
+                    continue
+                if node["state"] == states.READY:
+                    self._world.violation(f"node {node_id} of quarantined {name} is free")
+
     # -- at the end --
 
     def at_the_end(self) -> None:

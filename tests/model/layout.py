@@ -49,6 +49,7 @@ class Layout:
     """One content of the configuration file.
 
     :param slices: nodes on each backing node of the metastatic provider, which takes small ones; 0 = there is none.
+    :param quarantine_after: failed checks in a row that quarantine a host; 0 = none do.
     :param cloud_limit: what the cloud says that it allows, in all pools together. It does not see to that itself.
     """
 
@@ -58,6 +59,7 @@ class Layout:
     tenant_limit: int | None
     cloud_limit: int | None
     slices: int
+    quarantine_after: int
 
     @property
     def limit(self) -> float:
@@ -165,7 +167,8 @@ class Layout:
         nodes = [
             {"name": host.name, "labels": list(host.labels), "max-parallel-jobs": host.slots} for host in self.hosts
         ]
-        return {"name": LAB, "driver": "static", "pools": [{"name": "racks", "nodes": nodes}]}
+        pools = [{"name": "racks", "nodes": nodes}]
+        return {"name": LAB, "driver": "static", "quarantine-after": self.quarantine_after, "pools": pools}
 
 
 def make_layout(
@@ -177,6 +180,7 @@ def make_layout(
     tenant_limit: int | None,
     cloud_limit: int | None,
     slices: int,
+    quarantine_after: int,
 ) -> Layout:
     names = ("main", "second", "third")
     return Layout(
@@ -186,4 +190,5 @@ def make_layout(
         tenant_limit,
         cloud_limit,
         slices,
+        quarantine_after,
     )

@@ -118,6 +118,10 @@ class Moves:
         """A host that does not answer, or answers again."""
         self._world.hosts.down ^= {f"host{number % max(1, self._world.setup.hosts)}"}
 
+    def do_quarantine(self, number: int) -> None:
+        """An operator takes a host out of service, or releases it."""
+        self._world.zuul.quarantine(f"host{number % max(1, self._world.setup.hosts)}")
+
     def do_reload(self, number: int) -> None:
         """Another configuration; the launchers find it one after the other."""
         self._world.configure(self._world.setup.layout().changed(number))

@@ -30,6 +30,7 @@ class Setup:
     :param pools: of the cloud provider: the second one has another label, too, the third one only that.
     :param cloud_limit: what the pools may have together.
     :param hosts: of a static provider, with two slots, one, two, ...
+    :param quarantine_after: failed checks in a row that quarantine a host; 0 = none do.
     :param boot_seconds: from the creation of a server until it is up.
     :param slices: of a metastatic provider, on each of its backing nodes.
     """
@@ -43,6 +44,7 @@ class Setup:
     pools: int = 1
     cloud_limit: int | None = None
     hosts: int = 0
+    quarantine_after: int = 0
     slices: int = 0
     boot_seconds: float = 0.0
 
@@ -55,6 +57,7 @@ class Setup:
             tenant_limit=self.tenant_limit,
             cloud_limit=self.cloud_limit,
             slices=self.slices,
+            quarantine_after=self.quarantine_after,
         )
 
 

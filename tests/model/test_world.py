@@ -107,6 +107,24 @@ def test_a_slot_of_a_host_has_one_node_and_comes_back_ready(setup: Setup, moves:
     setup=st.builds(
         Setup,
         launchers=st.just(2),
+        pools=st.just(0),
+        hosts=st.integers(1, 3),
+        quarantine_after=st.integers(0, 3),
+        order=ORDERS,
+        sends_after_death=st.booleans(),
+    ),
+    moves=moves((*CALM, *PROCESSES, "host_down", "quarantine", "quarantine", "quarantine"), 20),
+)
+@budget(40)
+def test_a_host_that_is_quarantined_loses_no_node_and_comes_back(setup: Setup, moves: list[Move]) -> None:
+    """S-16, S-17, S-10: by operators and by failures, in any state, with launchers that come and go."""
+    replay(setup, *moves)
+
+
+@given(
+    setup=st.builds(
+        Setup,
+        launchers=st.just(2),
         max_servers=st.integers(1, 3),
         pools=st.integers(1, 2),
         hosts=st.integers(0, 2),

@@ -269,8 +269,11 @@ class World:
         self.hosts.down.clear()
         self.operator.resume_all()
         self.configure(self.setup.layout())
-        for _ in range(3):
+        for number in range(3):
             self.run_seconds(SETTLE_SECONDS / 3)
+            if number == 0 and self.setup.hosts:
+                self.invariants.look_at_quarantined()
+                self.zuul.end_quarantines()
         for _ in range(ROUNDS):
             self.zuul.take()
             self.run_seconds(1.0)

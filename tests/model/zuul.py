@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from nodepool.exceptions import ZKException
 from nodepool.model import states
+from nodepool.model.maintenance import Maintenance, Mode
 from nodepool.model.node import Node
 from nodepool.model.request import NodeRequest
 from nodepool.zk.zookeeper import ZooKeeper
@@ -66,7 +67,25 @@ class Zuul(Process):
     def cancel(self, number: int) -> None:
         self._do("cancel", lambda: self._cancel(number))
 
+    # -- what an operator does --
+
+    def quarantine(self, host: str) -> None:
+        """Take a host out of service, or release it."""
+        self._do("quarantine", lambda: self._quarantine(host))
+
+    def end_quarantines(self) -> None:
+        """Release all hosts, also those that launchers quarantined."""
+        self._do("end_quarantines", self._end_quarantines)
+
     # -- jobs --
+
+    def _quarantine(self, host: str) -> None:
+        if not self.zk.maintenance.remove("host", host):
+            self.zk.maintenance.put(Maintenance("host", host, Mode.QUARANTINE, "fan", "alice", self.world.now))
+
+    def _end_quarantines(self) -> None:
+        for kind, name in self.zk.maintenance.read_all():
+            self.zk.maintenance.remove(kind, name)
 
     def _submit(self, labels: list[str], tenant: str | None) -> None:
         request = NodeRequest()

@@ -195,7 +195,7 @@ class StaticProvider(Provider):
         nodes = self._registry.nodes()
         plan = self._registry.plan(nodes)
         self._apply(plan)
-        emptied = {
+        emptied = self._release(plan.release) | {
             static_hosts.slot_of(node).host
             for node in nodes
             if static_hosts.is_free(node) and not self._registry.is_locked(node) and self._apply_check(node)
@@ -247,6 +247,18 @@ class StaticProvider(Provider):
                 self._registry.update(node, changes)
         for node, reason in plan.deregister:
             self._registry.deregister(node, reason)
+
+    def _release(self, nodes: list[Node]) -> set[HostId]:
+        """Remove nodes on hold whose hosts are not quarantined any more (S-17); returns the hosts that lost one."""
+        if not nodes:
+            return set()
+        over = self._quarantines.surely_over({static_hosts.slot_of(node).host for node in nodes})
+        return {
+            host
+            for node in nodes
+            if (host := static_hosts.slot_of(node).host) in over
+            and self._registry.deregister(node, "its host is not quarantined any more")
+        }
 
     def _apply_check(self, node: Node) -> bool:
         """Give a free node what the check of its host found (S-6); a host that failed loses it (S-3, S-9).

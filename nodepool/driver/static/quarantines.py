@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
@@ -69,6 +69,16 @@ class Quarantines:
     def ended_early(self, record: Maintenance) -> bool:
         """Did somebody end a record that would have held longer? Clocks of hosts differ."""
         return not record.is_over(self._wall() + CLOCK_SKEW_SECONDS)
+
+    def surely_over(self, hosts: Collection[HostId]) -> set[HostId]:
+        """Those of some hosts that ZooKeeper has no record of. Blocks for round trips.
+
+        The cache may learn of a node on hold before it has read the record that the node is on hold for.
+
+        :raises ZKException: it could not be asked.
+        """
+        records, now = self._zk.maintenance.read_all(), self._wall()
+        return {host for host in hosts if of_host(records, *host, now) is None}
 
     @property
     def known(self) -> bool:

@@ -56,13 +56,21 @@ def test_a_node_on_hold_stays_while_its_host_is_quarantined() -> None:
     assert decide(host, other).hold
 
 
+@pytest.mark.parametrize("held", [True, False])
+def test_of_two_nodes_on_hold_in_one_slot_one_goes(held: bool) -> None:
+    """S-10: somebody registered the slot twice."""
+    host = spec()
+    first, second = node(host, **PARKED), node(host, 0, 2, **PARKED)
+    assert [found for found, _ in decide(host, second, first, held=held).deregister] == [second]
+
+
 def test_a_released_host_is_registered_again() -> None:
     """S-17: the node on hold goes, and the slot is registered, after a check."""
     host = spec(slots=2)
     parked = node(host, **PARKED)
     plan = decide(host, parked, held=False)
-    assert [found for found, _ in plan.deregister] == [parked]
-    assert plan.register == {ID: [0, 1]}
+    assert plan.release == [parked]
+    assert plan.register == {ID: [1]}, "it has its slot until it is gone"
     assert decide(host, parked, held=False, locked=True) == StaticPlan(register={ID: [1]})
 
 

@@ -153,6 +153,19 @@ def test_nothing_is_done_before_the_records_are_known(lab: Lab, hosts: Hosts) ->
     assert [is_parked(node) for node in lab.zk.all_nodes()] == [True]
 
 
+def test_a_cache_that_is_behind_releases_no_host(lab: Lab, hosts: Hosts, monkeypatch: pytest.MonkeyPatch) -> None:
+    """S-17, S-10: it knows the node on hold, and not yet the record; nothing is released, and no slot filled twice."""
+    provider = lab.provider({"max-parallel-jobs": 2})
+    lab.settle(provider)
+    quarantine(lab)
+    lab.settle(provider)
+    late = lab.provider({"max-parallel-jobs": 2})
+    with monkeypatch.context() as behind:
+        behind.setattr(lab.zk.cache.maintenance, "snapshot", dict)
+        lab.settle(late)
+        assert [is_parked(node) for node in lab.zk.all_nodes()] == [True] * 2
+
+
 def test_two_launchers_and_one_host(lab: Lab, hosts: Hosts) -> None:
     """S-17, S-10: both do the same, and nothing is lost or there twice."""
     both = [lab.provider({"max-parallel-jobs": 2}) for _ in range(2)]
