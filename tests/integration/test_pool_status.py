@@ -88,7 +88,7 @@ def test_circuit_breaker(place: Place) -> None:
     told = until(place, lambda told: told.state == "unavailable")
     assert told.code == "provider.circuit-open"
     assert told.text is not None
-    assert "CloudAway" in told.text
+    assert "503" in told.text
     assert begun <= told.since <= wall_time()
     assert told.next is not None
     assert told.next > told.since
