@@ -12,6 +12,7 @@ from nodepool import log_names, logconfig
 from nodepool.cmd import (
     app,
     check,
+    completion,
     config_diff,
     events,
     explain,
@@ -67,6 +68,7 @@ def make_parser() -> argparse.ArgumentParser:
 
     for group in _GROUPS:
         group.add_commands(add)
+    completion.add_command(add, commands.choices)
     return parser
 
 

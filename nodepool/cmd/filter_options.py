@@ -5,11 +5,11 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 from collections.abc import Callable, Sequence
 
 from nodepool.cmd.durations import duration
 from nodepool.listing.filters import Filter
+from nodepool.model.near_words import did_you_mean
 
 
 def add_filter_options(parser: argparse.ArgumentParser, states: Sequence[str], *, pools: bool, age: str) -> None:
@@ -48,9 +48,8 @@ def _states(known: Sequence[str]) -> Callable[[str], list[str]]:
         names = _names(text)
         for name in names:
             if name not in known:
-                close = difflib.get_close_matches(name, known, 1)
-                guess = f", did you mean {close[0]}?" if close else ""
-                raise argparse.ArgumentTypeError(f"there is no state {name}{guess} (there are: {', '.join(known)})")
+                there_are = f"(there are: {', '.join(known)})"
+                raise argparse.ArgumentTypeError(f"there is no state {name!r}{did_you_mean(name, known)} {there_are}")
         return names
 
     return states

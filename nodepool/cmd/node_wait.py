@@ -13,6 +13,7 @@ from nodepool.clock import wall_time
 from nodepool.cmd.app import CommandError
 from nodepool.cmd.node_changes import tell_failure, who_has
 from nodepool.cmd.progress import Item, ProgressDisplay
+from nodepool.exceptions import ZKException
 from nodepool.listing import times
 
 if TYPE_CHECKING:
@@ -36,10 +37,13 @@ def change_when_free(zk: ZooKeeper, ids: Sequence[str], change: Callable[[str], 
     ended: queue.SimpleQueue[tuple[str, Exception | None]] = queue.SimpleQueue()
 
     def run(node_id: str) -> None:
+        error: Exception | None = CommandError(f"Node {node_id} was not changed: unexpected error")
         try:
             change(node_id)
-            ended.put((node_id, None))
-        except Exception as error:  # noqa: BLE001 - raised or told in the main thread
+            error = None
+        except (CommandError, ZKException) as expected:
+            error = expected
+        finally:
             ended.put((node_id, error))
 
     for node_id in wanted:

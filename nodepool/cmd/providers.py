@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
+from nodepool.cmd.app import CommandError
 from nodepool.cmd.format_option import add_format_option
 from nodepool.cmd.session import open_zookeeper
-from nodepool.exceptions import ZKConflict
+from nodepool.exceptions import ConfigError, ZKConflict
 from nodepool.listing import terminal
 from nodepool.listing.providers import provider_image_table, provider_node_table
 from nodepool.listing.table import Table, render
@@ -23,7 +25,12 @@ def add_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
 
     :param add: ``add_parser`` of the sub-command group.
     """
-    parser = add("info", help="show what ZooKeeper knows of a provider")
+    parser = add(
+        "info",
+        help="show what ZooKeeper knows of a provider",
+        description="Shows the images and the nodes of a provider that ZooKeeper has records of.",
+        epilog="example: nodepool info cloud-1; nodepool providers tells how it works",
+    )
     parser.add_argument("provider", metavar="PROVIDER", help="provider name")
     parser.set_defaults(run=show_info)
     add_format_option(parser, columns=False)
@@ -49,6 +56,8 @@ def show_info(options: argparse.Namespace) -> int:
     with open_zookeeper(options) as zk:
         images = provider_image_table(_image_rows(zk, options.provider))
         nodes = provider_node_table(n for n in zk.nodeIterator(cached=False) if n.provider == options.provider)
+        if not images.rows and not nodes.rows:
+            _refuse_unknown(zk, options)
     _print_info(options.provider, images, nodes, options.format)
     return 0
 
@@ -72,6 +81,8 @@ def erase(options: argparse.Namespace) -> int:
     """``nodepool erase``"""
     provider = options.provider
     with open_zookeeper(options) as zk:
+        if not _has_records(zk, provider):
+            _refuse_unknown(zk, options)
         if not options.force and not _confirmed(provider):
             print("Aborting. No data erased.")
             return 0
@@ -84,6 +95,33 @@ def erase(options: argparse.Namespace) -> int:
             if node.provider == provider:
                 zk.deleteRawNode(node.key)
         return _release_backing_nodes(zk, provider)
+
+
+def _has_records(zk: ZooKeeper, provider: str) -> bool:
+    """Is there anything in ZooKeeper that belongs to a provider?"""
+    from nodepool.driver.metastatic import release
+
+    return (
+        any(node.provider == provider for node in zk.nodeIterator(cached=False))
+        or any(True for _ in _image_rows(zk, provider))
+        or any(True for _ in release.backing_nodes(zk, provider))
+    )
+
+
+def _refuse_unknown(zk: ZooKeeper, options: argparse.Namespace) -> None:
+    """Raises CommandError: neither a launcher, nor a record, nor the configuration knows the provider."""
+    from nodepool.config.loader import load_config
+    from nodepool.model.near_words import did_you_mean
+
+    known = {pool.provider_name for pool in zk.getRegisteredPools() if pool.provider_name}
+    known |= {node.provider for node in zk.nodeIterator(cached=False) if node.provider}
+    # One that cannot be read knows nobody; what is wrong with it is another command's news.
+    with contextlib.suppress(ConfigError):
+        known |= set(load_config(options.config, options.secure).providers)
+    if options.provider in known:
+        return
+    there_are = f" (there are: {', '.join(sorted(known))})" if known else " (there is none)"
+    raise CommandError(f"nobody knows a provider {options.provider}{did_you_mean(options.provider, known)}{there_are}")
 
 
 def _release_backing_nodes(zk: ZooKeeper, provider: str) -> int:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from nodepool.listing.safe_text import printable
+from nodepool.model.near_words import did_you_mean
 
 FORMATS: Final = ("table", "wide", "json", "csv", "yaml", "name")
 
@@ -33,12 +34,8 @@ class UnknownColumn(LookupError):
     """A listing has no column with a key. The text says which there are."""
 
     def __init__(self, key: str, table: Table) -> None:
-        import difflib
-
         keys = [column.key for column in table.columns]
-        close = difflib.get_close_matches(key, keys, 1)
-        guess = f", did you mean {close[0]!r}?" if close else ""
-        super().__init__(f"there is no column {key!r}{guess} (there are: {', '.join(keys)})")
+        super().__init__(f"there is no column {key!r}{did_you_mean(key, keys)} (there are: {', '.join(keys)})")
 
 
 def _shown(value: Any) -> str:

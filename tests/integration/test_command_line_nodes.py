@@ -51,7 +51,7 @@ class TestFilters:
     def test_an_unknown_state(self, nodepool: CommandLine) -> None:
         result = nodepool("list", "--state", "redy")
         assert result.status == 2
-        assert "there is no state redy, did you mean ready?" in result.err
+        assert "there is no state 'redy', did you mean 'ready'?" in result.err
 
     def test_requests(self, nodepool: CommandLine, znodes: PoolZnodes) -> None:
         old = znodes.submit(["gpu"], created_time=time.time() - 900)

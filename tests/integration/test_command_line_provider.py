@@ -83,3 +83,11 @@ class TestProvider:
         assert znodes.node(mine) is None
         assert znodes.node(other) is not None
         assert znodes.children(f"{upload}/providers") == ["other"]
+
+
+@pytest.mark.parametrize("arguments", [("info", "lba"), ("erase", "lba", "--force")])
+def test_a_provider_that_nobody_knows(nodepool: CommandLine, arguments: tuple[str, ...]) -> None:
+    """reference/commands 2.2: a typing error, most likely."""
+    result = nodepool(*arguments)
+    assert (result.status, result.out) == (1, "")
+    assert result.err == "nobody knows a provider lba, did you mean 'lab'? (there are: lab)\n"

@@ -19,9 +19,9 @@ labels: [{name: small}]
 providers:
 - {name: lab, driver: static, pools: [{name: main, nodes: [{name: h, labels: [small], host-key: k}]}]}
 """
-#: Those of our drivers, of the image build, and of the drivers of 11.0.0.
+#: Those of our drivers, of the image build and of terminals, and of the drivers of 11.0.0.
 HEAVY = {
-    *("openstack", "keystoneauth1", "requests", "urllib3", "diskimage_builder"),
+    *("openstack", "keystoneauth1", "requests", "urllib3", "diskimage_builder", "rich"),
     *("azure", "boto3", "botocore", "cachetools", "google", "googleapiclient", "httplib2", "ibm_cloud_sdk_core"),
     *("ibm_platform_services", "ibm_vpc", "kubernetes", "msal", "msrestazure", "openshift"),
 }
@@ -31,7 +31,7 @@ HEAVY = {
     "program",
     [
         "from nodepool.cmd import cli; assert cli.main(['-c', sys.argv[1], 'config-validate']) == 0",
-        "from nodepool.cmd import nodes, providers, requests, session; import nodepool.zk.zookeeper",
+        "from nodepool.cmd import node_changes, nodes, overview, providers, requests; import nodepool.zk.zookeeper",
         "import nodepool.cmd.launcher, nodepool.launcher.supervisor as s; s.NodePool(sys.argv[1]).configuration.load()",
         "from nodepool.cmd import builder; builder.make_parser()",
     ],

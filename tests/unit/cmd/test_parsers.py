@@ -124,7 +124,7 @@ def test_builder_without_a_directory(tmp_path: Path) -> None:
 @pytest.mark.parametrize("module", ["cli", "launcher", "builder"])
 def test_help_imports_nothing_heavy(module: str) -> None:
     """Help and version must answer at once, so nothing heavy may be imported for them."""
-    heavy = "{'daemon', 'kazoo', 'paramiko', 'prettytable', 'statsd', 'voluptuous', 'yaml', 'nodepool.config'}"
+    heavy = "{'daemon', 'kazoo', 'paramiko', 'prettytable', 'rich', 'statsd', 'voluptuous', 'yaml', 'nodepool.config'}"
     code = f"import sys, nodepool.cmd.{module} as m; m.make_parser().format_help(); print({heavy} & set(sys.modules))"
     output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     assert output.stdout == "set()\n"
