@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from nodepool.config.loader import ConfigSource
 from nodepool.exceptions import ZKConnectionError
+from nodepool.guard import Guard
 from nodepool.runtime import banner, connection
 from nodepool.runtime.main_loop import LOOP_SECONDS, MainLoop
 from nodepool.runtime.reload import Configuration
@@ -165,10 +166,12 @@ class ConnectedDaemon:
 
     def _tell_served(self) -> None:
         """Log what is served, unless it is what was logged last."""
-        text = self.describe(self._config())
-        if text != self._served:
-            self._served = text
-            self.log.info("%s", text)
+        # Configurations of drivers are asked: whatever they raise, the daemon serves.
+        with Guard(self.log, "What is served cannot be told"):
+            text = self.describe(self._config())
+            if text != self._served:
+                self._served = text
+                self.log.info("%s", text)
 
     def _config(self) -> Config:
         return self.configuration.current

@@ -11,6 +11,7 @@ from nodepool.config.objects import Config
 from nodepool.driver.config import ProviderConfig
 from nodepool.driver.framework.unavailable import UnavailableProviderConfig
 from nodepool.exceptions import ConfigError
+from nodepool.guard import Guard
 from nodepool.plan.config_diff import config_changes
 
 #: Changes of one reload that are logged one by one.
@@ -80,7 +81,9 @@ class Configuration:
         for name, reason in kept.items():
             self.log.error("Provider %s runs on with its old section, the new one cannot be used: %s", name, reason)
         old, self.current = self.current, config
-        self._tell(old, config)
+        # A driver's own classes are asked: whatever they raise, the configuration takes effect.
+        with Guard(self.log, "What the configuration changes cannot be told"):
+            self._tell(old, config)
         if kept:
             self.on_outcome(
                 False, [f"provider {name} runs on with its old section: {why}" for name, why in kept.items()]

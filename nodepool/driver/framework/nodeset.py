@@ -80,10 +80,13 @@ class NodeSet:
         resting = gateway.paused_reason(hooks.manager)
         if resting is not None:
             return Reason(ReasonCode.PROVIDER_CIRCUIT_OPEN, resting)
-        try:
-            return hooks.why_no_room(label)
-        except QuotaUnknown as unknown:
-            return Reason(ReasonCode.QUOTA_UNKNOWN, f"what a node with label {label} needs is not known: {unknown}")
+        # Nothing depends on the answer: a request is not declined because a driver cannot say what is used up.
+        with Guard(hooks.log, "What is used up is not known", but=ZKConnectionError, level=DEBUG):
+            try:
+                return hooks.why_no_room(label)
+            except QuotaUnknown as unknown:
+                return Reason(ReasonCode.QUOTA_UNKNOWN, f"what a node with label {label} needs is not known: {unknown}")
+        return NO_ROOM
 
     def gather(self) -> bool:
         """Fill what is missing; False = no room for the rest now. Blocks for a few round trips a node.

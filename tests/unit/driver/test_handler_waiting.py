@@ -13,7 +13,7 @@ from nodepool.driver.handler import ABORT
 from nodepool.exceptions import QuotaException, ZKConflict, ZKConnectionError
 from nodepool.model import states
 from nodepool.model.node import Node
-from nodepool.model.reasons import quota_used_up
+from nodepool.model.reasons import NO_ROOM, quota_used_up
 from nodepool.model.request import NodeRequest
 from nodepool.plan import deadlock
 from nodepool.plan.queue import MIN_READY_REQUESTOR
@@ -112,6 +112,19 @@ def test_what_is_missing_changes(stage: Stage, monkeypatch: pytest.MonkeyPatch) 
     handler.run()
     seen.append(handler.progress.reason)
     assert (seen, handler.progress.since) == (told, since)
+
+
+def test_what_is_missing_cannot_be_told(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A-16: a driver that raises when it is asked what is used up costs the explanation, not the request."""
+
+    def fail(*_: Any) -> Any:
+        raise RuntimeError("the cloud is away")
+
+    monkeypatch.setattr(ScriptedHandler, "why_no_room", fail)
+    stage.provider.room = 0
+    handler = stage.begin("small")
+    assert (handler.is_paused(), handler.progress.reason) == (True, NO_ROOM)
+    assert stage.request(handler).declined_by == []
 
 
 def test_no_room(stage: Stage) -> None:

@@ -121,6 +121,23 @@ def test_what_it_says_of_itself(path: Path, monkeypatch: pytest.MonkeyPatch, cap
     ]
 
 
+def test_what_is_served_cannot_be_told(
+    path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """J-9: a driver's configuration may raise when it is described; the daemon serves all the same."""
+
+    def fail(*_: object) -> str:
+        raise AttributeError("a pool of this driver has no labels")
+
+    monkeypatch.setattr(connection, "make_client", lambda config: Client())
+    monkeypatch.setattr(Daemon, "describe", fail)
+    daemon = Daemon(str(path))
+    daemon.start()
+    daemon.run()
+    assert "turn" in daemon.calls
+    assert "What is served cannot be told" in caplog.text
+
+
 def test_stop_before_it_runs(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     daemon = started(path, monkeypatch, Client())
     daemon.stop()

@@ -14,6 +14,7 @@ from nodepool.driver.config import ProviderConfig
 from nodepool.driver.fake.config import FakeProviderConfig
 from nodepool.driver.framework.unavailable import UnavailableProviderConfig
 from nodepool.exceptions import ConfigError
+from nodepool.runtime import reload
 from nodepool.runtime.reload import MAX_CHANGES, Configuration, keep_usable
 
 
@@ -71,6 +72,22 @@ def test_changed_file(daemon: Daemon) -> None:
     assert daemon.applied == [(daemon.first, new)]
     assert daemon.phases == ["reloading", "serving"]
     assert daemon.outcomes == [(True, [])]
+
+
+def test_changes_that_cannot_be_told(
+    daemon: Daemon, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """G-8: classes of a driver may raise when they are compared; the new configuration takes effect all the same."""
+
+    def fail(*_: object) -> Any:
+        raise AttributeError("a pool of this driver has no labels")
+
+    monkeypatch.setattr(reload, "config_changes", fail)
+    new = daemon.files.next = Config()
+    daemon.configuration.follow()
+    assert daemon.applied == [(daemon.first, new)]
+    assert daemon.phases == ["reloading", "serving"]
+    assert "What the configuration changes cannot be told" in caplog.text
 
 
 def test_refused_file(daemon: Daemon, caplog: pytest.LogCaptureFixture) -> None:
