@@ -30,7 +30,11 @@ def add_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
 
     :param add: ``add_parser`` of the sub-command group.
     """
-    parser = add("events", help="list what happened: failures, outages, hosts that went, reloads, maintenance")
+    parser = add(
+        "events",
+        help="list what happened: failures, outages, hosts that went, reloads, maintenance",
+        epilog="example: nodepool events --since 1h -f",
+    )
     parser.add_argument("-f", "--follow", action="store_true", help="go on until Ctrl-C, a line for each event")
     parser.add_argument(
         "--since",

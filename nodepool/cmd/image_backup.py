@@ -27,11 +27,19 @@ def add_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
 
     :param add: ``add_parser`` of the sub-command group.
     """
-    parser = add("export-image-data", help="write what ZooKeeper knows of images to a file")
+    parser = add(
+        "export-image-data",
+        help="write what ZooKeeper knows of images to a file",
+        epilog="example: nodepool export-image-data /var/backups/nodepool-images.json",
+    )
     parser.add_argument("path", type=absolute_path, help="file to write")
     parser.set_defaults(run=export_data)
 
-    parser = add("import-image-data", help="put what export-image-data wrote back into ZooKeeper")
+    parser = add(
+        "import-image-data",
+        help="put what export-image-data wrote back into ZooKeeper",
+        epilog="example: nodepool import-image-data /var/backups/nodepool-images.json",
+    )
     parser.add_argument("path", type=absolute_path, help="file to read")
     parser.add_argument("--replace", action="store_true", help="overwrite records that are there and differ")
     parser.set_defaults(run=import_data)

@@ -38,27 +38,37 @@ def add_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
 
     :param add: ``add_parser`` of the sub-command group.
     """
-    parser = add("image-build", help="ask for a build of an image")
+    parser = add(
+        "image-build", help="ask for a build of an image", epilog="example: nodepool image-build debian-12 --wait"
+    )
     parser.add_argument("image", help="image name")
     parser.add_argument("--wait", action="store_true", help="show how far it is, and end with the build")
     parser.set_defaults(run=build_image)
 
-    parser = add("image-pause", help="build an image no more")
+    parser = add("image-pause", help="build an image no more", epilog="example: nodepool image-pause debian-12")
     parser.add_argument("image", help="image name")
     parser.set_defaults(run=lambda options: _set_paused(options, True))
 
-    parser = add("image-unpause", help="build an image again")
+    parser = add("image-unpause", help="build an image again", epilog="example: nodepool image-unpause debian-12")
     parser.add_argument("image", help="image name")
     parser.set_defaults(run=lambda options: _set_paused(options, False))
 
-    parser = add("image-delete", help="delete one upload of an image from its provider")
+    parser = add(
+        "image-delete",
+        help="delete one upload of an image from its provider",
+        epilog="example: nodepool image-delete --provider cloud-1 --image debian-12 --build-id ID --upload-id ID",
+    )
     parser.add_argument("--provider", required=True, help="provider name")
     parser.add_argument("--image", required=True, help="image name")
     parser.add_argument("--upload-id", required=True, help="number of the upload")
     parser.add_argument("--build-id", required=True, help="id of the build")
     parser.set_defaults(run=delete_upload)
 
-    parser = add("dib-image-delete", help="delete a build, from disk and from all providers")
+    parser = add(
+        "dib-image-delete",
+        help="delete a build, from disk and from all providers",
+        epilog="example: nodepool dib-image-delete debian-12-0f3ac1d97f0f4d5f8b4d24a4f4c0d9a1",
+    )
     parser.add_argument("id", help="<image>-<build id>, as dib-image-list shows it")
     parser.set_defaults(run=delete_build)
 

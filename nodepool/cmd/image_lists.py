@@ -21,23 +21,33 @@ def add_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
 
     :param add: ``add_parser`` of the sub-command group.
     """
-    parser = add("image-list", help="list the uploads of images to providers")
+    parser = add(
+        "image-list", help="list the uploads of images to providers", epilog="example: nodepool image-list --detail"
+    )
     parser.add_argument("--detail", action="store_true", help="show what each upload is used for, and how far it is")
     parser.set_defaults(run=_listing(_uploads))
     add_format_option(parser, watch=True)
 
-    parser = add("dib-image-list", help="list the builds of images")
+    parser = add("dib-image-list", help="list the builds of images", epilog="example: nodepool dib-image-list --detail")
     parser.add_argument(
         "--detail", action="store_true", help="show how far each build is, how long it took, and which nodes use it"
     )
     parser.set_defaults(run=_listing(_builds))
     add_format_option(parser, watch=True)
 
-    parser = add("image-status", help="list pauses of images, and builds that were asked for")
+    parser = add(
+        "image-status",
+        help="list pauses of images, and builds that were asked for",
+        epilog="example: nodepool image-status",
+    )
     parser.set_defaults(run=_listing(_status))
     add_format_option(parser, watch=True)
 
-    parser = add("alien-image-list", help="list images in clouds that ZooKeeper does not know")
+    parser = add(
+        "alien-image-list",
+        help="list images in clouds that ZooKeeper does not know",
+        epilog="example: nodepool alien-image-list cloud-1",
+    )
     parser.add_argument("provider", metavar="PROVIDER", nargs="?", help="provider name (default: all)")
     parser.set_defaults(run=list_alien_images)
     add_format_option(parser)

@@ -30,7 +30,11 @@ def add_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
 
     :param add: ``add_parser`` of the sub-command group.
     """
-    parser = add("image-log", help="print the log of a build, on the host of its builder")
+    parser = add(
+        "image-log",
+        help="print the log of a build, on the host of its builder",
+        epilog="example: nodepool image-log debian-12 --follow",
+    )
     parser.add_argument("name", metavar="NAME", help="image name, for its newest build, or <image>-<build id>")
     parser.add_argument("-f", "--follow", action="store_true", help="go on until the build has ended")
     parser.set_defaults(run=print_log)

@@ -22,7 +22,11 @@ def add_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
 
     :param add: ``add_parser`` of the sub-command group.
     """
-    parser = add("image-upload", help="show how far the uploads of an image's newest build are")
+    parser = add(
+        "image-upload",
+        help="show how far the uploads of an image's newest build are",
+        epilog="example: nodepool image-upload debian-12 --wait",
+    )
     parser.add_argument("image", help="image name")
     parser.add_argument(
         "--provider", action="append", metavar="PROVIDER", help="only of this provider; may be given more than once"
@@ -30,7 +34,11 @@ def add_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
     parser.add_argument("--wait", action="store_true", help="end when all providers have it")
     parser.set_defaults(run=show_uploads)
 
-    parser = add("image-rollback", help="let a provider use the upload before the present one again")
+    parser = add(
+        "image-rollback",
+        help="let a provider use the upload before the present one again",
+        epilog="example: nodepool image-rollback cloud-1 debian-12",
+    )
     parser.add_argument("provider", metavar="PROVIDER", help="provider name")
     parser.add_argument("image", metavar="IMAGE", help="image name")
     parser.set_defaults(run=roll_back)

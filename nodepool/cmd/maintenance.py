@@ -36,30 +36,46 @@ def add_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
 
     :param add: ``add_parser`` of the sub-command group.
     """
-    parser = add("pause", help="let a provider, pool, label or launcher take nothing new")
+    parser = add(
+        "pause",
+        help="let a provider, pool, label or launcher take nothing new",
+        epilog="example: nodepool pause provider cloud-1 --reason 'upgrade of the cloud' --for 2h",
+    )
     _add_subject(parser, PAUSED_KINDS)
     _add_times(parser)
     parser.set_defaults(run=lambda options: begin(options, Mode.PAUSE, PAUSED_KINDS))
 
-    parser = add("drain", help="let a launcher finish what it does and end, or a provider or pool take nothing new")
+    parser = add(
+        "drain",
+        help="let a launcher finish what it does and end, or a provider or pool take nothing new",
+        epilog="example: nodepool drain launcher host-1 --reason 'new kernel'",
+    )
     _add_subject(parser, DRAINED_KINDS)
     _add_times(parser)
     parser.set_defaults(run=lambda options: begin(options, Mode.DRAIN, DRAINED_KINDS))
 
-    parser = add("resume", help="end a pause or a drain")
+    parser = add("resume", help="end a pause or a drain", epilog="example: nodepool resume provider cloud-1")
     _add_subject(parser, PAUSED_KINDS)
     parser.set_defaults(run=lambda options: end(options, PAUSED_KINDS))
 
-    parser = add("quarantine", help="take a static host out of service: it is held after its job")
+    parser = add(
+        "quarantine",
+        help="take a static host out of service: it is held after its job",
+        epilog="example: nodepool quarantine host-7 --reason 'disk errors'",
+    )
     parser.add_argument("subject", metavar="HOST", nargs=1, help="<user>@<host>:<port>, or the host's name alone")
     _add_times(parser, reason_required=True)
     parser.set_defaults(run=lambda options: begin(options, Mode.QUARANTINE, ("host",)))
 
-    parser = add("release", help="end the quarantine of a static host")
+    parser = add("release", help="end the quarantine of a static host", epilog="example: nodepool release host-7")
     parser.add_argument("subject", metavar="HOST", nargs=1, help="as it was quarantined")
     parser.set_defaults(run=lambda options: end(options, ("host",)))
 
-    parser = add("maintenance", help="list what is paused, drained or quarantined: by whom, why, until when")
+    parser = add(
+        "maintenance",
+        help="list what is paused, drained or quarantined: by whom, why, until when",
+        epilog="example: nodepool maintenance",
+    )
     parser.set_defaults(run=list_maintenance)
     add_format_option(parser, watch=True)
 

@@ -36,7 +36,9 @@ def add_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
 
     :param add: ``add_parser`` of the sub-command group.
     """
-    parser = add("status", help="show what is wrong, what waits, and how much room there is")
+    parser = add(
+        "status", help="show what is wrong, what waits, and how much room there is", epilog="example: nodepool status"
+    )
     parser.add_argument(
         "--fail-on-problems",
         action="store_true",
@@ -50,22 +52,32 @@ def add_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
     )
     parser.set_defaults(run=show_status)
 
-    parser = add("providers", help="list providers and their pools: state, since when, last error, most used limit")
+    parser = add(
+        "providers",
+        help="list providers and their pools: state, since when, last error, most used limit",
+        epilog="example: nodepool providers cloud-1 --limits",
+    )
     parser.add_argument("provider", metavar="PROVIDER", nargs="?", help="provider name (default: all)")
     parser.add_argument("--limits", action="store_true", help="list each limit instead: used, used by others, free")
     parser.set_defaults(run=list_providers)
     add_format_option(parser, watch=True)
 
-    parser = add("hosts", help="list static hosts: up or down, since when, why, and their nodes")
+    parser = add(
+        "hosts",
+        help="list static hosts: up or down, since when, why, and their nodes",
+        epilog="example: nodepool hosts --down",
+    )
     parser.add_argument("--down", action="store_true", help="only those that are not up")
     parser.set_defaults(run=list_hosts)
     add_format_option(parser, watch=True)
 
-    parser = add("launchers", help="list launchers: version, configuration, state, pools")
+    parser = add(
+        "launchers", help="list launchers: version, configuration, state, pools", epilog="example: nodepool launchers"
+    )
     parser.set_defaults(run=list_launchers)
     add_format_option(parser, watch=True)
 
-    parser = add("tenants", help="list what tenants use of their limits")
+    parser = add("tenants", help="list what tenants use of their limits", epilog="example: nodepool tenants")
     parser.add_argument("tenant", metavar="TENANT", nargs="?", help="tenant name (default: all)")
     parser.set_defaults(run=list_tenants)
     add_format_option(parser, watch=True)

@@ -35,7 +35,11 @@ def add_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
     parser.set_defaults(run=show_info)
     add_format_option(parser, columns=False)
 
-    parser = add("erase", help="remove a provider's images and nodes from ZooKeeper; the cloud is not touched")
+    parser = add(
+        "erase",
+        help="remove a provider's images and nodes from ZooKeeper; the cloud is not touched",
+        epilog="example: nodepool erase cloud-1",
+    )
     parser.add_argument("provider", metavar="PROVIDER", help="provider name")
     parser.add_argument("--force", action="store_true", help="do not ask")
     parser.set_defaults(run=erase)

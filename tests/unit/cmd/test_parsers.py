@@ -70,6 +70,22 @@ def test_no_command_prints_help(capsys: pytest.CaptureFixture[str]) -> None:
         assert command in out.split("commands:")[1].split()
 
 
+def test_each_command_has_a_sentence_and_an_example() -> None:
+    group = cli.make_parser()._subparsers
+    assert group is not None
+    commands = group._group_actions[0].choices
+    assert isinstance(commands, dict)
+    for name, command in commands.items():
+        assert (command.description or "").endswith("."), name
+        assert "example" in (command.epilog or "").lower(), name
+
+
+@pytest.mark.parametrize("arguments", [["-c", "/x", "list"], ["list", "-c", "/x"], ["-c", "/y", "list", "-c", "/x"]])
+def test_files_before_and_after_a_command(arguments: list[str]) -> None:
+    options = cli.make_parser().parse_args(arguments)
+    assert (options.config, options.secure, options.logconfig, options.debug) == ("/x", None, None, False)
+
+
 def test_launcher_options() -> None:
     """reference/commands 3"""
     options = launcher.make_parser().parse_args([])
