@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final, TextIO
 
 from nodepool.exceptions import ConfigError, ZKException
+from nodepool.listing.safe_text import printable_lines
 from nodepool.logconfig import LogConfigError
 
 DEFAULT_CONFIG: Final = "/etc/nodepool/nodepool.yaml"
@@ -134,7 +135,8 @@ def _complain(prog: str, error: object) -> None:
 
 def _tell(text: str, stream: TextIO) -> None:
     if stream in _streams():
-        _write(stream, f"{text}\n")
+        # Causes come from other programs, too: no escape sequence of theirs may reach the terminal.
+        _write(stream, f"{printable_lines(text)}\n")
 
 
 def _streams() -> list[TextIO]:

@@ -32,7 +32,10 @@ def add_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
     parser.add_argument("old", nargs="?", type=absolute_path, help="the file in effect (default: that of -c)")
     parser.add_argument("new", type=absolute_path, help="the changed file")
     parser.add_argument(
-        "--format", choices=("text", "json"), default="text", help="how to print the result (default: %(default)s)"
+        *("-o", "--format"),
+        choices=("text", "json"),
+        default="text",
+        help="how to print the result (default: %(default)s)",
     )
     parser.set_defaults(run=show_difference)
 

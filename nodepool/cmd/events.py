@@ -62,7 +62,8 @@ def list_events(options: argparse.Namespace) -> int:
     with open_zookeeper(options) as zk:
         events = _read(zk, begin, options.subject)
     if not events:
-        terminal.hint("no launcher tells of an event; launchers forget them when they end, the logs have all")
+        which = "an event" if options.subject is None and options.since is None else "such an event"
+        terminal.hint(f"no launcher tells of {which}; launchers forget them when they end, the logs have all")
     if options.format == "table" and not options.columns and not options.sort and sys.stdout.isatty():
         # The cause is what people look for: it is not cut, as a column would be.
         for event in events:
@@ -78,7 +79,12 @@ def _read(zk: ZooKeeper, begin: float, about: str | None) -> list[Event]:
     from nodepool.zk.status_records import read_launchers
 
     events = merged((event for launcher in read_launchers(zk.client) for event in launcher.events), begin)
-    return [event for event in events if about is None or about in event.subject.replace("/", " ").split()]
+    return [event for event in events if about is None or is_about(event.subject, about)]
+
+
+def is_about(subject: str, text: str) -> bool:
+    """Is an event of this subject wanted with ``--subject``? Its words are looked for, and the parts of pool names."""
+    return text in subject.split() or text in subject.replace("/", " ").split()
 
 
 def _follow(zk: ZooKeeper, begin: float, options: argparse.Namespace) -> None:

@@ -37,7 +37,7 @@ def add_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
     )
     parser.add_argument("name", metavar="REQUEST|NODE|LABEL|PROVIDER", help="id or name of what to explain")
     parser.add_argument(
-        *("-f", "--format"), choices=("table", "json"), default="table", help="how to print it (default: %(default)s)"
+        *("-o", "--format"), choices=("table", "json"), default="table", help="how to print it (default: %(default)s)"
     )
     parser.set_defaults(run=run)
 

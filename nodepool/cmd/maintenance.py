@@ -128,18 +128,28 @@ def end(options: argparse.Namespace, kinds: Sequence[str]) -> int:
         store = MaintenanceStore(zk.client)
         records = store.read_all()
         known = {kind: {name for of, name in records if of == kind} for kind in kinds}
+        done = "quarantined" if kinds == ("host",) else "paused or drained"
         if not any(known.values()):
-            raise CommandError(f"nothing is {'quarantined' if kinds == ('host',) else 'paused or drained'}")
-        subject = _meant(options.subject, kinds, lambda: known, force=False)
+            raise CommandError(f"nothing is {done}")
+        subject = _meant(options.subject, kinds, lambda: known, force=False, done=done)
         store.remove(*subject)
     print(f"{subject.kind} {subject.name} is back in service")
     return 0
 
 
 def _meant(
-    words: Sequence[str], kinds: Sequence[str], known: Callable[[], Mapping[str, Collection[str]]], *, force: bool
+    words: Sequence[str],
+    kinds: Sequence[str],
+    known: Callable[[], Mapping[str, Collection[str]]],
+    *,
+    force: bool,
+    done: str = "",
 ) -> Subject:
-    """The subject of a command line. Raises CommandError."""
+    """The subject of a command line.
+
+    :param done: what all that is known is, e.g. ``quarantined``; empty = nothing special.
+    :raises CommandError: nothing or several things are meant.
+    """
     if len(words) > 2 or (len(words) == 2 and words[0] not in kinds):
         raise CommandError(f"write NAME or KIND NAME, where KIND is one of {', '.join(kinds)}")
     kinds = kinds if len(words) == 1 else [words[0]]
@@ -147,7 +157,7 @@ def _meant(
     if not name.isprintable() or name in ("", ".", ".."):
         raise CommandError(f"{name!r} is no name")
     try:
-        return find(name, kinds, known())
+        return find(name, kinds, known(), done)
     except UnclearSubject as unclear:
         if force and unclear.unknown and len(kinds) == 1:
             return Subject(kinds[0], name)

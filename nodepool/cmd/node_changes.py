@@ -17,6 +17,7 @@ from nodepool.cmd.operator import operator
 from nodepool.cmd.session import open_zookeeper
 from nodepool.exceptions import ZKConflict, ZKException, ZKLockException
 from nodepool.listing.nodes import NodeFacts, node_table, project_of
+from nodepool.listing.safe_text import printable, printable_lines
 from nodepool.model import states
 from nodepool.zk.lock_owners import COMMAND, LockOwners
 
@@ -100,7 +101,7 @@ def each_node(ids: Sequence[str], change: Callable[[str], None]) -> set[str]:
 def tell_failure(error: Exception) -> None:
     """A line for one of several nodes. Answers of released Nodepool are on standard output."""
     answer = isinstance(error, CommandError) and error.answer
-    print(error, file=sys.stdout if answer else sys.stderr)
+    print(printable_lines(str(error)), file=sys.stdout if answer else sys.stderr)
 
 
 def change_node(zk: ZooKeeper, node_id: str, change: Callable[[ZooKeeper, Node], None], seconds: float | None) -> None:
@@ -164,7 +165,7 @@ def who_has(zk: ZooKeeper, node: Node) -> str:
         owner = None
     parts = [f"{owner or 'an unknown process'} has it, {node.state}"]
     named = {"project": project_of(node), "tenant": node.tenant_name, "request": node.allocated_to}
-    return ", ".join([*parts, *(f"{what} {name}" for what, name in named.items() if name)])
+    return printable(", ".join([*parts, *(f"{what} {name}" for what, name in named.items() if name)]))
 
 
 def print_nodes(zk: ZooKeeper, ids: Sequence[str], options: argparse.Namespace) -> None:

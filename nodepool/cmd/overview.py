@@ -168,6 +168,10 @@ def list_tenants(options: argparse.Namespace) -> int:
         limits = _tenant_limits(read_launchers(zk.client))
         table = tenant_table(limits, zk.nodeIterator(cached=False), zk.nodeRequestIterator(cached=False))
         table = _with_hint(table, "no tenant has a limit, a node or a request")
+        names = sorted({row[0] for row in table.rows})
+        if options.tenant is not None and options.tenant not in names:
+            there_are = f"; there are: {', '.join(names)}" if names else ""
+            raise CommandError(f"no tenant {options.tenant} has a limit, a node or a request{there_are}")
         return _only(table, lambda row: options.tenant in (None, row[0]))
 
     return show_listing(options, look)

@@ -32,7 +32,7 @@ def add_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
         epilog="Example: nodepool -c nodepool.yaml config-validate --format github",
     )
     parser.add_argument(
-        "--format",
+        *("-o", "--format"),
         choices=("text", "json", "github"),
         default="text",
         help="text: lines on stderr; json, github: on stdout (default: %(default)s)",

@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import UTC, datetime
 
+from nodepool.listing import times
 from nodepool.listing.units import duration
 from nodepool.plan.explained import (
     Explained,
@@ -70,9 +70,11 @@ def _facts(answer: Explained, now: float) -> list[str]:
         facts |= {"Requestor": answer.requestor, "Event": answer.event_id, "Nodes": ", ".join(answer.nodes)}
     elif isinstance(answer, ExplainedNode):
         facts |= {"Labels": ", ".join(answer.labels), "Age": _age(answer.age_seconds)}
-        facts |= {"In this state": _age(answer.state_seconds), "Pool": f"{answer.provider}/{answer.pool}"}
+        facts |= {"In this state": _age(answer.state_seconds), "Pool": f"{answer.provider}/{answer.pool or '-'}"}
         facts |= {"Server": answer.external_id, "Request": answer.request, "Tenant": answer.tenant, "Job": answer.job}
         facts |= {"Event": answer.event_id, "Launcher": answer.launcher, "Locked": "yes" if answer.locked else "no"}
+        until = None if answer.held_until is None else times.date_and_time(answer.held_until)
+        facts |= {"Held by": answer.held_by, "Held until": until}
     elif isinstance(answer, ExplainedLabel):
         facts |= {"Requests": answer.requests, "Oldest": None if answer.oldest is None else _age(now - answer.oldest)}
     elif isinstance(answer, ExplainedProvider):
@@ -133,9 +135,4 @@ def _summaries(pools: Sequence[PoolSummary], now: float) -> Iterator[str]:
 
 
 def _moments(history: Sequence[Moment]) -> list[str]:
-    return _aligned(
-        [
-            (datetime.fromtimestamp(one.at, UTC).strftime("%Y-%m-%d %H:%M:%S"), one.what, one.code or "", one.text)
-            for one in history
-        ]
-    )
+    return _aligned([(times.date_and_time(one.at), one.what, one.code or "", one.text) for one in history])

@@ -9,3 +9,8 @@ def printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() else " " for char in text)
+
+
+def printable_lines(text: str) -> str:
+    """A text of several lines, in which no other character can do anything but be printed."""
+    return "\n".join(map(printable, text.splitlines()))

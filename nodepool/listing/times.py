@@ -5,6 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime
+from typing import Final
+
+#: What a date can show, in seconds since the epoch: records of other programs may have any number.
+_FIRST: Final = 86400.0
+_LAST: Final = 253_370_000_000.0
 
 
 def short(seconds: float) -> str:
@@ -29,7 +34,15 @@ def moment(at: float, now: float) -> str:
     :param at: and ``now``: seconds since the epoch.
     """
     when, today = _local(at), _local(now)
-    return f"{when:%H:%M:%S}" if when.date() == today.date() else f"{when:%Y-%m-%d %H:%M:%S}"
+    return f"{when:%H:%M:%S}" if when.date() == today.date() else date_and_time(at)
+
+
+def date_and_time(at: float) -> str:
+    """A moment in local time, with its date.
+
+    :param at: seconds since the epoch.
+    """
+    return f"{_local(at):%Y-%m-%d %H:%M:%S}"
 
 
 def since(now: float) -> Callable[[float], str]:
@@ -43,4 +56,4 @@ def until(now: float) -> Callable[[float], str]:
 
 
 def _local(at: float) -> datetime:
-    return datetime.fromtimestamp(at, UTC).astimezone()
+    return datetime.fromtimestamp(min(max(at, _FIRST), _LAST), UTC).astimezone()

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Final
 
 from nodepool.model import states
@@ -38,6 +39,8 @@ def explain_node(node: Node, seen: Observed) -> ExplainedNode:
         job=origin.get("job") or _text_or_none(node.hold_job),
         event_id=None if request is None else request.event_id,
         locked=node.key in seen.locked,
+        held_by=node.hold_by if node.state == states.HOLD else None,
+        held_until=node.hold_until,
         hold_reason=_text_or_none(node.comment) if node.state == states.HOLD else None,
         history=_history(node, seen),
         remedies=_remedies(node, request, seen),
@@ -70,7 +73,7 @@ def _text(node: Node, request: NodeRequest | None, seen: Observed) -> str:
             return f"was used{for_whom}; a launcher deletes it when its lock is free"
         case states.HOLD:
             why = f" because of {node.comment}" if node.comment else ""
-            return f"is kept on hold{why}{_until(node)}"
+            return f"is kept on hold{f' by {node.hold_by}' if node.hold_by else ''}{why}{_end_of_hold(node, seen)}"
         case states.DELETING:
             return f"is being deleted by a launcher with provider {node.provider}{_last_trouble(node, seen)}"
         case states.FAILED | states.ABORTED:
@@ -105,11 +108,10 @@ def _who_wants(node: Node, seen: Observed) -> str:
     return f"{count} {labels}; nodepool explain {first.key} tells why the first one does not take it"
 
 
-def _until(node: Node) -> str:
-    """When a hold ends."""
-    if node.hold_expiration and node.state_time is not None:
-        return f", until {node.hold_expiration} s after it began"
-    return ", without end"
+def _end_of_hold(node: Node, seen: Observed) -> str:
+    if node.hold_until is None:
+        return ", without end"
+    return f"; launchers delete it in {max(0, math.ceil((node.hold_until - seen.now) / 60))} min"
 
 
 def _last_trouble(node: Node, seen: Observed) -> str:

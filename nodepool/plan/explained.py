@@ -107,6 +107,8 @@ class ExplainedNode(Explained):
     :param state_seconds: for how long it is in its state.
     :param request: for which it is, or that uses it.
     :param locked: does somebody hold its lock?
+    :param held_by: who keeps it, of a node on hold that an operator holds.
+    :param held_until: when launchers delete it, in seconds since the epoch, of a node on hold; None = never.
     :param hold_reason: why it is kept, of a node on hold.
     """
 
@@ -124,6 +126,8 @@ class ExplainedNode(Explained):
     job: str | None = None
     event_id: str | None = None
     locked: bool = False
+    held_by: str | None = None
+    held_until: float | None = None
     hold_reason: str | None = None
     history: Sequence[Moment] = ()
     remedies: Sequence[str] = ()

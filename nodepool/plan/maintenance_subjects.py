@@ -27,7 +27,7 @@ class UnclearSubject(LookupError):
         self.unknown = unknown
 
 
-def find(name: str, kinds: Sequence[str], known: Mapping[str, Collection[str]]) -> Subject:
+def find(name: str, kinds: Sequence[str], known: Mapping[str, Collection[str]], done: str = "") -> Subject:
     """The subject that a name means.
 
     A pool may be named without its provider, a launcher by its short host name, and a host in each way in which it is
@@ -35,6 +35,7 @@ def find(name: str, kinds: Sequence[str], known: Mapping[str, Collection[str]]) 
 
     :param kinds: that come into question.
     :param known: names by kind.
+    :param done: what all of these are, e.g. ``quarantined``; empty = nothing special.
     :raises UnclearSubject: none or several are meant.
     """
     exact = [Subject(kind, name) for kind in kinds if name in known.get(kind, ())]
@@ -44,7 +45,7 @@ def find(name: str, kinds: Sequence[str], known: Mapping[str, Collection[str]]) 
     if found:
         text = ", ".join(f"{subject.kind} {subject.name}" for subject in found)
         raise UnclearSubject(f"{name!r} may be {text}: say which", unknown=False)
-    raise UnclearSubject(_unknown(name, kinds, known), unknown=True)
+    raise UnclearSubject(_unknown(name, kinds, known, done), unknown=True)
 
 
 def _matches(kind: str, name: str, known: Mapping[str, Collection[str]]) -> Iterable[str]:
@@ -54,14 +55,15 @@ def _matches(kind: str, name: str, known: Mapping[str, Collection[str]]) -> Iter
             yield full
 
 
-def _unknown(name: str, kinds: Sequence[str], known: Mapping[str, Collection[str]]) -> str:
+def _unknown(name: str, kinds: Sequence[str], known: Mapping[str, Collection[str]], done: str) -> str:
     what = kinds[0] if len(kinds) == 1 else "provider, pool, label or launcher"
     there = sorted({full for kind in kinds for full in known.get(kind, ())})
     if not there:
-        return f"no {what} is known: does any launcher run?"
+        return f"no {what} is {done}" if done else f"no {what} is known: does any launcher run?"
     listed = "; ".join(
         f"{kind}s: {', '.join(sorted(known[kind])[:10])}{' ...' if len(known[kind]) > 10 else ''}"
         for kind in kinds
         if known.get(kind)
     )
-    return f"there is no {what} {name!r}{did_you_mean(name, there)} ({listed})"
+    missing = f"no {what} {name!r} is {done}" if done else f"there is no {what} {name!r}"
+    return f"{missing}{did_you_mean(name, there)} ({listed})"

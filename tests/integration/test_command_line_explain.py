@@ -48,7 +48,7 @@ def test_request(nodepool: CommandLine, znodes: PoolZnodes) -> None:
     assert found.out.startswith(
         f"Request {request_id} waits for room in cloud-1/main: quota: 2 of 2 instances of pool main in use.\n"
     )
-    answer = json.loads(nodepool("explain", request_id, "-f", "json").out)
+    answer = json.loads(nodepool("explain", request_id, "-o", "json").out)
     assert (answer["kind"], answer["code"], answer["numbers"], answer["job"]) == (
         *("request", "room.instances", FULL, "job"),
     )
@@ -94,7 +94,7 @@ def test_with_a_launcher(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     full = {"limit": 1, "used": 1, "needed": 1}
 
     def answer(name: str) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(nodepool("explain", name, "-f", "json").out)
+        found: dict[str, Any] = json.loads(nodepool("explain", name, "-o", "json").out)
         return found
 
     def told(name: str, code: str) -> bool:

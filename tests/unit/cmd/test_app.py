@@ -43,6 +43,15 @@ def test_every_problem_of_a_configuration_is_a_line(capsys: pytest.CaptureFixtur
     assert capsys.readouterr().err.splitlines() == ["prog: a.yaml:1: one", "prog: a.yaml:2: two"]
 
 
+@pytest.mark.parametrize("error", [ZKLockException, app.CommandError, ValueError])
+def test_no_escape_sequence_reaches_the_terminal(error: type[Exception], capsys: pytest.CaptureFixture[str]) -> None:
+    """Causes come from clouds and from what others stored in ZooKeeper."""
+    assert failing(error("one\x1b[2J\ntwo")) == 1
+    err = capsys.readouterr().err
+    assert "\x1b" not in err
+    assert len(err.splitlines()) == 2
+
+
 def test_answers_go_to_stdout(capsys: pytest.CaptureFixture[str]) -> None:
     """Scripts for the released Nodepool look for "not found" on stdout."""
     assert failing(app.CommandError("Node id 1 not found", answer=True)) == 1

@@ -26,6 +26,12 @@ def test_others_are_refused(text: str) -> None:
         duration(text)
 
 
+@pytest.mark.parametrize("text", ["999999999w", f"{'9' * 400}d"])
+def test_durations_that_no_calendar_has(text: str) -> None:
+    with pytest.raises(argparse.ArgumentTypeError, match="is longer than 100 years"):
+        duration(text)
+
+
 @pytest.fixture
 def zone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Local time is five hours behind UTC."""

@@ -3,12 +3,26 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator
+
+import pytest
+
 from nodepool.listing.explanation import explanation_text
 from nodepool.model import states
 from nodepool.model.pool_status import FailedLaunch, LaunchesStatus, LimitStatus
 from nodepool.plan import explain
 from nodepool.plan.observed import Observed
 from tests.support.observed import NOW, component, known, node, request, seen, status, waiting
+
+
+@pytest.fixture(autouse=True)
+def utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
 
 
 def shown(name: str, observed: Observed) -> list[str]:
@@ -48,6 +62,23 @@ def test_node() -> None:
     lines = shown("0000000001", observed())
     assert lines[0] == "Node 0000000001 is kept on hold, without end."
     assert "  Locked         no" in lines
+
+
+def test_node_on_hold() -> None:
+    one = node(1, state=states.HOLD)
+    one.hold(by="alice@desk", reason="bug 17", seconds=3600)
+    lines = shown("0000000001", seen(nodes=known(one)))
+    assert "  Held by        alice@desk" in lines
+    assert "  Held until     2025-11-22 11:55:50" in lines
+
+
+def test_moments_are_local_as_in_events_and_logs(monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as changed:
+        changed.setenv("TZ", "UTC-5")
+        time.tzset()
+        lines = shown("200-0000000007", observed())
+    time.tzset()
+    assert "  2025-11-22 15:49:48  submitted" in lines
 
 
 def test_label() -> None:

@@ -70,9 +70,10 @@ def test_locked_node() -> None:
 
 def test_hold() -> None:
     one = node(1, state=states.HOLD)
-    one.comment, one.hold_expiration = "debug the network", 3600
+    one.hold(by="alice@desk", reason="debug the network", seconds=3600)
     found = explained(one)
-    assert found.text == "is kept on hold because of debug the network, until 3600 s after it began"
+    assert found.text == "is kept on hold by alice@desk because of debug the network; launchers delete it in 60 min"
+    assert (found.held_by, found.held_until) == ("alice@desk", NOW - 50 + 3600)
     assert (found.hold_reason, found.remedies) == ("debug the network", ["nodepool delete 0000000001 ends the hold"])
 
 

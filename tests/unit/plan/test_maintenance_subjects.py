@@ -55,6 +55,15 @@ def test_none() -> None:
         find("debian", ["label"], {})
 
 
+def test_what_is_not_paused_is_not_said_not_to_exist() -> None:
+    """``resume`` knows only what is paused."""
+    with pytest.raises(UnclearSubject) as caught:
+        find("cloud-2", KINDS, {"provider": {"cloud-1"}}, "paused or drained")
+    assert str(caught.value).startswith("no provider, pool, label or launcher 'cloud-2' is paused or drained")
+    with pytest.raises(UnclearSubject, match=r"^no pool is paused or drained$"):
+        find("main", ["pool"], {"provider": {"cloud-1"}}, "paused or drained")
+
+
 def test_few_of_many_are_told() -> None:
     with pytest.raises(UnclearSubject) as caught:
         find("x", ["host"], {"host": {f"zuul@h{number:02}:22" for number in range(12)}})
