@@ -6,6 +6,7 @@ With the variable REWRITE_TRANSCRIPTS the page gets what the commands say now.
 
 from __future__ import annotations
 
+import getpass
 import os
 import re
 import socket
@@ -79,7 +80,8 @@ class Night:
         znodes.change_node("0000000003", state="used")
         place.pool["max-servers"] = 10
         place.rewrite()
-        assert self.command("hold", "0000000000").status == 0
+        held = self.command("hold", "0000000000", "--reason", "the disk is slow", "--for", "4h")
+        assert (held.status, held.err) == (0, "")
         launcher = place.launcher
         assert launcher is not None
         wait_for("the deletion keeps failing", lambda: self._told("deletion failed", "node 0000000003"))
@@ -107,7 +109,8 @@ class Night:
 
     def run(self, arguments: list[str]) -> str:
         """What a command says, with the names of the page instead of those of this machine."""
-        result = self.command.on_terminal(*arguments, columns=COLUMNS)
+        names = {"l1": socket.gethostname(), "zuul@127.0.0.11:22": f"zuul@127.0.0.11:{self.sshd.port}"}
+        result = self.command.on_terminal(*(names.get(word, word) for word in arguments), columns=COLUMNS)
         assert "Traceback" not in result.out
         return self.with_names(result.out)
 
@@ -117,6 +120,7 @@ class Night:
             re.escape(str(self.place.launcher.path)): "/etc/nodepool/nodepool.yaml",
             rf"\b({re.escape(socket.getfqdn())}|{re.escape(socket.gethostname())})\b": "l1",
             rf"127\.0\.0\.(\d+):({self.sshd.port}|{self.dead_port})\b": r"127.0.0.\1:22",
+            rf"\b{re.escape(getpass.getuser())}@": "alice@",
             r"http://127\.0\.0\.1:\d+": "https://cloud.example.org",
         }
         for pattern, name in names.items():
