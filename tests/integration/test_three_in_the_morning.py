@@ -80,7 +80,7 @@ class Night:
         znodes.change_node("0000000003", state="used")
         place.pool["max-servers"] = 10
         place.rewrite()
-        held = self.command("hold", "0000000000", "--reason", "the disk is slow", "--for", "4h")
+        held = self.command("hold", "0000000000")
         assert (held.status, held.err) == (0, "")
         launcher = place.launcher
         assert launcher is not None
@@ -140,8 +140,10 @@ def test_commands_of_the_page(place: Place, neighbour: OpenStackSimulator, znode
     try:
         if "REWRITE_TRANSCRIPTS" in os.environ:
             rewrite(PAGE, night.run)
+            # The last commands have changed what the first ones say.
+            return
         page = transcript(PAGE.read_text(encoding="utf-8"))
-        assert len(page) >= 13
+        assert len(page) >= 17
         for said in page:
             shown = comparable(night.run(said.arguments))
             assert shown == comparable(said.output), f"nodepool {' '.join(said.arguments)}"
