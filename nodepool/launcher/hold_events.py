@@ -42,7 +42,8 @@ class HoldEvents:
 
 
 def why_held(node: Node) -> str:
-    """Why a node is on hold, as far as its record tells."""
+    """By whom and why a node is on hold, as far as its record tells."""
+    by = [f"by {node.hold_by}"] if node.hold_by else []
     if node.comment:
-        return str(node.comment)
-    return f"for job {node.hold_job}" if node.hold_job else ""
+        return ": ".join([*by, str(node.comment)])
+    return " ".join([*by, f"for job {node.hold_job}"] if node.hold_job else by)

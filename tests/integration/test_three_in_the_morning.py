@@ -80,14 +80,14 @@ class Night:
         znodes.change_node("0000000003", state="used")
         place.pool["max-servers"] = 10
         place.rewrite()
-        held = self.command("hold", "0000000000")
+        held = self.command("hold", "0000000000", "--reason", "the disk is slow", "--for", "4h")
         assert (held.status, held.err) == (0, "")
         launcher = place.launcher
         assert launcher is not None
         wait_for("the deletion keeps failing", lambda: self._told("deletion failed", "node 0000000003"))
         wait_for("the reload is told", lambda: self._told("reloaded"))
         wait_for("the provider is away", lambda: self._told("unavailable", "provider cloud-b"))
-        wait_for("it is published", self._published)
+        wait_for("it is published", self._published, seconds=150)
 
     def _published(self) -> bool:
         """Do pools tell that the provider is away, and has a request that waits?"""

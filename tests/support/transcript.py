@@ -15,6 +15,7 @@ _VARIABLE: Final = (
     (re.compile(r"\d{4}-\d\d-\d\d(?= )"), "DATE"),
     (re.compile(r"\b(?:\d\d:)+\d\d\b"), "TIME"),
     (re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b"), "UUID"),
+    (re.compile(r"\b[0-9a-f]{8}[0-9a-f-]*…"), "UUID"),
     (re.compile(r"\b(?:[0-9a-f]{32}|[0-9a-f]{12})\b"), "HEX"),
     (re.compile(r"\b\d+\.\d+\.\d+(?:\.dev\d+)?(?![\d.])"), "VERSION"),
     (re.compile(r"\b(?:now|(?:in )?\d+ (?:s|min|h|d)(?: \d+ (?:s|min|h))?)(?![\w/])"), "AGE"),

@@ -51,6 +51,7 @@ def test_rewritten(tmp_path: Path) -> None:
         ("a  long text of a ce…  x", "a  long text of…  x"),
         ("l1  16015  12.0.0.dev0", "l1    7  12.0.1"),
         ("Age  00:00:17", "Age  01:00:18"),
+        ("example  -  fa51645c-…  x", "example  -  7513e241-92…  x"),
     ],
 )
 def test_what_is_another_one_each_time(one: str, other: str) -> None:
