@@ -82,8 +82,10 @@ class Configuration:
             self.log.error("Provider %s runs on with its old section, the new one cannot be used: %s", name, reason)
         old, self.current = self.current, config
         # A driver's own classes are asked: whatever they raise, the configuration takes effect.
-        with Guard(self.log, "What the configuration changes cannot be told"):
+        with Guard(self.log, "What the configuration changes cannot be told") as guard:
             self._tell(old, config)
+        if guard.error is not None:
+            self.on_outcome(True, ["what it changes cannot be told, the log says why"])
         if kept:
             self.on_outcome(
                 False, [f"provider {name} runs on with its old section: {why}" for name, why in kept.items()]

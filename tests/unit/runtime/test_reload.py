@@ -88,6 +88,7 @@ def test_changes_that_cannot_be_told(
     assert daemon.applied == [(daemon.first, new)]
     assert daemon.phases == ["reloading", "serving"]
     assert "What the configuration changes cannot be told" in caplog.text
+    assert daemon.outcomes == [(True, ["what it changes cannot be told, the log says why"])]
 
 
 def test_refused_file(daemon: Daemon, caplog: pytest.LogCaptureFixture) -> None:
