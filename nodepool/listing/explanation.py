@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from nodepool.listing import times
+from nodepool.listing.pools import amount
 from nodepool.listing.units import duration
 from nodepool.plan.explained import (
     Explained,
@@ -123,8 +124,8 @@ def _summaries(pools: Sequence[PoolSummary], now: float) -> Iterator[str]:
         for limit in pool.limits:
             left = free(limit)
             if left is not None and limit.limit is not None:
-                others = f", others {limit.others:g}" if limit.others else ""
-                used = f"{limit.used:g} of {limit.limit:g}{others}, {left:g} free"
+                others = f", others {amount(limit.others)}" if limit.others else ""
+                used = f"{amount(limit.used)} of {amount(limit.limit)}{others}, {amount(left)} free"
                 yield f"{pool.name}: {limit.resource} of {limit.scope}: {used}"
         told = pool.launches
         if told.running or told.ok_15m or told.failed_15m:

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from nodepool.model.pool_status import HostStatus, LabelStatus, LaunchesStatus, LimitStatus, PoolStatus
+from nodepool.model.reasons import ReasonCode
+from nodepool.plan.request_stage import Stage
 
 #: States of pools, the one that needs attention most first.
 STATES: Final = ("unavailable", "maintenance", "paused", "starting", "running")
@@ -74,11 +76,19 @@ def _summary(records: Sequence[PoolStatus]) -> PoolSummary:
         affected=sum(record.state == worst.state for record in records),
         limits=newest_limits(limit for record in records for limit in record.limits),
         labels={name: label for record in records for name, label in sorted(record.labels.items())},
-        # All launchers have the same queue.
-        waiting=max(sum(kind.count for kind in record.waiting) for record in records),
+        waiting=_waiting(records),
         launches=_launches([record.launches for record in records]),
         hosts=_hosts(records),
     )
+
+
+def _waiting(records: Sequence[PoolStatus]) -> int:
+    """Requests that wait for the pool: in its queue, which all launchers share, and those that pause a launcher."""
+    # What another pool serves is in the queue, too.
+    queued = max(
+        sum(kind.count for kind in record.waiting if kind.code != ReasonCode.TURN_OF_LABEL.value) for record in records
+    )
+    return queued + len({one.id for record in records for one in record.requests if one.stage == Stage.PAUSED.value})
 
 
 def _rank(state: str) -> int:

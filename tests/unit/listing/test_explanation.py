@@ -37,7 +37,11 @@ def observed() -> Observed:
         "cloud-1",
         since=NOW - 61,
         waiting=[waiting("gpu")],
-        limits=[LimitStatus("cloud", "cores", 80, 72, 8, NOW), LimitStatus("cloud", "ram", None, 9)],
+        limits=[
+            LimitStatus("cloud", "cores", 80, 72, 8, NOW),
+            LimitStatus("cloud", "ram", None, 9),
+            LimitStatus("pool", "ram", 2e8, 2048),
+        ],
         launches=LaunchesStatus(1, 30, 2, error),
     )
     pools = [component("cloud-1", "gpu"), component("cloud-1", "gpu", host="l2")]
@@ -92,6 +96,7 @@ def test_provider() -> None:
     lines = shown("cloud-1", observed())
     assert lines[0] == "Provider cloud-1 works; 80 of 80 cores are used."
     assert "  cloud-1/main: cores of cloud: 72 of 80, others 8, 0 free" in lines
+    assert "  cloud-1/main: ram of pool: 2048 of 200000000, 199997952 free" in lines
     assert "  cloud-1/main: launches: 1 running, in 15 minutes 30 ready, 2 failed" in lines
     assert "  cloud-1/main: last failure, for 00:01:05: no flavor" in lines
     assert lines[lines.index("Launchers that tell no status:") + 1] == "  l2 (11.0.0): cloud-1/main"

@@ -15,6 +15,7 @@ from nodepool.model.pool_status import (
     LaunchesStatus,
     LimitStatus,
     PoolStatus,
+    RequestStatus,
     WaitingStatus,
 )
 from nodepool.plan.pool_summary import by_provider, free, fullness, limit_owner, limiting, newest_limits, summarize
@@ -32,6 +33,15 @@ def test_one_launcher() -> None:
     (found,) = summarize([replace(POOL, waiting=waiting, labels=labels)])
     assert (found.name, found.launchers, found.affected, found.waiting) == ("cloud/main", ["l1"], 1, 5)
     assert found.labels == labels
+
+
+def test_what_waits_for_the_pool() -> None:
+    """Not what only others serve, but also the request that was begun and has no room."""
+    waiting = (WaitingStatus(("a",), count=2), WaitingStatus(("b",), count=3, code="turn.of-label"))
+    requests = (RequestStatus("200-1", "paused", "room.cores"), RequestStatus("200-2", "launching"))
+    one = replace(POOL, waiting=waiting, requests=requests)
+    (found,) = summarize([one, replace(one, host="l2", requests=())])
+    assert found.waiting == 3
 
 
 def test_the_worst_state_of_several_launchers() -> None:
