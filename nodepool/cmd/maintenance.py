@@ -131,7 +131,12 @@ def end(options: argparse.Namespace, kinds: Sequence[str]) -> int:
         done = "quarantined" if kinds == ("host",) else "paused or drained"
         if not any(known.values()):
             raise CommandError(f"nothing is {done}")
-        subject = _meant(options.subject, kinds, lambda: known, force=False, done=done)
+        words = options.subject
+        if tuple(kinds) == ("host",) and words[-1] not in known["host"]:
+            # Listings and `explain` name it with user and port, also if the record is of the host's name alone.
+            alone = words[-1].rpartition(":")[0].rpartition("@")[2]
+            words = [alone] if alone in known["host"] else words
+        subject = _meant(words, kinds, lambda: known, force=False, done=done)
         store.remove(*subject)
     print(f"{subject.kind} {subject.name} is back in service")
     return 0

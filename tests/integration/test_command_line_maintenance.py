@@ -105,5 +105,7 @@ def test_what_no_launcher_knows(nodepool: CommandLine) -> None:
     assert "no host is known" in result.err
     assert nodepool("quarantine", "h7", "--reason", "fan", "--force").status == 0
     assert [row["state"] for row in listed(nodepool)] == ["quarantined"]
-    assert nodepool("release", "h7").status == 0
+    # As `hosts` and `explain` name it; the record is of the host's name alone.
+    assert nodepool("release", "zuul@h8:22").status == 1
+    assert nodepool("release", "zuul@h7:22").status == 0
     assert listed(nodepool) == []
