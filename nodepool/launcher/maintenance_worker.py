@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from nodepool import log_names
 from nodepool.clock import wall_time
 from nodepool.plan import maintenance_effect
+from nodepool.plan.maintenance_effect import CLOCK_SKEW_SECONDS
 from nodepool.runtime.worker import Worker
 from nodepool.zk.maintenance_store import MaintenanceStore
 
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
 IDLE_SECONDS: Final = 60.0
 #: So often it is looked whether a launcher that is being drained has finished.
 DRAIN_LOOK_SECONDS: Final = 0.5
-#: A record that is over by so much is removed: clocks of launchers differ a little.
-REMOVE_SECONDS: Final = 2.0
 
 
 class MaintenanceWorker(Worker):
@@ -74,8 +73,8 @@ class MaintenanceWorker(Worker):
             self._look_at_drain()
             return DRAIN_LOOK_SECONDS
         self._drain_told = False
-        end, removal = (maintenance_effect.next_end(records, now - delay) for delay in (0.0, REMOVE_SECONDS))
-        waits = [None if end is None else end - now, None if removal is None else removal + REMOVE_SECONDS - now]
+        end, removal = (maintenance_effect.next_end(records, now - delay) for delay in (0.0, CLOCK_SKEW_SECONDS))
+        waits = [None if end is None else end - now, None if removal is None else removal + CLOCK_SKEW_SECONDS - now]
         return min((wait for wait in waits if wait is not None), default=None)
 
     def _tell(self, holding: MaintenanceRecords) -> None:
@@ -87,7 +86,7 @@ class MaintenanceWorker(Worker):
                 self.log.info("Maintenance is over: %s", record.text)
 
     def _remove_ended(self, records: MaintenanceRecords, now: float) -> None:
-        for record in maintenance_effect.ended(records, now - REMOVE_SECONDS):
+        for record in maintenance_effect.ended(records, now - CLOCK_SKEW_SECONDS):
             if self._store.remove_if_over(record, now):
                 self.log.info("Removed the maintenance record of %s %s, which is over", record.kind, record.name)
 

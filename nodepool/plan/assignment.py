@@ -23,6 +23,11 @@ class PoolInfo:
     paused: bool
     name: str = ""
 
+    @property
+    def place(self) -> str:
+        """For people, such as ``cloud-1/main``."""
+        return f"{self.provider_name}/{self.name}" if self.name else self.provider_name
+
     def supports(self, labels: Collection[str]) -> bool:
         return self.labels.issuperset(labels)
 
@@ -73,16 +78,16 @@ def screen(kind: RequestKind, me: PoolInfo, registered: Iterable[PoolInfo], abse
             # It leaves the request to the provider that is asked for: if we left it too, it would wait for ever.
             continue
         if pool.priority < me.priority and not pool.paused:
-            return Leave(Reason(ReasonCode.TURN_OF_PRIORITY, f"pool {pool.id} has a better priority"))
+            return Leave(Reason(ReasonCode.TURN_OF_PRIORITY, f"pool {pool.place} has a better priority"))
     missing = sorted(set(kind.labels) - me.labels)
     if not missing:
         return Consider()
     if able:
-        text = f"label {missing[0]} is not here, but pool {able[0].id} has it"
+        text = f"label {missing[0]} is not here, but pool {able[0].place} has it"
         return Leave(Reason(ReasonCode.TURN_OF_LABEL, text))
     awaited = may_come_back(kind.labels, kind.declined_by, absent)
     if awaited is not None:
-        text = f"label {missing[0]} is not here, but pool {awaited.id}, which went a moment ago, had it"
+        text = f"label {missing[0]} is not here, but pool {awaited.place}, which went a moment ago, had it"
         return Leave(Reason(ReasonCode.TURN_OF_ABSENT_POOL, text))
     return Decline(Reason(ReasonCode.LABEL_UNKNOWN, f"label(s) {', '.join(missing)} not available in this pool"))
 

@@ -4,9 +4,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from typing import Final
 
 from nodepool.model.maintenance import Maintenance, MaintenanceRecords, Mode
 from nodepool.model.reasons import Reason, ReasonCode
+
+#: Between the clocks of two hosts, at most: a record that is over by so much is over for all launchers.
+CLOCK_SKEW_SECONDS: Final = 10.0
 
 #: What a request is told that waits for the end of a record.
 _CODES: Mapping[tuple[str, Mode], ReasonCode] = {

@@ -56,7 +56,7 @@ def _matches(kind: str, name: str, known: Mapping[str, Collection[str]]) -> Iter
 
 
 def _unknown(name: str, kinds: Sequence[str], known: Mapping[str, Collection[str]], done: str) -> str:
-    what = kinds[0] if len(kinds) == 1 else "provider, pool, label or launcher"
+    what = " or ".join(filter(None, (", ".join(kinds[:-1]), kinds[-1])))
     there = sorted({full for kind in kinds for full in known.get(kind, ())})
     if not there:
         return f"no {what} is {done}" if done else f"no {what} is known: does any launcher run?"

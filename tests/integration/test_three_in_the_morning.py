@@ -76,8 +76,8 @@ class Night:
         self.cloud_b.change(errors=[{"operation": "*", "kind": "503", "message": "no server is available"}])
         self.submit("arm")
         wait_for("a launch fails, and its deletion, too", lambda: self._told("deletion failed", "node 0000000004"))
-        znodes.delete_request("200-0000000002")
         znodes.change_node("0000000003", state="used")
+        znodes.delete_request("200-0000000002")
         place.pool["max-servers"] = 10
         place.rewrite()
         held = self.command("hold", "0000000000", "--reason", "the disk is slow", "--for", "4h")

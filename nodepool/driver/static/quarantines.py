@@ -11,14 +11,11 @@ from typing import TYPE_CHECKING, Final
 
 from nodepool.clock import wall_time
 from nodepool.model.maintenance import Maintenance, MaintenanceRecords, Mode
-from nodepool.plan.maintenance_effect import next_end, of_host
+from nodepool.plan.maintenance_effect import CLOCK_SKEW_SECONDS, next_end, of_host
 
 if TYPE_CHECKING:
     from nodepool.plan.static_hosts import HostId, HostSpec
     from nodepool.zk.zookeeper import ZooKeeper
-
-#: Between the clocks of two hosts, at most.
-CLOCK_SKEW_SECONDS: Final = 10.0
 
 _NONE: Final[Mapping[HostId, Maintenance]] = MappingProxyType({})
 

@@ -11,6 +11,7 @@ import pytest
 from nodepool.driver.fake.cloud import FakeCloud
 from nodepool.launcher.maintenance_worker import DRAIN_LOOK_SECONDS, MaintenanceWorker
 from nodepool.model.maintenance import Maintenance, Mode
+from nodepool.plan.maintenance_effect import CLOCK_SKEW_SECONDS
 from nodepool.zk.maintenance_store import MaintenanceStore
 from tests.support.local_launcher import fake_provider
 from tests.support.pool_znodes import PoolZnodes
@@ -64,10 +65,10 @@ def test_end_by_the_clock(
     now += 60
     woken = launcher.worker()
     woken._event.clear()
-    assert worker.run_once() == pytest.approx(2)
+    assert worker.run_once() == pytest.approx(CLOCK_SKEW_SECONDS)
     assert woken._event.is_set(), "pools serve the label again at once"
     assert znodes.children("/nodepool/maintenance/label") == ["small"]
-    now += 2
+    now += CLOCK_SKEW_SECONDS
     worker.run_once()
     assert znodes.children("/nodepool/maintenance/label") == []
 
