@@ -18,7 +18,7 @@ from nodepool.guard import Guard
 from nodepool.launcher.pool.decline import START_SECONDS
 from nodepool.model import states
 from nodepool.plan.assignment import declined_state
-from nodepool.plan.cleanup import Delete, is_orphan, judge_age, reset_lost_request
+from nodepool.plan.cleanup import Delete, is_of_holder, is_orphan, judge_age, reset_lost_request
 from nodepool.plan.seen_twice import SeenTwice
 from nodepool.runtime.worker import Worker
 from nodepool.zk import locks, paths
@@ -203,18 +203,16 @@ class CleanupWorker(Worker):
         certain = self._orphans.look(seem, now)
         self._orphans_due = now + SOON_SECONDS if len(seem) > len(certain) else math.inf
         for key in certain:
-            self._free_orphan(seem[key].copy())
+            self._free_orphan(seem[key].copy(), self._orphans.seen_for(key, now))
 
-    def _free_orphan(self, node: Node) -> None:
+    def _free_orphan(self, node: Node, unchanged_seconds: float) -> None:
         zk, request_id = self._zk, node.allocated_to or ""
         request = zk.requests.get(request_id)
         if request is None or not is_orphan(node, lambda _: request):
             return
-        # A launcher of an old release locks a node after it has stored it, and unlocks it before its request is
-        # fulfilled: if it stalls in between, the node is its own all the same.
         held_since = locks.held_since(zk.client, paths.request_lock(request_id))
         stored = zk.nodes.get(node.key)
-        if stored is None or (held_since is not None and stored.mzxid >= held_since):
+        if stored is None or is_of_holder(stored.mzxid, held_since, unchanged_seconds):
             self.log.debug("Node %s is not lost: whoever serves request %s has written it", node.id, request_id)
             return
         if node.state == states.INIT:

@@ -5,11 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
 
 from nodepool.model import states
 from nodepool.model.node import Node
 from nodepool.model.request import NodeRequest
 
+#: A launcher of an old release that has not locked its node for so long has lost it, whoever holds the request.
+STALLED_SECONDS: Final = 300.0
 #: States of requests that are answered. They get no further node.
 ANSWERED_REQUEST_STATES = (states.FULFILLED, states.FAILED)
 
@@ -63,6 +66,19 @@ def is_orphan(node: Node, request: Callable[[str], NodeRequest | None]) -> bool:
         return False
     wanted_by = request(node.allocated_to)
     return wanted_by is not None and wanted_by.state in (states.REQUESTED, states.PENDING)
+
+
+def is_of_holder(written: int, held_since: int | None, unchanged_seconds: float) -> bool:
+    """Does a node that `is_orphan` belong to whoever holds the request all the same? (C-4)
+
+    A launcher of an old release locks a node after it has stored it, and unlocks it before its request is fulfilled. It
+    may stall in between. But one whose session was lost, and that does not know it yet, writes nodes as late.
+
+    :param written: ZooKeeper's number of the last change of the node.
+    :param held_since: of the change that took the lock of the request; None = nobody holds it.
+    :param unchanged_seconds: the node has been unlocked and unchanged for so long.
+    """
+    return held_since is not None and written >= held_since and unchanged_seconds < STALLED_SECONDS
 
 
 def judge_age(node: Node, now: float, max_ready_age: Callable[[str], float], max_hold_age: float) -> Action:

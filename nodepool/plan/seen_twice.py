@@ -22,6 +22,10 @@ class SeenTwice(Generic[K]):
         #: Did the last look show anything that the one before did not?
         self.new = False
 
+    def seen_for(self, key: K, now: float) -> float:
+        """Seconds since something was seen for the first time, in looks without a gap."""
+        return now - self._since.get(key, now)
+
     def look(self, found: Iterable[K], now: float = 0.0) -> set[K]:
         """Note a look; returns what was seen before, too.
 

@@ -57,10 +57,10 @@ class MemoryNodeStore(NodeStore):
         """:param under: always held, because there is no session that could be lost."""
         self.table.create(node)
 
-    def send_lock_and_save(self, node: Node, exists: bool, identifier: str = "") -> Reply:
+    def send_lock_and_save(self, node: Node, exists: bool, identifier: str = "", under: ZkLock | None = None) -> Reply:
         reply = Reply()
         try:
-            self.lock_and_save(node, identifier)
+            self.lock_and_save(node, identifier, under)
         except ZKConflict as conflict:
             reply.set_exception(conflict)
         else:
@@ -82,7 +82,8 @@ class MemoryNodeStore(NodeStore):
             raise ZKConflict(f"the lock of node {node.id} is lost")
         return True
 
-    def lock_and_save(self, node: Node, identifier: str = "") -> None:
+    def lock_and_save(self, node: Node, identifier: str = "", under: ZkLock | None = None) -> None:
+        """:param under: as in `create`."""
         with self.table.changed:
             self.table.put(node, self.table.check(node, unlocked=True))
             self.table.set_lock(node)

@@ -215,24 +215,27 @@ class NodeStore:
             identifier=identifier,
         )
 
-    def lock_and_save(self, node: Node, identifier: str = "") -> None:
+    def lock_and_save(self, node: Node, identifier: str = "", under: ZkLock | None = None) -> None:
         """Take the free lock and overwrite the node, in one write.
 
-        :raises ZKConflict: somebody else holds the lock, or the node is not as we read it.
+        :param under: only while this other lock is held.
+        :raises ZKConflict: somebody else holds the lock, the node is not as we read it, or ``under`` is lost.
         """
 
         def attempt(exists: bool) -> None:
-            self.send_lock_and_save(node, exists, identifier).get()
+            self.send_lock_and_save(node, exists, identifier, under).get()
 
         try:
             self._with_lock_dir(node.key, attempt)
         except KazooException as error:
             raise translate(error) from None
 
-    def send_lock_and_save(self, node: Node, exists: bool, identifier: str = "") -> Reply:
+    def send_lock_and_save(self, node: Node, exists: bool, identifier: str = "", under: ZkLock | None = None) -> Reply:
         """`lock_and_save` without waiting; ``node.lock`` is set when the reply is there."""
         lock_dir = paths.node_lock(node.key)
         tx = self.transaction()
+        if under is not None:
+            tx.check(under.contender)
         tx.fence_lock(lock_dir, exists=exists, keep=True)
         index = locks.add_contender(tx, lock_dir, identifier)
         tx.set_record(paths.node(node.key), node, self.encode(node))

@@ -150,6 +150,19 @@ def test_a_ready_node_whose_request_is_served_without_it_is_free_again() -> None
         world.settle()
 
 
+def test_nodes_written_for_a_request_whose_lock_was_lost_meanwhile() -> None:
+    """A driver took so long to answer that another launcher served the request; their room was taken for ever."""
+    replay(
+        Setup(launchers=2, max_servers=3, pools=2, cloud_limit=3, min_ready=2, order=2000),
+        Move(40, "submit", 28),
+        Move(150, "zombie", 21),
+        Move(1, "submit", 49),
+        Move(1, "submit", 31),
+        Move(10, "zombie", 4),
+        Move(0, "zombie", 40),
+    )
+
+
 def test_a_limit_of_a_tenant_holds_where_ready_nodes_are_reused() -> None:
     """One launcher made a node for the tenant while another gave it a ready one; only the first looked twice."""
     replay(

@@ -10,6 +10,7 @@ from nodepool.zk.transactions import result
 
 if TYPE_CHECKING:
     from nodepool.model.node import Node
+    from nodepool.zk.locks import ZkLock
     from nodepool.zk.node_store import NodeStore
     from nodepool.zk.reply import Reply
 
@@ -27,12 +28,15 @@ class NodeAhead:
         self.node = node
         self._reply: Reply | None = None
 
-    def lock(self) -> None:
-        """Begin to lock. Does not block; errors come with `take`."""
+    def lock(self, under: ZkLock | None = None) -> None:
+        """Begin to lock. Does not block; errors come with `take`.
+
+        :param under: only while this lock, of the request, is held.
+        """
         if self._reply is None:
             self.node.state = states.BUILDING
             # A new node has no lock directory yet.
-            self._reply = self._store.send_lock_and_save(self.node, exists=False)
+            self._reply = self._store.send_lock_and_save(self.node, exists=False, under=under)
 
     def take(self) -> Node:
         """The node: stored, `building`, locked by us. Blocks. :raises ZKException: that did not work."""

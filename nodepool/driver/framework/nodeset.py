@@ -17,6 +17,7 @@ from nodepool.model import states
 from nodepool.model.node import Node
 from nodepool.model.reasons import NO_ROOM, Reason, ReasonCode
 from nodepool.plan.failures import launch_outcome
+from nodepool.zk.locks import ZkLock
 
 if TYPE_CHECKING:
     from nodepool.driver.framework.handler_hooks import HandlerHooks
@@ -125,7 +126,7 @@ class NodeSet:
     def lock_ahead(self) -> None:
         """Go on with it. Does not block."""
         if self._ahead is not None:
-            self._ahead.lock()
+            self._ahead.lock(self._request_lock())
 
     def drop_ahead(self) -> None:
         """Remove what was begun, and was not needed after all."""
@@ -212,7 +213,7 @@ class NodeSet:
         node = found.copy()
         allocate(node, hooks.request)
         try:
-            hooks.zk.nodes.lock_and_save(node)
+            hooks.zk.nodes.lock_and_save(node, under=self._request_lock())
         except ZKConnectionError:
             raise
         except ZKConflict as conflict:
@@ -224,6 +225,14 @@ class NodeSet:
         hooks.log.debug("Took ready node %s", node.id)
         return True
 
+    def _request_lock(self) -> ZkLock | None:
+        """The lock under which nodes are written for the request (N-3, N-6).
+
+        A driver may take so long to answer that the session is lost meanwhile, and somebody else serves the request.
+        """
+        lock = self._hooks.request.lock
+        return lock if isinstance(lock, ZkLock) else None
+
     # -- new nodes --
 
     def _make(self, position: int, label: str) -> None:
@@ -232,9 +241,10 @@ class NodeSet:
         ahead, self._ahead = self._ahead, None
         node = self._new_node(label) if ahead is None else ahead.take()
         if ahead is None:
-            hooks.zk.storeNode(node)
+            under = self._request_lock()
+            hooks.zk.nodes.create(node, under=under)
             node.state = states.BUILDING
-            hooks.zk.nodes.lock_and_save(node)
+            hooks.zk.nodes.lock_and_save(node, under=under)
         # Whatever happens now, the set knows what it holds locked.
         self._nodes[position] = node
         if not hooks.pw.tenant_has_place(node):

@@ -10,7 +10,7 @@ from kazoo.exceptions import NotEmptyError
 
 from nodepool.exceptions import ZKConflict, ZKConnectionError, ZKLockException
 from nodepool.model.node import Node
-from nodepool.zk import paths
+from nodepool.zk import locks, paths
 from nodepool.zk.client import ZooKeeperClient
 from nodepool.zk.locks import ZkLock
 from nodepool.zk.node_store import NodeStore
@@ -248,6 +248,22 @@ def test_gone_node_is_not_made_again(store: NodeStore, node: Node, znodes: PoolZ
     with pytest.raises(ZKConflict):
         write(store, node)
     assert znodes.children(paths.NODES) == []
+
+
+def test_lock_under_another_one(store: NodeStore, node: Node, client: ZooKeeperClient, znodes: PoolZnodes) -> None:
+    """N-3, N-6: nothing is written when that one is lost, whether the lock directory is there or not."""
+    under = locks.acquire(client, paths.request_lock("500-0000000001"))
+    locks.release(client, under)
+    node.state = "building"
+    for missing in (True, False):
+        if not missing:
+            znodes.kazoo.create(paths.node_lock(id_of(node)))
+            wait_for("the directory is seen", lambda: store.has_lock_dir(id_of(node)))
+        with pytest.raises(ZKConflict):
+            store.lock_and_save(node, under=under)
+        assert (node.version, node.lock, znodes.node_lockers(id_of(node))) == (0, None, [])
+    store.lock_and_save(node, under=locks.acquire(client, paths.request_lock("500-0000000001")))
+    assert node.lock is not None
 
 
 def test_waiter_gets_the_lock_when_we_release(store: NodeStore, node: Node, competitor: Competitor) -> None:

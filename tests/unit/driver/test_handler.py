@@ -150,7 +150,7 @@ def test_connection_lost_while_gathering(stage: Stage, monkeypatch: pytest.Monke
     """N-8, A-19: a set that is not complete is not fulfilled; `run` goes on where it was."""
     lock_and_save, troubles = stage.zk.nodes.lock_and_save, [True, False]
 
-    def shaky(node: Any, identifier: str = "") -> None:
+    def shaky(node: Any, identifier: str = "", under: Any = None) -> None:
         if troubles.pop() if troubles else False:
             raise ZKConnectionError("away for a moment")
         lock_and_save(node)
@@ -172,7 +172,7 @@ def test_connection_lost_while_gathering(stage: Stage, monkeypatch: pytest.Monke
 def test_node_taken_from_us_before_its_launch(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     """A-16 is not for this: the request goes back to `requested` at once, not a minute later."""
 
-    def conflict(node: Any, identifier: str = "") -> None:
+    def conflict(node: Any, identifier: str = "", under: Any = None) -> None:
         raise ZKConflict("it is gone")
 
     monkeypatch.setattr(stage.zk.nodes, "lock_and_save", conflict)

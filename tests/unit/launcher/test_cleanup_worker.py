@@ -18,6 +18,7 @@ from nodepool.launcher import cleanup_worker
 from nodepool.launcher.cleanup_worker import LATER_SECONDS, LOST_SECONDS, SOON_SECONDS, SWEEP_SECONDS, CleanupWorker
 from nodepool.launcher.pool.decline import START_SECONDS
 from nodepool.plan.assignment import PoolInfo
+from nodepool.plan.cleanup import STALLED_SECONDS
 from tests.support.local_launcher import fake_provider
 from tests.support.manual_clock import ManualClock, monotonic_clock
 from tests.support.pool_znodes import PoolZnodes
@@ -204,6 +205,25 @@ def test_nodes_of_a_launcher_that_stalls(
     worker.free_orphans()
     found = [znodes.node(node_id) or {} for node_id in nodes]
     assert [(node["state"], node["allocated_to"]) for node in found] == [("deleting", None), ("ready", None)]
+
+
+def test_nodes_that_a_lost_launcher_wrote_too_late(
+    launcher: StillLauncher, worker: CleanupWorker, znodes: PoolZnodes, clock: ManualClock
+) -> None:
+    """C-4: its session was lost, and it did not know; somebody else held the request already. Not for ever."""
+    served = znodes.submit(["small"], state="pending")
+    lock = Lock(znodes.kazoo, f"/nodepool/requests-lock/{served}")
+    assert lock.acquire(timeout=5)
+    ready = znodes.add_node("ready", allocated_to=served)
+    launcher.settle()
+    worker.free_orphans()
+    clock.pass_seconds(STALLED_SECONDS - 1)
+    worker.free_orphans()
+    assert (znodes.node(ready) or {})["allocated_to"] == served
+    clock.pass_seconds(1)
+    worker.free_orphans()
+    assert (znodes.node(ready) or {})["allocated_to"] is None
+    lock.release()
 
 
 def test_nodes_that_are_nobody_elses(

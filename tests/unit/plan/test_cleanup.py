@@ -10,7 +10,16 @@ import pytest
 from nodepool.model import states
 from nodepool.model.node import Node
 from nodepool.model.request import NodeRequest
-from nodepool.plan.cleanup import Deallocate, Delete, Keep, judge_age, judge_unlocked, reset_lost_request
+from nodepool.plan.cleanup import (
+    STALLED_SECONDS,
+    Deallocate,
+    Delete,
+    Keep,
+    is_of_holder,
+    judge_age,
+    judge_unlocked,
+    reset_lost_request,
+)
 
 REQUEST = "200-0000000001"
 
@@ -157,3 +166,23 @@ def test_reset_lost_request() -> None:
         ("ready", None),
         ("building", None),
     ]
+
+
+# -- whoever serves the request of a node that seems lost
+
+
+@pytest.mark.parametrize(
+    ("written", "held_since", "seconds", "kept"),
+    [
+        (7, None, 2.0, False),
+        (7, 8, 2.0, False),
+        (8, 8, 2.0, True),
+        (9, 8, STALLED_SECONDS - 1, True),
+        (9, 8, STALLED_SECONDS, False),
+    ],
+)
+def test_unlocked_node_of_a_request_that_is_served(
+    written: int, held_since: int | None, seconds: float, kept: bool
+) -> None:
+    """C-4: written under the present lock it is left alone, but not for ever: a lost launcher writes as late."""
+    assert is_of_holder(written, held_since, seconds) is kept

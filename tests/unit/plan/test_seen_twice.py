@@ -27,6 +27,15 @@ def test_something_new() -> None:
     assert news == [True, False, True, False, False, True]
 
 
+def test_seconds_since_the_first_look() -> None:
+    """A gap begins anew; what was never seen is new."""
+    seen: SeenTwice[str] = SeenTwice()
+    assert seen.seen_for("a", 10.0) == 0
+    for found, now in ((["a", "b"], 10.0), (["a"], 12.0), (["a", "b"], 15.0)):
+        seen.look(found, now)
+    assert [seen.seen_for(key, 16.0) for key in "ab"] == [6.0, 1.0]
+
+
 def test_looks_that_are_too_close() -> None:
     """The first of them must be long enough ago, however many there were since."""
     seen: SeenTwice[tuple[str, int]] = SeenTwice(apart_seconds=2.0)

@@ -85,6 +85,25 @@ def test_node_cannot_be_locked(stage: Stage, monkeypatch: pytest.MonkeyPatch) ->
     assert handler.launched == []
 
 
+def test_only_under_the_lock_of_the_request(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """N-6: when that is lost, somebody else serves the request."""
+    handler = accepted(stage)
+    unders: list[Any] = []
+
+    def note(node: Any, identifier: str = "", under: Any = None) -> None:
+        unders.append(under)
+        raise ZKConflict("the lock of the request is gone")
+
+    monkeypatch.setattr(stage.zk.nodes, "lock_and_save", note)
+    assert handler.request.lock is not None
+    held = handler.request.lock
+    handler.node_set.lock_ahead()
+    assert unders == [held]
+    handler.run()
+    handler.node_set.drop_ahead()
+    assert handler.launched == []
+
+
 def test_node_cannot_be_described(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     """A-16: the error is met again when the handler gathers, and refuses this request only."""
 

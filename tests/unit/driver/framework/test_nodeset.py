@@ -14,6 +14,7 @@ from nodepool.exceptions import QuotaException, ZKConflict, ZKConnectionError
 from nodepool.model import states
 from nodepool.model.node import Node
 from nodepool.model.quota import QuotaInformation
+from nodepool.zk.locks import ZkLock
 from tests.support.scripted_driver import ScriptedHandler, ScriptedProvider, Stage
 
 
@@ -196,10 +197,10 @@ def test_new_node(monkeypatch: pytest.MonkeyPatch) -> None:
     stage = Stage(pool={"node-attributes": {"executor-zone": "z"}})
     steps: list[tuple[str, str, bool]] = []
 
-    def noting(what: str, do: Callable[[Node], None]) -> Callable[[Node], None]:
-        def call(node: Node) -> None:
+    def noting(what: str, do: Callable[..., None]) -> Callable[..., None]:
+        def call(node: Node, **options: Any) -> None:
             steps.append((what, node.state, node.lock is not None))
-            do(node)
+            do(node, **options)
 
         return call
 
@@ -219,6 +220,32 @@ def test_new_node(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (node.type, node.provider, node.pool, node.launcher) == (["small"], "one", "main", stage.launcher_id)
     assert (node.allocated_to, node.tenant_name, node.requestor) == (handler.request.id, "tenant", "contract")
     assert node.attributes == {"executor-zone": "z"}
+
+
+@pytest.mark.parametrize(("write", "reused"), [("create", False), ("lock_and_save", False), ("lock_and_save", True)])
+def test_lock_of_the_request_is_lost(stage: Stage, monkeypatch: pytest.MonkeyPatch, reused: bool, write: str) -> None:
+    """N-3, N-6: nodes are written only under it, else they would be nobody's; the request is given back."""
+    if reused:
+        stage.add_ready()
+    unders: list[Any] = []
+    taken: list[Any] = []
+    lock_of_request = stage.zk.requests.lock_and_save
+
+    def lost(node: Node, under: Any = None) -> None:
+        unders.append(under)
+        raise ZKConflict("the lock of the request is gone")
+
+    def lock(request: Any) -> None:
+        lock_of_request(request)
+        taken.append(request.lock)
+
+    monkeypatch.setattr(stage.zk.requests, "lock_and_save", lock)
+    monkeypatch.setattr(stage.zk.nodes, write, lost)
+    handler = stage.begin("small")
+    assert handler.done
+    assert handler.launched == handler.reused == []
+    assert isinstance(taken[0], ZkLock)
+    assert set(unders) == set(taken)
 
 
 def test_attributes_are_the_nodes_own() -> None:
@@ -256,9 +283,9 @@ def test_resources_from_the_first_write(monkeypatch: pytest.MonkeyPatch) -> None
     stored: list[Any] = []
     create = stage.zk.nodes.create
 
-    def note(node: Node) -> None:
+    def note(node: Node, under: ZkLock | None) -> None:
         stored.append(node.resources)
-        create(node)
+        create(node, under)
 
     monkeypatch.setattr(stage.zk.nodes, "create", note)
     stage.begin("small")

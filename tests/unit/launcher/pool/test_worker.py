@@ -13,7 +13,9 @@ from nodepool.driver.fake.handler import FakeRequestHandler
 from nodepool.exceptions import ZKConnectionError
 from nodepool.launcher.pool import entry
 from nodepool.launcher.pool.worker import PoolWorker
-from nodepool.zk.zookeeper import ZooKeeper
+from nodepool.model.node import Node
+from nodepool.zk.locks import ZkLock
+from nodepool.zk.node_store import NodeStore
 from tests.support.local_launcher import fake_provider
 from tests.support.pool_znodes import POOLS, PoolZnodes
 from tests.support.session_loss import expire_session
@@ -64,14 +66,14 @@ def test_connection_lost_while_gathering(
     launcher = still([fake_provider("one", cloud=cloud_name)])
     worker = launcher.worker()
     request_id = znodes.submit(["small", "small"])
-    store, troubles = ZooKeeper.storeNode, [True, False, True]
+    create, troubles = NodeStore.create, [True, False, True]
 
-    def shaky(zk: ZooKeeper, node: Any) -> None:
-        if node.id is None and troubles and troubles.pop():
+    def shaky(store: NodeStore, node: Node, under: ZkLock | None = None) -> None:
+        if troubles and troubles.pop():
             raise ZKConnectionError("away for a moment")
-        store(zk, node)
+        create(store, node, under)
 
-    monkeypatch.setattr(ZooKeeper, "storeNode", shaky)
+    monkeypatch.setattr(NodeStore, "create", shaky)
     launcher.settle()
     for _ in range(2):
         with pytest.raises(ZKConnectionError):
