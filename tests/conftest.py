@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, settings
 
 from nodepool.metrics.statsd import shared_client
 from tests.support.launcher import LauncherProcess
+from tests.support.logging_state import kept_logging
 from tests.support.pool_znodes import PoolZnodes
 from tests.support.sshd import SshServer
 from tests.support.statsd_server import StatsdServer
@@ -119,3 +120,10 @@ def _no_leaked_threads() -> Iterator[None]:
     yield
     leaked = leaked_threads(before)
     assert not leaked, f"threads left behind: {', '.join(leaked)}"
+
+
+@pytest.fixture
+def clean_logging() -> Iterator[None]:
+    """For tests that configure logging, as commands do: puts back what it was, because later tests read log lines."""
+    with kept_logging():
+        yield

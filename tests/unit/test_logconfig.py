@@ -17,21 +17,6 @@ from nodepool import log_names, logconfig
 ETC = Path(__file__).resolve().parents[2] / "etc"
 
 
-@pytest.fixture
-def clean_logging() -> Iterator[None]:
-    """Puts back what a configuration changes: handlers and levels of all loggers."""
-    names = ["", "nodepool", "nodepool.stack_dump", "nodepool.NodePool", "kazoo", "requests", "openstack"]
-    loggers = [logging.getLogger(name) for name in names]
-    before = [(log.level, list(log.handlers), log.propagate, log.disabled) for log in loggers]
-    yield
-    for log, (level, handlers, propagate, disabled) in zip(loggers, before, strict=True):
-        for handler in log.handlers:
-            if handler not in handlers:
-                handler.close()
-        log.level, log.handlers, log.propagate, log.disabled = level, handlers, propagate, disabled
-        log.setLevel(level)
-
-
 def record(message: str, *args: object, **extra: object) -> logging.LogRecord:
     made = logging.makeLogRecord({"name": "nodepool.NodePool", "levelname": "INFO", "msg": message, "args": args})
     vars(made).update(extra)

@@ -10,6 +10,8 @@ import pytest
 from nodepool.cmd import cli
 from nodepool.cmd.completion import SHELLS
 
+pytestmark = pytest.mark.usefixtures("clean_logging")
+
 
 def printed(shell: str, capsys: pytest.CaptureFixture[str]) -> str:
     assert cli.main(["completion", shell]) == 0

@@ -10,6 +10,8 @@ import pytest
 
 from nodepool.cmd import cli
 
+pytestmark = pytest.mark.usefixtures("clean_logging")
+
 OLD = """
 zookeeper-servers: [{host: zk1}]
 zookeeper-tls: {cert: /c, key: /k, ca: /a}

@@ -73,7 +73,7 @@ class TestIdThatIsAnObject:
         (instance,) = site.cloud.instances()
         full = {"host": "h1", "instance": instance.id}
         wait_for("its id is stored", lambda: full in stored)
-        assert stored == [None, {"host": "h1"}, full]
+        assert stored == [{"host": "h1"}, full]
         site.cloud.set(hang=False)
         assert site.worker.finish(handler, 30).state == states.FULFILLED
 
