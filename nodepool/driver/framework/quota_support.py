@@ -303,18 +303,23 @@ class QuotaSupport(abc.ABC):
         about = {"provider": name, "label": label, "code": ReasonCode.LABEL_BROKEN.value}
         self._quota_log.error("Provider %s: label %s can never work: %s", name, label, error, extra=about)
 
+    @property
+    def _made(self) -> bool:
+        """Was it initialized? Providers written for 11.0.0 that have no quota, such as its static one, do not do so."""
+        return "_broken_labels" in vars(self)
+
     def errorLabels(self) -> list[str]:
         """Labels whose need cannot be determined for a permanent reason (Q-14)."""
-        return sorted(self._broken_labels.causes())
+        return sorted(self._broken_labels.causes()) if self._made else []
 
     def labelErrors(self) -> Mapping[str, LabelStatus]:
         """Why labels cannot be served. Does not block."""
-        return self._broken_labels.causes()
+        return self._broken_labels.causes() if self._made else {}
 
     def limitStatus(self, pool_name: str) -> Sequence[LimitStatus]:
         """The limits of a pool and of the cloud, and what nodes use of them, as far as it is known. Does not block."""
         pool = self.provider.pools.get(pool_name)
-        tally = None if self.zk is None else self._tally_of(self.zk)
+        tally = None if self.zk is None or not self._made else self._tally_of(self.zk)
         if pool is None or tally is None:
             return []
         found = limits_of("pool", self.poolQuota(pool), _use_of(tally, pool_name))

@@ -249,3 +249,17 @@ def test_driver_without_quota(monkeypatch: pytest.MonkeyPatch) -> None:
     assert manager.roomForOne(pool, "small")
     assert not manager.canEverFit(pool, ["small"] * 4)
     assert manager.errorLabels() == []
+
+
+class NeverInitialized(Manager):
+    """As static providers of 11.0.0, which have the class among their bases and use nothing of it."""
+
+    def __init__(self, *pools: Any) -> None:
+        made = Manager(*pools)
+        self.provider, self.zk = made.provider, MemoryZooKeeper()
+
+
+def test_provider_that_does_not_initialize_it() -> None:
+    """W-10: it has nothing to tell, and that is no error."""
+    provider = NeverInitialized(make_pool())
+    assert (provider.limitStatus("main"), provider.labelErrors(), provider.errorLabels()) == ([], {}, [])
