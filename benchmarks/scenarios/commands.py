@@ -45,7 +45,9 @@ def run(stage: Stage, candidate: Candidate, size: Mapping[str, Any]) -> list[Row
 
 def _seconds(place: Place, arguments: Sequence[str]) -> float:
     """Time of one call. :raises subprocess.CalledProcessError: it failed."""
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    # An installed package has its bytecode.
+    left_out = ("PYTHONPATH", "PYTHONDONTWRITEBYTECODE")
+    environment = {name: value for name, value in os.environ.items() if name not in left_out}
     if place.candidate.command == OUR_COMMAND:
         environment["PYTHONPATH"] = str(ROOT)
     start = time.monotonic()
