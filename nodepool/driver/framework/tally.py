@@ -34,6 +34,10 @@ class ChangedNodes:
             node_id = ""
         self._ids.add(node_id)
 
+    def pending(self) -> set[str]:
+        """What `take` would return now."""
+        return self._ids.copy()
+
     def take(self) -> set[str]:
         found: set[str] = set()
         while self._ids:

@@ -188,7 +188,7 @@ class SlotAllocator:
                 self._claims.sweep()
                 self.view.check_hidden()
         waits.append(self.requests.delete_ended())
-        return min(waits)
+        return 0.0 if self.view.is_behind() else min(waits)
 
     # -- slots --
 

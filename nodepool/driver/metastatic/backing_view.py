@@ -102,17 +102,23 @@ class BackingView:
     def _note(self, node_id: str) -> None:
         node = self._nodes.get(node_id) if self._nodes is not None else None
         if node is None:
-            if node_id and not any(
-                node_id in known for known in (self._backings_of, self.entries, self._places, self._made_for)
-            ):
-                return
-        elif not self._may_be_backing(node):
+            # Always noted: a pass may be about to put this node where it is looked for here (see `is_behind`).
+            self._changes.note(node_id)
+            if self._is_known(node_id):
+                self._on_change()
+            return
+        if not self._may_be_backing(node):
             if node.provider == self._provider_name:
                 # Where it is will be read when there is another reason to look.
                 self._changes.note(node_id)
             return
         self._changes.note(node_id)
         self._on_change()
+
+    def _is_known(self, node_id: str) -> bool:
+        """Does it matter that this node is gone? '' = any may be."""
+        known = (self._backings_of, self.entries, self._places, self._made_for)
+        return not node_id or any(node_id in nodes for nodes in known)
 
     def _may_be_backing(self, node: Node) -> bool:
         data = node.user_data
@@ -142,6 +148,16 @@ class BackingView:
                 self._follow(node_id, node)
                 dirty |= {node_id, *self._backings_of.get(node_id, ())}
             self._recount(dirty)
+
+    def is_behind(self) -> bool:
+        """Has a node gone since the last `update` that matters? To be asked at the end of a pass.
+
+        A node may go after `update` found it and before it is known to be on a backing node. Nobody is woken then.
+        """
+        nodes = self._nodes
+        return nodes is not None and any(
+            nodes.get(node_id) is None and self._is_known(node_id) for node_id in self._changes.pending()
+        )
 
     def _place(self, node_id: str, node: Node | None, dirty: set[str]) -> None:
         """Note where a requested node says it is."""
