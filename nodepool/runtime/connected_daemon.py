@@ -96,6 +96,11 @@ class ConnectedDaemon:
         """Monotonic time of the last turn of the main loop, seconds."""
         return self.loop.last_turn
 
+    @property
+    def connected(self) -> bool:
+        """Is there a connection to ZooKeeper now? False before `start`."""
+        return hasattr(self, "client") and self.client.connected
+
     def start(self) -> None:
         """Load the configuration and prepare the connection; does not block for long.
 
@@ -125,7 +130,7 @@ class ConnectedDaemon:
     def stop(self) -> None:
         """End in order. Bounded."""
         self.loop.stop()
-        if hasattr(self, "client") and not self.client.connected:
+        if hasattr(self, "client") and not self.connected:
             self.client.disconnect()
         if self._running:
             self._stopped.wait(self.stop_seconds + _MARGIN_SECONDS)

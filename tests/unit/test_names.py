@@ -23,8 +23,8 @@ FILES: Final = {
     "worker.py": "runtime/worker.py has the base class, launcher/pool/worker.py the worker of a pool",
 }
 #: Packages with a file for each thing that others do, so that they share its name: commands, sections of the
-#: configuration, listings and metrics; the parts of one driver; and what tests of drivers use.
-BY_THING: Final = ("cmd", "config", "listing", "metrics", "testing")
+#: configuration, listings, metrics and pages; the parts of one driver; and what tests of drivers use.
+BY_THING: Final = ("cmd", "config", "listing", "metrics", "testing", "web")
 DRIVERS: Final = ("example", "fake", "metastatic", "openstack", "static")
 
 

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`make_app`: the ASGI application. Each group of routes has a module with ``routes(site)``."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Final
+
+import anyio.to_thread
+from starlette.applications import Starlette
+from starlette.datastructures import MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from nodepool.web import health
+from nodepool.web.site import Site
+
+#: Endpoints that compute run in so many threads at most, so that they leave room for the daemon.
+THREADS: Final = 2
+#: Nothing is loaded from elsewhere, and no script stands within a page.
+SECURITY_HEADERS: Final = {
+    "Content-Security-Policy": (
+        "default-src 'self'; object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+    ),
+    "Referrer-Policy": "same-origin",
+    "X-Content-Type-Options": "nosniff",
+}
+
+
+class SecurityHeaders:
+    """Middleware that adds `SECURITY_HEADERS` to each answer."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in SECURITY_HEADERS.items():
+                    headers.setdefault(name, value)
+            await send(message)
+
+        await self._app(scope, receive, send_with_headers if scope["type"] == "http" else send)
+
+
+def make_app(site: Site) -> Starlette:
+    """The application of a daemon; nothing runs yet."""
+
+    @asynccontextmanager
+    async def lifespan(_app: Starlette) -> AsyncIterator[None]:
+        anyio.to_thread.current_default_thread_limiter().total_tokens = THREADS
+        yield
+
+    app = Starlette(routes=[*health.routes(site)], lifespan=lifespan)
+    app.add_middleware(SecurityHeaders)
+    return app

@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`WebServer`: the thread that serves the application."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from nodepool.guard import Guard
+
+if TYPE_CHECKING:
+    import uvicorn
+    from starlette.types import ASGIApp
+
+log = logging.getLogger("nodepool.web")
+
+#: Between two tries to listen, e.g. while another process has the port.
+RETRY_SECONDS: Final = 30.0
+#: At the end, answers that are being sent have so long. Streams of events are told to end before.
+GRACE_SECONDS: Final = 2
+#: More connections at a time are answered with status 503.
+MOST_CONNECTIONS: Final = 500
+#: A connection without a request is closed.
+IDLE_SECONDS: Final = 15
+
+
+@dataclass(frozen=True)
+class ListenAddress:
+    """Where to listen.
+
+    :param port: 0 = any that is free.
+    """
+
+    host: str
+    port: int
+    #: Files of the certificate and of its key; None = HTTP.
+    certificate: str | None = None
+    key: str | None = None
+
+
+class WebServer(threading.Thread):
+    """Serves until `stop`. A port that is taken, or an error of the server, ends neither the thread nor the daemon.
+
+    :param make_app: called in the thread: what it imports delays nobody else.
+    """
+
+    def __init__(self, address: ListenAddress, make_app: Callable[[], ASGIApp]) -> None:
+        super().__init__(name="WebServer", daemon=True)
+        self._address = address
+        self._make_app = make_app
+        self._stopping = threading.Event()
+        self._server: uvicorn.Server | None = None
+        self._told = ""
+        #: Set while it listens; ``port`` is known then.
+        self.listening = threading.Event()
+        self.port = address.port
+
+    def stop(self) -> None:
+        """Ask it to end. Does not block."""
+        self._stopping.set()
+        server = self._server
+        if server is not None:
+            server.should_exit = True
+
+    def run(self) -> None:
+        app: ASGIApp | None = None
+        while not self._stopping.is_set():
+            with Guard(log, "Error in the web server; trying again in %g s", RETRY_SECONDS):
+                app = app or self._make_app()
+                listener = self._listen()
+                if listener is not None:
+                    with listener:
+                        self._serve(app, listener)
+            self.listening.clear()
+            self._stopping.wait(RETRY_SECONDS)
+
+    def _listen(self) -> socket.socket | None:
+        """The socket, bound before the server starts: that one would end its thread without a word."""
+        address = self._address
+        try:
+            family, *_, place = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)[0]
+            return socket.create_server(place[:2], family=family, backlog=128)
+        except OSError as error:
+            text = f"cannot listen on {address.host} port {address.port} (webapp.listen_address, webapp.port): {error}"
+            if text != self._told:
+                self._told = text
+                log.error("No web pages: %s. Trying again every %g s", text, RETRY_SECONDS)
+            return None
+
+    def _serve(self, app: ASGIApp, listener: socket.socket) -> None:
+        self._told = ""
+        self.port = listener.getsockname()[1]
+        self._server = server = _make_server(app, self._address)
+        if self._stopping.is_set():
+            return
+        scheme = "https" if self._address.certificate else "http"
+        log.info("Web pages at %s://%s:%d/", scheme, self._address.host, self.port)
+        self.listening.set()
+        server.run(sockets=[listener])
+
+
+def _make_server(app: ASGIApp, address: ListenAddress) -> uvicorn.Server:
+    import uvicorn
+
+    class Server(uvicorn.Server):
+        """The daemon has the signals."""
+
+        @contextlib.contextmanager
+        def capture_signals(self) -> Iterator[None]:
+            yield
+
+    settings: dict[str, Any] = {
+        "loop": "asyncio",
+        "http": "h11",
+        "ws": "none",
+        "lifespan": "on",
+        # Of the daemon: uvicorn must not configure logging.
+        "log_config": None,
+        "access_log": False,
+        "server_header": False,
+        "limit_concurrency": MOST_CONNECTIONS,
+        "timeout_keep_alive": IDLE_SECONDS,
+        "timeout_graceful_shutdown": GRACE_SECONDS,
+        "ssl_certfile": address.certificate,
+        "ssl_keyfile": address.key,
+    }
+    return Server(uvicorn.Config(app, **settings))

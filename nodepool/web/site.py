@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the groups of routes are given: the data, the daemon that they are part of, and the settings."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Protocol
+
+from nodepool.clock import monotonic
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from nodepool.web.changed_records import RecordKind
+    from nodepool.web.snapshot import WebSnapshot
+
+#: A main loop that has not turned for so long is stuck.
+STUCK_SECONDS: Final = 120.0
+
+
+class Daemon(Protocol):
+    """What the pages know of the daemon that serves them, e.g. `nodepool.launcher.supervisor.NodePool`."""
+
+    #: ``launcher``, ``builder`` or ``web``.
+    kind: str
+
+    @property
+    def ready(self) -> threading.Event:
+        """Set once it serves."""
+
+    @property
+    def last_loop(self) -> float:
+        """Monotonic seconds of the last turn of its main loop."""
+
+    @property
+    def connected(self) -> bool:
+        """Is there a connection to ZooKeeper now?"""
+
+
+class Snapshots(Protocol):
+    """Where the data come from, see `nodepool.web.snapshot.SnapshotMaker`. No call does I/O."""
+
+    @property
+    def complete(self) -> bool: ...
+
+    def latest(self) -> WebSnapshot: ...
+
+    def take_changes(self) -> Mapping[RecordKind, frozenset[str]]: ...
+
+
+@dataclass(frozen=True)
+class Site:
+    """One web application.
+
+    :param version: of this release.
+    """
+
+    daemon: Daemon
+    snapshots: Snapshots
+    version: str
+
+    @property
+    def loop_age_seconds(self) -> float:
+        """How long ago the main loop turned."""
+        return max(0.0, monotonic() - self.daemon.last_loop)
+
+    @property
+    def alive(self) -> bool:
+        """Does the daemon's main loop turn? One that has not begun yet is not stuck."""
+        return not self.daemon.ready.is_set() or self.loop_age_seconds < STUCK_SECONDS
+
+    @property
+    def ready(self) -> bool:
+        """Does it serve, is ZooKeeper there, and are the caches complete?"""
+        return self.daemon.ready.is_set() and self.daemon.connected and self.snapshots.complete

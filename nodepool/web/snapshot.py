@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`WebSnapshot`: all that pages and API show, as it was at one moment; `SnapshotMaker` makes it for all viewers."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, Protocol
+
+from nodepool.clock import monotonic, wall_time
+from nodepool.model.builder_status import BuilderStatus
+from nodepool.model.image_view import NO_IMAGES, ImagesView
+from nodepool.plan.observed import Observed
+from nodepool.web.changed_records import ChangedRecords, RecordKind
+
+if TYPE_CHECKING:
+    from nodepool.model.launcher_status import LauncherStatus
+    from nodepool.model.pool_status import PoolStatus
+    from nodepool.zk.nodepool_cache import NodepoolCache
+
+#: A snapshot is used for so long, although something has changed: however many viewers there are.
+LIFETIME_SECONDS: Final = 0.5
+
+
+class StatusSource(Protocol):
+    """What pools, launchers and builders tell, see `nodepool.zk.status_cache.StatusCache`. No call blocks."""
+
+    def pools(self) -> Sequence[PoolStatus]: ...
+
+    def launchers(self) -> Sequence[LauncherStatus]: ...
+
+    def builders(self) -> BuilderStatus: ...
+
+    def add_listener(self, listener: Callable[[str], None]) -> None:
+        """:param listener: called in the connection thread with the kind of record that changed; must not block."""
+
+
+@dataclass(frozen=True)
+class WebSnapshot:
+    """Nothing in it is changed; what it holds is shared with the caches and must not be changed by readers.
+
+    :param number: of this content; another content has a higher one. It counts from the start of the process.
+    :param observed: nodes, requests, pools, maintenance, events; its ``now`` is when it was asked for.
+    :param complete: does it show all that ZooKeeper has? Else the caches are being filled, or the connection is away.
+    """
+
+    number: int
+    observed: Observed
+    launchers: Sequence[LauncherStatus] = ()
+    builders: BuilderStatus = field(default_factory=BuilderStatus)
+    images: ImagesView = NO_IMAGES
+    complete: bool = True
+
+
+class SnapshotMaker:
+    """Makes snapshots of caches when they are asked for. Any thread.
+
+    :param cache: it is listened to for as long as it lives.
+    :param clock: monotonic seconds. :param now: seconds since the epoch.
+    """
+
+    def __init__(
+        self,
+        cache: NodepoolCache,
+        status: StatusSource,
+        clock: Callable[[], float] = monotonic,
+        now: Callable[[], float] = wall_time,
+    ) -> None:
+        self._cache = cache
+        self._status = status
+        self._clock = clock
+        self._now = now
+        #: Guards what follows; held while a snapshot is made, which does no I/O.
+        self._lock = threading.Lock()
+        self._latest: WebSnapshot | None = None
+        self._made_at = 0.0
+        self._dirty = True
+        self._changes = ChangedRecords()
+        #: What the snapshots since the last `take_changes` have that those before have not.
+        self._shown: dict[RecordKind, frozenset[str]] = {}
+        cache.nodes.add_listener(lambda node_id: self._note(RecordKind.NODES, node_id))
+        cache.requests.add_listener(lambda request_id: self._note(RecordKind.REQUESTS, request_id))
+        cache.pools.add_listener(lambda pool_id: self._note(RecordKind.PROVIDERS, pool_id))
+        cache.maintenance.add_listener(lambda: self._note(RecordKind.PROVIDERS, ""))
+        cache.images.add_listener(lambda image: self._note(RecordKind.IMAGES, image))
+        status.add_listener(self._note_status)
+
+    @property
+    def complete(self) -> bool:
+        """Do the caches follow ZooKeeper, and have they read everything? Does not block."""
+        return self._cache.ready
+
+    def latest(self) -> WebSnapshot:
+        """The newest snapshot, or one that is at most `LIFETIME_SECONDS` old. Its ``observed.now`` is now."""
+        with self._lock:
+            clock = self._clock()
+            old = self._latest
+            if old is None or (self._dirty and clock - self._made_at >= LIFETIME_SECONDS):
+                # What changes from here on may be missing in it: it causes another one.
+                self._dirty = False
+                self._made_at = clock
+                for kind, ids in self._changes.take().items():
+                    self._shown[kind] = self._shown.get(kind, frozenset()) | ids
+                new = self._make(0 if old is None else old.number + 1)
+            elif old.complete != self._cache.ready:
+                new = dataclasses.replace(old, number=old.number + 1, complete=self._cache.ready)
+            else:
+                now = self._now()
+                if now == old.observed.now:
+                    return old
+                new = dataclasses.replace(old, observed=dataclasses.replace(old.observed, now=now))
+            self._latest = new
+            return new
+
+    def take_changes(self) -> Mapping[RecordKind, frozenset[str]]:
+        """What the latest snapshot shows that was not so at the last call; an id '' = any may have changed."""
+        with self._lock:
+            shown, self._shown = self._shown, {}
+            return shown
+
+    def _note(self, kind: RecordKind, record_id: str) -> None:
+        self._changes.note(kind, record_id)
+        self._dirty = True
+
+    def _note_status(self, kind: str) -> None:
+        self._note({"launcher": RecordKind.LAUNCHERS, "builder": RecordKind.IMAGES}.get(kind, RecordKind.PROVIDERS), "")
+
+    def _make(self, number: int) -> WebSnapshot:
+        cache = self._cache
+        launchers = tuple(self._status.launchers())
+        nodes = {node.key: node for node in cache.nodes.values()}
+        observed = Observed(
+            now=self._now(),
+            requests={request.key: request for request in cache.requests.values()},
+            nodes=nodes,
+            registered=cache.pools.values(),
+            statuses=tuple(self._status.pools()),
+            maintenance=tuple(cache.maintenance.snapshot().values()),
+            events=[event for launcher in launchers for event in launcher.events],
+            locked=frozenset(node_id for node_id in nodes if cache.nodes.is_locked(node_id)),
+        )
+        return WebSnapshot(number, observed, launchers, self._status.builders(), cache.images.snapshot(), cache.ready)

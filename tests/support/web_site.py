@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A web application with what a test puts into it, without ZooKeeper and without a daemon."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+
+from starlette.testclient import TestClient
+
+from nodepool.clock import monotonic
+from nodepool.plan.observed import Observed
+from nodepool.web.app import make_app
+from nodepool.web.changed_records import RecordKind
+from nodepool.web.site import Site
+from nodepool.web.snapshot import WebSnapshot
+
+
+class GivenSnapshots:
+    """Snapshots of a test: `snapshot` may be replaced, `changed` filled."""
+
+    def __init__(self, snapshot: WebSnapshot) -> None:
+        self.snapshot = snapshot
+        self.changed: dict[RecordKind, frozenset[str]] = {}
+
+    @property
+    def complete(self) -> bool:
+        return self.snapshot.complete
+
+    def latest(self) -> WebSnapshot:
+        return self.snapshot
+
+    def take_changes(self) -> Mapping[RecordKind, frozenset[str]]:
+        changed, self.changed = self.changed, {}
+        return changed
+
+
+class StillDaemon:
+    """A daemon that serves; the attributes may be changed."""
+
+    kind = "launcher"
+
+    def __init__(self) -> None:
+        self.ready = threading.Event()
+        self.ready.set()
+        self.last_loop = monotonic()
+        self.connected = True
+
+
+class WebSite:
+    """The application and a client of it.
+
+    :param snapshot: what it shows; None = nothing is there.
+    """
+
+    def __init__(self, snapshot: WebSnapshot | None = None) -> None:
+        self.snapshots = GivenSnapshots(snapshot or WebSnapshot(0, Observed(1_000.0)))
+        self.daemon = StillDaemon()
+        self.site = Site(self.daemon, self.snapshots, "1.2.3")
+        self.client = TestClient(make_app(self.site), base_url="http://nodepool.example:8005")

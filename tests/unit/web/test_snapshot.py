@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`SnapshotMaker`: one snapshot for all viewers, no older than it may be."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any, cast
+
+from nodepool.model.builder_status import BuilderStatus
+from nodepool.model.image_view import NO_IMAGES
+from nodepool.model.launcher_status import LauncherStatus
+from nodepool.model.node import Node
+from nodepool.model.pool_status import PoolStatus
+from nodepool.web.changed_records import MOST_IDS, ChangedRecords, RecordKind
+from nodepool.web.snapshot import LIFETIME_SECONDS, SnapshotMaker
+from nodepool.zk.nodepool_cache import NodepoolCache
+from tests.support.manual_clock import ManualClock
+
+
+class Records:
+    """A cache of records that a test fills."""
+
+    def __init__(self) -> None:
+        self.records: dict[str, Any] = {}
+        self.locked: set[str] = set()
+        self.listeners: list[Callable[..., None]] = []
+
+    def values(self) -> list[Any]:
+        return list(self.records.values())
+
+    def is_locked(self, record_id: str) -> bool:
+        return record_id in self.locked
+
+    def add_listener(self, listener: Callable[..., None]) -> None:
+        self.listeners.append(listener)
+
+    def tell(self, *changed: str) -> None:
+        for listener in self.listeners:
+            listener(*changed)
+
+
+class Pictures(Records):
+    """A cache that has one picture of all."""
+
+    def __init__(self, picture: Any) -> None:
+        super().__init__()
+        self.picture = picture
+
+    def snapshot(self) -> Any:
+        return self.picture
+
+
+class Caches:
+    def __init__(self) -> None:
+        self.nodes, self.requests, self.pools = Records(), Records(), Records()
+        self.images, self.maintenance = Pictures(NO_IMAGES), Pictures({})
+        self.ready = True
+
+
+class Told(Records):
+    """Status records."""
+
+    def pools(self) -> list[PoolStatus]:
+        return []
+
+    def launchers(self) -> list[LauncherStatus]:
+        return []
+
+    def builders(self) -> BuilderStatus:
+        return BuilderStatus()
+
+
+class Place:
+    def __init__(self) -> None:
+        self.caches, self.told, self.clock, self.time = Caches(), Told(), ManualClock(), 1_000.0
+        self.maker = SnapshotMaker(cast("NodepoolCache", self.caches), self.told, self.clock, lambda: self.time)
+
+    def put_node(self, node_id: str) -> Node:
+        node = Node("small")
+        node.id = node_id
+        self.caches.nodes.records[node_id] = node
+        self.caches.nodes.tell(node_id)
+        return node
+
+
+def test_shows_what_the_caches_have() -> None:
+    place = Place()
+    node = place.put_node("0000000001")
+    place.caches.nodes.locked.add("0000000001")
+    seen = place.maker.latest().observed
+    assert seen.nodes == {"0000000001": node}
+    assert seen.locked == {"0000000001"}
+    assert seen.now == 1_000.0
+
+
+def test_is_the_same_until_something_changes() -> None:
+    place = Place()
+    first = place.maker.latest()
+    assert place.maker.latest() is first
+    place.time += 60
+    place.clock.now += 60
+    later = place.maker.latest()
+    assert (later.number, later.observed.now) == (first.number, 1_060.0), "only the time has changed"
+    assert later.observed.nodes is first.observed.nodes
+
+
+def test_is_made_anew_once_in_its_lifetime() -> None:
+    place = Place()
+    first = place.maker.latest()
+    place.put_node("0000000001")
+    assert place.maker.latest() is first
+    place.clock.now += LIFETIME_SECONDS
+    second = place.maker.latest()
+    assert (second.number, set(second.observed.nodes)) == (first.number + 1, {"0000000001"})
+
+
+def test_changes_are_told_with_the_snapshot_that_shows_them() -> None:
+    place = Place()
+    place.maker.latest()
+    place.maker.take_changes()
+    place.put_node("0000000001")
+    place.told.tell("launcher")
+    place.caches.maintenance.tell()
+    place.maker.latest()
+    assert not place.maker.take_changes(), "the snapshot is older"
+    place.clock.now += LIFETIME_SECONDS
+    place.maker.latest()
+    assert place.maker.take_changes() == {
+        RecordKind.NODES: {"0000000001"},
+        RecordKind.LAUNCHERS: {""},
+        RecordKind.PROVIDERS: {""},
+    }
+    assert not place.maker.take_changes()
+
+
+def test_connection_goes() -> None:
+    """Viewers are told that what they see is old."""
+    place = Place()
+    first = place.maker.latest()
+    place.caches.ready = False
+    second = place.maker.latest()
+    assert (first.complete, second.complete, second.number) == (True, False, first.number + 1)
+    assert not place.maker.complete
+
+
+def test_change_while_it_is_made() -> None:
+    """It causes another snapshot."""
+    place = Place()
+    values = place.caches.requests.values
+
+    def change_and_list() -> list[Any]:
+        place.caches.requests.values = values  # type: ignore[method-assign]
+        place.caches.nodes.tell("0000000002")
+        return values()
+
+    place.caches.requests.values = change_and_list  # type: ignore[method-assign]
+    first = place.maker.latest()
+    place.clock.now += LIFETIME_SECONDS
+    assert place.maker.latest().number == first.number + 1
+
+
+def test_many_changes() -> None:
+    changes = ChangedRecords()
+    for number in range(2 * MOST_IDS):
+        changes.note(RecordKind.NODES, str(number))
+    assert len(changes.take()[RecordKind.NODES]) == MOST_IDS
+
+
+def test_changes_from_another_thread() -> None:
+    """Nothing is lost between two calls."""
+    changes, found = ChangedRecords(), set[str]()
+    ids = {str(number) for number in range(MOST_IDS)}
+
+    def note_all() -> None:
+        for one in sorted(ids):
+            changes.note(RecordKind.NODES, one)
+
+    thread = threading.Thread(target=note_all)
+    thread.start()
+    while thread.is_alive():
+        found |= changes.take().get(RecordKind.NODES, frozenset())
+    thread.join()
+    assert found | changes.take().get(RecordKind.NODES, frozenset()) == ids
