@@ -27,6 +27,12 @@ def test_adds_up_all_files(directory: Path, capsys: pytest.CaptureFixture[str]) 
     assert capsys.readouterr().out == "12 passed, 0 failed, 1 skipped\n"
 
 
+def test_one_file(directory: Path) -> None:
+    (directory / "py3.xml").write_text(SUITE.format(10, 0, 0, 1))
+    (directory / "interop.xml").write_text(SUITE.format(3, 0, 0, 0))
+    assert count_tests.count(directory / "py3.xml") == (9, 0, 1)
+
+
 def test_error_is_a_failure(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A fixture that broke is an error in JUnit's words."""
     (directory / "py3.xml").write_text(SUITE.format(5, 1, 1, 0))

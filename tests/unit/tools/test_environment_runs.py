@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from budgets import TOTAL_BUDGET, Environment
-from run_environments import Result, Run, Runner, complaints, show, table
+from budgets import Environment
+from environment_runs import Result, Run, Runner
 from tests.support.wait import wait_for
 
 LINT = Environment("lint", 60)
@@ -18,7 +18,6 @@ PY3 = Environment("py3", 600, tests=True)
 DOCS = Environment("docs", 60)
 #: Does not end by itself within any test, and has a child that would outlive it.
 HANGS = "sleep 600 & echo child $!; wait"
-SUITE = '<testsuites><testsuite><testcase classname="tests.a" name="test_b" time="612"/></testsuite></testsuites>'
 
 Start = Callable[[Environment], Run]
 
@@ -124,39 +123,42 @@ def test_a_run_of_pytest_has_some_time_to_end(start: Callable[[str], Start]) -> 
     assert (result.code, result.word) == (3, "over its budget")
 
 
-def test_table() -> None:
-    results = [Result(LINT, 0, 5.9, 4.0), Result(PY3, 1, 301, 475), Result(DOCS, None)]
-    assert table(results, 3723).splitlines() == [
-        "environment              time    CPU  budget  result",
-        "lint                     0:05   0:04    1:00  ok",
-        "py3                      5:01   7:55   10:00  failed",
-        "docs                     0:00   0:00    1:00  not run",
-        "all                     62:03   7:59   45:00  over its budget",
+def test_after_an_environment_comes_its_second_run(tmp_path: Path, start: Callable[[str], Start]) -> None:
+    """Before the next one of its row."""
+    log, shown = tmp_path / "log", Shown()
+    script = f"echo $0 >> {log}; exit 4"
+
+    def after(run: Run, result: Result) -> Run | Result:
+        if result.environment is LINT and result.code == 4:
+            return start(f"echo again >> {log}; exit 0")(LINT)
+        return result
+
+    results = Runner([[LINT, DOCS]], start(script), shown, 60, after).run()
+    assert [(result.environment, result.code) for result in results] == [(LINT, 0), (DOCS, 4)]
+    assert log.read_text().split() == ["lint", "again", "docs"]
+    assert set(shown.text) == {"lint", "docs"}
+
+
+def test_what_was_ended_has_no_second_run(start_hanging: Start) -> None:
+    asked: list[Result] = []
+
+    def after(run: Run, result: Result) -> Run | Result:
+        asked.append(result)
+        return result
+
+    shown = Shown()
+    [result] = Runner([[Environment("docs", 0)]], start_hanging, shown, 60, after).run()
+    assert result.word == "over its budget"
+    assert not asked
+    _wait_gone(int(shown.text["docs"].split()[1]))
+
+
+def test_words() -> None:
+    assert [Result(PY3, 0).word, Result(PY3, 0, unstable=2).word, Result(PY3, 1, unstable=1).word] == [
+        "ok",
+        "ok, 2 unstable",
+        "failed",
     ]
-
-
-def test_what_is_over_its_budget_is_named_with_its_slowest_tests(tmp_path: Path) -> None:
-    (tmp_path / "py3.xml").write_text(SUITE)
-    assert complaints([Result(PY3, 1, 615), Result(LINT, 0, 61), Result(DOCS, 1, 60)], 700, tmp_path) == [
-        "py3 took 10:15: its budget is 10:00 (tools/budgets.py).",
-        "Its slowest tests:",
-        "  612.0 s  tests.a::test_b",
-        "lint took 1:01: its budget is 1:00 (tools/budgets.py).",
-    ]
-
-
-def test_the_whole_over_its_budget(tmp_path: Path) -> None:
-    (tmp_path / "py3.xml").write_text(SUITE)
-    assert complaints([Result(LINT, 0, 1)], TOTAL_BUDGET + 1, tmp_path) == [
-        "Everything took 45:01: the budget is 45:00 (tools/budgets.py).",
-        "The slowest tests:",
-        "  612.0 s  tests.a::test_b",
-    ]
-
-
-def test_output_below_a_line_with_the_name(start: Callable[[str], Start], capsys: pytest.CaptureFixture[str]) -> None:
-    Runner([[LINT]], start("echo all is well"), show, 60).run()
-    assert capsys.readouterr().out == "\n===== lint: ok, 0:00 of 1:00\nall is well\n\n"
 
 
 def _wait_gone(pid: int) -> None:
