@@ -43,6 +43,7 @@ from nodepool.zk import paths
 from nodepool.zk.image_cache import ImageCache
 from nodepool.zk.image_store import ImageStore
 from nodepool.zk.status import StatusWriter
+from nodepool.zk.status_records import BUILDER
 from nodepool.zk.zookeeper import ZooKeeper
 
 if TYPE_CHECKING:
@@ -274,7 +275,7 @@ class ImageBuilder(ConnectedDaemon):
         """A build or an upload has begun, ended, or got on. Any thread; does not block."""
         self.upload_metrics.progress()
         self.status.set(
-            "builder",
+            BUILDER,
             f"{socket.gethostname()}-{os.getpid()}",
             {
                 "builder": self.fqdn,

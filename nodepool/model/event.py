@@ -4,11 +4,10 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
-from typing import Any, Final, Self
+from dataclasses import dataclass, replace
+from typing import Final
 
-from nodepool.model.typed_record import read
+from nodepool.model.typed_record import TypedRecord
 
 #: Longest text of an event, in characters. The full one is in the log.
 MAX_TEXT: Final = 300
@@ -42,7 +41,7 @@ class What(enum.Enum):
 
 
 @dataclass(frozen=True)
-class Event:
+class Event(TypedRecord):
     """One event.
 
     :param at: seconds since the epoch.
@@ -78,15 +77,6 @@ class Event:
     def joined_to(self, earlier: Event) -> Event:
         """This event and an earlier one that it repeats as one."""
         return replace(self, count=self.count + earlier.count)
-
-    def to_dict(self) -> dict[str, Any]:
-        """The JSON object to store."""
-        return asdict(self)
-
-    @classmethod
-    def of_record(cls, data: Mapping[str, Any]) -> Self:
-        """Read a record. Raises InvalidRecord."""
-        return read(cls, data)
 
 
 def clipped(text: str) -> str:

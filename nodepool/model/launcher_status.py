@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Self
+from typing import Final
 
 from nodepool.model.event import Event
-from nodepool.model.typed_record import plain, read
+from nodepool.model.typed_record import TypedRecord
 
 #: Version of the format. Readers ignore keys that they do not know.
 FORMAT: Final = 1
@@ -47,7 +47,7 @@ class AbsentProvider:
 
 
 @dataclass(frozen=True)
-class LauncherStatus:
+class LauncherStatus(TypedRecord):
     """Everything that a launcher tells, beside its pools.
 
     :param config_file: path of the configuration. ``config``: short hash of what is in effect.
@@ -77,16 +77,3 @@ class LauncherStatus:
     maintenance: str | None = None
     events: Sequence[Event] = ()
     omitted: int = 0
-
-    def to_dict(self) -> dict[str, Any]:
-        """The JSON object to store."""
-        data: dict[str, Any] = plain(self)
-        return data
-
-    @classmethod
-    def of_record(cls, data: Mapping[str, Any]) -> Self:
-        """Read a record. Keys that are missing have their defaults, and unknown ones are ignored.
-
-        :raises InvalidRecord: a value has another type.
-        """
-        return read(cls, data)

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Self
+from typing import Final
 
-from nodepool.model.typed_record import plain, read
+from nodepool.model.typed_record import TypedRecord
 
 #: Version of the format. Readers ignore keys that they do not know.
 FORMAT: Final = 1
@@ -151,7 +151,7 @@ class HostStatus:
 
 
 @dataclass(frozen=True)
-class PoolStatus:
+class PoolStatus(TypedRecord):
     """Everything that a pool tells.
 
     :param id: launcher id of the pool, as in requests and nodes. ``host``: of the launcher.
@@ -188,16 +188,3 @@ class PoolStatus:
     launches: LaunchesStatus = field(default_factory=LaunchesStatus)
     hosts: Sequence[HostStatus] = ()
     omitted: int = 0
-
-    def to_dict(self) -> dict[str, Any]:
-        """The JSON object to store."""
-        data: dict[str, Any] = plain(self)
-        return data
-
-    @classmethod
-    def of_record(cls, data: Mapping[str, Any]) -> Self:
-        """Read a record. Keys that are missing have their defaults, and unknown ones are ignored.
-
-        :raises InvalidRecord: a value has another type.
-        """
-        return read(cls, data)

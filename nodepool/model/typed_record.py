@@ -8,12 +8,29 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from functools import cache
 from types import NoneType, UnionType
-from typing import Any, Final, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+from typing import Any, Final, Self, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from nodepool import fast_json
 from nodepool.model.record import InvalidRecord, is_finite
 
 T = TypeVar("T")
+
+
+class TypedRecord:
+    """Base of dataclasses that are records of their own. `read` says which fields they may have."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON object to store."""
+        data: dict[str, Any] = plain(self)
+        return data
+
+    @classmethod
+    def of_record(cls, data: Mapping[str, Any]) -> Self:
+        """Read a record. Keys that are missing have their defaults, and unknown ones are ignored.
+
+        :raises InvalidRecord: a value has another type.
+        """
+        return read(cls, data)
 
 
 def read(kind: type[T], data: Any) -> T:

@@ -19,7 +19,6 @@ Hard cases:
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable
 from functools import partial
@@ -27,16 +26,14 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from kazoo.exceptions import KazooException, NoNodeError
 
-from nodepool import log_names
 from nodepool.clock import monotonic
-from nodepool.guard import Guard
 from nodepool.model.record import InvalidRecord
 from nodepool.zk import codec, events, paths
 from nodepool.zk.client import ZooKeeperClient
 from nodepool.zk.joint_reads import JointReads
 from nodepool.zk.multi_read import read_for_callback
 from nodepool.zk.reply import Reply
-from nodepool.zk.transactions import UNKNOWN_OUTCOME
+from nodepool.zk.watched_subtree import WatchedSubtree
 
 
 class Cached(Protocol):
@@ -46,28 +43,21 @@ class Cached(Protocol):
 
 
 R = TypeVar("R", bound=Cached)
-#: Called with a record's id after it changed or vanished, in the connection thread; must not block.
-Listener = Callable[[str], None]
 
 
-class RecordCache(Generic[R]):
-    """The records directly below one root.
+class RecordCache(WatchedSubtree[[str]], Generic[R]):
+    """The records directly below one root. Listeners get the id of what changed or vanished; "" = any may have.
 
     :param root: path of the parent znode; need not exist yet.
     :param decode: makes a record of (JSON object, id); raises InvalidRecord.
     """
 
-    log = logging.getLogger(log_names.ZOOKEEPER)
-
     def __init__(self, client: ZooKeeperClient, root: str, decode: Callable[[dict[str, Any], str], R]) -> None:
-        self._client = client
-        self._root = root
+        super().__init__(client, root, "Error in a cache listener")
         self._decode = decode
         self._records: dict[str, R] = {}
         self._invalid: dict[str, str] = {}
         self._empty: set[str] = set()
-        self._listeners: list[Listener] = []
-        self._guard = Guard(self.log, "Error in a cache listener")
         self._lock = threading.Lock()
         #: id -> [own writes under way, events seen since, was a listener to be told meanwhile?]
         self._expected: dict[str, list[int]] = {}
@@ -77,13 +67,8 @@ class RecordCache(Generic[R]):
         self._reading: dict[str, list[Any]] = {}
         self._reads = JointReads(client)
         self._stale: set[str] = set()
-        self._generation = 0
         self._to_sync = 0
-        #: Set while the cache follows ZooKeeper; clear before the first listing and without a connection.
-        self.ready = threading.Event()
-        client.add_session_listener(self._on_session)
-        if client.connected:
-            self._resync()
+        self.start()
 
     # -- readers (any thread) --
 
@@ -116,17 +101,6 @@ class RecordCache(Generic[R]):
     def pending_reads(self) -> int:
         """Records that changed and are being read."""
         return len(self._reading)
-
-    def add_listener(self, listener: Listener) -> None:
-        self._listeners = [*self._listeners, listener]
-
-    def remove_listener(self, listener: Listener) -> None:
-        """Tell a listener nothing more; one that is not there is fine. Any thread."""
-        self._listeners = [other for other in self._listeners if other != listener]
-
-    def wait_ready(self, timeout: float | None = None) -> bool:
-        """Wait until all records were read, at most ``timeout`` seconds."""
-        return self.ready.wait(timeout)
 
     def wait_settled(self, timeout: float) -> bool:
         """Wait until what ZooKeeper told us so far has been read, at most ``timeout`` seconds; False = it was not.
@@ -211,13 +185,6 @@ class RecordCache(Generic[R]):
                 self._read(other)
 
     # -- connection thread --
-
-    def _on_session(self, state: str) -> None:
-        if state == "connected":
-            self._resync()
-        else:
-            self.ready.clear()
-            self._generation += 1
 
     def _on_event(self, event: int, path: str) -> None:
         record_id, _, below = path[len(self._root) + 1 :].partition("/")
@@ -314,26 +281,16 @@ class RecordCache(Generic[R]):
         self._records.pop(record_id, None)
         self._notify(record_id)
 
-    def _notify(self, record_id: str) -> None:
-        for listener in self._listeners:
-            with self._guard:
-                listener(record_id)
-
     # -- reading everything --
 
-    def _resync(self) -> None:
-        self._generation += 1
-        self.ready.clear()
+    def _forget_questions(self) -> None:
         self._reading.clear()
         # One that never gets its answer, because it was asked for while the connection went, must not stop the others.
         self._reads = JointReads(self._client)
-        kazoo = self._client.kazoo
-        kazoo.watch_recursive(self._root, self._on_event, self._on_watching)
-        kazoo.call(kazoo.operations.children(self._root), Reply(partial(self._on_listing, self._generation)))
 
-    def _on_watching(self, _: Any, error: BaseException | None) -> None:
-        if error is not None and not isinstance(error, UNKNOWN_OUTCOME):
-            self.log.error("ZooKeeper refuses to watch %s, is it 3.6 or newer? %r", self._root, error)
+    def _read_all(self) -> None:
+        kazoo = self._client.kazoo
+        kazoo.call(kazoo.operations.children(self._root), Reply(partial(self._on_listing, self._generation)))
 
     def _on_listing(self, generation: int, names: list[str] | None, error: BaseException | None) -> None:
         if generation != self._generation or (error is not None and not isinstance(error, NoNodeError)):

@@ -17,6 +17,7 @@ from nodepool.clock import monotonic
 from nodepool.exceptions import ConfigError, ZKConnectionError, ZKException
 from nodepool.guard import Guard
 from nodepool.zk import connect_failure, wire
+from nodepool.zk.events import WatchFunction
 from nodepool.zk.orphans import OrphanedContenders
 from nodepool.zk.outage import Outage
 from nodepool.zk.tls_files import TlsFiles
@@ -164,6 +165,18 @@ class ZooKeeperClient:
 
     def add_session_listener(self, listener: SessionListener) -> None:
         self._listeners.append(listener)
+
+    def remove_session_listener(self, listener: SessionListener) -> None:
+        """Tell a listener nothing more; one that is not there is fine. Any thread."""
+        self._listeners = [other for other in self._listeners if other != listener]
+
+    def unwatch(self, path: str, function: WatchFunction) -> None:
+        """Call this function no more for what is at or below the path. Does not block, nor tell the server.
+
+        Fine without a connection, or when another function has taken its place.
+        """
+        if self._client is not None:
+            self._client.unwatch(path, function)
 
     def connect(self, timeout: float | None = None) -> None:
         """Connect; blocks until it works.

@@ -11,6 +11,7 @@ from nodepool.model.image_view import BuildView, ImagesView, ImageView
 from nodepool.zk import image_paths, multi_read, status
 from nodepool.zk.client import ZooKeeperClient
 from nodepool.zk.image_tree import ImageTree
+from nodepool.zk.status_records import BUILDER
 
 #: Path -> names below, as ZooKeeper lists them.
 _Names = Mapping[str, list[str]]
@@ -40,7 +41,7 @@ def read_images(client: ZooKeeperClient) -> ImagesView:
 
 def builder_status(client: ZooKeeperClient) -> BuilderStatus:
     """How far all builders are. Blocks for round trips. Raises ZKException."""
-    return BuilderStatus.of_records(status.read_all(client, "builder").values())
+    return BuilderStatus.of_records(status.read_all(client, BUILDER).values())
 
 
 def _read_names(client: ZooKeeperClient, tree: ImageTree) -> dict[str, list[str]]:

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Status records of pools and launchers, for commands: read directly and not from a cache."""
+"""Status records of pools and launchers, for commands: read directly. `zk.status_cache` has them for daemons."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, TypeVar
 
 from nodepool import log_names
@@ -19,6 +19,7 @@ T = TypeVar("T")
 #: Kinds of status records.
 POOL: Final = "pool"
 LAUNCHER: Final = "launcher"
+BUILDER: Final = "builder"
 
 log = logging.getLogger(log_names.ZOOKEEPER)
 
@@ -28,13 +29,19 @@ def read_pools(client: ZooKeeperClient) -> list[PoolStatus]:
 
     Blocks for two round trips, however many there are. Raises ZKException.
     """
-    found = _read(client, POOL, PoolStatus.of_record)
-    return sorted(found, key=lambda pool: (pool.provider, pool.pool, pool.host, pool.id))
+    return in_order_of_pools(_read(client, POOL, PoolStatus.of_record))
 
 
 def read_launchers(client: ZooKeeperClient) -> list[LauncherStatus]:
     """What all launchers tell, by host; as `read_pools`."""
-    found = _read(client, LAUNCHER, LauncherStatus.of_record)
+    return in_order_of_launchers(_read(client, LAUNCHER, LauncherStatus.of_record))
+
+
+def in_order_of_pools(found: Iterable[PoolStatus]) -> list[PoolStatus]:
+    return sorted(found, key=lambda pool: (pool.provider, pool.pool, pool.host, pool.id))
+
+
+def in_order_of_launchers(found: Iterable[LauncherStatus]) -> list[LauncherStatus]:
     return sorted(found, key=lambda launcher: (launcher.host, launcher.pid))
 
 

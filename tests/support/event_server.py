@@ -18,6 +18,10 @@ from nodepool.zk.reply import Reply
 from nodepool.zk.wire.operations import MultiRead, Operations
 
 
+def _nobody(state: str) -> None:
+    """Hears of sessions when the cache was stopped."""
+
+
 class EventServer:
     """Has znodes, notes events for one client, and answers when the test says so.
 
@@ -42,6 +46,13 @@ class EventServer:
 
     def add_session_listener(self, listener: Callable[[str], None]) -> None:
         self.tell_session = listener
+
+    def remove_session_listener(self, listener: Callable[[str], None]) -> None:
+        self.tell_session = _nobody
+
+    def unwatch(self, path: str, function: Callable[[int, str], None]) -> None:
+        assert path == self.root
+        self.tell = None
 
     def _watch(self, path: str, function: Callable[[int, str], None], on_done: Any) -> None:
         assert path == self.root

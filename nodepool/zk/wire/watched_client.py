@@ -14,6 +14,7 @@ block and must not wait for another reply.
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -41,7 +42,9 @@ class WatchedClient(KazooClient):  # type: ignore[misc]
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
+        #: Replaced under the lock and not changed: the connection thread walks through it.
         self._recursive: dict[str, WatchFunction] = {}
+        self._watching = threading.Lock()
         #: Makes what `call` sends; paths are without the chroot.
         self.operations = Operations(self.chroot)
         log = KazooLog(self.logger, lambda: self.state == KazooState.CONNECTED)
@@ -127,8 +130,15 @@ class WatchedClient(KazooClient):  # type: ignore[misc]
         :param function: called in the connection thread for each created, deleted or changed znode.
         :param on_done: see `Reply`.
         """
-        self._recursive[path] = function
+        with self._watching:
+            self._recursive = {**self._recursive, path: function}
         return self.call(self.operations.watch(path), Reply(on_done))
+
+    def unwatch(self, path: str, function: WatchFunction) -> None:
+        """Call the function no more; another one that was given for the path since stays. Any thread."""
+        with self._watching:
+            if self._recursive.get(path) == function:
+                self._recursive = {root: other for root, other in self._recursive.items() if root != path}
 
     def watch_function(self, path: str) -> WatchFunction | None:
         for root, function in self._recursive.items():
