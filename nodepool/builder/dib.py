@@ -168,7 +168,7 @@ class DibRun:
     def _end(self, process: subprocess.Popen[bytes], events: _Events) -> list[Process]:
         """SIGTERM, time for traps, whose output is read; then SIGKILL. Returns who is there even then."""
         session = process.pid
-        process_session.terminate(session, spared=lambda one: OUTPUT_FILTER in one.command_line())
+        process_session.terminate(session, spared=_filters_output)
         deadline = monotonic() + self._trap_seconds
         while monotonic() < deadline:
             if not process_session.members_going_on(session) and events.ended:
@@ -183,6 +183,11 @@ class DibRun:
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(process_session.LOOK_SECONDS)
         return left
+
+
+def _filters_output(one: Process) -> bool:
+    """Is its program `OUTPUT_FILTER`? A shell that only has the name in its script is to end like all others."""
+    return any(os.path.basename(word) == OUTPUT_FILTER for word in one.command_line().split(b"\0"))
 
 
 class _Output:

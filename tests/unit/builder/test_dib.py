@@ -84,8 +84,14 @@ def test_traps_have_their_time(scripted: Callable[..., ScriptedRun], tmp_path: P
     assert lines == ["begun", "unmounting", "unmounted", "The build was ended: the builder stops"]
 
 
-def test_filter_of_the_output_outlives_the_traps(scripted: Callable[..., ScriptedRun], tmp_path: Path) -> None:
-    """diskimage-builder writes through a program of its own; if that ended first, its traps would end at once."""
+@pytest.mark.parametrize("wait", ["sleep 300", "mkfifo silent; read <> silent"], ids=["in a command", "itself"])
+def test_filter_of_the_output_outlives_the_traps(
+    scripted: Callable[..., ScriptedRun], tmp_path: Path, wait: str
+) -> None:
+    """diskimage-builder writes through a program of its own; if that ended first, its traps would end at once.
+
+    The shell has the name of that program in its command line, too. It is not spared, whatever it waits for.
+    """
     program = tmp_path / "outfilter.py"
     program.write_text(
         "import sys\nfor line in iter(sys.stdin.readline, ''):\n    print('|', line, end='', flush=True)\n"
@@ -93,8 +99,9 @@ def test_filter_of_the_output_outlives_the_traps(scripted: Callable[..., Scripte
     script = f"""
         exec 1> >(exec {sys.executable} {program}) 2>&1
         trap 'echo unmounting; touch {tmp_path}/unmounted; echo unmounted' EXIT
+        cd {tmp_path}
         echo begun
-        sleep 300
+        {wait}
     """
     run: ScriptedRun = scripted(script, on_line=lambda line: run.run.stop("enough") if line == "| begun" else None)
     assert run.run.run(LONG).reason == "enough"
