@@ -32,7 +32,13 @@ CMD ["--help"]
 
 # The launcher, in the foreground; DEBUG set to anything gives debug messages. "docker stop" ends it in order.
 FROM base AS nodepool-launcher
+EXPOSE 8005
 ENTRYPOINT ["/bin/sh", "-c", "exec nodepool-launcher -f ${DEBUG:+-d} \"$@\"", "nodepool-launcher"]
+
+# The web pages in a process of their own, in the foreground; DEBUG set to anything gives debug messages.
+FROM base AS nodepool-web
+EXPOSE 8005
+ENTRYPOINT ["/bin/sh", "-c", "exec nodepool-web -f ${DEBUG:+-d} \"$@\"", "nodepool-web"]
 
 # The builder, in the foreground; DEBUG set to anything gives debug messages. diskimage-builder mounts, and attaches loop
 # devices: run it with --privileged and -v /dev:/dev, and keep images-dir and /var/lib/nodepool in volumes.

@@ -31,7 +31,7 @@ def make_parser() -> argparse.ArgumentParser:
         "--no-webapp",
         dest="no_webapp",
         action="store_true",
-        help="do not start the web server (accepted; this release has none yet)",
+        help="do not start the web server",
     )
     parser.add_argument(
         "--repl", action="store_true", help="serve an unauthenticated Python console on localhost:3000, for debugging"
@@ -59,8 +59,9 @@ def serve(options: argparse.Namespace) -> int:
     """Run the launcher until a signal ends it; returns the exit status. Raises ConfigError."""
     from nodepool.cmd.daemon import run_service
     from nodepool.launcher.supervisor import NodePool
+    from nodepool.web.parts import web_part
 
-    nodepool = NodePool(options.config, options.secure)
+    nodepool = NodePool(options.config, options.secure, () if options.no_webapp else [web_part])
 
     def drain(number: int) -> bool:
         return options.drain and number == signal.SIGTERM and nodepool.drain("SIGTERM")

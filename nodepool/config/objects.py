@@ -121,10 +121,13 @@ class TopLevel(ConfigValue):
         Sections(TenantLimits), None, "What a tenant of Zuul may use at a time."
     )
     webapp_port: int = key(
-        Whole(0, 65535, NOT_GIVEN), 8005, "Port of the web pages. Accepted; there are none yet.", name="webapp.port"
+        Whole(0, 65535, NOT_GIVEN),
+        8005,
+        "Port of the web pages; 0 = any that is free, see the log.",
+        name="webapp.port",
     )
     webapp_listen_address: str = key(
-        FILLED_TEXT, "0.0.0.0", "Address of the web pages. Accepted; there are none yet.", name="webapp.listen_address"
+        FILLED_TEXT, "0.0.0.0", "Address that the web pages listen on.", name="webapp.listen_address"
     )
     diskimages: dict[str, DiskImage] = key(Sections(DiskImage), None, "Images, for the image builder.")
     elements_dir: str | None = key(FILLED_TEXT, None, "``ELEMENTS_PATH`` of builds. For the image builder.")

@@ -50,7 +50,7 @@ from nodepool.zk.status import StatusWriter
 from nodepool.zk.zookeeper import ZooKeeper
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from nodepool.config.objects import Config
     from nodepool.launcher.stats_worker import StatsWorker
@@ -63,15 +63,24 @@ THREADS_STOP_SECONDS: Final = 10.0
 
 
 class NodePool(ConnectedDaemon):
-    """One launcher. See the base class for who owns what, and for its parameters."""
+    """One launcher. See the base class for who owns what, and for its first parameters.
+
+    :param more_parts: make further threads, from the launcher that is being built and its configuration.
+    """
 
     log = logging.getLogger(log_names.NODEPOOL)
     kind = "launcher"
     stop_seconds = STOP_SECONDS
 
-    def __init__(self, config_path: str, secure_path: str | None = None) -> None:
+    def __init__(
+        self,
+        config_path: str,
+        secure_path: str | None = None,
+        more_parts: Sequence[Callable[[NodePool, Config], Part[Any]]] = (),
+    ) -> None:
         super().__init__(config_path, secure_path)
         self._config_path = config_path
+        self._more_parts = more_parts
         #: None = no statsd server is configured.
         self.stats: Part[StatsWorker] | None = None
         self._call_metrics = CallMetrics(REGISTRY)
@@ -152,6 +161,7 @@ class NodePool(ConnectedDaemon):
         watch = Part("CallWatch", lambda: CallWatch(REGISTRY))
         table: list[Part[Any]] = [watch, self.status, self.deletion, self.cleanup, self.min_ready]
         table.append(self.maintenance_worker)
+        table += [make(self, self._config()) for make in self._more_parts]
         client = shared_client()
         if client is not None:
             self.stats = Part("StatsWorker", lambda: make_stats_worker(client, zk, cache, providers, self._config))

@@ -27,14 +27,17 @@ LIFETIME_SECONDS: Final = 0.5
 class StatusSource(Protocol):
     """What pools, launchers and builders tell, see `nodepool.zk.status_cache.StatusCache`. No call blocks."""
 
+    #: Set while it follows ZooKeeper and has read everything.
+    ready: threading.Event
+
     def pools(self) -> Sequence[PoolStatus]: ...
 
     def launchers(self) -> Sequence[LauncherStatus]: ...
 
     def builders(self) -> BuilderStatus: ...
 
-    def add_listener(self, listener: Callable[[str], None]) -> None:
-        """:param listener: called in the connection thread with the kind of record that changed; must not block."""
+    def add_listener(self, listener: Callable[[], None]) -> None:
+        """:param listener: called in the connection thread when any record changed; must not block."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +93,7 @@ class SnapshotMaker:
     @property
     def complete(self) -> bool:
         """Do the caches follow ZooKeeper, and have they read everything? Does not block."""
-        return self._cache.ready
+        return self._cache.ready and self._status.ready.is_set()
 
     def latest(self) -> WebSnapshot:
         """The newest snapshot, or one that is at most `LIFETIME_SECONDS` old. Its ``observed.now`` is now."""
@@ -102,10 +105,12 @@ class SnapshotMaker:
                 self._dirty = False
                 self._made_at = clock
                 for kind, ids in self._changes.take().items():
-                    self._shown[kind] = self._shown.get(kind, frozenset()) | ids
+                    self._show(kind, ids)
                 new = self._make(0 if old is None else old.number + 1)
-            elif old.complete != self._cache.ready:
-                new = dataclasses.replace(old, number=old.number + 1, complete=self._cache.ready)
+                if old is not None:
+                    self._compare_status(old, new)
+            elif old.complete != (complete := self.complete):
+                new = dataclasses.replace(old, number=old.number + 1, complete=complete)
             else:
                 now = self._now()
                 if now == old.observed.now:
@@ -124,8 +129,22 @@ class SnapshotMaker:
         self._changes.note(kind, record_id)
         self._dirty = True
 
-    def _note_status(self, kind: str) -> None:
-        self._note({"launcher": RecordKind.LAUNCHERS, "builder": RecordKind.IMAGES}.get(kind, RecordKind.PROVIDERS), "")
+    def _note_status(self) -> None:
+        self._dirty = True
+
+    def _compare_status(self, old: WebSnapshot, new: WebSnapshot) -> None:
+        """What daemons tell is compared: the cache says that something of it changed, not what."""
+        pairs = (
+            (RecordKind.PROVIDERS, old.observed.statuses, new.observed.statuses),
+            (RecordKind.LAUNCHERS, old.launchers, new.launchers),
+            (RecordKind.IMAGES, old.builders, new.builders),
+        )
+        for kind, before, now in pairs:
+            if before != now:
+                self._show(kind, frozenset({""}))
+
+    def _show(self, kind: RecordKind, ids: frozenset[str]) -> None:
+        self._shown[kind] = self._shown.get(kind, frozenset()) | ids
 
     def _make(self, number: int) -> WebSnapshot:
         cache = self._cache
@@ -141,4 +160,4 @@ class SnapshotMaker:
             events=[event for launcher in launchers for event in launcher.events],
             locked=frozenset(node_id for node_id in nodes if cache.nodes.is_locked(node_id)),
         )
-        return WebSnapshot(number, observed, launchers, self._status.builders(), cache.images.snapshot(), cache.ready)
+        return WebSnapshot(number, observed, launchers, self._status.builders(), cache.images.snapshot(), self.complete)

@@ -31,7 +31,7 @@ def unit(name: str) -> dict[str, str]:
     return dict(line.split("=", 1) for line in lines if "=" in line and not line.startswith("#"))
 
 
-@pytest.mark.parametrize("name", ["nodepool-launcher", "nodepool-builder"])
+@pytest.mark.parametrize("name", ["nodepool-launcher", "nodepool-builder", "nodepool-web"])
 def test_daemon_units(name: str) -> None:
     """In the foreground, as user nodepool, with a watchdog."""
     settings = unit(name)
@@ -59,4 +59,4 @@ def test_stop_of_the_builder() -> None:
 
 def test_targets_of_the_dockerfile() -> None:
     targets = re.findall(r"^FROM base AS (\S+)$", (ROOT / "Dockerfile").read_text(encoding="ascii"), re.MULTILINE)
-    assert targets == ["nodepool", "nodepool-launcher", "nodepool-builder"]
+    assert targets == ["nodepool", "nodepool-launcher", "nodepool-web", "nodepool-builder"]

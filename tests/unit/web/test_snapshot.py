@@ -61,11 +61,17 @@ class Caches:
 class Told(Records):
     """Status records."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.hosts: list[str] = []
+        self.ready = threading.Event()
+        self.ready.set()
+
     def pools(self) -> list[PoolStatus]:
         return []
 
     def launchers(self) -> list[LauncherStatus]:
-        return []
+        return [LauncherStatus(host=host, pid=1) for host in self.hosts]
 
     def builders(self) -> BuilderStatus:
         return BuilderStatus()
@@ -120,7 +126,8 @@ def test_changes_are_told_with_the_snapshot_that_shows_them() -> None:
     place.maker.latest()
     place.maker.take_changes()
     place.put_node("0000000001")
-    place.told.tell("launcher")
+    place.told.hosts.append("launcher-1")
+    place.told.tell()
     place.caches.maintenance.tell()
     place.maker.latest()
     assert not place.maker.take_changes(), "the snapshot is older"
@@ -141,6 +148,13 @@ def test_connection_goes() -> None:
     place.caches.ready = False
     second = place.maker.latest()
     assert (first.complete, second.complete, second.number) == (True, False, first.number + 1)
+    assert not place.maker.complete
+
+
+def test_status_records_are_read_anew() -> None:
+    """They are part of what is complete."""
+    place = Place()
+    place.told.ready.clear()
     assert not place.maker.complete
 
 

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``nodepool-web``: the web pages in a process of their own (reference/commands 3 and 4).
+
+Everything but the handling of signals is imported by functions, so that a signal finds a handler from the start.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Final
+
+from nodepool.cmd.stop_signals import exit_at_once
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
+
+PROG: Final = "nodepool-web"
+PIDFILE: Final = "/var/run/nodepool/nodepool-web.pid"
+LOGFILE: Final = "/var/log/nodepool/nodepool-web.log"
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """The command line of the web daemon."""
+    from nodepool.cmd import app, daemon
+
+    parser = app.make_parser(
+        PROG, "Serves the web pages without a launcher. Goes into the background unless -d or -f is given."
+    )
+    daemon.add_options(parser, PIDFILE)
+    return parser
+
+
+def check_configuration(options: argparse.Namespace) -> None:
+    """Refuse a configuration that the daemon could not start with.
+
+    :raises ConfigError: every problem, one a line.
+    """
+    from nodepool.config.loader import load_config
+    from nodepool.config.tls_check import refuse_bad_tls_files
+
+    refuse_bad_tls_files(load_config(options.config, options.secure))
+
+
+def serve(options: argparse.Namespace) -> int:
+    """Run the daemon until a signal ends it; returns the exit status. Raises ConfigError."""
+    from nodepool.cmd.daemon import run_service
+    from nodepool.web.daemon import WebDaemon
+
+    return run_service(WebDaemon(options.config, options.secure), None)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Entry point; returns the exit status."""
+    with exit_at_once():
+        from nodepool.cmd import app, daemon
+
+        options = make_parser().parse_args(argv)
+        return daemon.finish(app.run(PROG, lambda: daemon.run(options, LOGFILE, serve, check_configuration)))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

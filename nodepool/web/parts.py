@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`web_part`: the web server as a part of a daemon that has the caches."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from nodepool.runtime.parts import Part
+from nodepool.version import release_string
+from nodepool.web.server import ListenAddress, WebServer
+from nodepool.web.site import Daemon, Site
+from nodepool.web.snapshot import SnapshotMaker
+from nodepool.zk.status_cache import StatusCache
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp
+
+    from nodepool.config.objects import Config
+    from nodepool.zk.client import ZooKeeperClient
+    from nodepool.zk.nodepool_cache import NodepoolCache
+
+
+class CachingDaemon(Daemon, Protocol):
+    """A launcher, or ``nodepool-web``."""
+
+    client: ZooKeeperClient
+    cache: NodepoolCache
+
+
+def web_part(daemon: CachingDaemon, config: Config) -> Part[WebServer]:
+    """The web server of a daemon that is being built: its connection does not exist yet. Does not block.
+
+    :param config: of the start; a later one does not move the server.
+    """
+    status = StatusCache(daemon.client)
+    status.start()
+    site = Site(daemon, SnapshotMaker(daemon.cache, status), release_string())
+    address = ListenAddress(config.webapp_listen_address, config.webapp_port)
+
+    def make_app() -> ASGIApp:
+        # In the thread of the server: these imports take longer than the rest of the start.
+        from nodepool.web.app import make_app
+
+        return make_app(site)
+
+    return Part("WebServer", lambda: WebServer(address, make_app))
