@@ -18,6 +18,9 @@ from nodepool.listing.table import FORMATS, Table, UnknownColumn
 if TYPE_CHECKING:
     from nodepool.zk.zookeeper import ZooKeeper
 
+#: Blocks for at most so many seconds.
+Wait = Callable[[float], object]
+
 
 def add_format_option(parser: argparse.ArgumentParser, *, columns: bool = True, watch: bool = False) -> None:
     """Give a listing command the options of its form: ``--format``, ``--sort``, ``--columns``, ``--no-headers``.
@@ -46,11 +49,19 @@ def add_format_option(parser: argparse.ArgumentParser, *, columns: bool = True, 
     )
     group.add_argument("--no-headers", dest="headers", action="store_false", help="print only rows, and no box")
     if watch:
-        group.add_argument(
-            *("-w", "--watch"),
-            action="store_true",
-            help="go on until Ctrl-C: draw it again, or without a terminal print the rows that change",
-        )
+        add_watch_option(group, "the rows that change")
+
+
+def add_watch_option(parser: argparse.ArgumentParser | argparse._ArgumentGroup, what: str) -> None:
+    """Give a command ``--watch``, see `watch`.
+
+    :param what: what is printed again without a terminal.
+    """
+    parser.add_argument(
+        *("-w", "--watch"),
+        action="store_true",
+        help=f"go on until Ctrl-C: draw it again, or without a terminal print {what}",
+    )
 
 
 def display_of(options: argparse.Namespace) -> terminal.Display:
@@ -78,26 +89,37 @@ def show_listing(
     :param empty: what to tell somebody at a terminal who gets an empty listing; an empty text = nothing.
     :raises CommandError: a column is unknown, or ZooKeeper does not tell.
     """
-    with contextlib.ExitStack() as stack:
-        if options.watch:
-            # That of a person ends the command as asked; that of a lost connection became an error further inside.
-            stack.enter_context(contextlib.suppress(KeyboardInterrupt))
-        zk = stack.enter_context(open_zookeeper(options))
-        if not options.watch:
-            table = look(zk)
-            show(table, options)
-            if not table.rows and empty is not None and (text := empty(zk)):
-                terminal.hint(text)
-            return 0
-        wait: Callable[[float], object] = threading.Event().wait
+    if options.watch:
+
+        def follow(zk: ZooKeeper, wait: Wait) -> None:
+            with _columns_known():
+                terminal.follow(lambda: look(zk), wait, display_of(options))
+
+        watch(options, follow, caches=caches)
+        return 0
+    with open_zookeeper(options) as zk:
+        table = look(zk)
+        show(table, options)
+        if not table.rows and empty is not None and (text := empty(zk)):
+            terminal.hint(text)
+    return 0
+
+
+def watch(options: argparse.Namespace, follow: Callable[[ZooKeeper, Wait], None], *, caches: bool) -> None:
+    """Connect for a command with ``--watch``, and go on until Ctrl-C. Blocks.
+
+    :param follow: goes on for ever; gets the connection, and what blocks until the next look.
+    :param caches: nodes and requests are read from caches; a change of them ends the wait.
+    """
+    # That of a person; that of a lost connection became an error further inside.
+    with contextlib.suppress(KeyboardInterrupt), open_zookeeper(options) as zk:
         if caches:
             from nodepool.cmd.watched import Watched
 
             watched = Watched(zk)
-            zk, wait = watched.zk, watched.wait
-        with _columns_known():
-            terminal.follow(lambda: look(zk), wait, display_of(options))
-    return 0
+            follow(watched.zk, watched.wait)
+        else:
+            follow(zk, threading.Event().wait)
 
 
 def is_as_released(options: argparse.Namespace) -> bool:

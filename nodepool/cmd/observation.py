@@ -25,6 +25,7 @@ OLDEST: Final = 10
 def observe(zk: ZooKeeper, name: str | None) -> Observed:
     """What ZooKeeper says of a subject, and of what it depends on. Blocks for some round trips. Raises ZKException.
 
+    :param zk: with a cache all nodes and requests come from there.
     :param name: of anything; None = of everything.
     """
     from nodepool.plan.observed import Observed
@@ -32,7 +33,7 @@ def observe(zk: ZooKeeper, name: str | None) -> Observed:
     from nodepool.zk.maintenance_store import MaintenanceStore
 
     registered = components.read_pools_at_once(zk.client)
-    requests = {request.key: request for request in zk.nodeRequestIterator(cached=False)}
+    requests = {request.key: request for request in zk.nodeRequestIterator()}
     nodes = _nodes(zk, name, requests.get(name or ""), registered)
     launchers = status_records.read_launchers(zk.client)
     return Observed(
@@ -52,7 +53,7 @@ def _nodes(
 ) -> dict[str, Node]:
     """The nodes that have to do with a subject. Others may be among them; those are of no account."""
     if name is None:
-        return {node.key: node for node in zk.nodes.iterate()}
+        return {node.key: node for node in zk.nodeIterator()}
     if name.isdecimal():
         node = zk.getNode(name)
         if node is not None:

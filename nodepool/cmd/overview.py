@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from nodepool.clock import wall_time
 from nodepool.cmd.app import CommandError
-from nodepool.cmd.format_option import add_format_option, show_listing
+from nodepool.cmd.format_option import Wait, add_format_option, add_watch_option, show_listing, watch
 from nodepool.cmd.observation import observe
 from nodepool.cmd.session import open_zookeeper
 from nodepool.listing import terminal
@@ -50,6 +50,7 @@ def add_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
         default="table",
         help="how to print the result (default: %(default)s)",
     )
+    add_watch_option(parser, "it when it changes")
     parser.set_defaults(run=show_status)
 
     parser = add(
@@ -85,18 +86,28 @@ def add_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
 
 def show_status(options: argparse.Namespace) -> int:
     """``nodepool status``"""
-    from nodepool.listing.overview import as_object, as_text
+    from nodepool.listing.overview import as_object, as_report
 
-    with open_zookeeper(options) as zk:
-        overview = _overview(zk)
-    if options.format == "json":
-        print(json.dumps(as_object(overview), indent=1))
+    seen: list[Overview] = []
+
+    def look(zk: ZooKeeper) -> Overview:
+        seen[:] = [_overview(zk)]
+        return seen[0]
+
+    if options.watch:
+
+        def follow(zk: ZooKeeper, wait: Wait) -> None:
+            terminal.follow_report(lambda: as_report(look(zk)), wait, options.format)
+
+        watch(options, follow, caches=True)
     else:
-        print(as_text(overview))
-        if overview.capacity.rows:
-            print("\nCapacity:")
-            terminal.show(overview.capacity)
-    trouble = bool(overview.problems or overview.waits)
+        with open_zookeeper(options) as zk:
+            look(zk)
+        if options.format == "json":
+            print(json.dumps(as_object(seen[0]), indent=1))
+        else:
+            terminal.show_report(as_report(seen[0]))
+    trouble = any(overview.problems or overview.waits for overview in seen)
     return PROBLEMS if options.fail_on_problems and trouble else 0
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from nodepool.listing import styles, times
 from nodepool.listing.pools import used_of
+from nodepool.listing.report import BLANK, Paragraph, Report
 from nodepool.listing.safe_text import printable
 from nodepool.listing.table import Column, Table
 from nodepool.model import states
@@ -71,9 +72,9 @@ def _because(wait: LongWait) -> str:
     return f" ({where}{text if len(text) <= MAX_CAUSE else f'{text[:MAX_CAUSE]}...'})"
 
 
-def problem_line(problem: StatusProblem, now: float) -> str:
+def problem_line(problem: StatusProblem, now: float) -> Paragraph:
     """A problem in one line."""
-    parts = [problem.text]
+    parts = [""]
     if problem.since:
         parts.append(f"since {times.since(now)(problem.since)}")
     if problem.next is not None:
@@ -82,7 +83,9 @@ def problem_line(problem: StatusProblem, now: float) -> str:
         parts.append(f"{word} {times.until(now)(problem.next)}")
     if problem.command:
         parts.append(f"see: nodepool {problem.command}")
-    return printable("; ".join(parts))
+    return Paragraph(
+        [("- ", ""), (printable(problem.text), styles.problem(problem.kind)), (printable("; ".join(parts)), "")]
+    )
 
 
 def capacity_table(pools: Sequence[PoolSummary], nodes: Iterable[Node]) -> Table:
@@ -109,13 +112,16 @@ def capacity_table(pools: Sequence[PoolSummary], nodes: Iterable[Node]) -> Table
     return Table(columns, rows)
 
 
-def as_text(overview: Overview) -> str:
-    """The overview for people, without the table of the capacity."""
-    lines = [printable(overview.sentence)]
+def as_report(overview: Overview) -> Report:
+    """The overview for people."""
+    style = styles.BAD if overview.waits else styles.WAITING if overview.problems else styles.GOOD
+    parts: list[Paragraph | Table] = [Paragraph([(printable(overview.sentence), style)])]
     if overview.problems:
-        lines += ["", "Needs attention:"]
-        lines += [f"- {problem_line(problem, overview.now)}" for problem in overview.problems]
-    return "\n".join(lines)
+        parts += [BLANK, Paragraph([("Needs attention:", styles.HEADING)])]
+        parts += [problem_line(problem, overview.now) for problem in overview.problems]
+    if overview.capacity.rows:
+        parts += [BLANK, Paragraph([("Capacity:", styles.HEADING)]), overview.capacity]
+    return Report(parts, as_object(overview))
 
 
 def as_object(overview: Overview) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from nodepool.listing import layout
 from nodepool.listing.changed_rows import ChangedRows
+from nodepool.listing.report import ChangedReports, Paragraph, Report, as_text
 from nodepool.listing.table import Place, Table, cell, in_order, render, selected, shown, without_empty
 
 if TYPE_CHECKING:
@@ -48,7 +49,8 @@ def show(table: Table, display: Display | None = None, stream: TextIO | None = N
     display, stream = display or Display(), stream or sys.stdout
     table = arranged(table, display, terminal=_is_drawn(stream, display))
     if _is_drawn(stream, display):
-        _print(_console(stream), table, display)
+        console = _console(stream)
+        _print(console, _lines(console, table, display))
     else:
         text = render(table, display.form, headers=display.headers)
         if text or display.form != "name":
@@ -69,13 +71,44 @@ def follow(
     :param wait: blocks for at most as many seconds, less when something has changed.
     """
     display, stream = display or Display(), stream or sys.stdout
-    if _is_drawn(stream, display) and not _console(stream).is_dumb_terminal:
-        _redraw(look, wait, display, _console(stream))
+    if _is_drawn(stream, display) and not (console := _console(stream)).is_dumb_terminal:
+        _redraw(lambda: _lines(console, arranged(look(), display, terminal=True), display), wait, console)
     changed = ChangedRows(display.form, headers=display.headers)
+    _print_changes(lambda: changed.text(arranged(look(), display, terminal=False)), wait, stream)
+
+
+def show_report(report: Report, stream: TextIO | None = None) -> None:
+    """Print a report; on a terminal in colour, and its listings as `show` does.
+
+    :param stream: standard output if None.
+    """
+    stream = stream or sys.stdout
+    if stream.isatty():
+        console = _console(stream)
+        _print(console, _report_lines(console, report, wrapped=False))
+    else:
+        print(as_text(report), file=stream)
+
+
+def follow_report(
+    look: Callable[[], Report], wait: Callable[[float], Any], form: str = "table", stream: TextIO | None = None
+) -> None:
+    """Show a report for ever, as `follow` does a listing: elsewhere all of it is printed again when it has changed.
+
+    :param form: ``table`` or ``json``, which is one object a line.
+    """
+    stream = stream or sys.stdout
+    if _is_drawn(stream, Display(form)) and not (console := _console(stream)).is_dumb_terminal:
+        _redraw(lambda: _report_lines(console, look(), wrapped=True), wait, console)
+    changed = ChangedReports(form)
+    _print_changes(lambda: changed.text(look()), wait, stream)
+
+
+def _print_changes(text: Callable[[], str], wait: Callable[[float], Any], stream: TextIO) -> None:
+    """Print for ever what there is; empty = nothing now."""
     while True:
-        text = changed.text(arranged(look(), display, terminal=False))
-        if text:
-            print(text, file=stream, flush=True)
+        if found := text():
+            print(found, file=stream, flush=True)
         wait(REDRAW_SECONDS)
 
 
@@ -108,20 +141,19 @@ def _console(stream: TextIO) -> Console:
     return Console(file=stream, force_terminal=True, markup=False, emoji=False, highlight=False)
 
 
-def _print(console: Console, table: Table, display: Display) -> None:
+def _print(console: Console, lines: list[list[Segment]]) -> None:
     from rich.segment import Segments
 
-    lines = _lines(console, table, display)
     console.print(Segments([part for line in lines for part in line]), end="", soft_wrap=True)
 
 
-def _redraw(look: Callable[[], Table], wait: Callable[[float], Any], display: Display, console: Console) -> None:
+def _redraw(draw: Callable[[], list[list[Segment]]], wait: Callable[[float], Any], console: Console) -> None:
     from rich.live import Live
     from rich.segment import Segments
 
     with Live(console=console, auto_refresh=False, redirect_stdout=False, redirect_stderr=False) as live:
         while True:
-            lines = _in_height(_lines(console, arranged(look(), display, terminal=True), display), console.height)
+            lines = _in_height(draw(), console.height)
             # Live ends the last line by itself.
             live.update(Segments([part for line in lines for part in line][:-1]), refresh=True)
             wait(REDRAW_SECONDS)
@@ -172,3 +204,29 @@ def _lines(console: Console, table: Table, display: Display) -> list[list[Segmen
     for row, line in zip(table.rows, texts, strict=True):
         lines.append(segments(line, [column.style(value) for column, value in zip(table.columns, row, strict=True)]))
     return lines
+
+
+def _report_lines(console: Console, report: Report, *, wrapped: bool) -> list[list[Segment]]:
+    """A report as lines of styled texts, each with its line break.
+
+    :param wrapped: no line is wider than the terminal, so that the next picture finds where this one begins.
+    """
+    lines = []
+    for part in report.parts:
+        if isinstance(part, Table):
+            lines += _lines(console, arranged(part, Display(), terminal=True), Display())
+        else:
+            lines += _paragraph_lines(console, part, wrapped=wrapped)
+    return lines
+
+
+def _paragraph_lines(console: Console, part: Paragraph, *, wrapped: bool) -> list[list[Segment]]:
+    from rich.segment import Segment
+    from rich.style import Style
+    from rich.text import Text
+
+    if wrapped and part.text:
+        lines = console.render_lines(Text.assemble(*part.spans), pad=False)
+    else:
+        lines = [[Segment(text, Style.parse(style)) for text, style in part.spans]]
+    return [[*line, Segment.line()] for line in lines]

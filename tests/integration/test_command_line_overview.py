@@ -130,6 +130,25 @@ class TestStatus:
         assert set(told) == {"sentence", "waiting", "problems", "capacity"}
         assert [problem["kind"] for problem in told["problems"]] == ["provider", "label"]
 
+    def test_watch(self, nodepool: CommandLine, tell: Tell, znodes: PoolZnodes) -> None:
+        """OV-6: printed again when something has changed; Ctrl-C is the end that was asked for."""
+        tell(LAB, L1)
+        process = nodepool.start("status", "-w", "-o", "json", "--fail-on-problems")
+        assert process.stdout is not None
+        assert [row["hold"] for row in json.loads(process.stdout.readline())["capacity"]] == [0]
+        znodes.add_node("hold", provider="lab", pool="rack")
+        assert [row["hold"] for row in json.loads(process.stdout.readline())["capacity"]] == [1]
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+        assert (process.returncode, out, err) == (3, "", "")
+
+    def test_on_a_terminal(self, nodepool: CommandLine, tell: Tell) -> None:
+        tell(LAB, L1)
+        lines = nodepool.on_terminal("status").out.splitlines()
+        assert lines[0] == "No request waits longer than 5 min (0 wait now); 2 things need attention."
+        assert [line for line in lines if line.endswith(":")] == ["Needs attention:", "Capacity:"]
+        assert any(line.startswith("lab/rack  running") for line in lines)
+
     def test_without_any_launcher(self, nodepool: CommandLine) -> None:
         result = nodepool("status")
         assert "- no launcher is registered: nothing serves requests" in result.out.splitlines()

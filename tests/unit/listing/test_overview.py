@@ -7,8 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from nodepool.listing.overview import Overview, as_object, as_text, capacity_table, problem_line, sentence
-from nodepool.listing.table import Table
+from nodepool.listing import styles
+from nodepool.listing.overview import Overview, as_object, as_report, capacity_table, problem_line, sentence
+from nodepool.listing.report import Paragraph, as_text
+from nodepool.listing.table import Table, render
 from nodepool.model import states
 from nodepool.model.node import Node
 from nodepool.model.pool_status import LimitStatus, PoolStatus, WaitingStatus
@@ -63,12 +65,26 @@ def test_the_sentence_when_nothing_waits() -> None:
 
 
 def test_a_problem_in_a_line() -> None:
-    assert problem_line(GONE, NOON) == (
-        "provider cloud-2 is unavailable: HTTP 503; since 10:00:00 (2 h); next try in 12 s; "
+    assert problem_line(GONE, NOON).text == (
+        "- provider cloud-2 is unavailable: HTTP 503; since 10:00:00 (2 h); next try in 12 s; "
         "see: nodepool explain cloud-2"
     )
     pause = StatusProblem("maintenance", "pool a/b is paused\x1b", None, NOON + 60)
-    assert problem_line(pause, NOON) == "pool a/b is paused ; ends in 1 min"
+    assert problem_line(pause, NOON).text == "- pool a/b is paused ; ends in 1 min"
+
+
+def test_colours() -> None:
+    """What keeps requests from being served is red; what somebody wanted so is not."""
+    pause = StatusProblem("maintenance", "pool a/b is paused")
+    assert [style for _, style in problem_line(GONE, NOON).spans] == ["", styles.BAD, ""]
+    assert [style for _, style in problem_line(pause, NOON).spans] == ["", styles.WAITING, ""]
+    table = capacity_table([], [])
+    firsts = []
+    for problems, waits in (([], []), ([GONE], []), ([GONE], [GPU])):
+        first = as_report(Overview("The sentence.", problems, waits, table, NOON)).parts[0]
+        assert isinstance(first, Paragraph)
+        firsts += [style for _, style in first.spans]
+    assert firsts == [styles.GOOD, styles.WAITING, styles.BAD]
 
 
 def test_capacity() -> None:
@@ -93,11 +109,12 @@ def test_capacity() -> None:
 
 def test_as_text() -> None:
     table = Table(capacity_table([], []).columns, [["a/b", "running", 0, 0, 0, 0, 0, 0, None]])
-    lines = as_text(Overview("The sentence.", [GONE], [], table, NOON)).splitlines()
+    lines = as_text(as_report(Overview("The sentence.", [GONE], [], table, NOON))).splitlines()
     assert lines[:3] == ["The sentence.", "", "Needs attention:"]
     assert lines[3].startswith("- provider cloud-2 is unavailable")
-    assert len(lines) == 4
-    assert as_text(Overview("The sentence.", [], [], table, NOON)) == "The sentence."
+    assert lines[4:] == ["", "Capacity:", *render(table).splitlines()]
+    nothing = Overview("The sentence.", [], [], capacity_table([], []), NOON)
+    assert as_text(as_report(nothing)) == "The sentence."
 
 
 def test_as_json() -> None:

@@ -19,3 +19,11 @@ def test_each_state(state: str) -> None:
 @pytest.mark.parametrize("value", [None, "odd", ["ready"], 1])
 def test_what_is_no_state_has_none(value: object) -> None:
     assert styles.state(value) == ""
+
+
+@pytest.mark.parametrize(
+    ("kind", "style"), [("provider", styles.BAD), ("host", styles.BAD), ("version", styles.WAITING)]
+)
+def test_problems(kind: str, style: str) -> None:
+    assert styles.problem(kind) == style
+    Style.parse(styles.problem(kind))

@@ -11,6 +11,7 @@ from collections.abc import Callable
 import pytest
 
 from nodepool.listing import styles, terminal
+from nodepool.listing.report import BLANK, Paragraph, Report, as_text
 from nodepool.listing.table import ONLY_JSON, PEOPLE, Column, Place, Table, UnknownColumn, render
 from nodepool.listing.terminal import Display
 from tests.support.terminal import TerminalStream
@@ -217,6 +218,63 @@ def test_a_dumb_terminal_cannot_be_drawn_again(monkeypatch: pytest.MonkeyPatch) 
     stream = TerminalStream()
     followed(stream)
     assert [line.split()[1] for line in stream.lines] == ["STATE", "init", "building", "ready"]
+
+
+REPORT = Report(
+    [Paragraph([("- ", ""), ("the cloud is [red]down[/red] for good", "red")]), BLANK, TABLE], {"problems": 1}
+)
+
+
+def test_a_report_on_a_terminal(size: Callable[[int, int], None]) -> None:
+    """In colour, its listings as others; a line that is printed once is for the terminal to wrap."""
+    size(20, 25)
+    stream = TerminalStream()
+    terminal.show_report(REPORT, stream)
+    assert stream.lines[:2] == ["- the cloud is [red]down[/red] for good", ""]
+    assert "\x1b[31mthe cloud is" in stream.raw_text
+    assert stream.lines[2:] == drawn()
+
+
+def test_a_report_elsewhere() -> None:
+    stream = io.StringIO()
+    terminal.show_report(REPORT, stream)
+    assert stream.getvalue() == f"- the cloud is [red]down[/red] for good\n\n{render(TABLE)}\n"
+
+
+def followed_report(stream: io.TextIOBase, form: str) -> None:
+    """Two pictures of the same."""
+    looks: list[Report] = []
+
+    def look() -> Report:
+        looks.append(REPORT)
+        return REPORT
+
+    def wait(seconds: float) -> None:
+        assert 0 < seconds <= 2
+        if len(looks) == 2:
+            raise Stop
+
+    with pytest.raises(Stop):
+        terminal.follow_report(look, wait, form, stream)  # type: ignore[arg-type]
+
+
+def test_a_report_is_drawn_again(size: Callable[[int, int], None]) -> None:
+    """OV-6: no line is wider than the terminal, or the next picture would not cover this one."""
+    size(24, 25)
+    stream = TerminalStream()
+    followed_report(stream, "table")
+    assert stream.lines[:2] == ["- the cloud is ", "[red]down[/red] for good"]
+    height = len([REPORT.parts[0], *drawn()]) + 2
+    assert stream.raw_text.count("\x1b[1A") >= height - 1
+    assert stream.raw_text.index("\x1b[?25l") < stream.raw_text.rindex("\x1b[?25h"), "the cursor is there again"
+
+
+@pytest.mark.parametrize("form", ["table", "json"])
+def test_a_report_that_a_program_watches(form: str) -> None:
+    """OV-6."""
+    stream = io.StringIO()
+    followed_report(stream, form)
+    assert stream.getvalue() == ('{"problems": 1}\n' if form == "json" else f"{as_text(REPORT)}\n")
 
 
 def test_hints_are_for_terminals(monkeypatch: pytest.MonkeyPatch) -> None:
