@@ -21,6 +21,14 @@ BUILD_COMMAND = "disk-image-create"
 NOT_CORE = ("boto3", "kubernetes", "pytest", "zuul")
 #: Of the default driver and of image builds: the package brings them.
 CORE = ("diskimage-builder", "openstacksdk")
+#: Files beside the code: what web pages are made of.
+FILES = (
+    "web/templates/base.html",
+    "web/static/nodepool.css",
+    "web/static/vendor/htmx.min.js",
+    "web/static/vendor/htmx.LICENSE",
+    "web/static/vendor/vendor.toml",
+)
 
 
 def check_command(name: str, option: str, expected: str) -> str | None:
@@ -62,6 +70,10 @@ def main() -> int:
     if not location.is_relative_to(Path(sys.prefix).resolve()):
         print(f"nodepool comes from {location}, not from the virtualenv")
         problems.append("location")
+    for file in FILES:
+        if not (location / file).is_file():
+            print(f"{file} is not in the package")
+            problems.append(file)
     return 1 if problems else 0
 
 

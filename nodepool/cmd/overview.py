@@ -112,18 +112,11 @@ def show_status(options: argparse.Namespace) -> int:
 
 
 def _overview(zk: ZooKeeper) -> Overview:
-    from nodepool.listing.overview import Overview, capacity_table, sentence
-    from nodepool.plan.attention import problems
-    from nodepool.plan.long_waits import long_waits
-    from nodepool.plan.pool_summary import summarize
+    from nodepool.listing.overview import overview
     from nodepool.zk.status_records import read_launchers
 
     launchers, seen = read_launchers(zk.client), observe(zk, None)
-    pools, nodes = summarize(seen.statuses), list(seen.nodes.values())
-    found = problems(pools, launchers, _registered(zk), nodes, seen.maintenance, seen.now)
-    waits = long_waits(seen)
-    told = sentence(waits, found, seen.requests.values())
-    return Overview(told, found, waits, capacity_table(pools, nodes), seen.now)
+    return overview(seen, launchers, _registered(zk))
 
 
 def list_providers(options: argparse.Namespace) -> int:

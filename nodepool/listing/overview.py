@@ -14,14 +14,17 @@ from nodepool.listing.report import BLANK, Paragraph, Report
 from nodepool.listing.safe_text import printable
 from nodepool.listing.table import Column, Table
 from nodepool.model import states
-from nodepool.plan.long_waits import LONG_SECONDS
-from nodepool.plan.pool_summary import limiting
+from nodepool.plan.attention import problems
+from nodepool.plan.long_waits import LONG_SECONDS, long_waits
+from nodepool.plan.pool_summary import limiting, summarize
 
 if TYPE_CHECKING:
+    from nodepool.model.launcher_status import LauncherStatus
     from nodepool.model.node import Node
     from nodepool.model.request import NodeRequest
-    from nodepool.plan.attention import StatusProblem
+    from nodepool.plan.attention import Registered, StatusProblem
     from nodepool.plan.long_waits import LongWait
+    from nodepool.plan.observed import Observed
     from nodepool.plan.pool_summary import PoolSummary
 
 #: Groups of waiting requests that the sentence tells.
@@ -46,7 +49,19 @@ class Overview:
     now: float
 
 
-def sentence(waits: Sequence[LongWait], problems: Sequence[StatusProblem], requests: Iterable[NodeRequest]) -> str:
+def overview(seen: Observed, launchers: Sequence[LauncherStatus], registered: Sequence[Registered]) -> Overview:
+    """Everything about one moment, for the command and the page.
+
+    :param launchers: their status records. ``registered``: all launchers.
+    """
+    pools, nodes = summarize(seen.statuses), list(seen.nodes.values())
+    found = problems(pools, launchers, registered, nodes, seen.maintenance, seen.now)
+    waits = long_waits(seen)
+    told = sentence(waits, found, seen.requests.values())
+    return Overview(told, found, waits, capacity_table(pools, nodes), seen.now)
+
+
+def sentence(waits: Sequence[LongWait], found: Sequence[StatusProblem], requests: Iterable[NodeRequest]) -> str:
     """The first line: which requests wait too long and for what, or that none does."""
     minutes = f"{LONG_SECONDS / 60:g} min"
     total = sum(wait.count for wait in waits)
@@ -54,7 +69,7 @@ def sentence(waits: Sequence[LongWait], problems: Sequence[StatusProblem], reque
         states_now = Counter(request.state for request in requests)
         waiting = states_now[states.REQUESTED] + states_now[states.PENDING]
         told = f"No request waits longer than {minutes} ({waiting} {'waits' if waiting == 1 else 'wait'} now)"
-        count = len(problems)
+        count = len(found)
         attention = "1 thing needs" if count == 1 else f"{count} things need"
         return f"{told}; {attention} attention." if count else f"All is well. {told}."
     parts = [f"{wait.count} for {','.join(wait.labels)}{_because(wait)}" for wait in waits[:MAX_GROUPS]]

@@ -13,6 +13,7 @@ from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nodepool.web import health
+from nodepool.web.pages import all_pages
 from nodepool.web.site import Site
 
 #: Endpoints that compute run in so many threads at most, so that they leave room for the daemon.
@@ -52,6 +53,6 @@ def make_app(site: Site) -> Starlette:
         anyio.to_thread.current_default_thread_limiter().total_tokens = THREADS
         yield
 
-    app = Starlette(routes=[*health.routes(site)], lifespan=lifespan)
+    app = Starlette(routes=[*health.routes(site), *all_pages.routes(site)], lifespan=lifespan)
     app.add_middleware(SecurityHeaders)
     return app

@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`Frame`: makes answers of pages. A page can ask for its live part alone; see ``static/live.js`` and WP-41."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
+
+import jinja2
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from nodepool.clock import monotonic
+from nodepool.listing.safe_text import printable_lines
+from nodepool.listing.times import date_and_time
+from nodepool.web.pages.kept_answers import KeptAnswers
+
+if TYPE_CHECKING:
+    from nodepool.web.changed_records import RecordKind
+    from nodepool.web.site import Site
+    from nodepool.web.snapshot import WebSnapshot
+    from nodepool.web.static_files import StaticFiles
+
+#: Longest text that a page shows: texts come from other programs.
+MAX_TEXT: Final = 2000
+_TEMPLATES: Final = Path(__file__).parents[1] / "templates"
+#: Address (relative to the root of the site) and name of each page that all others lead to.
+NAVIGATION: Final = (
+    ("", "Overview"),
+    ("requests", "Requests"),
+    ("nodes", "Nodes"),
+    ("providers", "Providers"),
+    ("hosts", "Hosts"),
+    ("labels", "Labels"),
+    ("launchers", "Launchers"),
+    ("images", "Images"),
+    ("tenants", "Tenants"),
+    ("events", "Events"),
+)
+
+
+@dataclass(frozen=True)
+class Page:
+    """What a template is to show.
+
+    :param values: for the template. Texts are escaped there.
+    :param kinds: the page is asked for again when records of these kinds change; empty = only with time.
+    """
+
+    template: str
+    title: str
+    values: Mapping[str, Any] = field(default_factory=dict)
+    kinds: Sequence[RecordKind] = ()
+
+
+class PageError(Exception):
+    """There is no such page.
+
+    :param status: of HTTP.
+    """
+
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(text)
+        self.status = status
+
+
+#: Makes a page; raises PageError. It runs in a thread and must not do I/O.
+MakePage = Callable[[Request, "WebSnapshot"], Page]
+
+
+class Frame:
+    """Makes routes of pages. The constructor blocks for the file system."""
+
+    def __init__(self, site: Site, files: StaticFiles) -> None:
+        self._site = site
+        self._kept = KeptAnswers(monotonic)
+        self._templates = jinja2.Environment(
+            loader=jinja2.FileSystemLoader(_TEMPLATES),
+            autoescape=True,
+            undefined=jinja2.StrictUndefined,
+            auto_reload=False,
+            trim_blocks=True,
+            lstrip_blocks=True,
+            finalize=_shown,
+        )
+        self._templates.globals.update(
+            static=files.address, navigation=NAVIGATION, version=site.version, address=address
+        )
+
+    def route(self, path: str, make: MakePage) -> Route:
+        """The route of a page; ``path`` as in starlette."""
+
+        def answer(request: Request) -> Response:
+            return self._answer(request, make)
+
+        return Route(path, answer)
+
+    def _answer(self, request: Request, make: MakePage) -> Response:
+        snapshot = self._site.snapshots.latest()
+        part = request.headers.get("hx-request") == "true"
+        key = f"{root_of(request)} {request.url.path}?{request.url.query}"
+        # Only parts: all viewers of a page ask for them at the same time.
+        content = self._kept.get(key, snapshot.number) if part else None
+        status = 200
+        if content is None:
+            try:
+                page = make(request, snapshot)
+            except PageError as problem:
+                status = problem.status
+                page = Page("error.html", "Not found" if status == 404 else "Not understood", {"text": str(problem)})
+            content = self._render(page, request, snapshot, part=part)
+            if part and status == 200:
+                self._kept.put(key, snapshot.number, content)
+        headers = {"Cache-Control": "no-cache", "Vary": "HX-Request"}
+        return Response(content, status, headers, "text/html; charset=utf-8")
+
+    def _render(self, page: Page, request: Request, snapshot: WebSnapshot, *, part: bool) -> bytes:
+        triggers = [f"changed-{kind} from:body throttle:1s" for kind in page.kinds]
+        text = self._templates.get_template(page.template).render(
+            **page.values,
+            frame="part.html" if part else "base.html",
+            title=page.title,
+            root=root_of(request),
+            here=request.url.path.strip("/").partition("/")[0],
+            again=f"?{request.url.query}",
+            trigger=", ".join([*triggers, "changed-all from:body", "every 30s"]),
+            complete=snapshot.complete,
+            shown_at=date_and_time(snapshot.observed.now),
+            now=snapshot.observed.now,
+        )
+        return text.encode("utf-8", "replace")
+
+
+def root_of(request: Request) -> str:
+    """The way from a page to the root of the site, e.g. ``../``: a reverse proxy may have put it below a prefix."""
+    raw: bytes = request.scope.get("raw_path") or request.url.path.encode()
+    return "../" * (raw.partition(b"?")[0].count(b"/") - 1) or "./"
+
+
+def address(*parts: str, **query: str | int | None) -> str:
+    """An address relative to the root of the site; names may have any characters. None = without that parameter."""
+    text = "/".join(_quoted(part) for part in parts)
+    given = "&".join(f"{key}={_quoted(str(value))}" for key, value in query.items() if value is not None)
+    return f"{text}?{given}" if given else text
+
+
+def _quoted(text: str) -> str:
+    return quote(text, safe="", errors="replace")
+
+
+def _shown(value: Any) -> Any:
+    """What a template shows of a value: without characters that do more than be seen, and not too long."""
+    if value is None:
+        return ""
+    if type(value) is str:
+        return printable_lines(value if len(value) <= MAX_TEXT else f"{value[:MAX_TEXT]}...")
+    return value

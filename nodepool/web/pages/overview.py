@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``/``: the sentence of ``nodepool status``, what needs attention, capacity, and what waits."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from nodepool.listing.overview import capacity_table, overview, problem_line
+from nodepool.listing.pools import used_of
+from nodepool.listing.times import short
+from nodepool.model import states
+from nodepool.plan.attention import Registered
+from nodepool.plan.pool_summary import by_provider, fullness, limiting, summarize
+from nodepool.web.changed_records import RecordKind
+from nodepool.web.pages.frame import Page, address
+from nodepool.web.pages.links import of_pool
+from nodepool.web.pages.table_view import table_view
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+    from nodepool.model.component import PoolComponent
+    from nodepool.plan.attention import StatusProblem
+    from nodepool.plan.observed import Observed
+    from nodepool.plan.pool_summary import PoolSummary
+    from nodepool.web.snapshot import WebSnapshot
+
+#: Rows of each list; of more only the number is told.
+MOST_ROWS: Final = 50
+#: Kind of a problem -> the page that shows more.
+_PAGES: Final = {
+    "launcher": "launchers",
+    "provider": "providers",
+    "label": "labels",
+    "host": "hosts",
+    "node": "nodes",
+    "reload": "launchers",
+    "version": "launchers",
+    "configuration": "launchers",
+    "launch": "providers",
+    "maintenance": "providers",
+}
+#: From these parts of a limit on its bar is yellow, and red.
+_HIGH, _FULL = 0.8, 0.95
+
+
+@dataclass(frozen=True)
+class _Problem:
+    kind: str
+    line: str
+    href: str
+
+
+@dataclass(frozen=True)
+class _Capacity:
+    """:param percent: which part of the limiting resource is used; None = there is no limit."""
+
+    provider: str
+    href: str
+    used: str
+    percent: int | None
+    css: str
+
+
+@dataclass(frozen=True)
+class _Waiting:
+    labels: str
+    href: str
+    count: int
+    oldest: str
+
+
+def overview_page(_request: Request, snapshot: WebSnapshot) -> Page:
+    """The first page."""
+    seen = snapshot.observed
+    told = overview(seen, snapshot.launchers, registered_launchers(seen.registered))
+    pools = summarize(seen.statuses)
+    values = {
+        "sentence": told.sentence,
+        "well": not (told.problems or told.waits),
+        "problems": [_problem(problem, seen.now) for problem in told.problems[:MOST_ROWS]],
+        "more_problems": max(0, len(told.problems) - MOST_ROWS),
+        "capacity": [_capacity(name, members) for name, members in by_provider(pools).items()][:MOST_ROWS],
+        "more_capacity": max(0, len(by_provider(pools)) - MOST_ROWS),
+        "pools": table_view("Pools", capacity_table(pools[:MOST_ROWS], seen.nodes.values()), {"pool": of_pool}),
+        "waiting": _waiting(seen)[:MOST_ROWS],
+    }
+    return Page("overview.html", "Overview", values, list(RecordKind))
+
+
+def registered_launchers(pools: Iterable[PoolComponent]) -> list[Registered]:
+    """Each launcher that has registered a pool, by host."""
+    found = {pool.hostname: Registered(pool.hostname, pool.version, pool.state) for pool in pools}
+    return [found[host] for host in sorted(found)]
+
+
+def _problem(problem: StatusProblem, now: float) -> _Problem:
+    return _Problem(problem.kind, problem_line(problem, now).text.removeprefix("- "), _PAGES.get(problem.kind, ""))
+
+
+def _capacity(provider: str, pools: Iterable[PoolSummary]) -> _Capacity:
+    """Of the resource of which most is used in any pool of the provider."""
+    scarce = limiting(limit for pool in pools for limit in pool.limits)
+    href = address("providers", provider)
+    if scarce is None:
+        return _Capacity(provider, href, "no limit is known", None, "")
+    part = fullness(scarce)
+    css = "bad" if part >= _FULL else "waiting" if part >= _HIGH else "good"
+    return _Capacity(provider, href, used_of(scarce), round(100 * part), css)
+
+
+def _waiting(seen: Observed) -> list[_Waiting]:
+    """Open requests by their labels, those that wait longest first."""
+    counts: Counter[tuple[str, ...]] = Counter()
+    oldest: dict[tuple[str, ...], float] = {}
+    for request in seen.requests.values():
+        if request.state in (states.REQUESTED, states.PENDING):
+            labels = tuple(sorted(set(request.node_types)))
+            counts[labels] += 1
+            oldest[labels] = min(oldest.get(labels, seen.now), request.created_time or seen.now)
+    order: Any = sorted(counts, key=lambda labels: (oldest[labels], labels))
+    return [
+        _Waiting(
+            ", ".join(labels),
+            address("requests", label=",".join(labels) or None),
+            counts[labels],
+            short(seen.now - oldest[labels]),
+        )
+        for labels in order
+    ]

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tells the page that records have changed: it then asks for its live part again, with the filters of its address.
+(() => {
+  "use strict";
+  const KINDS = ["nodes", "requests", "providers", "launchers", "images", "event"];
+  const AGAIN_MS = 5000;
+  // Viewers of a change do not ask all at the same moment.
+  const JITTER_MS = 100;
+  const stale = document.getElementById("stale");
+  let lost = false;
+
+  const changed = (kind) => document.body.dispatchEvent(new Event("changed-" + kind));
+  const setLost = (isLost) => {
+    if (isLost && !lost) document.getElementById("stale-since").textContent = new Date().toLocaleTimeString();
+    if (!isLost && lost) changed("all");
+    lost = isLost;
+    stale.hidden = !lost;
+  };
+  const connect = () => {
+    const stream = new EventSource(document.body.dataset.stream);
+    stream.onopen = () => setLost(false);
+    stream.onerror = () => {
+      setLost(true);
+      // The browser tries again by itself unless the server refused.
+      if (stream.readyState === EventSource.CLOSED) setTimeout(connect, AGAIN_MS);
+    };
+    stream.addEventListener("reset", () => changed("all"));
+    KINDS.forEach((kind) =>
+      stream.addEventListener(kind, () => setTimeout(changed, Math.random() * JITTER_MS, kind)));
+    addEventListener("pagehide", () => stream.close());
+  };
+  addEventListener("pageshow", (event) => event.persisted && (connect(), changed("all")));
+  connect();
+})();

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What all pages have in common."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from nodepool.web.pages.frame import address
+from tests.support.web_records import full
+from tests.support.web_site import WebSite
+
+PART = {"HX-Request": "true"}
+
+
+def test_live_part() -> None:
+    """WP-41: who asks for the part of a page that changes gets that alone, and caches keep both apart."""
+    client = WebSite(full()).client
+    page, part = client.get("/"), client.get("/", headers=PART)
+    assert page.text.startswith("<!DOCTYPE html>")
+    assert part.text.startswith('<div id="live"')
+    assert part.text.rstrip().endswith("</div>")
+    assert part.text.strip() in page.text
+    assert {answer.headers["vary"] for answer in (page, part)} == {"HX-Request"}
+    assert {answer.headers["cache-control"] for answer in (page, part)} == {"no-cache"}
+
+
+def test_live_part_is_made_once_for_all_viewers() -> None:
+    site = WebSite(full())
+    first = site.client.get("/", headers=PART).text
+    snapshot = site.snapshots.snapshot
+    later = replace(snapshot.observed, now=snapshot.observed.now + 3600)
+    site.snapshots.snapshot = replace(snapshot, observed=later)
+    assert site.client.get("/", headers=PART).text == first
+    site.snapshots.snapshot = replace(snapshot, number=snapshot.number + 1, observed=later)
+    assert site.client.get("/", headers=PART).text != first
+
+
+def test_nothing_is_inline() -> None:
+    """WP-40: scripts and styles are files of the site, as its Content-Security-Policy demands."""
+    text = WebSite(full()).client.get("/").text
+    assert re.findall(r"<script(?![^>]* src=)|<style|\sstyle=|\son[a-z]+=|javascript:", text) == []
+    assert re.findall(r"(?:src|href)=\"(?:https?:|//)", text) == []
+
+
+def test_files_have_addresses_with_a_hash() -> None:
+    """WP-40"""
+    client = WebSite().client
+    names = re.findall(r'(?:src|href)="(\./static/[^"]+)"', client.get("/").text)
+    assert len(names) >= 4
+    for name in names:
+        answer = client.get(name)
+        assert answer.status_code == 200, name
+        assert "immutable" in answer.headers["cache-control"]
+
+
+def test_addresses_are_relative() -> None:
+    """WP-40: a reverse proxy may put the site below a prefix."""
+    text = WebSite(full()).client.get("/").text
+    assert re.findall(r'(?:src|href|action|hx-get|data-stream)="/', text) == []
+
+
+def test_caches_are_not_complete() -> None:
+    """WP-41"""
+    assert "ZooKeeper is away" not in WebSite(full()).client.get("/").text
+    assert "ZooKeeper is away" in WebSite(replace(full(), complete=False)).client.get("/").text
+
+
+def test_addresses_of_names() -> None:
+    assert address("providers", "a/b ?c") == "providers/a%2Fb%20%3Fc"
+    assert address("nodes", label="a&b", page=2, state=None) == "nodes?label=a%26b&page=2"
+    assert address("labels", "\ud800") == "labels/%3F"

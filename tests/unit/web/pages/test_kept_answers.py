@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from nodepool.web.pages.kept_answers import LIFETIME_SECONDS, MOST_ANSWERS, KeptAnswers
+from tests.support.manual_clock import ManualClock
+
+
+def test_answer_of_the_same_snapshot() -> None:
+    kept = KeptAnswers(ManualClock())
+    kept.put("a", 1, b"x")
+    assert kept.get("a", 1) == b"x"
+    assert kept.get("a", 2) is None
+    assert kept.get("b", 1) is None
+
+
+def test_old_answer_is_not_given() -> None:
+    clock = ManualClock()
+    kept = KeptAnswers(clock)
+    kept.put("a", 1, b"x")
+    clock.pass_seconds(LIFETIME_SECONDS)
+    assert kept.get("a", 1) is None
+
+
+def test_number_of_answers_is_bounded() -> None:
+    kept = KeptAnswers(ManualClock())
+    for number in range(MOST_ANSWERS):
+        kept.put(str(number), 1, b"x")
+    assert kept.get("0", 1) == b"x"
+    kept.put("one more", 1, b"y")
+    assert kept.get("0", 1) is None
+    assert kept.get("one more", 1) == b"y"
