@@ -78,13 +78,17 @@ def _read(zk: ZooKeeper, begin: float, about: str | None) -> list[Event]:
     from nodepool.plan.status_events import merged
     from nodepool.zk.status_records import read_launchers
 
-    events = merged((event for launcher in read_launchers(zk.client) for event in launcher.events), begin)
-    return [event for event in events if about is None or is_about(event.subject, about)]
+    events = (event for launcher in read_launchers(zk.client) for event in launcher.events)
+    return merged((event for event in events if about is None or is_about(event, about)), begin)
 
 
-def is_about(subject: str, text: str) -> bool:
-    """Is an event of this subject wanted with ``--subject``? Its words are looked for, and the parts of pool names."""
-    return text in subject.split() or text in subject.replace("/", " ").split()
+def is_about(event: Event, text: str) -> bool:
+    """Is an event wanted with ``--subject``?
+
+    The words of its subject are looked for, and the pool in which it happened; of pools also the parts of their names.
+    """
+    about = f"{event.subject} {event.actor.partition(' ')[2]}"
+    return text in about.split() or text in about.replace("/", " ").split()
 
 
 def _follow(zk: ZooKeeper, begin: float, options: argparse.Namespace) -> None:

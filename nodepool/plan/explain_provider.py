@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from nodepool.model.maintenance import Maintenance
 from nodepool.plan.attention import named
 from nodepool.plan.explain_label import waiting_groups
-from nodepool.plan.explained import ExplainedProvider, Moment
+from nodepool.plan.explained import ExplainedPool, ExplainedProvider, Moment
 from nodepool.plan.observed import Observed
 from nodepool.plan.pool_summary import STATES, PoolSummary, limiting, summarize
 
@@ -29,10 +29,11 @@ def explain_provider(name: str, seen: Observed) -> ExplainedProvider:
     nodes = [
         node for node in seen.nodes.values() if node.provider == provider and (not pool_name or node.pool == pool_name)
     ]
-    return ExplainedProvider(
+    answer = ExplainedPool if pool_name else ExplainedProvider
+    return answer(
         id=name,
         state="unknown" if worst is None else worst.state,
-        text=_text(worst, pools, silent, records),
+        text=_text(name, worst, pools, silent, records),
         nodes=dict(Counter(node.state for node in sorted(nodes, key=lambda node: node.state))),
         pools=pools,
         silent=silent,
@@ -44,10 +45,15 @@ def explain_provider(name: str, seen: Observed) -> ExplainedProvider:
 
 
 def _text(
-    worst: PoolSummary | None, pools: Sequence[PoolSummary], silent: Sequence[str], records: Sequence[Maintenance]
+    name: str,
+    worst: PoolSummary | None,
+    pools: Sequence[PoolSummary],
+    silent: Sequence[str],
+    records: Sequence[Maintenance],
 ) -> str:
     if records:
-        return "; ".join(record.text for record in records)
+        text, own = "; ".join(record.text for record in records), f"{records[0].kind} {name} "
+        return text.removeprefix(own) if text.startswith(own) else f"is subject to maintenance: {text}"
     if worst is None:
         return f"tells no status: {named(silent)}" if silent else "no launcher has it"
     if worst.state == "running":
@@ -55,7 +61,8 @@ def _text(
         most = "" if full is None else f"; {full.used + full.others:g} of {full.limit:g} {full.resource} are used"
         return f"works{most}"
     cause = f": {worst.text}" if worst.text else ""
-    return f"pool {worst.pool} is {worst.state}{cause}"
+    which = "" if "/" in name else f"pool {worst.pool} "
+    return f"{which}is {worst.state}{cause}"
 
 
 def _history(name: str, seen: Observed) -> list[Moment]:

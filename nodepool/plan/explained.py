@@ -182,7 +182,7 @@ class ExplainedLabel(Explained):
 
 @dataclass(frozen=True)
 class ExplainedProvider(Explained):
-    """Of a provider, or of one pool of it.
+    """Of a provider.
 
     :param nodes: state -> nodes.
     :param pools: what launchers tell of them. ``silent``: launchers that tell none.
@@ -197,3 +197,10 @@ class ExplainedProvider(Explained):
     maintenance: Sequence[str] = ()
     history: Sequence[Moment] = ()
     remedies: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class ExplainedPool(ExplainedProvider):
+    """Of one pool of a provider."""
+
+    kind: ClassVar[str] = "pool"

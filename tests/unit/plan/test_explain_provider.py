@@ -42,15 +42,28 @@ def test_one_pool() -> None:
     other = status("cloud-1", id="x", pool="second", waiting=[waiting("gpu")])
     found = explain_provider("cloud-1/main", seen(statuses=[status("cloud-1"), other]))
     assert [pool.name for pool in found.pools] == ["cloud-1/main"]
-    assert (found.id, found.waiting) == ("cloud-1/main", [])
+    assert (found.kind, found.id, found.waiting) == ("pool", "cloud-1/main", [])
+    assert found.to_dict()["kind"] == "pool"
+    told = status("cloud-1", state="unavailable", text="HTTP 503")
+    assert explain_provider("cloud-1/main", seen(statuses=[told])).text == "is unavailable: HTTP 503"
 
 
 def test_maintenance() -> None:
     record = Maintenance("provider", "cloud-1", Mode.PAUSE, "network", "alice", NOW - 3)
     told = status("cloud-1", state="maintenance", code="provider.paused", text=record.text)
     found = explain_provider("cloud-1", seen(statuses=[told], maintenance=[record]))
-    assert (found.text, found.maintenance) == (record.text, [record.text])
+    assert (found.text, found.maintenance) == ("is paused by alice: network", [record.text])
+    assert found.kind == "provider"
     assert found.remedies == ["nodepool resume provider cloud-1"]
+
+
+def test_maintenance_of_a_pool() -> None:
+    """The sentence begins with the pool: a record of its own goes on with it, that of another subject names it."""
+    records = [Maintenance("provider", "cloud-1", Mode.PAUSE), Maintenance("pool", "cloud-1/main", Mode.DRAIN)]
+    found = explain_provider("cloud-1/main", seen(statuses=[status("cloud-1")], maintenance=records[1:]))
+    assert found.text == "is drained"
+    found = explain_provider("cloud-1/main", seen(statuses=[status("cloud-1")], maintenance=records))
+    assert found.text == "is subject to maintenance: provider cloud-1 is paused; pool cloud-1/main is drained"
 
 
 def test_released_launcher() -> None:
