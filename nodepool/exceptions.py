@@ -25,6 +25,10 @@ class QuotaException(LaunchError):
     statsd_key = "error.quota"
 
 
+class LaunchHeldException(LaunchError):
+    """What the launch waits for is out of service: the launch is aborted and tried again later. It is not counted."""
+
+
 class CapacityException(LaunchError):
     """The cloud has no capacity for this instance: a failed attempt."""
 

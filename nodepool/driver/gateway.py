@@ -13,7 +13,7 @@ from __future__ import annotations
 import concurrent.futures
 import logging
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final, Generic, Literal, ParamSpec, Protocol, TypeVar
 
 from nodepool.clock import monotonic
@@ -310,6 +310,10 @@ paused_reason: ProviderHook[[], str | None] = ProviderHook(
 wait_reason: ProviderHook[[str, Sequence[str], Mapping[str, int]], Reason | None] = ProviderHook(
     "waitReason", Otherwise("logged; the request waits for a ready node", lambda: None), AT_ONCE
 )
+held_labels: ProviderHook[[str], Mapping[str, Reason]] = ProviderHook(
+    "heldLabels", Otherwise("logged; all labels are served", dict), AT_ONCE
+)
+stop_waiting: ProviderHook[[Collection[str]], None] = ProviderHook("stopWaiting", _NOTHING, AT_ONCE)
 error_labels: ProviderHook[[], Sequence[str]] = ProviderHook("errorLabels", _DECLINED, AT_ONCE)
 # For status records.
 limit_status: ProviderHook[[str], Sequence[LimitStatus]] = ProviderHook("limitStatus", NO_LIST, AT_ONCE)

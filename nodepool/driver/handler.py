@@ -212,6 +212,12 @@ class NodeRequestHandler(HandlerHooks):
         """`give_back` as soon as no launch runs."""
         self._end(lambda: self.give_back(reason))
 
+    def stop_waiting(self) -> None:
+        """End launches that wait for what nobody has begun to make. Call it again while nothing new is to be begun."""
+        building = [node.key for node in self.nodeset if node.state == states.BUILDING]
+        if building:
+            gateway.stop_waiting(self.manager, building)
+
     def _drop(self) -> None:
         self.cancel("the request is gone")
 

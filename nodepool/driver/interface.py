@@ -9,7 +9,7 @@ configuration makes a new provider: ``old.idle()``, ``new.start()``, ``old.stop(
 from __future__ import annotations
 
 import abc
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, cast
 
 from nodepool.driver.framework.broken_labels import UNKNOWN
@@ -194,6 +194,21 @@ class Provider(ProviderNotifications, abc.ABC):
         answer changes, call ``wake()`` of the pool workers.
         """
         return None
+
+    def heldLabels(self, pool_name: str) -> Mapping[str, Reason]:
+        """Labels of a pool that it does not serve now, and why: what they need is out of service.
+
+        Requests for them wait or go to others, none is declined. Must not do I/O. Asked in every pass of the pool.
+        """
+        return {}
+
+    def stopWaiting(self, node_ids: Collection[str]) -> None:
+        """End the launches of these nodes that wait for what nobody has begun to make.
+
+        They end with `nodepool.exceptions.LaunchHeldException`. What was begun goes on. Called again and again as long
+        as nothing new is to be begun. Must not do I/O.
+        """
+        return
 
     def waitReason(self, pool_name: str, labels: Sequence[str], free: Mapping[str, int]) -> Reason | None:
         """What a request for these labels waits for; None = for a ready node. Only asked if ``LAUNCHES`` is False.

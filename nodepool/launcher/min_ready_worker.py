@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from nodepool.config.objects import Config
+    from nodepool.driver.interface import Provider
     from nodepool.runtime.providers import Providers
     from nodepool.zk.nodepool_cache import NodepoolCache
     from nodepool.zk.zookeeper import ZooKeeper
@@ -119,11 +120,18 @@ class MinReadyWorker(Worker):
             if provider is None or not provider.LAUNCHES:
                 continue
             for pool_name, pool in settings.pools.items():
-                if label_name in pool.labels and not self._held(name, pool_name, label_name):
-                    label = pool.labels[label_name] if isinstance(pool.labels, dict) else label_name
-                    if gateway.label_ready(provider, label):
-                        return True
+                if label_name not in pool.labels or self._is_held(provider, pool_name, label_name):
+                    continue
+                label = pool.labels[label_name] if isinstance(pool.labels, dict) else label_name
+                if gateway.label_ready(provider, label):
+                    return True
         return False
+
+    def _is_held(self, provider: Provider, pool_name: str, label_name: str) -> bool:
+        """Would a request for a label wait for the end of a maintenance record in a pool? (MT-7, MT-11)"""
+        if self._held(provider.name, pool_name, label_name):
+            return True
+        return label_name in gateway.held_labels(provider, pool_name)
 
     def _missing(self, wanted: dict[str, int]) -> dict[str, int]:
         cache = self._cache

@@ -53,6 +53,7 @@ class ReasonCode(enum.Enum):
     LABEL_PAUSED = "label.paused"
     LAUNCHER_PAUSED = "launcher.paused"
     LAUNCHER_DRAINING = "launcher.draining"
+    BACKING_HELD = "backing.held"
     PROVIDER_STARTING = "provider.starting"
     REQUEST_LOCKED = "request.locked"
     REQUEST_CHANGED = "request.changed"

@@ -35,6 +35,7 @@ class Backing:
     :param kind: None = its label is not configured any more.
     :param holders: by slot: the id of the node that has it, None = free.
     :param idle_seconds: how long nobody has been on it; None = somebody is.
+    :param held: has an operator taken out of service where it comes from?
     """
 
     id: str
@@ -43,6 +44,7 @@ class Backing:
     failed: bool
     age_seconds: float
     idle_seconds: float | None
+    held: bool = False
 
 
 @dataclass(frozen=True)
@@ -69,8 +71,8 @@ class Release:
 
 
 def accepts(backing: Backing, rules: Rules | None) -> bool:
-    """May new nodes be put on it? (T-9, T-10, T-11)"""
-    if backing.failed or rules is None:
+    """May new nodes be put on it? (T-9, T-10, T-11, T-14)"""
+    if backing.failed or backing.held or rules is None:
         return False
     return rules.max_age_seconds is None or backing.age_seconds < rules.max_age_seconds
 

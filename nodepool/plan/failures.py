@@ -11,6 +11,7 @@ from nodepool.exceptions import (
     CapacityException,
     CloudUnavailableException,
     LaunchError,
+    LaunchHeldException,
     LaunchNodepoolException,
     QuotaException,
     RuntimeConfigurationException,
@@ -25,6 +26,8 @@ class Failure(enum.Enum):
 
     #: The cloud says that a quota is used up.
     QUOTA = "quota"
+    #: An operator has taken out of service what the launch waits for.
+    HELD = "held"
     #: The cloud has no room for such an instance.
     CAPACITY = "capacity"
     #: The cloud's API does not answer, or only with errors of its own.
@@ -67,6 +70,7 @@ class Meaning:
 #: Special ones first. `OSError`: connections that fail, the errors of sockets, ssl and requests.
 TABLE: Final = (
     Meaning(QuotaException, Failure.QUOTA, states.ABORTED, None, retry=False),
+    Meaning(LaunchHeldException, Failure.HELD, states.ABORTED, None, retry=False),
     Meaning(CapacityException, Failure.CAPACITY, states.FAILED, None, retry=True),
     Meaning(RuntimeConfigurationException, Failure.CONFIGURATION, states.FAILED, None, retry=False),
     Meaning(LaunchNodepoolException, Failure.SETUP, states.FAILED, None, retry=True),

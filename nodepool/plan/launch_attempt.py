@@ -21,7 +21,7 @@ RETRY: Final = Backoff(0.5, 8.0)
 
 def may_have_made_an_instance(kind: Failure) -> bool:
     """Could there be an instance although the creation failed and no id came back?"""
-    return kind not in (Failure.QUOTA, Failure.CAPACITY, Failure.CONFIGURATION, Failure.SETUP)
+    return kind not in (Failure.QUOTA, Failure.HELD, Failure.CAPACITY, Failure.CONFIGURATION, Failure.SETUP)
 
 
 def answer_was_lost(kind: Failure) -> bool:
@@ -102,6 +102,8 @@ def after_failure(kind: Failure, attempt: int, retries: int, *, circuit_open: bo
     """
     if kind is Failure.QUOTA:
         return Abort("the cloud says that a quota is used up")
+    if kind is Failure.HELD:
+        return Abort("what it waits for is out of service")
     if circuit_open and kind in (Failure.CLOUD, Failure.UNKNOWN):
         return Abort("the cloud does not answer")
     if not may_be_retried(kind):

@@ -3,10 +3,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from nodepool.model.maintenance import Maintenance, MaintenanceRecords, Mode
+from nodepool.model.node import Node
 from nodepool.model.reasons import Reason, ReasonCode
 
 #: Between the clocks of two hosts, at most: a record that is over by so much is over for all launchers.
@@ -62,19 +63,27 @@ def of_labels(records: MaintenanceRecords, now: float) -> dict[str, Maintenance]
     return {name: record for (kind, name), record in records.items() if kind == "label" and not record.is_over(now)}
 
 
-def first_held(labels: Collection[str], held: Mapping[str, Maintenance]) -> Maintenance | None:
-    """The record that keeps a request with these labels from being served.
-
-    :param held: answer of `of_labels`.
-    """
-    return next((held[label] for label in labels if label in held), None) if held else None
-
-
 def of_host(
     records: MaintenanceRecords, host: str, username: str | None, port: int | None, now: float
 ) -> Maintenance | None:
     """The record that holds for a static host now: one of ``<user>@<host>:<port>``, or one of the host's name alone."""
     return of_subject(records, "host", f"{username}@{host}:{port}", now) or of_subject(records, "host", host, now)
+
+
+def of_node(records: MaintenanceRecords, node: Node, label: str, now: float) -> Maintenance | None:
+    """The record because of which nothing new is put on a node: of its provider, pool, label or static host.
+
+    :param label: of the node, for which it is used.
+    """
+    if not records:
+        return None
+    found = (
+        of_subject(records, "provider", node.provider or "", now),
+        of_subject(records, "pool", f"{node.provider}/{node.pool}", now),
+        of_subject(records, "label", label, now),
+        of_host(records, node.hostname or "", node.username, node.connection_port, now),
+    )
+    return next((record for record in found if record is not None), None)
 
 
 def next_end(records: MaintenanceRecords, now: float) -> float | None:

@@ -45,11 +45,22 @@ def remedies_of_request(request: NodeRequest, pools: Sequence[PoolVerdict], seen
     for other in pools[1:]:
         if other.verdict == ABSENT and first.verdict in (WAITS, DECLINED):
             found.append(f"{other.pool} would serve it, but: {other.text}")
-    for verdict in [one for one in pools if one.verdict == ABSENT and one.code in _RESUMED]:
-        kind = _RESUMED[verdict.code]
-        name = verdict.pool if kind == "pool" else verdict.pool.partition("/")[0]
-        found.append(f"nodepool resume {kind} {name}")
+    for verdict in [one for one in pools if one.verdict == ABSENT]:
+        found += _resume(verdict, seen)
     return list(dict.fromkeys(found))
+
+
+def _resume(verdict: PoolVerdict, seen: Observed) -> Iterator[str]:
+    """Commands that end what keeps a pool from serving."""
+    kind = _RESUMED.get(verdict.code)
+    if kind is not None:
+        name = verdict.pool if kind == "pool" else verdict.pool.partition("/")[0]
+        yield f"nodepool resume {kind} {name}"
+    elif verdict.code == ReasonCode.BACKING_HELD.value:
+        # The text names the records of other providers.
+        for record in seen.maintenance:
+            if record.text in verdict.text and not record.is_over(seen.now):
+                yield f"nodepool resume {record.kind} {record.name}"
 
 
 def _about(request: NodeRequest, first: PoolVerdict, seen: Observed) -> Iterator[str]:

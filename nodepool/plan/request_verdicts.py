@@ -28,6 +28,7 @@ _ABSENT_CODES: Final = frozenset(
     {
         *("provider.circuit-open", "provider.paused", "provider.draining", "provider.starting"),
         *("pool.paused", "pool.draining", "label.paused", "launcher.paused", "launcher.draining"),
+        "backing.held",
     }
 )
 #: Of reasons to decline, those that say the least.

@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 from nodepool.driver.fake.cloud import FakeCloud
+from nodepool.zk.client import ZooKeeperClient
+from nodepool.zk.maintenance_store import MaintenanceStore
 from tests.support.local_launcher import LocalLauncher, launcher_settings
 from tests.support.pool_znodes import PoolZnodes
 from tests.support.zookeeper import ZooKeeperServer
@@ -45,3 +47,18 @@ def launch(tmp_path: Path, zookeeper: ZooKeeperServer, chroot: str, znodes: Pool
     yield start
     for launcher in launchers:
         launcher.stop()
+
+
+@pytest.fixture
+def store(zookeeper: ZooKeeperServer, chroot: str) -> Iterator[MaintenanceStore]:
+    """The hand of an operator."""
+    certificates = zookeeper.certificates
+    client = ZooKeeperClient(
+        zookeeper.tls_hosts(chroot),
+        tls_cert=str(certificates.client_cert),
+        tls_key=str(certificates.client_key),
+        tls_ca=str(certificates.ca),
+    )
+    client.connect(timeout=30)
+    yield MaintenanceStore(client)
+    client.disconnect()

@@ -5,38 +5,18 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Iterator
-
-import pytest
 
 from nodepool.driver.fake.cloud import FakeCloud
 from nodepool.model.maintenance import Maintenance, Mode
-from nodepool.zk.client import ZooKeeperClient
 from nodepool.zk.maintenance_store import MaintenanceStore
 from tests.scenario.conftest import Launch
 from tests.scenario.test_requests import fulfilled, use_and_return
 from tests.support.local_launcher import fake_provider
 from tests.support.pool_znodes import PoolZnodes
 from tests.support.wait import wait_for
-from tests.support.zookeeper import ZooKeeperServer
 
 ONE = Maintenance("provider", "one", Mode.PAUSE, "network", "alice@desk")
 TWO = Maintenance("provider", "two", Mode.PAUSE)
-
-
-@pytest.fixture
-def store(zookeeper: ZooKeeperServer, chroot: str) -> Iterator[MaintenanceStore]:
-    """The hand of an operator."""
-    certificates = zookeeper.certificates
-    client = ZooKeeperClient(
-        zookeeper.tls_hosts(chroot),
-        tls_cert=str(certificates.client_cert),
-        tls_key=str(certificates.client_key),
-        tls_ca=str(certificates.ca),
-    )
-    client.connect(timeout=30)
-    yield MaintenanceStore(client)
-    client.disconnect()
 
 
 def paused(znodes: PoolZnodes) -> dict[str, list[bool]]:

@@ -10,25 +10,28 @@ from __future__ import annotations
 
 import dataclasses
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from nodepool.clock import wall_time
+from nodepool.driver.metastatic.backing_holds import BackingHolds
 from nodepool.driver.metastatic.backing_requests import BackingRequests
 from nodepool.driver.metastatic.backing_view import BackingView, Entry
 from nodepool.driver.metastatic.claims import Claims
 from nodepool.driver.metastatic.records import owner_of
 from nodepool.driver.metastatic.slot_requests import SlotRequest, SlotRequests, Waiting
 from nodepool.driver.statemachine.scheduler import WHEN_WOKEN_SECONDS
-from nodepool.exceptions import LaunchStatusException, ZKConflict, ZKException
+from nodepool.exceptions import LaunchHeldException, LaunchStatusException, ZKConflict, ZKException
 from nodepool.guard import Guard
 from nodepool.model import states
 from nodepool.plan import backing as plan
 from nodepool.plan.backing import BackingKind, Release, Rules
 
 if TYPE_CHECKING:
+    from nodepool.driver.metastatic.config import MetastaticLabel
     from nodepool.driver.statemachine.adapter import Log
     from nodepool.driver.statemachine.scheduler import Scheduler
+    from nodepool.model.reasons import Reason
     from nodepool.zk.zookeeper import ZooKeeper
 
 #: Next pass after ZooKeeper did not do what we wanted.
@@ -54,6 +57,7 @@ class SlotAllocator:
     A pass owns everything but the slot requests, which are guarded by a lock of their own.
 
     :param rules: what is configured.
+    :param served_again: called when labels may be served that were not; must not block.
     """
 
     def __init__(
@@ -63,13 +67,16 @@ class SlotAllocator:
         rules: Mapping[BackingKind, Rules],
         scheduler: Scheduler,
         log: Log,
+        served_again: Callable[[], None],
         clock: Callable[[], float] = wall_time,
     ) -> None:
         self._zk = zk
         self._rules = rules
         self._scheduler = scheduler
         self.log = log
+        self._served_again = served_again
         self.slot_requests = SlotRequests()
+        self._holds = BackingHolds(zk, clock)
         self._lock = threading.Lock()
         self._task: _Passes | None = None
         self._idle = threading.Event()
@@ -78,9 +85,11 @@ class SlotAllocator:
         #: Passes that have ended. For tests.
         self.passes = 0
         owner = owner_of(provider_name)
-        self.view = BackingView(zk, provider_name, rules.keys(), self.wake, log, clock)
+        self.view = BackingView(zk, provider_name, rules.keys(), self._holds.of_node, self.wake, log, clock)
         self.requests = BackingRequests(zk, owner, log, self.wake)
-        self._claims = Claims(zk, owner, self.view, self.requests, self.slot_requests, rules, log, clock)
+        self._claims = Claims(zk, owner, self.view, self.requests, self.slot_requests, self._holds, rules, log, clock)
+        if zk.cache is not None:
+            zk.cache.maintenance.add_listener(self.wake)
 
     # -- other threads --
 
@@ -110,6 +119,8 @@ class SlotAllocator:
 
     def close(self) -> None:
         """The scheduler has ended: take back what was requested. May block."""
+        if self._zk.cache is not None:
+            self._zk.cache.maintenance.remove_listener(self.wake)
         self.view.close()
         self.requests.close()
 
@@ -123,6 +134,15 @@ class SlotAllocator:
         self.slot_requests.add(slot_request)
         self.start()
         self.wake()
+
+    def stop_waiting(self, node_ids: Collection[str]) -> None:
+        """These nodes shall not go on waiting for a backing node that nobody has begun to make."""
+        self.slot_requests.stop_waiting(node_ids)
+        self.wake()
+
+    def held_labels(self, labels: Iterable[MetastaticLabel]) -> dict[str, Reason]:
+        """T-13: those that are not served now, and why."""
+        return self._holds.of_labels(label.kind for label in labels)
 
     def launch_ended(self, node_id: str) -> None:
         """A node waits no more; nor may its backing request, if nobody else does."""
@@ -180,7 +200,10 @@ class SlotAllocator:
         if not (self._mark_failed() and self._take_back() and self._assign(waiting)):
             # Somebody else wrote first. What is decided next must rest on what he wrote.
             return 0.0
+        self._note_free()
+        self._end_stopped(waiting)
         self._request(waiting)
+        waits.append(self._holds.next_end())
         if not self._idle.is_set():
             waits.append(self._release())
             if self._sweep_wanted.is_set():
@@ -232,6 +255,35 @@ class SlotAllocator:
                 else:
                     complete = False
         return complete
+
+    def _note_free(self) -> None:
+        """Labels are served as long as there are slots, whoever makes backing nodes."""
+        if not self._holds.active:
+            return
+        free = {
+            backing.kind
+            for backing in self.view.backings()
+            if backing.kind is not None
+            and plan.accepts(backing, self._rules.get(backing.kind))
+            and plan.free_slots(backing.holders)
+        }
+        if self._holds.note_free(frozenset(free)):
+            self._served_again()
+
+    def _end_stopped(self, waiting: Waiting) -> None:
+        """T-13: they are taken out of ``waiting``."""
+        stopped = self.slot_requests.take_stopped()
+        for kind, slot_requests in waiting.items():
+            for node_id in stopped & slot_requests.keys():
+                request_id = slot_requests[node_id].request_id
+                if request_id is None or not self._is_begun(request_id):
+                    text = f"nothing new is begun, and nobody makes a node of label {kind.backing_label} yet"
+                    self.slot_requests.fail(slot_requests.pop(node_id), LaunchHeldException(text))
+
+    def _is_begun(self, request_id: str) -> bool:
+        """Is a backing request served, or is a node being made for it?"""
+        current = self.requests.look(request_id)
+        return current is not None and (current.state == states.FULFILLED or self.view.has_node_for(request_id))
 
     def _place_again(self, slot_requests: dict[str, SlotRequest]) -> None:
         """Take out those who have a slot already, e.g. because the answer to the write was lost."""

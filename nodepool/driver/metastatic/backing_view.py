@@ -52,6 +52,7 @@ class BackingView:
     """Used by one thread, except for the cache's listener. `update` costs what has changed, not what there is.
 
     :param kinds: the kinds that are configured.
+    :param is_held: has an operator taken out of service where a backing node with a label comes from?
     :param on_change: called in the cache thread when `update` will find something of interest; must not block.
     :param clock: seconds since the epoch.
     """
@@ -61,6 +62,7 @@ class BackingView:
         zk: ZooKeeper,
         provider_name: str,
         kinds: Collection[BackingKind],
+        is_held: Callable[[Node, str], bool],
         on_change: Callable[[], None],
         log: Log,
         clock: Callable[[], float],
@@ -72,6 +74,7 @@ class BackingView:
         #: As it stands in ``user_data``.
         self._owner_text = json.dumps(self._owner)
         self._kinds = kinds
+        self._is_held = is_held
         self._on_change = on_change
         self.log = log
         self._clock = clock
@@ -351,6 +354,7 @@ class BackingView:
                 entry.data.failed,
                 now - entry.data.launched,
                 None if entry.idle_since is None else now - entry.idle_since,
+                entry.kind is not None and self._is_held(entry.node, entry.kind.backing_label),
             )
             for entry in self.entries.values()
         ]

@@ -13,6 +13,7 @@ from nodepool.model import states
 from nodepool.plan.seen_twice import SeenTwice
 
 if TYPE_CHECKING:
+    from nodepool.driver.metastatic.backing_holds import BackingHolds
     from nodepool.driver.metastatic.backing_requests import BackingRequests, OpenRequest
     from nodepool.driver.metastatic.backing_view import BackingView
     from nodepool.driver.metastatic.slot_requests import SlotRequests
@@ -41,6 +42,7 @@ class Claims:
         view: BackingView,
         requests: BackingRequests,
         slot_requests: SlotRequests,
+        holds: BackingHolds,
         rules: Mapping[BackingKind, Rules],
         log: Log,
         clock: Callable[[], float],
@@ -50,6 +52,7 @@ class Claims:
         self._view = view
         self._requests = requests
         self._slot_requests = slot_requests
+        self._holds = holds
         self._rules = rules
         self._clock = clock
         self.log = log
@@ -67,8 +70,12 @@ class Claims:
             elif request.state == states.FAILED:
                 self._failed(opened, "failed: every pool declined it")
                 self._requests.end(opened.id)
-            elif request.state == states.FULFILLED and not self._fulfilled(opened, request):
-                waits.append(CLAIM_RETRY_SECONDS)
+            elif request.state == states.FULFILLED:
+                self._holds.note_declined(opened.kind, ())
+                if not self._fulfilled(opened, request):
+                    waits.append(CLAIM_RETRY_SECONDS)
+            elif request.declined_by:
+                self._holds.note_declined(opened.kind, request.declined_by)
         return min(waits)
 
     def _failed(self, opened: OpenRequest, what: str) -> None:

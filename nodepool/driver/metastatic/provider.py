@@ -10,8 +10,11 @@ from nodepool.driver.metastatic.allocator import SlotAllocator
 from nodepool.driver.statemachine import StateMachineProvider
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
     from nodepool.driver.metastatic.config import MetastaticProviderConfig
     from nodepool.driver.statemachine.launch import NodeLaunch
+    from nodepool.model.reasons import Reason
     from nodepool.zk.zookeeper import ZooKeeper
 
 
@@ -33,7 +36,7 @@ class MetastaticProvider(StateMachineProvider):
         super().start(zk_conn)
         if zk_conn.cache is not None:
             rules = self.provider.rules()
-            self._allocator = SlotAllocator(zk_conn, self.name, rules, self.scheduler, self.log)
+            self._allocator = SlotAllocator(zk_conn, self.name, rules, self.scheduler, self.log, self.wake_workers)
         self.adapter.begin(zk_conn, self._allocator)
         if self._allocator is not None:
             self._allocator.start()
@@ -47,6 +50,16 @@ class MetastaticProvider(StateMachineProvider):
         if self._allocator is not None:
             self._allocator.drain()
         super().stop()
+
+    def heldLabels(self, pool_name: str) -> Mapping[str, Reason]:
+        """T-13."""
+        pool = self.provider.pools.get(pool_name)
+        return {} if self._allocator is None or pool is None else self._allocator.held_labels(pool.labels.values())
+
+    def stopWaiting(self, node_ids: Collection[str]) -> None:
+        """T-13: launches that wait for a backing node that nobody has begun to make."""
+        if self._allocator is not None:
+            self._allocator.stop_waiting(node_ids)
 
     def launch_ended(self, launch: NodeLaunch) -> None:
         super().launch_ended(launch)

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -42,6 +42,8 @@ class SlotRequests:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._waiting: dict[str, SlotRequest] = {}
+        #: Those who wait no longer if nobody has begun to make their backing node.
+        self._stopped: set[str] = set()
         self._given_back: dict[str, Callable[[], None]] = {}
         self._failed_scans: dict[str, None] = {}
 
@@ -97,6 +99,17 @@ class SlotRequests:
         with self._lock:
             if self._waiting.get(slot_request.node_id) is slot_request:
                 del self._waiting[slot_request.node_id]
+
+    def stop_waiting(self, node_ids: Collection[str]) -> None:
+        """These nodes shall not go on waiting for a backing node that nobody has begun to make."""
+        with self._lock:
+            self._stopped.update(node_ids)
+
+    def take_stopped(self) -> set[str]:
+        """Nodes of which this was said since the last time."""
+        with self._lock:
+            stopped, self._stopped = self._stopped, set()
+        return stopped
 
     def drop(self, node_id: str) -> None:
         """A node does not wait any more: its launch has ended."""

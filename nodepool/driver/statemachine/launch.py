@@ -235,8 +235,11 @@ class NodeLaunch:
     def _failed(self, error: Exception) -> float | None:
         """An attempt ended badly; whether there is another shows when the cloud was asked what it left behind."""
         kind = classify(error)
-        self._log_failure(error)
-        self._report(launch_outcome(error)[1], str(error) or type(error).__name__)
+        if kind is Failure.HELD:
+            self.log.info("Not launched now: %s", error)
+        else:
+            self._log_failure(error)
+            self._report(launch_outcome(error)[1], str(error) or type(error).__name__)
         provider, label = self._provider, self._order.label
         provider.calls.judge(error)
         if kind is Failure.QUOTA:

@@ -93,11 +93,16 @@ class Handlers:
 
         :param held: why requests for some labels are not; None = they are.
         """
-        for handler in self._unfinished():
+        for handler in self._desk.handlers():
             reason = held(handler.request.node_types)
-            if reason is not None:
+            if reason is None:
+                continue
+            if handler.unfinished:
                 handler.log.info("Giving it back: %s", reason.text)
                 self._serve(handler, partial(handler.give_back_when_launched, reason))
+            # It may have launches all the same: they are ended first.
+            if not handler.unfinished and not handler.done:
+                self._serve(handler, handler.stop_waiting)
 
     def _serve(self, handler: NodeRequestHandler, call: Callable[[], None]) -> None:
         """Call a method of a handler. One error affects no other request. Raises ZKConnectionError."""

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Final
 
+from nodepool.driver import gateway
 from nodepool.model import states
 from nodepool.model.reasons import Reason, ReasonCode
 from nodepool.plan import maintenance_effect
@@ -45,8 +46,10 @@ class PassContext:
         self._labels: frozenset[str] = frozenset()
         #: Why this pool takes nothing new. Any thread may read it: a pass that begins later takes nothing.
         self.hold: Maintenance | None = None
-        #: Labels that no pool serves, and why.
-        self.held_labels: Mapping[str, Maintenance] = {}
+        #: Labels that this pool does not serve, and why.
+        self.held_labels: Mapping[str, Reason] = {}
+        #: Is one of them not served because of what its nodes need?
+        self.needs_held = False
 
     # -- constant during a pass --
 
@@ -54,7 +57,6 @@ class PassContext:
         """Take the current configuration, provider and maintenance for a pass; False = this pool is about to stop."""
         maintenance = self.launcher.maintenance
         self.hold = maintenance.of_pool(self.provider_name, self.pool_name)
-        self.held_labels = maintenance.of_labels()
         provider = self.launcher.provider(self.provider_name)
         if provider is None or self.pool_name not in provider.provider.pools:
             return False
@@ -64,12 +66,17 @@ class PassContext:
             self._labels = frozenset(config.getSupportedLabels(self.pool_name))
             self._config = config
         self._provider = provider
+        needs = gateway.held_labels(provider, self.pool_name)
+        self.needs_held = bool(needs)
+        records = maintenance.of_labels()
+        self.held_labels = {**needs, **{name: maintenance_effect.reason(record) for name, record in records.items()}}
         return True
 
     def held(self, labels: Collection[str]) -> Reason | None:
-        """Why this pool takes no request for these labels now (MT-3, MT-5)."""
-        record = self.hold or maintenance_effect.first_held(labels, self.held_labels)
-        return None if record is None else maintenance_effect.reason(record)
+        """Why this pool takes no request for these labels now (MT-3, MT-5, MT-11)."""
+        if self.hold is not None:
+            return maintenance_effect.reason(self.hold)
+        return next((self.held_labels[label] for label in labels if label in self.held_labels), None)
 
     @property
     def has_provider(self) -> bool:

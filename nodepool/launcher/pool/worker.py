@@ -210,7 +210,8 @@ class PoolWorker(Worker):
         return min(waits, default=None)
 
     def _update_entry(self) -> None:
-        self.entry.update(paused=self.desk.paused or self.context.hold is not None)
+        held = self.context.hold is not None or self.context.needs_held
+        self.entry.update(paused=self.desk.paused or held)
 
     def _wind_down(self) -> float:
         """A pass of a pool that retires. Nobody else can finish what it holds locked (G-6, L-17)."""

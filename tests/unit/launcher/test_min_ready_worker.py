@@ -15,6 +15,7 @@ from nodepool.exceptions import ZKConnectionError
 from nodepool.launcher import min_ready_worker
 from nodepool.launcher.min_ready_worker import MinReadyWorker
 from nodepool.model.maintenance import Maintenance, Mode
+from nodepool.model.reasons import Reason, ReasonCode
 from nodepool.model.request import NodeRequest
 from nodepool.zk.maintenance_store import MaintenanceStore
 from tests.support.local_launcher import fake_provider
@@ -70,6 +71,20 @@ def test_nothing_is_requested_for_what_an_operator_holds_back(
     store.remove(*kind_and_name)
     wait_for("its end is known", lambda: not maintenance.snapshot())
     launcher.nodepool._router.hold_changed()
+    worker.run_once()
+    assert len(requests(znodes)) == 2
+
+
+def test_nothing_is_requested_whose_nodes_need_what_is_out_of_service(
+    launcher: StillLauncher, worker: MinReadyWorker, znodes: PoolZnodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """MT-7, MT-11: the driver says so."""
+    reason = Reason(ReasonCode.BACKING_HELD, "its cloud is paused")
+    monkeypatch.setattr(FakeProvider, "heldLabels", lambda provider, pool_name: {"small": reason})
+    worker.run_once()
+    assert requests(znodes) == []
+    monkeypatch.setattr(FakeProvider, "heldLabels", lambda provider, pool_name: {"big": reason})
+    worker.changed()
     worker.run_once()
     assert len(requests(znodes)) == 2
 

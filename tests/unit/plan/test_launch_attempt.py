@@ -55,7 +55,7 @@ def test_a_cloud_that_rests_is_not_the_fault_of_the_request(kind: Failure) -> No
 
 def test_instances_without_an_answer() -> None:
     """A refusal is a refusal; everything else may have made an instance, and after a lost answer it may show late."""
-    sure = {Failure.QUOTA, Failure.CAPACITY, Failure.CONFIGURATION, Failure.SETUP}
+    sure = {Failure.QUOTA, Failure.HELD, Failure.CAPACITY, Failure.CONFIGURATION, Failure.SETUP}
     assert {kind for kind in Failure if not may_have_made_an_instance(kind)} == sure
     assert {kind for kind in Failure if answer_was_lost(kind)} == {Failure.CLOUD, Failure.UNKNOWN}
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import pytest
 
 from nodepool.model.maintenance import MODES, Maintenance, MaintenanceRecords, Mode
+from nodepool.model.node import Node
 from nodepool.model.reasons import ReasonCode
 from nodepool.plan import maintenance_effect
 
@@ -60,9 +61,6 @@ def test_of_labels() -> None:
     gpu = paused("label", "gpu")
     held = maintenance_effect.of_labels(records(gpu, paused("label", "small", until=NOW), PROVIDER), NOW)
     assert held == {"gpu": gpu}
-    assert maintenance_effect.first_held(["small", "gpu"], held) == gpu
-    assert maintenance_effect.first_held(["small"], held) is None
-    assert maintenance_effect.first_held([], {}) is None
 
 
 def test_of_host() -> None:
@@ -73,6 +71,19 @@ def test_of_host() -> None:
     assert maintenance_effect.of_host(found, "h7", None, None, NOW) == whole
     assert maintenance_effect.of_host(found, "h8", "zuul", 22, NOW) == one
     assert maintenance_effect.of_host(found, "h8", "zuul", 2022, NOW) is None
+
+
+def test_of_node() -> None:
+    """T-14: nothing new is put on a node of a provider, pool, label or host that is out of service."""
+    node = Node("big")
+    node.provider, node.pool, node.hostname = "cloud-1", "main", "h7"
+    node.username, node.connection_port = "zuul", 22
+    quarantined = Maintenance("host", "zuul@h7:22", Mode.QUARANTINE)
+    for record in (PROVIDER, POOL, paused("label", "big"), quarantined):
+        assert maintenance_effect.of_node(records(record), node, "big", NOW) == record
+    others = (LAUNCHER, paused("label", "small"), paused("pool", "cloud-1/other"), paused("provider", "main"))
+    assert maintenance_effect.of_node(records(*others), node, "big", NOW) is None
+    assert maintenance_effect.of_node({}, node, "big", NOW) is None
 
 
 def test_ends() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from nodepool.model import states
+from nodepool.model.maintenance import Maintenance, Mode
 from nodepool.model.pool_status import FailedLaunch, HostStatus, LaunchesStatus, LimitStatus
 from nodepool.plan.explain import explain_request
 from tests.support.observed import NOW, component, known, node, request, seen, status, waiting
@@ -74,6 +75,22 @@ def test_circuit() -> None:
 )
 def test_maintenance(code: str, command: str) -> None:
     assert remedies(code) == [command]
+
+
+def test_backing_providers() -> None:
+    """T-13: the records that the text names, of whatever kind; not those of others."""
+    records = [
+        Maintenance("provider", "cloud-2", Mode.PAUSE, "network", "alice@desk"),
+        Maintenance("pool", "cloud-3/main", Mode.DRAIN),
+        Maintenance("provider", "cloud-4", Mode.PAUSE, "other", "bob@desk"),
+    ]
+    text = f"nobody makes it: {records[0].text}; {records[1].text}"
+    pool = status("shared", waiting=[waiting("gpu", code="backing.held", text=text)])
+    observed = seen(request(7), registered=[component("shared", "gpu")], statuses=[pool], maintenance=records)
+    assert list(explain_request(request(7), observed).remedies) == [
+        "nodepool resume provider cloud-2",
+        "nodepool resume pool cloud-3/main",
+    ]
 
 
 def test_others() -> None:

@@ -33,7 +33,8 @@ class Followed:
         backing.state = states.IN_USE
         backing.user_data = BackingData(OWNER, "small", 1, False, wall_time(), (self.user.key,)).encode()
         log = logging.LoggerAdapter(logging.getLogger("nodepool.test"), {})
-        self.view = BackingView(zk, "shared", [BackingKind("small", "big")], self._wake, log, wall_time)
+        kinds = [BackingKind("small", "big")]
+        self.view = BackingView(zk, "shared", kinds, lambda node, label: False, self._wake, log, wall_time)
         self.view.trust(zk.nodes.lock_for_good(backing, OWNER))
 
     def _wake(self) -> None:

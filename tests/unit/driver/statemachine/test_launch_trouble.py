@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from nodepool.driver.statemachine import StateMachine
-from nodepool.exceptions import CloudUnavailableException, ZKConflict, ZKConnectionError
+from nodepool.exceptions import CloudUnavailableException, LaunchHeldException, ZKConflict, ZKConnectionError
 from nodepool.model import states
 from nodepool.model.node import Node
 from nodepool.plan.backoff import Backoff
@@ -199,3 +199,25 @@ def test_machines_of_earlier_attempts_are_not_wanted(make_site: MakeSite) -> Non
     site.fail("small")
     assert answers == [[True], [False, True]]
     assert [machine.wanted() for machine in machines] == [False, False]
+
+
+def test_what_is_out_of_service_is_no_failure(
+    make_site: MakeSite, zk: MemoryZooKeeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """T-13: the launch is aborted at its first attempt, is not counted, and the request waits."""
+    site = make_site({"launch-retries": 3})
+    held = LaunchHeldException("what it waits for is paused")
+
+    def advance(machine: CreateMachine) -> None:
+        raise held
+
+    with monkeypatch.context() as patch:
+        patch.setattr(CreateMachine, "advance", advance)
+        handler = site.worker.accept(site.worker.submit("small"))
+        wait_for("the launch ended", handler.launchesComplete)
+    assert [node.state for node in handler.nodeset] == [states.ABORTED]
+    assert site.worker.launch_errors == {}
+    assert site.provider.pausedReason() is None
+    assert handler.hasRemainingQuota("small"), "no limit was learned"
+    handler.poll()
+    assert handler.paused

@@ -9,7 +9,7 @@ from nodepool.driver.fake.cloud import FakeCloud
 from nodepool.driver.fake.provider import FakeProvider
 from nodepool.launcher.pool.worker import PoolWorker
 from nodepool.model.maintenance import Maintenance, Mode
-from nodepool.model.reasons import ReasonCode
+from nodepool.model.reasons import Reason, ReasonCode
 from nodepool.zk.maintenance_store import MaintenanceStore
 from tests.support.local_launcher import fake_provider
 from tests.support.pool_znodes import PoolZnodes
@@ -20,6 +20,7 @@ from tests.unit.launcher.conftest import Still
 PROVIDER = Maintenance("provider", "one", Mode.PAUSE)
 POOL = Maintenance("pool", "one/main", Mode.DRAIN)
 LABEL = Maintenance("label", "small", Mode.PAUSE)
+BACKING = Reason(ReasonCode.BACKING_HELD, "its cloud is paused")
 
 
 @pytest.fixture
@@ -144,3 +145,50 @@ def test_no_ready_node_is_evicted(still: Still, znodes: PoolZnodes, cloud_name: 
     for _ in range(3):
         worker.run_once()
     assert (znodes.node(node_id) or {})["state"] == "ready"
+
+
+def test_label_whose_nodes_need_what_is_out_of_service(
+    launcher: StillLauncher, znodes: PoolZnodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """MT-11: it waits, ready nodes included; others see that the pool is paused; other labels are served."""
+    monkeypatch.setattr(FakeProvider, "heldLabels", lambda provider, pool_name: {"small": BACKING})
+    worker = launcher.worker()
+    worker.run_once()
+    assert [pool["paused"] for pool in znodes.pools()] == [True]
+    znodes.add_node("ready", type=["small"], provider="one", pool="main")
+    request_id = znodes.submit(["small"])
+    launcher.knows_requests(1)
+    launcher.settle()
+    worker.run_once()
+    assert codes(worker) == [ReasonCode.BACKING_HELD]
+    assert znodes.request_state(request_id) == "requested"
+    monkeypatch.setattr(FakeProvider, "heldLabels", lambda provider, pool_name: {"big": BACKING})
+    launcher.passes(worker, "it is served", lambda: znodes.request_state(request_id) == "fulfilled")
+
+
+def test_launches_are_told_not_to_wait(
+    still: Still, znodes: PoolZnodes, cloud_name: str, cloud: FakeCloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """MT-6: as long as they run, also those of a request that is to be given back; what goes on is finished."""
+    told: list[list[str]] = []
+    monkeypatch.setattr(FakeProvider, "stopWaiting", lambda provider, node_ids: told.append(sorted(node_ids)))
+    cloud.set(hang=True)
+    launcher = still([fake_provider("one", cloud=cloud_name, pool_max_servers=2)])
+    worker = launcher.worker()
+    requests = [znodes.submit(["small"]), znodes.submit(["small", "small"])]
+    launcher.knows_requests(2)
+    launcher.passes(worker, "two are launched", lambda: len(cloud.instances()) == 2)
+    assert not told
+    hold(launcher, PROVIDER)
+    worker.run_once()
+    building = sorted(znodes.nodes("building"))
+    assert sorted(node_id for node_ids in told for node_id in node_ids) == building
+    assert [len(node_ids) for node_ids in told] == [1, 1]
+    worker.run_once()
+    assert len(told) == 4
+    cloud.set(hang=False)
+    launcher.passes(worker, "one is served", lambda: znodes.request_state(requests[0]) == "fulfilled")
+    launcher.passes(worker, "one is given back", lambda: znodes.request_state(requests[1]) == "requested")
+    told.clear()
+    worker.run_once()
+    assert not told
