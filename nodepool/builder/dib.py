@@ -168,12 +168,13 @@ class DibRun:
     def _end(self, process: subprocess.Popen[bytes], events: _Events) -> list[Process]:
         """SIGTERM, time for traps, whose output is read; then SIGKILL. Returns who is there even then."""
         session = process.pid
-        process_session.terminate(session, spared=_filters_output)
+        told = process_session.terminate(session, spared=_filters_output)
         deadline = monotonic() + self._trap_seconds
         while monotonic() < deadline:
             if not process_session.members_going_on(session) and events.ended:
                 process.wait()
                 return []
+            process_session.terminate_again(told)
             events.wait(min(process_session.LOOK_SECONDS, deadline - monotonic()))
         return self._kill(process)
 

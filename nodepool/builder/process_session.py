@@ -22,6 +22,9 @@ log = logging.getLogger("nodepool.builder.process_session")
 PROC: Final = Path("/proc")
 #: So often it looks whether processes have ended, in seconds. Only while a build is being ended.
 LOOK_SECONDS: Final = 0.1
+#: So long SIGTERM waits for a quiet moment, and so often it looks for one, in seconds.
+QUIET_SECONDS: Final = 0.5
+QUIET_LOOK_SECONDS: Final = 0.02
 #: Ids in one call of kill(1).
 _IDS_A_CALL: Final = 1000
 #: So often it looks for processes that were made while others were being stopped.
@@ -33,13 +36,14 @@ class Process:
     """One that has not ended.
 
     :param started: clock ticks from the machine's start to its own.
-    :param stopped: is it stopped by a signal?
+    :param stopped: is it stopped by a signal? :param waits: does it wait for something?
     """
 
     pid: int
     session: int
     started: int
     stopped: bool = field(default=False, compare=False)
+    waits: bool = field(default=False, compare=False)
 
     def command_line(self) -> bytes:
         """Its arguments, each with a zero byte behind it; empty = it is gone, or may not be looked at."""
@@ -64,7 +68,7 @@ def process(pid: int) -> Process | None:
     fields = rest.split()
     if not bracket or len(fields) < 20 or fields[0] in (b"Z", b"X"):
         return None
-    return Process(pid, int(fields[3]), int(fields[19]), fields[0] == b"T")
+    return Process(pid, int(fields[3]), int(fields[19]), fields[0] == b"T", fields[0] in (b"S", b"D"))
 
 
 def members(session: int) -> list[Process]:
@@ -101,14 +105,21 @@ def _send_to(one: Process, number: signal.Signals) -> None:
         os.close(descriptor)
 
 
-def terminate(session: int, spared: Callable[[Process], bool] = lambda _: False) -> None:
-    """Send SIGTERM once to each process of a session. Does not wait for their end; blocks for sudo.
+#: Processes with the command line that each had when it got SIGTERM.
+Told = dict[Process, bytes]
+
+
+def terminate(session: int, spared: Callable[[Process], bool] = lambda _: False) -> Told:
+    """Send SIGTERM once to each process of a session. Does not wait for their end; blocks for sudo and `QUIET_SECONDS`.
 
     They are stopped for that moment. Else one that is being made just then would miss it, and a shell waits for its
-    child before it does what it wanted to do at its end.
+    child before it does what it wanted to do at its end. A shell that is just about to start a child does so first, and
+    then waits for it: so all should be waiting for something when they get it.
 
     :param spared: gets none.
+    :returns: those that got it, for `terminate_again`.
     """
+    _wait_quiet(session)
     stopped: dict[int, Process] = {}
     for _ in range(_ROUNDS):
         new = [one for one in members(session) if one.pid not in stopped]
@@ -116,8 +127,34 @@ def terminate(session: int, spared: Callable[[Process], bool] = lambda _: False)
             break
         send(signal.SIGSTOP, new)
         stopped.update((one.pid, one) for one in new)
-    send(signal.SIGTERM, [one for one in stopped.values() if not spared(one)])
+    told = {one: one.command_line() for one in stopped.values() if not spared(one)}
+    send(signal.SIGTERM, told)
     send(signal.SIGCONT, stopped.values())
+    return told
+
+
+def _wait_quiet(session: int) -> None:
+    """Until all processes of a session wait for something, the same ones in the same programs as shortly before."""
+    deadline = monotonic() + QUIET_SECONDS
+    before: Told = {}
+    while now := {one: one.command_line() for one in members(session)}:
+        if (now == before and all(one.waits for one in now)) or monotonic() >= deadline:
+            return
+        before = now
+        sleep(QUIET_LOOK_SECONDS)
+
+
+def terminate_again(told: Told) -> None:
+    """Send SIGTERM once more to those that have begun another program since they got it. Blocks for sudo.
+
+    A shell's child takes a signal as the shell does until it begins its own program, which knows nothing of the signal.
+    The shell would wait for it.
+    """
+    changed = {
+        one: line for one in told if (line := one.command_line()) and line != told[one] and process(one.pid) == one
+    }
+    send(signal.SIGTERM, changed)
+    told.update(changed)
 
 
 def members_going_on(session: int) -> list[Process]:
@@ -130,10 +167,14 @@ def members_going_on(session: int) -> list[Process]:
     return found
 
 
-def wait_empty(session: int, seconds: float) -> list[Process]:
-    """Wait until nobody is in a session any more; returns who still is after so many seconds."""
+def wait_empty(session: int, seconds: float, told: Told | None = None) -> list[Process]:
+    """Wait until nobody is in a session any more; returns who still is after so many seconds.
+
+    :param told: what `terminate` returned.
+    """
     deadline = monotonic() + seconds
     while left := members_going_on(session):
+        terminate_again(told or {})
         if monotonic() >= deadline:
             return left
         sleep(LOOK_SECONDS)
@@ -145,8 +186,7 @@ def end(session: int, patience_seconds: float) -> list[Process]:
 
     :param patience_seconds: between the two; a build unmounts what it mounted meanwhile.
     """
-    terminate(session)
-    if wait_empty(session, patience_seconds):
+    if wait_empty(session, patience_seconds, terminate(session)):
         return kill(session)
     return []
 

@@ -38,6 +38,8 @@ class SlowServer:
         self._connections: list[socket.socket] = []
         #: Answers that ended because the client had gone.
         self.given_up = 0
+        #: Connections that it has closed.
+        self.closed = 0
 
     def __enter__(self) -> Self:
         self._threads[0].start()
@@ -85,6 +87,7 @@ class SlowServer:
                         return
             except OSError:
                 self.given_up += 1
+        self.closed += 1
 
 
 def _read_head(connection: socket.socket) -> bool:

@@ -50,6 +50,39 @@ def test_end(session: subprocess.Popen[bytes]) -> None:
     assert session.wait(10) == -signal.SIGTERM
 
 
+def test_who_begins_another_program_is_told_again() -> None:
+    """A child of a shell that got SIGTERM before it began its own program, which knows nothing of it."""
+    program = "trap : TERM; echo ready; read answer; exec sleep 300"
+    with subprocess.Popen(
+        ["bash", "-c", program], start_new_session=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as shell:
+        assert shell.stdin is not None
+        assert shell.stdout is not None
+        assert shell.stdout.readline() == b"ready\n"
+        told = process_session.terminate(shell.pid)
+        assert [line.split(b"\0")[0] for line in told.values()] == [b"bash"]
+        shell.stdin.write(b"\n")
+        shell.stdin.flush()
+        wait_for("the other program", lambda: [one.command_line() for one in told] == [b"sleep\x00300\x00"])
+        process_session.terminate_again(told)
+        assert shell.wait(30) == -signal.SIGTERM
+
+
+def test_who_begins_no_other_program_is_told_once(session: subprocess.Popen[bytes]) -> None:
+    told = process_session.terminate(session.pid)
+    assert session.pid in [one.pid for one in told]
+    assert len(told) == 3
+    assert session.wait(30) == -signal.SIGTERM
+    # Nobody is there any more who could be told.
+    process_session.terminate_again(told)
+
+
+def test_who_never_waits_is_told_all_the_same() -> None:
+    with subprocess.Popen(["sh", "-c", "while :; do :; done"], start_new_session=True) as shell:
+        assert process_session.end(shell.pid, 30.0) == []
+        assert shell.wait(30) == -signal.SIGTERM
+
+
 def test_who_stops_itself_goes_on(session: subprocess.Popen[bytes]) -> None:
     """sudo does, when it hears late that its command was stopped."""
     first = process_session.process(session.pid)

@@ -18,6 +18,7 @@ from nodepool.driver.openstack.http_session import HttpSession
 from nodepool.testing.openstack import OpenStackSimulator
 from tests.support.certificates import make_certificates
 from tests.support.slow_server import SlowServer
+from tests.support.wait import wait_for
 from tests.unit.driver.openstack.test_bounded import ENDLESS_ANSWERS, HEAD, TIMEOUT_SECONDS
 
 FIRST = HEAD + b"Content-Length: 2\r\n\r\n{}"
@@ -103,6 +104,8 @@ def test_was_closed_by_the_cloud(session: requests.Session, long_way: LongWay) -
     answers = iter([HEAD + b"Content-Length: 2\r\n\r\n{}", HEAD + b"Content-Length: 3\r\n\r\n[1]"])
     with SlowServer(lambda: [next(answers)]) as server:
         assert call(session, server.url).json() == {}
+        # A call that is sent while it closes the connection fails.
+        wait_for("the cloud has closed the connection", lambda: server.closed == 1)
         assert call(session, server.url).json() == [1]
         assert long_way.calls == 2
 
