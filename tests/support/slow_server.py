@@ -7,6 +7,7 @@ import contextlib
 import itertools
 import socket
 import ssl
+import struct
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import Self
@@ -22,15 +23,22 @@ class SlowServer:
     :param first: answer to the first request of each connection; the pieces are that to the second. b"" = there is no
         second.
     :param tls: of the server; None = without TLS.
+    :param reset: it ends connections with a reset.
     """
 
     def __init__(
-        self, pieces: Pieces, pause: float = 0.0, first: bytes = b"", tls: ssl.SSLContext | None = None
+        self,
+        pieces: Pieces,
+        pause: float = 0.0,
+        first: bytes = b"",
+        tls: ssl.SSLContext | None = None,
+        reset: bool = False,
     ) -> None:
         self._pieces = pieces
         self._first = first
         self._pause = pause
         self._tls = tls
+        self._reset = reset
         self._stop = threading.Event()
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.url = f"{'https' if tls else 'http'}://127.0.0.1:{self._listener.getsockname()[1]}"
@@ -67,6 +75,9 @@ class SlowServer:
             if self._tls is not None:
                 # The handshake is made with the first read.
                 connection = self._tls.wrap_socket(connection, server_side=True, do_handshake_on_connect=False)
+            if self._reset:
+                # Nothing lingers: what is closed is reset.
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             self._connections.append(connection)
             thread = threading.Thread(target=self._answer, args=(connection,), name="slow-server")
             self._threads.append(thread)

@@ -22,13 +22,18 @@ from urllib3.exceptions import ClosedPoolError
 
 #: With one of these in its head, more is made of an answer.
 _SPECIAL = ("Content-Encoding", "Set-Cookie")
+#: Calls that change nothing in the cloud.
+_READS = ("GET", "HEAD")
 
 
 class KeptConnections(HTTPConnectionPool):
     """For a pool of connections to one host."""
 
     def exchange(self, request: requests.PreparedRequest, timeout: float) -> requests.Response | None:
-        """Make one call, and read its answer; blocks. None = no connection is open, and nothing was sent.
+        """Make one call, and read its answer; blocks. None = make it over a new connection.
+
+        Either no connection is open, and nothing was sent; or the call only reads, and the cloud closed the connection
+        before it answered. Clouds close what is idle: it may be at the moment of the call (O-19).
 
         :param request: its body is a text, bytes, or None.
         :param timeout: seconds for each wait.
@@ -43,7 +48,8 @@ class KeptConnections(HTTPConnectionPool):
             if connection.is_closed:
                 return None
             try:
-                return _answered(request, *_call(connection, request, timeout))
+                answer = _begin(connection, request, timeout)
+                return None if answer is None else _answered(request, answer, answer.read())
             except TimeoutError as error:
                 connection.close()
                 raise requests.ReadTimeout(error, request=request) from error
@@ -54,16 +60,22 @@ class KeptConnections(HTTPConnectionPool):
             self._put_conn(connection)
 
 
-def _call(connection: Any, request: requests.PreparedRequest, timeout: float) -> tuple[http.client.HTTPResponse, bytes]:
+def _begin(connection: Any, request: requests.PreparedRequest, timeout: float) -> http.client.HTTPResponse | None:
+    """Send a call, and read the head of its answer; None = it only reads, and the connection was closed."""
     connection.timeout = timeout
     connection.sock.settimeout(timeout)
     headers: Any = request.headers
-    # Who does not want to read it all may have answered all the same.
-    with contextlib.suppress(BrokenPipeError):
-        connection.request(request.method, request.path_url, body=request.body, headers=headers)
-    # That of urllib3 makes an object to be read piece by piece.
-    answer = http.client.HTTPConnection.getresponse(connection)
-    return answer, answer.read()
+    try:
+        # Who does not want to read it all may have answered all the same.
+        with contextlib.suppress(BrokenPipeError):
+            connection.request(request.method, request.path_url, body=request.body, headers=headers)
+        # That of urllib3 makes an object to be read piece by piece.
+        return http.client.HTTPConnection.getresponse(connection)
+    except ConnectionError:
+        if request.method not in _READS:
+            raise
+        connection.close()
+        return None
 
 
 def _answered(request: requests.PreparedRequest, answer: http.client.HTTPResponse, data: bytes) -> requests.Response:

@@ -79,7 +79,7 @@ def test_bounded(session: requests.Session, monkeypatch: pytest.MonkeyPatch, nam
     with SlowServer(pieces, pause, first=FIRST) as server:
         call(session, server.url)
         with pytest.raises(requests.RequestException):
-            call(session, server.url, timeout=TIMEOUT_SECONDS)
+            call(session, server.url, "POST", timeout=TIMEOUT_SECONDS)
 
 
 def test_no_answer_in_time(session: requests.Session) -> None:
@@ -101,6 +101,7 @@ def test_breaks_in_the_middle(session: requests.Session, long_way: LongWay) -> N
 
 
 def test_was_closed_by_the_cloud(session: requests.Session, long_way: LongWay) -> None:
+    """O-19: before the second call, or during it; nobody can tell which it will be."""
     answers = iter([HEAD + b"Content-Length: 2\r\n\r\n{}", HEAD + b"Content-Length: 3\r\n\r\n[1]"])
     with SlowServer(lambda: [next(answers)]) as server:
         assert call(session, server.url).json() == {}
@@ -108,6 +109,37 @@ def test_was_closed_by_the_cloud(session: requests.Session, long_way: LongWay) -
         wait_for("the cloud has closed the connection", lambda: server.closed == 1)
         assert call(session, server.url).json() == [1]
         assert long_way.calls == 2
+
+
+@pytest.mark.parametrize("reset", [False, True], ids=["closed", "reset"])
+@pytest.mark.parametrize("tls", [False, True], ids=["plain", "TLS"])
+def test_is_closed_during_a_call(
+    session: requests.Session, long_way: LongWay, tmp_path: Path, tls: bool, reset: bool
+) -> None:
+    """O-19: what only reads is made once more; anything else may have been done. Later calls are as usual."""
+    made = make_certificates(tmp_path) if tls else None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    if made is not None:
+        context.load_cert_chain(made.keystore)
+    verify = True if made is None else str(made.ca)
+    # Each connection is closed after the head of the second call.
+    with SlowServer(list, first=FIRST, tls=context if tls else None, reset=reset) as server:
+        for _ in range(3):
+            assert call(session, server.url, verify=verify).json() == {}
+        assert long_way.calls == 3
+        for method in ("POST", "PUT", "DELETE"):
+            with pytest.raises(requests.ConnectionError):
+                call(session, server.url, method, data="{}", verify=verify)
+            assert call(session, server.url, verify=verify).json() == {}
+
+
+def test_is_closed_within_the_answer(session: requests.Session, long_way: LongWay) -> None:
+    """O-19 is about connections that were idle: a cloud that has begun to answer has a problem of its own."""
+    with SlowServer(lambda: [HEAD + b"Content-Length: 9\r\n\r\n{"], first=FIRST) as server:
+        call(session, server.url)
+        with pytest.raises(requests.ConnectionError):
+            call(session, server.url)
+        assert long_way.calls == 1
 
 
 def test_cookie_and_repeated_header(session: requests.Session) -> None:
