@@ -7,11 +7,12 @@ import hashlib
 import os
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Final
 
 from nodepool.clock import sleep
 from nodepool.exceptions import ConfigError
+from nodepool.quick_dataclass import dataclass
 
 #: A missing file is looked for this often, so long apart in seconds: an editor may be replacing it just now.
 READ_TRIES: Final = 3

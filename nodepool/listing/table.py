@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 from nodepool.listing.safe_text import printable
 from nodepool.model.near_words import did_you_mean
+from nodepool.quick_dataclass import dataclass
 
 FORMATS: Final = ("table", "wide", "json", "csv", "yaml", "name")
 

@@ -16,8 +16,9 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final, Self
+
+from nodepool.quick_dataclass import dataclass
 
 #: Greatest number that a configuration may hold: it must fit in what a cloud, a database or a float can hold.
 MAX_INT: Final = 2**63 - 1
@@ -149,7 +150,7 @@ class From:
     owner: str
 
 
-@dataclass(eq=False)
+@dataclasses.dataclass(eq=False)
 class Key:
     """One key of a section; see `key`."""
 

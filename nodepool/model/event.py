@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from nodepool.model.typed_record import TypedRecord
+from nodepool.quick_dataclass import dataclass
 
 #: Longest text of an event, in characters. The full one is in the log.
 MAX_TEXT: Final = 300

@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from nodepool.model.typed_record import TypedRecord
+from nodepool.quick_dataclass import dataclass
 
 #: Version of the format. Readers ignore keys that they do not know.
 FORMAT: Final = 1

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from nodepool.model import states
@@ -13,6 +12,7 @@ from nodepool.model.launcher_status import LauncherStatus
 from nodepool.model.maintenance import Maintenance
 from nodepool.plan.pool_summary import PoolSummary, by_provider
 from nodepool.plan.static_hosts import is_parked
+from nodepool.quick_dataclass import dataclass
 
 if TYPE_CHECKING:
     from nodepool.model.node import Node

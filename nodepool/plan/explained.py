@@ -7,10 +7,11 @@ Times are seconds since the epoch; ages and durations end in ``_seconds``. Codes
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from typing import Any, ClassVar, Final
 
 from nodepool.plan.pool_summary import PoolSummary
+from nodepool.quick_dataclass import dataclass
 
 #: What a pool does about a request, the most promising first.
 SERVES: Final = "serves"

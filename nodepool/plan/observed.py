@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 
 from nodepool.model.component import PoolComponent
@@ -14,6 +14,7 @@ from nodepool.model.node import Node
 from nodepool.model.pool_status import PoolStatus
 from nodepool.model.request import NodeRequest
 from nodepool.plan.assignment import PoolInfo
+from nodepool.quick_dataclass import dataclass
 
 #: Part of the id of each pool, in front of provider and pool.
 _POOL_MARK = "-PoolWorker."

@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Final
 
 from nodepool.model.pool_status import HostStatus, LabelStatus, LaunchesStatus, LimitStatus, PoolStatus
 from nodepool.model.reasons import ReasonCode
 from nodepool.plan.request_stage import Stage
+from nodepool.quick_dataclass import dataclass
 
 #: States of pools, the one that needs attention most first.
 STATES: Final = ("unavailable", "maintenance", "paused", "starting", "running")

@@ -3,13 +3,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from nodepool.model import states
 from nodepool.model.node import Node
+from nodepool.quick_dataclass import dataclass
 
 #: ``launcher`` of static nodes (S-2).
 STATIC_LAUNCHER = "static driver"
@@ -74,7 +76,7 @@ class HostFacts:
     public_ipv6: str | None = None
 
 
-@dataclass
+@dataclasses.dataclass
 class StaticPlan:
     """What to do.
 

@@ -10,9 +10,9 @@ import enum
 import re
 import ssl
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from nodepool.quick_dataclass import dataclass
 from nodepool.zk.tls_files import TlsFiles, check_tls_files
 
 #: What says nothing: ``(_ssl.c:1006)`` at the end of OpenSSL's texts, and a number or a second name at their beginning.

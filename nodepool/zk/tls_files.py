@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import os
 import ssl
-from dataclasses import dataclass
 from typing import Final, NamedTuple
+
+from nodepool.quick_dataclass import dataclass
 
 _CERTIFICATE: Final = b"-----BEGIN CERTIFICATE-----"
 _TRUSTED_CERTIFICATE: Final = b"-----BEGIN TRUSTED CERTIFICATE-----"
