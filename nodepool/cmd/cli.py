@@ -4,55 +4,47 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final
 
 from nodepool import log_names, logconfig
-from nodepool.cmd import (
-    app,
-    check,
-    completion,
-    config_diff,
-    events,
-    explain,
-    image_backup,
-    image_changes,
-    image_lists,
-    image_log,
-    image_uploads,
-    maintenance,
-    nodes,
-    overview,
-    providers,
-    requests,
-    validate,
-)
+from nodepool.cmd import app, completion
 
 PROG: Final = "nodepool"
 
-#: Modules that bring sub-commands, in the order of the help text.
-_GROUPS: Final = (
-    nodes,
-    requests,
-    explain,
-    image_lists,
-    image_changes,
-    image_uploads,
-    image_log,
-    image_backup,
-    providers,
-    overview,
-    events,
-    maintenance,
-    validate,
-    config_diff,
-    check,
+#: Module -> the commands that it brings, in the order of the help text.
+GROUPS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {
+        "nodes": ("list", "nodes", "delete", "hold"),
+        "requests": ("request-list", "requests", "label-list"),
+        "explain": ("explain",),
+        "image_lists": ("image-list", "dib-image-list", "image-status", "alien-image-list"),
+        "image_changes": ("image-build", "image-pause", "image-unpause", "image-delete", "dib-image-delete"),
+        "image_uploads": ("image-upload", "image-rollback"),
+        "image_log": ("image-log",),
+        "image_backup": ("export-image-data", "import-image-data"),
+        "providers": ("info", "erase"),
+        "overview": ("status", "providers", "hosts", "launchers", "tenants"),
+        "events": ("events",),
+        "maintenance": ("pause", "drain", "resume", "quarantine", "release", "maintenance"),
+        "validate": ("config-validate",),
+        "config_diff": ("config-diff",),
+        "check": ("check",),
+    }
 )
+#: Options in front of a command, and those of them that have a value.
+_FLAGS, _FILES = ("--debug",), ("-c", "-s", "-l")
 
 
-def make_parser() -> argparse.ArgumentParser:
-    """The command line. Nothing heavy is imported for it."""
+def make_parser(command: str | None = None) -> argparse.ArgumentParser:
+    """The command line. Nothing heavy is imported for it.
+
+    :param command: the only one that is needed: to import and describe all takes as long as many a command itself.
+        None, or one that does not exist = all.
+    """
     parser = app.make_parser(PROG, "Shows and changes what Nodepool knows.")
     _add_debug_option(parser)
     parser.set_defaults(debug=False)
@@ -66,10 +58,23 @@ def make_parser() -> argparse.ArgumentParser:
         _add_debug_option(command)
         return command
 
-    for group in _GROUPS:
-        group.add_commands(add)
-    completion.add_command(add, commands.choices)
+    groups = [group for group, names in GROUPS.items() if command in names]
+    for group in groups or GROUPS:
+        importlib.import_module(f"nodepool.cmd.{group}").add_commands(add)
+    if not groups:
+        completion.add_command(add, commands.choices)
     return parser
+
+
+def command_in(arguments: Iterable[str]) -> str | None:
+    """The first word of a command line that is neither an option nor its value; None = that is not plain to see."""
+    words = iter(arguments)
+    for word in words:
+        if word in _FILES:
+            next(words, None)
+        elif word not in _FLAGS:
+            return None if word.startswith("-") else word
+    return None
 
 
 def _add_debug_option(parser: argparse.ArgumentParser) -> None:
@@ -94,8 +99,9 @@ def set_up_logging(options: argparse.Namespace) -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point; returns the exit status."""
-    parser = make_parser()
-    options = parser.parse_args(argv)
+    arguments = sys.argv[1:] if argv is None else argv
+    parser = make_parser(command_in(arguments))
+    options = parser.parse_args(arguments)
     if not hasattr(options, "run"):
         parser.print_help()
         return 1

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
-from typing import Any, Self
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Self
 
 from nodepool.exceptions import ZKConflict, ZKException, ZKLockException
 from nodepool.late_names import late_names
@@ -35,12 +36,14 @@ from nodepool.model.states import (
 )
 from nodepool.zk import components, locks, paths
 from nodepool.zk.client import ZooKeeperClient
-from nodepool.zk.image_store import ImageStore
 from nodepool.zk.locks import ZkLock
 from nodepool.zk.maintenance_store import MaintenanceStore
 from nodepool.zk.node_store import NodeStore
-from nodepool.zk.nodepool_cache import NodepoolCache
 from nodepool.zk.request_store import RequestStore
+
+if TYPE_CHECKING:
+    from nodepool.zk.image_store import ImageStore
+    from nodepool.zk.nodepool_cache import NodepoolCache
 
 __all__ = [
     "ABORTED",
@@ -95,8 +98,14 @@ class ZooKeeper:
         self.cache = cache
         self.nodes = NodeStore(client, cache)
         self.requests = RequestStore(client, cache, self.nodes)
-        self.images = ImageStore(client)
         self.maintenance = MaintenanceStore(client)
+
+    @cached_property
+    def images(self) -> ImageStore:
+        # Few commands need it, and all would wait for the import.
+        from nodepool.zk.image_store import ImageStore
+
+        return ImageStore(self.client)
 
     # -- nodes --
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 import importlib
 import inspect
 from functools import cache
-from importlib.metadata import version
 from typing import Any, Final
 
 from nodepool.exceptions import ZKException
@@ -67,6 +66,9 @@ def check() -> None:
 
 def installed() -> str:
     """The release of Kazoo."""
+    # Heavy, and only needed where there is trouble.
+    from importlib.metadata import version
+
     return version("kazoo")
 
 

@@ -40,7 +40,7 @@ import sys
 from types import SimpleNamespace
 from nodepool.cmd import cli
 options = SimpleNamespace(run=lambda _: print("a table") or 0, logconfig=None, debug=False)
-cli.make_parser = lambda: SimpleNamespace(parse_args=lambda _: options)
+cli.make_parser = lambda _: SimpleNamespace(parse_args=lambda _: options)
 sys.exit(cli.main())
 """
 
