@@ -66,8 +66,7 @@ def _nodes(
     able = [pool for pool in registered if set(request.node_types) <= set(pool.supported_labels)]
     look = _RoomLook(request, {pool.provider_name for pool in able})
     nodes = {node.key: node for node in zk.nodes.iterate(look.wants)}
-    oldest = [zk.getNode(node_id) for node_id in look.oldest]
-    return nodes | {node.key: node for node in oldest if node is not None}
+    return nodes | {node.key: node for node in zk.nodes.read_some(look.oldest)}
 
 
 class _RoomLook:
@@ -79,24 +78,31 @@ class _RoomLook:
     def __init__(self, request: NodeRequest, providers: Iterable[str]) -> None:
         self._request = _mark(request.key)
         self._providers = [_mark(provider) for provider in providers]
-        self._telling = [_mark(state) for state in (states.HOLD, states.DELETING)]
-        self._in_use: list[tuple[int, str]] = []
+        self._in_use: list[tuple[int, str, bytes]] = []
 
     def wants(self, node_id: str, data: bytes, stat: Any) -> bool:
         """Is it one? Decided without decoding it: a mark may stand elsewhere in a record, too."""
         if self._request in data:
             return True
-        if not any(provider in data for provider in self._providers):
-            return False
         if _IN_USE in data:
-            self._in_use.append((stat.mzxid, node_id))
+            self._in_use.append((stat.mzxid, node_id, data))
             return False
-        return any(state in data for state in self._telling)
+        return (_HOLD in data or _DELETING in data) and self._is_of_provider(data)
+
+    def _is_of_provider(self, data: bytes) -> bool:
+        return any(provider in data for provider in self._providers)
 
     @property
     def oldest(self) -> list[str]:
         """Ids of nodes that have been in use for the longest time."""
-        return [node_id for _, node_id in heapq.nsmallest(OLDEST, self._in_use)]
+        found: list[str] = []
+        left = self._in_use.copy()
+        heapq.heapify(left)
+        while left and len(found) < OLDEST:
+            _, node_id, data = heapq.heappop(left)
+            if self._is_of_provider(data):
+                found.append(node_id)
+        return found
 
 
 def _mark(text: str) -> bytes:
@@ -104,4 +110,4 @@ def _mark(text: str) -> bytes:
     return json.dumps(text).encode()
 
 
-_IN_USE: Final = _mark(states.IN_USE)
+_IN_USE, _HOLD, _DELETING = map(_mark, (states.IN_USE, states.HOLD, states.DELETING))

@@ -38,9 +38,12 @@ def str_list(key: str, value: Any) -> list[str]:
     """Check a field that is a list of strings; null means empty. Raises InvalidRecord."""
     if value is None:
         return []
-    if isinstance(value, list) and all(isinstance(item, str) for item in value):
-        return list(value)
-    raise InvalidRecord(f"{key} is not a list of strings")
+    if not isinstance(value, list):
+        raise InvalidRecord(f"{key} is not a list of strings")
+    for item in value:
+        if not isinstance(item, str):
+            raise InvalidRecord(f"{key} is not a list of strings")
+    return value.copy()
 
 
 def is_finite(value: float) -> bool:

@@ -124,7 +124,7 @@ class NodeRequest(Record):
         self.relative_priority = relative
         self.created_time = optional_number("created_time", data.get("created_time"))
         self.tenant_name = optional_str("tenant_name", data.get("tenant_name"))
-        self.extra = {k: v for k, v in data.items() if k not in _KNOWN}
+        self.extra = {} if data.keys() <= _KNOWN else {k: v for k, v in data.items() if k not in _KNOWN}
 
 
 _KNOWN = frozenset(

@@ -102,9 +102,9 @@ def _read(client: ZooKeeperClient, paths: Iterable[str], operation: Callable[[An
         if not under_way:
             return
         for found in result(under_way.popleft()):
-            if isinstance(found, NoNodeError):
-                yield None
-            elif isinstance(found, KazooException):
-                raise translate(found)
-            else:
+            if not isinstance(found, KazooException):
                 yield found
+            elif isinstance(found, NoNodeError):
+                yield None
+            else:
+                raise translate(found)

@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 from kazoo.exceptions import KazooException, NoNodeError
 
@@ -17,7 +17,6 @@ from nodepool.model.record import InvalidRecord
 from nodepool.zk import codec, locks, multi_read, paths
 from nodepool.zk.client import ZooKeeperClient
 from nodepool.zk.locks import ZkLock
-from nodepool.zk.nodepool_cache import NodepoolCache
 from nodepool.zk.reply import Reply
 from nodepool.zk.transactions import (
     SEQUENCE,
@@ -28,6 +27,9 @@ from nodepool.zk.transactions import (
     was_removed,
     was_written,
 )
+
+if TYPE_CHECKING:
+    from nodepool.zk.nodepool_cache import NodepoolCache
 
 #: Of the paths of new nodes; ZooKeeper adds a number.
 _PREFIX: Final = f"{paths.NODES}/"
@@ -94,7 +96,13 @@ class NodeStore:
 
         :param wanted: is a node wanted, by its id, data and stat? To decode thousands takes longer than to read them.
         """
-        ids = self.ids()
+        return self.read_some(self.ids(), wanted)
+
+    def read_some(self, ids: Sequence[str], wanted: Callable[[str, bytes, Any], bool] | None = None) -> Iterator[Node]:
+        """Read some nodes, as `iterate`; those that are gone are skipped.
+
+        :param ids: names of znodes (`paths.is_name`).
+        """
         for node_id, found in zip(ids, multi_read.read_data(self._client, map(paths.node, ids)), strict=True):
             if found is None or (wanted is not None and not wanted(node_id, *found)):
                 continue

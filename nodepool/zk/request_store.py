@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kazoo.exceptions import KazooException, NoNodeError, NotEmptyError
 
@@ -19,9 +19,11 @@ from nodepool.zk import codec, locks, multi_read, paths
 from nodepool.zk.client import ZooKeeperClient
 from nodepool.zk.locks import ZkLock
 from nodepool.zk.node_store import NodeStore
-from nodepool.zk.nodepool_cache import NodepoolCache
 from nodepool.zk.reply import Reply
 from nodepool.zk.transactions import Transaction, TransactionFailed, ensure_path, result, translate, was_written
+
+if TYPE_CHECKING:
+    from nodepool.zk.nodepool_cache import NodepoolCache
 
 
 class RequestStore:

@@ -7,6 +7,7 @@ org.apache.zookeeper.MultiOperationRecord and MultiResponse).
 
 from __future__ import annotations
 
+import struct
 from typing import Any, Final, NamedTuple
 
 from kazoo.exceptions import EXCEPTIONS
@@ -21,7 +22,6 @@ from kazoo.protocol.serialization import (
     Transaction,
     int_struct,
     multiheader_struct,
-    read_buffer,
     read_string,
     stat_struct,
     write_string,
@@ -39,13 +39,22 @@ _HEADS: Final = {
     operation.type: multiheader_struct.pack(operation.type, False, -1)
     for operation in (CheckVersion, Create, Delete, GetChildren, GetData, SetData)
 }
+#: The head of a result, and the number behind it: length of the data, count of the names, or error.
+_RESULT: Final = struct.Struct("!iBii")
+_READ_HEAD: Final = _HEADS[GetData.type]
+_NO_WATCH: Final = b"\0"
 
 
 def _joined(operations: list[Any]) -> bytes:
     """Operations as a MultiRequest has them."""
     parts: list[bytes] = []
     for operation in operations:
-        parts += (_HEADS[operation.type], operation.serialize())
+        if operation.type == GetData.type:
+            # Thousands of them go out at once.
+            path = operation.path.encode()
+            parts += (_READ_HEAD, int_struct.pack(len(path)), path, _NO_WATCH)
+        else:
+            parts += (_HEADS[operation.type], operation.serialize())
     parts.append(_END)
     return b"".join(parts)
 
@@ -86,29 +95,29 @@ class MultiRead(NamedTuple):
     @staticmethod
     def deserialize(buffer: bytes, offset: int) -> list[Any]:
         results: list[Any] = []
-        while True:
-            kind, done, _ = multiheader_struct.unpack_from(buffer, offset)
-            offset += multiheader_struct.size
-            if done:
-                return results
+        last = len(buffer) - _RESULT.size
+        while offset <= last:
+            # What follows the head of a result is a number in each of them. Only the end of all has none.
+            kind, _, _, number = _RESULT.unpack_from(buffer, offset)
+            offset += _RESULT.size
             if kind == GetData.type:
-                data, offset = read_buffer(buffer, offset)
-                results.append((data, ZnodeStat._make(stat_struct.unpack_from(buffer, offset))))
+                begin, offset = offset, offset + max(number, 0)
+                stat = tuple.__new__(ZnodeStat, stat_struct.unpack_from(buffer, offset))
+                results.append((None if number < 0 else buffer[begin:offset], stat))
                 offset += stat_struct.size
             elif kind == GetChildren.type:
-                (count,) = int_struct.unpack_from(buffer, offset)
-                offset += int_struct.size
                 names = []
-                for _ in range(count):
+                for _ in range(number):
                     name, offset = read_string(buffer, offset)
                     names.append(name)
                 results.append(names)
             elif kind == _ERROR:
-                (code,) = int_struct.unpack_from(buffer, offset)
-                offset += int_struct.size
-                results.append(EXCEPTIONS[code]())
+                results.append(EXCEPTIONS[number]())
             else:
                 raise ValueError(f"unexpected result of type {kind} in the answer to multiRead")
+        if not buffer.startswith(_END, offset):
+            raise ValueError("the answer to multiRead has no end")
+        return results
 
 
 class MultiWrite(Transaction):  # type: ignore[misc]

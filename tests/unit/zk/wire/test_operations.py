@@ -67,6 +67,13 @@ def test_answer_that_nobody_asked_for() -> None:
         MultiRead.deserialize(head(7) + END, 0)
 
 
+def test_answer_without_data_or_without_an_end() -> None:
+    nothing = head(4, error=0) + struct.pack("!i", -1) + STAT
+    assert MultiRead.deserialize(nothing + END, 0)[0][0] is None
+    with pytest.raises(ValueError, match="no end"):
+        MultiRead.deserialize(nothing, 0)
+
+
 @pytest.mark.parametrize(
     "operation",
     [
