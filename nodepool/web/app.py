@@ -3,17 +3,19 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from typing import Final
+from typing import Any, Final
 
 import anyio.to_thread
 from starlette.applications import Starlette
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from nodepool.web import health
+from nodepool.web import health, stream
+from nodepool.web.event_hub import EventHub, running
 from nodepool.web.pages import all_pages
+from nodepool.web.server import ON_STOP
 from nodepool.web.site import Site
 
 #: Endpoints that compute run in so many threads at most, so that they leave room for the daemon.
@@ -49,10 +51,13 @@ def make_app(site: Site) -> Starlette:
     """The application of a daemon; nothing runs yet."""
 
     @asynccontextmanager
-    async def lifespan(_app: Starlette) -> AsyncIterator[None]:
+    async def lifespan(_app: Starlette) -> AsyncIterator[Mapping[str, Any]]:
         anyio.to_thread.current_default_thread_limiter().total_tokens = THREADS
-        yield
+        hub = EventHub(site.snapshots, site.version)
+        async with running(hub):
+            yield {stream.HUB: hub, ON_STOP: [hub.stop]}
 
-    app = Starlette(routes=[*health.routes(site), *all_pages.routes(site)], lifespan=lifespan)
+    groups = [health.routes(site), stream.routes(), all_pages.routes(site)]
+    app = Starlette(routes=[route for group in groups for route in group], lifespan=lifespan)
     app.add_middleware(SecurityHeaders)
     return app

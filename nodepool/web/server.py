@@ -27,6 +27,10 @@ GRACE_SECONDS: Final = 2
 MOST_CONNECTIONS: Final = 500
 #: A connection without a request is closed.
 IDLE_SECONDS: Final = 15
+#: A connection is closed whose client has taken nothing of what was sent for so long.
+STALLED_SECONDS: Final = 30
+#: In the state of the application's lifespan: functions that end its streams. Called in the event loop.
+ON_STOP: Final = "on_stop"
 
 
 @dataclass(frozen=True)
@@ -84,7 +88,10 @@ class WebServer(threading.Thread):
         address = self._address
         try:
             family, *_, place = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)[0]
-            return socket.create_server(place[:2], family=family, backlog=128)
+            listener = socket.create_server(place[:2], family=family, backlog=128)
+            # Connections inherit it.
+            listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, STALLED_SECONDS * 1000)
+            return listener
         except OSError as error:
             text = f"cannot listen on {address.host} port {address.port} (webapp.listen_address, webapp.port): {error}"
             if text != self._told:
@@ -113,6 +120,13 @@ def _make_server(app: ASGIApp, address: ListenAddress) -> uvicorn.Server:
         @contextlib.contextmanager
         def capture_signals(self) -> Iterator[None]:
             yield
+
+        async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+            # It waits for streams before it tells the application of the end.
+            for end_streams in self.lifespan.state.get(ON_STOP, ()):
+                with Guard(log, "Error while streams are ended"):
+                    end_streams()
+            await super().shutdown(sockets)
 
     settings: dict[str, Any] = {
         "loop": "asyncio",

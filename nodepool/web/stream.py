@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``/api/v1/events/stream``: Server-Sent Events, by which pages and programs learn at once that something changed."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from typing import TYPE_CHECKING, Final
+
+import anyio
+from sse_starlette.event import ServerSentEvent
+from sse_starlette.sse import EventSourceResponse
+from starlette.responses import JSONResponse, Response
+from starlette.routing import BaseRoute, Route
+
+from nodepool import fast_json
+from nodepool.web.event_hub import EventHub, TooManyViewers, Viewer
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+    from starlette.types import Receive, Scope, Send
+
+    from nodepool.web.event_messages import Message
+
+#: The name of the hub in the state of the application's lifespan.
+HUB: Final = "event_hub"
+#: A comment is sent so often, so that nothing between server and viewer takes the connection for dead.
+PING_SECONDS: Final = 15
+#: A viewer that was refused may try again after so long.
+RETRY_SECONDS: Final = 10
+
+
+class EventStream(EventSourceResponse):
+    """The answer to one viewer.
+
+    :param first: what it is told first.
+    """
+
+    def __init__(self, hub: EventHub, viewer: Viewer, first: Sequence[Message]) -> None:
+        super().__init__(
+            _encoded(hub, viewer, first),
+            ping=PING_SECONDS,
+            ping_message_factory=lambda: ServerSentEvent(comment="ping"),
+        )
+        self._hub = hub
+        self._viewer = viewer
+
+    @staticmethod
+    async def _listen_for_exit_signal() -> None:
+        """Never ends: the hub ends the streams, and no task has to look for signals, which the daemon has."""
+        await anyio.sleep_forever()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._hub.leave(self._viewer)
+
+
+def routes() -> list[BaseRoute]:
+    """The stream. The application has the hub in the state of its lifespan."""
+
+    async def stream(request: Request) -> Response:
+        if request.method == "HEAD":
+            return Response(media_type="text/event-stream", headers={"Cache-Control": "no-store"})
+        hub: EventHub | None = getattr(request.state, HUB, None)
+        if hub is None:
+            return _refused()
+        try:
+            viewer, first = await hub.join(request.headers.get("last-event-id"))
+        except TooManyViewers:
+            return _refused()
+        return EventStream(hub, viewer, first)
+
+    return [Route("/api/v1/events/stream", stream, methods=["GET"])]
+
+
+def _refused() -> Response:
+    problem = {
+        "type": "about:blank",
+        "title": "Service Unavailable",
+        "status": 503,
+        "detail": "There are too many viewers of events, or the server stops.",
+    }
+    headers = {"Retry-After": str(RETRY_SECONDS)}
+    return JSONResponse(problem, 503, headers=headers, media_type="application/problem+json")
+
+
+async def _encoded(hub: EventHub, viewer: Viewer, first: Sequence[Message]) -> AsyncIterator[bytes]:
+    for message in first:
+        yield _bytes(hub, message)
+    async for message in hub.messages(viewer):
+        yield _bytes(hub, message)
+
+
+def _bytes(hub: EventHub, message: Message) -> bytes:
+    data = fast_json.dumps(message.data).decode()
+    return ServerSentEvent(data, event=message.name, id=f"{hub.boot}-{message.seq}").encode()
