@@ -62,7 +62,7 @@ def make_parser(command: str | None = None) -> argparse.ArgumentParser:
     for group in groups or GROUPS:
         importlib.import_module(f"nodepool.cmd.{group}").add_commands(add)
     if not groups:
-        completion.add_command(add, commands.choices)
+        completion.add_command(add, parser, commands.choices)
     return parser
 
 

@@ -38,6 +38,12 @@ need_sshd() {
     need openssh-client has_program ssh-keygen
 }
 
+# Shells for which "nodepool completion" prints a script.
+need_shells() {
+    need zsh has_program zsh
+    need fish has_program fish
+}
+
 # install_missing: install what "need" found missing, or say exactly what to install, and end.
 install_missing() {
     [ ${#missing_packages[@]} -gt 0 ] || return 0
