@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from nodepool.listing import units
@@ -65,26 +65,32 @@ ROLLED_BACK: Final = "rolled back"
 
 _UPLOAD_PATH: Final = re.compile(r"/nodepool/images/[^/]+/builds/(?P<build>[^/]+)/providers/")
 
+#: Moment, in seconds since the epoch or None -> what stands in the column of the age.
+_AgeOf = Callable[[float | None], Any]
+
 #: State that is shown of a build whose image is paused.
 PAUSED: Final = "paused"
 
 
-def upload_table(images: ImagesView, now: float, status: BuilderStatus | None = None) -> Table:
+def upload_table(
+    images: ImagesView, now: float, status: BuilderStatus | None = None, *, moments: bool = False
+) -> Table:
     """The uploads that can be read.
 
     :param now: seconds since the epoch, for ages.
     :param status: what builders tell; None = without details.
+    :param moments: instead of each age the moment, in whole seconds since the epoch (reference/commands 6).
     """
     rows = []
     for image in images.images.values():
         for build in image.builds.values():
             for upload in build.all_uploads():
-                row = _upload_row(upload, now)
+                row = _upload_row(upload, _ages(now, moments=moments))
                 rows.append(row if status is None else [*row, *_upload_details(image, upload, status)])
     return Table(_UPLOAD_COLUMNS if status is None else _UPLOAD_DETAIL_COLUMNS, rows)
 
 
-def _upload_row(upload: ImageUpload, now: float) -> list[Any]:
+def _upload_row(upload: ImageUpload, age_of: _AgeOf) -> list[Any]:
     return [
         upload.build_id,
         upload.id,
@@ -93,7 +99,7 @@ def _upload_row(upload: ImageUpload, now: float) -> list[Any]:
         upload.external_name,
         upload.external_id,
         upload.state,
-        _age(upload.state_time, now),
+        age_of(upload.state_time),
     ]
 
 
@@ -109,33 +115,41 @@ def _upload_details(image: ImageView, upload: ImageUpload, status: BuilderStatus
 
 
 def build_table(
-    images: ImagesView, now: float, status: BuilderStatus | None = None, nodes: Mapping[str, list[str]] | None = None
+    images: ImagesView,
+    now: float,
+    status: BuilderStatus | None = None,
+    nodes: Mapping[str, list[str]] | None = None,
+    *,
+    moments: bool = False,
+    pauses: bool = True,
 ) -> Table:
     """The builds that can be read.
 
     :param now: seconds since the epoch, for ages.
     :param status: what builders tell; None = without details.
     :param nodes: build id -> ids of the nodes that were made from it.
+    :param moments: as for `upload_table`.
+    :param pauses: is the state of a build of a paused image ``paused``?
     """
     rows = []
     for image in images.images.values():
         for build in image.builds.values():
             if build.record is None:
                 continue
-            row = _build_row(build.record, image.paused, now)
+            row = _build_row(build.record, pauses and image.paused, _ages(now, moments=moments))
             used_by = (nodes or {}).get(build.id, [])
             rows.append(row if status is None else [*row, *_build_details(build.record, now, status, used_by)])
     return Table(_BUILD_COLUMNS if status is None else _BUILD_DETAIL_COLUMNS, rows)
 
 
-def _build_row(build: ImageBuild, paused: bool, now: float) -> list[Any]:
+def _build_row(build: ImageBuild, paused: bool, age_of: _AgeOf) -> list[Any]:
     return [
         build_name(build.image_name, build.key),
         build.image_name,
         build.builder,
         build.formats,
         PAUSED if paused else build.state,
-        _age(build.state_time, now),
+        age_of(build.state_time),
     ]
 
 
@@ -172,12 +186,13 @@ def split_build_name(name: str) -> tuple[str, str]:
     return (image, build_id) if image else (name, "")
 
 
-def image_status_table(images: ImagesView, now: float) -> Table:
-    """Pause and request of each image."""
+def image_status_table(images: ImagesView, now: float, *, moments: bool = False) -> Table:
+    """Pause and request of each image. :param moments: as for `upload_table`."""
+    age_of = _ages(now, moments=moments)
     return Table(
         _STATUS_COLUMNS,
         [
-            [image.name, image.paused, build_request_state(image), _age(image.build_requested, now)]
+            [image.name, image.paused, build_request_state(image), age_of(image.build_requested)]
             for image in images.images.values()
         ],
     )
@@ -195,5 +210,8 @@ def alien_image_table(images: Iterable[tuple[str, str, str]]) -> Table:
     return Table(_ALIEN_COLUMNS, [list(image) for image in images])
 
 
-def _age(moment: float | None, now: float) -> str | None:
-    return age(None if moment is None else now - moment)
+def _ages(now: float, *, moments: bool) -> _AgeOf:
+    """What stands for the age of something that happened at a moment."""
+    if moments:
+        return lambda moment: None if moment is None else int(moment)
+    return lambda moment: age(None if moment is None else now - moment)

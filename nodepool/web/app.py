@@ -12,7 +12,7 @@ from starlette.applications import Starlette
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from nodepool.web import health, stream
+from nodepool.web import health, released, stream
 from nodepool.web.event_hub import EventHub, running
 from nodepool.web.pages import all_pages
 from nodepool.web.server import ON_STOP
@@ -57,7 +57,14 @@ def make_app(site: Site) -> Starlette:
         async with running(hub):
             yield {stream.HUB: hub, ON_STOP: [hub.stop]}
 
-    groups = [health.routes(site), stream.routes(), all_pages.routes(site)]
+    groups = [
+        health.routes(site),
+        released.routes(site),
+        stream.routes(),
+        all_pages.routes(site),
+    ]
     app = Starlette(routes=[route for group in groups for route in group], lifespan=lifespan)
+    # A path with a slash too many is another path, as in Nodepool 11.0.0; behind a proxy the redirect would be wrong.
+    app.router.redirect_slashes = False
     app.add_middleware(SecurityHeaders)
     return app
