@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Final
 
+from nodepool.config.webapp import WebappSettings
 from nodepool.config.zookeeper import ZooKeeperServer as ZooKeeperServer
 from nodepool.config.zookeeper import ZooKeeperSettings
 from nodepool.driver.config import ConfigPool, ConfigValue, ProviderConfig
@@ -104,7 +105,7 @@ class TenantLimits(ConfigValue):
     volume_gb: int = key(LIMIT, None, "Space of volumes.", name="max-volume-gb", unit="GB", default_text="unlimited")
 
 
-class TopLevel(ConfigValue):
+class TopLevel(WebappSettings):
     """The keys of a file, besides those of `ZooKeeperSettings`."""
 
     labels: dict[str, Label] = key(Sections(Label), None, "What jobs may ask for.")
@@ -119,15 +120,6 @@ class TopLevel(ConfigValue):
     #: tenant -> quota name (``instances``, ``cores``, ``ram``, ...) -> limit.
     tenant_resource_limits: dict[str, dict[str, float]] = key(
         Sections(TenantLimits), None, "What a tenant of Zuul may use at a time."
-    )
-    webapp_port: int = key(
-        Whole(0, 65535, NOT_GIVEN),
-        8005,
-        "Port of the web pages; 0 = any that is free, see the log.",
-        name="webapp.port",
-    )
-    webapp_listen_address: str = key(
-        FILLED_TEXT, "0.0.0.0", "Address that the web pages listen on.", name="webapp.listen_address"
     )
     diskimages: dict[str, DiskImage] = key(Sections(DiskImage), None, "Images, for the image builder.")
     elements_dir: str | None = key(FILLED_TEXT, None, "``ELEMENTS_PATH`` of builds. For the image builder.")
@@ -152,5 +144,7 @@ class Config(ZooKeeperSettings, TopLevel):
         self.diskimages = {}
         self.providers = {}
         self.tenant_resource_limits = {}
+        self.webapp_authenticators = []
+        self.webapp_operators = []
         #: Files beside the configuration that drivers read; a change of one is a change of the configuration.
         self.watched_files: set[str] = set()

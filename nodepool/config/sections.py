@@ -11,6 +11,7 @@ from nodepool.config.objects import Config, Label, TenantLimits, TopLevel
 from nodepool.config.problems import Problems, Severity, did_you_mean
 from nodepool.config.schema import Checker
 from nodepool.config.tolerance import Tolerance, check_or_change
+from nodepool.config.webapp import Authenticator, OperatorRule
 from nodepool.driver.framework.key_schema import fields_of
 from nodepool.model.config_keys import keys_of
 
@@ -40,6 +41,7 @@ def read_sections(document: Document, config: Config, problems: Problems) -> Non
     fine = check_or_change(TOP, data, document, [], problems, lambda: tolerance.section(TopLevel, data, []))
     if fine:
         config.read_keys(data, TopLevel)
+        _web_logins(data, config)
     again = report_repeated(document, "labels", "name", "label", problems)
     for index, section in entries(data, "labels", "name"):
         name = section["name"]
@@ -49,6 +51,13 @@ def read_sections(document: Document, config: Config, problems: Problems) -> Non
         if fine:
             config.labels[name].read_keys(section)
     _tenants(document, config, problems)
+
+
+def _web_logins(data: dict[str, Any], config: Config) -> None:
+    """:param data: conform to the schema."""
+    auth = (data.get("webapp") or {}).get("auth") or {}
+    config.webapp_authenticators = [Authenticator(section) for section in auth.get("authenticators") or ()]
+    config.webapp_operators = [OperatorRule(section) for section in auth.get("operators") or ()]
 
 
 def _tenants(document: Document, config: Config, problems: Problems) -> None:

@@ -35,7 +35,9 @@ def web_part(daemon: CachingDaemon, config: Config) -> Part[WebServer]:
     status = StatusCache(daemon.client)
     status.start()
     site = Site(daemon, SnapshotMaker(daemon.cache, status), release_string())
-    address = ListenAddress(config.webapp_listen_address, config.webapp_port)
+    address = ListenAddress(
+        config.webapp_listen_address, config.webapp_port, config.webapp_tls_cert, config.webapp_tls_key
+    )
 
     def make_app() -> ASGIApp:
         # In the thread of the server: these imports take longer than the rest of the start.

@@ -23,13 +23,18 @@ POOL: Final = "name max-servers node-attributes priority"
 CONTRACT: Final = {
     "nodepool.config.zookeeper.ZooKeeperSettings": "zookeeper-servers zookeeper-timeout "
     "zookeeper-tls.cert zookeeper-tls.key zookeeper-tls.ca",
-    "nodepool.config.objects.TopLevel": "webapp.port webapp.listen_address elements-dir images-dir build-log-dir "
+    "nodepool.config.objects.TopLevel": "webapp.port webapp.listen_address webapp.builder-port webapp.zuul-url "
+    "webapp.tls.cert webapp.tls.key webapp.auth.require-login webapp.auth.authenticators webapp.auth.operators "
+    "webapp.origins elements-dir images-dir build-log-dir "
     "build-log-retention labels max-hold-age diskimages providers tenant-resource-limits",
     "nodepool.config.zookeeper.ZooKeeperServer": "host port chroot",
     "nodepool.config.objects.Label": "name min-ready max-ready-age",
     "nodepool.config.objects.DiskImage": "name abstract parent formats keep-formats delete-after-upload rebuild-age "
     "build-timeout release elements env-vars pause username python-path shell-type dib-cmd metadata",
     "nodepool.config.objects.TenantLimits": "tenant-name max-servers max-cores max-ram max-volumes max-volume-gb",
+    "nodepool.config.webapp.Authenticator": "name driver client_id issuer_id audience uid_claim max_validity_time "
+    "skew secret public_key keys_url",
+    "nodepool.config.webapp.OperatorRule": "claim contains",
     "nodepool.driver.config.ProviderConfig": PROVIDER,
     "nodepool.driver.config.ConfigPool": POOL,
     "nodepool.driver.openstack.config.OpenStackProviderConfig": f"{PROVIDER} pools cloud region-name rate boot-timeout "

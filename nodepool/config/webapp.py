@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Settings of the web pages (reference/configuration 2): where they are served, and who may change something."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Final
+
+from nodepool.driver.config import ConfigValue
+from nodepool.model.config_keys import (
+    FILLED_TEXT,
+    FLAG,
+    NOT_GIVEN,
+    REQUIRED,
+    SECONDS,
+    ListOf,
+    Sections,
+    Text,
+    Whole,
+    key,
+)
+
+HS256: Final = "HS256"
+RS256: Final = "RS256"
+OPENID_CONNECT: Final = "OpenIDConnect"
+
+
+def _has_its_keys(data: dict[str, Any]) -> dict[str, Any]:
+    """A check: what the driver of the section needs is given."""
+    import voluptuous as v
+
+    needed = {HS256: "secret", RS256: "public_key"}.get(data.get("driver", ""))
+    if needed is not None and not data.get(needed):
+        raise v.Invalid(f"{needed} is needed with driver {data['driver']}", path=["driver"])
+    return data
+
+
+class Authenticator(ConfigValue):
+    """Who issues tokens, and how they are verified: the keys of a section ``[auth NAME]`` of ``zuul.conf``."""
+
+    checks: ClassVar = [_has_its_keys]
+
+    name: str = key(FILLED_TEXT, REQUIRED, "Unique; for messages, and for the button of a login.")
+    driver: str = key(
+        Text(choices=(HS256, RS256, OPENID_CONNECT)), REQUIRED, "How tokens are signed, and where the keys are."
+    )
+    client_id: str = key(
+        FILLED_TEXT, REQUIRED, "Must be among the audiences (claim ``aud``) of a token.", name="client_id"
+    )
+    issuer_id: str = key(FILLED_TEXT, REQUIRED, "Must be the issuer (claim ``iss``) of a token.", name="issuer_id")
+    audience: str | None = key(
+        FILLED_TEXT, None, "Takes the place of ``client_id`` in the check of ``aud``.", default_text="``client_id``"
+    )
+    uid_claim: str = key(FILLED_TEXT, "sub", "Claim with the name of the user, for the log.", name="uid_claim")
+    max_validity_time: int | None = key(
+        Whole(1),
+        None,
+        "A token that was issued longer ago is refused, whatever it says itself.",
+        name="max_validity_time",
+        unit="seconds",
+        default_text="as the token says",
+    )
+    skew: float = key(SECONDS, 0.0, "How far clocks may differ.", unit="seconds")
+    secret: str | None = key(FILLED_TEXT, None, "HS256: the shared secret. Give it as ``%(NODEPOOL_...)``.")
+    public_key: str | None = key(
+        FILLED_TEXT, None, "RS256: file with the public key of the issuer, PEM.", name="public_key"
+    )
+    keys_url: str | None = key(
+        FILLED_TEXT,
+        None,
+        "OpenIDConnect: where the keys are.",
+        name="keys_url",
+        default_text="as the issuer's ``.well-known/openid-configuration`` says",
+    )
+
+    def __init__(self, section: dict[str, Any]) -> None:
+        self.read_keys(section)
+
+
+class OperatorRule(ConfigValue):
+    """A token with this claim makes its user an operator, who may change something."""
+
+    claim: str = key(FILLED_TEXT, REQUIRED, "Name of a claim; ``a.b`` is ``b`` in ``a``.")
+    contains: str = key(FILLED_TEXT, REQUIRED, "The claim is this text, or a list with it.")
+
+    def __init__(self, section: dict[str, Any]) -> None:
+        self.read_keys(section)
+
+
+class WebappSettings(ConfigValue):
+    """The keys of ``webapp``."""
+
+    webapp_port: int = key(
+        Whole(0, 65535, NOT_GIVEN),
+        8005,
+        "Port of the web pages; 0 = any that is free, see the log.",
+        name="webapp.port",
+    )
+    webapp_listen_address: str = key(
+        FILLED_TEXT, "0.0.0.0", "Address that the web pages listen on.", name="webapp.listen_address"
+    )
+    webapp_builder_port: int = key(
+        Whole(0, 65535),
+        0,
+        "Port of the builder's pages with its build logs; 0 = there are none.",
+        name="webapp.builder-port",
+    )
+    webapp_zuul_url: str | None = key(
+        FILLED_TEXT,
+        None,
+        "Where Zuul's web pages are, for links, such as ``https://zuul.example.org``.",
+        name="webapp.zuul-url",
+    )
+    webapp_tls_cert: str | None = key(
+        FILLED_TEXT,
+        None,
+        "File with the certificate of the web pages, PEM; with it they are served by HTTPS.",
+        name="webapp.tls.cert",
+    )
+    webapp_tls_key: str | None = key(
+        FILLED_TEXT, None, "File with the private key of the certificate, PEM.", name="webapp.tls.key"
+    )
+    webapp_require_login: bool = key(
+        FLAG, False, "true: pages and API are shown to those who have logged in.", name="webapp.auth.require-login"
+    )
+    webapp_authenticators: list[Authenticator] = key(
+        Sections(Authenticator),
+        None,
+        "Whose tokens are accepted. Without any nothing can be changed by the web pages.",
+        name="webapp.auth.authenticators",
+    )
+    webapp_operators: list[OperatorRule] = key(
+        Sections(OperatorRule),
+        None,
+        "Who may change something; everybody else may look.",
+        name="webapp.auth.operators",
+    )
+    webapp_origins: list[str] = key(
+        ListOf(FILLED_TEXT),
+        [],
+        "Addresses of the web pages as browsers see them behind a proxy, such as ``https://nodepool.example.org``.",
+        name="webapp.origins",
+        convert=list,
+    )
