@@ -9,22 +9,17 @@ from datetime import UTC, datetime, time, timedelta
 from typing import Final
 
 from nodepool.cmd.app import CommandError
+from nodepool.listing import times
 
-_SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
-_LONGEST: Final = 100 * 365 * 86400
-_PART: Final = re.compile(r"(\d+(?:\.\d+)?)([smhdw])")
 _CLOCK: Final = re.compile(r"\d{1,2}:\d{2}")
-_WHOLE: Final = re.compile(r"(?:\d+(?:\.\d+)?[smhdw])+")
 
 
 def duration(text: str) -> float:
     """The seconds of a duration. For ``type`` of an argument. Raises ArgumentTypeError."""
-    if not _WHOLE.fullmatch(text):
-        raise argparse.ArgumentTypeError(f"{text!r} is no duration; write e.g. 90s, 15m, 1h30m or 2d")
-    seconds = sum(float(number) * _SECONDS[unit] for number, unit in _PART.findall(text))
-    if seconds > _LONGEST:
-        raise argparse.ArgumentTypeError(f"{text!r} is longer than 100 years")
-    return seconds
+    try:
+        return times.duration(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def moment(text: str) -> float:

@@ -8,8 +8,7 @@ import argparse
 from collections.abc import Callable, Sequence
 
 from nodepool.cmd.durations import duration
-from nodepool.listing.filters import Filter
-from nodepool.model.near_words import did_you_mean
+from nodepool.listing.filters import Filter, names_in, states_in
 
 
 def add_filter_options(parser: argparse.ArgumentParser, states: Sequence[str], *, pools: bool, age: str) -> None:
@@ -23,13 +22,13 @@ def add_filter_options(parser: argparse.ArgumentParser, states: Sequence[str], *
     group.add_argument(
         "--state", metavar="A,B", type=_states(states), default=[], help=f"in one of these states: {', '.join(states)}"
     )
-    group.add_argument("--label", metavar="A,B", type=_names, default=[], help="with one of these labels, e.g. gpu-*")
-    group.add_argument("--provider", metavar="A,B", type=_names, default=[], help="of these providers")
+    group.add_argument("--label", metavar="A,B", type=names_in, default=[], help="with one of these labels, e.g. gpu-*")
+    group.add_argument("--provider", metavar="A,B", type=names_in, default=[], help="of these providers")
     if pools:
         group.add_argument(
-            "--pool", metavar="A,B", type=_names, default=[], help="of these pools: POOL or PROVIDER/POOL"
+            "--pool", metavar="A,B", type=names_in, default=[], help="of these pools: POOL or PROVIDER/POOL"
         )
-    group.add_argument("--tenant", metavar="A,B", type=_names, default=[], help="of these tenants")
+    group.add_argument("--tenant", metavar="A,B", type=names_in, default=[], help="of these tenants")
     group.add_argument("--older-than", metavar="TIME", type=duration, help=f"{age} for longer, e.g. 90s, 15m, 1h30m")
 
 
@@ -39,17 +38,11 @@ def filter_of(options: argparse.Namespace) -> Filter:
     return Filter(options.state, options.label, options.provider, pools, options.tenant, options.older_than)
 
 
-def _names(text: str) -> list[str]:
-    return [name for part in text.split(",") if (name := part.strip())]
-
-
 def _states(known: Sequence[str]) -> Callable[[str], list[str]]:
     def states(text: str) -> list[str]:
-        names = _names(text)
-        for name in names:
-            if name not in known:
-                there_are = f"(there are: {', '.join(known)})"
-                raise argparse.ArgumentTypeError(f"there is no state {name!r}{did_you_mean(name, known)} {there_are}")
-        return names
+        try:
+            return states_in(text, known)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
 
     return states

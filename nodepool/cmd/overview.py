@@ -17,11 +17,10 @@ from nodepool.cmd.session import open_zookeeper
 from nodepool.listing import terminal
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from nodepool.listing.overview import Overview
     from nodepool.listing.table import Table
-    from nodepool.model.launcher_status import LauncherStatus
     from nodepool.plan.attention import Registered
     from nodepool.plan.pool_summary import PoolSummary
     from nodepool.zk.zookeeper import ZooKeeper
@@ -165,11 +164,11 @@ def list_launchers(options: argparse.Namespace) -> int:
 
 def list_tenants(options: argparse.Namespace) -> int:
     """``nodepool tenants``"""
-    from nodepool.listing.tenants import tenant_table
+    from nodepool.listing.tenants import tenant_limits, tenant_table
     from nodepool.zk.status_records import read_launchers
 
     def look(zk: ZooKeeper) -> Table:
-        limits = _tenant_limits(read_launchers(zk.client))
+        limits = tenant_limits(read_launchers(zk.client))
         table = tenant_table(limits, zk.nodeIterator(cached=False), zk.nodeRequestIterator(cached=False))
         table = _with_hint(table, "no tenant has a limit, a node or a request")
         names = sorted({row[0] for row in table.rows})
@@ -205,12 +204,3 @@ def _registered(zk: ZooKeeper) -> list[Registered]:
     from nodepool.zk.components import read_launchers
 
     return [Registered(entry.hostname, entry.version, entry.state) for entry in read_launchers(zk.client)]
-
-
-def _tenant_limits(launchers: list[LauncherStatus]) -> Mapping[str, Mapping[str, float]]:
-    """All launchers have the same; of those that do not, the limits of all."""
-    found: dict[str, dict[str, float]] = {}
-    for launcher in launchers:
-        for tenant, limits in launcher.tenant_limits.items():
-            found.setdefault(tenant, {}).update(limits)
-    return found

@@ -9,6 +9,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Final
 
 from nodepool.model import states
+from nodepool.model.near_words import did_you_mean
 from nodepool.model.request_origin import origin_of
 
 if TYPE_CHECKING:
@@ -56,6 +57,24 @@ class Filter:
 
     def _old_enough(self, moment: float | None, now: float) -> bool:
         return self.older_than is None or (moment is not None and now - moment > self.older_than)
+
+
+def names_in(text: str) -> list[str]:
+    """Names or patterns, divided by commas."""
+    return [name for part in text.split(",") if (name := part.strip())]
+
+
+def states_in(text: str, known: Sequence[str]) -> list[str]:
+    """States, divided by commas.
+
+    :raises ValueError: there is no such state. The text says which there are.
+    """
+    names = names_in(text)
+    for name in names:
+        if name not in known:
+            there_are = f"(there are: {', '.join(known)})"
+            raise ValueError(f"there is no state {name!r}{did_you_mean(name, known)} {there_are}")
+    return names
 
 
 def node_status(node: Node) -> str:

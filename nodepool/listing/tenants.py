@@ -12,6 +12,7 @@ from nodepool.listing.table import Column, Table
 from nodepool.model import states
 
 if TYPE_CHECKING:
+    from nodepool.model.launcher_status import LauncherStatus
     from nodepool.model.node import Node
     from nodepool.model.request import NodeRequest
 
@@ -61,3 +62,12 @@ def resources_of(node: Node) -> dict[str, Any]:
         name: value for name, value in stored.items() if isinstance(value, (int, float)) and not isinstance(value, bool)
     }
     return numbers or {"instances": 1}
+
+
+def tenant_limits(launchers: Iterable[LauncherStatus]) -> Mapping[str, Mapping[str, float]]:
+    """Tenant -> resource -> limit. All launchers have the same; of those that do not, the limits of all."""
+    found: dict[str, dict[str, float]] = {}
+    for launcher in launchers:
+        for tenant, limits in launcher.tenant_limits.items():
+            found.setdefault(tenant, {}).update(limits)
+    return found

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Final
@@ -10,6 +11,23 @@ from typing import Final
 #: What a date can show, in seconds since the epoch: records of other programs may have any number.
 _FIRST: Final = 86400.0
 _LAST: Final = 253_370_000_000.0
+_SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+_LONGEST: Final = 100 * 365 * 86400
+_PART: Final = re.compile(r"(\d+(?:\.\d+)?)([smhdw])")
+_WHOLE: Final = re.compile(r"(?:\d+(?:\.\d+)?[smhdw])+")
+
+
+def duration(text: str) -> float:
+    """The seconds of e.g. ``90s``, ``15m``, ``1h30m`` or ``2d``.
+
+    :raises ValueError: it is no duration, or too long. The text says what one is.
+    """
+    if not _WHOLE.fullmatch(text):
+        raise ValueError(f"{text!r} is no duration; write e.g. 90s, 15m, 1h30m or 2d")
+    seconds = sum(float(number) * _SECONDS[unit] for number, unit in _PART.findall(text))
+    if seconds > _LONGEST:
+        raise ValueError(f"{text!r} is longer than 100 years")
+    return seconds
 
 
 def short(seconds: float) -> str:

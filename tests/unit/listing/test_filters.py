@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from nodepool.listing.filters import Filter
+from nodepool.listing.filters import Filter, names_in, states_in
 from nodepool.model import states
 from nodepool.model.node import Node
 from nodepool.model.request import NodeRequest
@@ -87,3 +87,10 @@ def test_what_is_not_known_is_not_what_is_wanted() -> None:
 )
 def test_requests(wanted: Filter, is_shown: bool) -> None:
     assert wanted.request(request(), NOW) is is_shown
+
+
+def test_written_lists() -> None:
+    assert names_in(" a, b,,c*") == ["a", "b", "c*"]
+    assert states_in("ready,hold", states.NODE_STATES) == ["ready", "hold"]
+    with pytest.raises(ValueError, match="there is no state 'redy', did you mean 'ready'"):
+        states_in("redy", states.NODE_STATES)

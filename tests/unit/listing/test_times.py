@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from nodepool.listing.times import moment, short, since, until
+from nodepool.listing.times import duration, moment, short, since, until
 
 #: 2026-11-23 12:00:00 UTC
 NOON = 1795435200.0
@@ -54,3 +54,21 @@ def test_since_and_until() -> None:
     assert since(NOON)(0) == ""
     assert until(NOON)(NOON + 12) == "in 12 s"
     assert until(NOON)(NOON - 1) == "now"
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("90s", 90), ("1h30m", 5400), ("1.5h", 5400), ("2d", 172800), ("1w", 604800)]
+)
+def test_written_durations(text: str, seconds: float) -> None:
+    assert duration(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "5", "m", "-5m", "5m ", "1e3s", "5000w5000d9", "nan"])
+def test_no_durations(text: str) -> None:
+    with pytest.raises(ValueError, match="is no duration; write"):
+        duration(text)
+
+
+def test_too_long_durations() -> None:
+    with pytest.raises(ValueError, match="is longer than 100 years"):
+        duration("99999d")
