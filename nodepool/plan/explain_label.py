@@ -77,6 +77,10 @@ def _trouble(label: str, pool: PoolFacts, seen: Observed) -> tuple[str | None, s
         return broken.code, broken.text, broken.since
     if status.state in ("unavailable", "maintenance"):
         return status.code or ReasonCode.PROVIDER_STARTING.value, status.text, status.since
+    # Only requests that wait for it tell of it.
+    for told in status.waiting:
+        if told.code == ReasonCode.BACKING_HELD.value and set(told.labels) == {label}:
+            return told.code, told.text, told.since
     return None, None, None
 
 

@@ -5,12 +5,16 @@ from __future__ import annotations
 
 import random
 import signal
+import socket
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
-from tests.support.launcher_config import MetastaticProvider, StaticHost, StaticProvider
+from tests.support.command_line import CommandLine
+from tests.support.launcher import OUR_COMMAND
+from tests.support.launcher_config import MetastaticProvider, Provider, StaticHost, StaticProvider
 from tests.support.pool_znodes import NODES, REQUESTS, PoolZnodes
 from tests.support.wait import wait_for
 from tests.support.workplace import Workplace
@@ -116,6 +120,31 @@ def test_stopped_past_its_session(workplace: Workplace, znodes: PoolZnodes, jobs
         sleeper.send_signal(signal.SIGCONT)
         wait_for("it is registered again", lambda: len(znodes.pools()) == 4)
     all_is_well(jobs)
+
+
+@pytest.mark.parametrize("how", ["SIGTERM", "record"])
+def test_a_drain_ends(workplace: Workplace, znodes: PoolZnodes, how: str) -> None:
+    """MT-6, MT-8: its node waits for the only host, which somebody has; the next launcher serves the request."""
+    providers: list[Provider] = [replace(LAB, hosts=LAB.hosts[:1]), SHARED]
+    drained = workplace.launch(providers, command=[*OUR_COMMAND, "--drain"])
+    command = CommandLine(drained.config_path)
+    used = znodes.submit(["big"])
+    wait_for("somebody has the host", lambda: znodes.request_state(used) == "fulfilled")
+    waiting = znodes.submit(["small"])
+    wait_for("a node waits for it", lambda: [i for i in znodes.children(REQUESTS) if i.startswith("100-")])
+    if how == "record":
+        assert command("drain", "launcher", socket.gethostname()).status == 0
+    else:
+        drained.send_signal(signal.SIGTERM)
+    assert drained.wait(60) == 0
+    assert znodes.request_state(waiting) == "requested"
+    if how == "record":
+        assert command("resume", "launcher", socket.gethostname()).status == 0
+    workplace.launch(providers, wait=False)
+    znodes.use_and_return(used)
+    wait_for("the next launcher serves it", lambda: znodes.request_state(waiting) == "fulfilled")
+    znodes.use_and_return(waiting)
+    wait_for("nothing is left", lambda: not znodes.children(REQUESTS) and len(znodes.free_nodes()) == 1)
 
 
 def all_is_well(jobs: Jobs) -> None:

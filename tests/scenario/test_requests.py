@@ -22,11 +22,7 @@ def fulfilled(znodes: PoolZnodes, request_id: str) -> dict[str, Any]:
 
 def use_and_return(znodes: PoolZnodes, request_id: str) -> None:
     """What a client does with a fulfilled request whose job is short."""
-    request = znodes.request(request_id)
-    assert request is not None
-    for node_id in request["nodes"]:
-        znodes.change_node(node_id, state="used")
-    znodes.delete_request(request_id)
+    znodes.use_and_return(request_id)
 
 
 def test_launch_and_delete(launch: Launch, znodes: PoolZnodes, cloud: FakeCloud, cloud_name: str) -> None:

@@ -123,6 +123,15 @@ class PoolZnodes:
         path: str = self.kazoo.create(f"{REQUESTS}/{priority}-", value, sequence=True, makepath=True)
         return path.rsplit("/", 1)[1]
 
+    def use_and_return(self, request_id: str) -> None:
+        """Do what a client does with a fulfilled request whose job is short."""
+        request = self.request(request_id)
+        assert request is not None
+        # In this order: a node that is free for a moment is somebody else's.
+        for node_id in request["nodes"]:
+            self.change_node(node_id, state="used")
+        self.delete_request(request_id)
+
     def delete_request(self, request_id: str) -> None:
         """Removes a request as a client does; it may be gone already."""
         try:

@@ -63,6 +63,19 @@ def test_paused() -> None:
     assert explain_label("gpu", seen(registered=[component("cloud-1", "gpu")], maintenance=[over])).state == "served"
 
 
+def test_backing_label_that_is_out_of_service() -> None:
+    """T-13: requests for this label and no other say so."""
+    held = waiting("gpu", code="backing.held", text="provider cloud-2 is paused")
+    other = waiting("arm", "gpu", code="backing.held", text="provider cloud-3 is paused")
+    components = [component("shared", "gpu"), component("more", "gpu")]
+    told = [status("shared", waiting=[other, held]), status("more", waiting=[other])]
+    found = explain_label("gpu", seen(registered=components, statuses=told))
+    assert {pool.pool: (pool.code, pool.text) for pool in found.pools} == {
+        "shared/main": ("backing.held", "provider cloud-2 is paused"),
+        "more/main": (None, None),
+    }
+
+
 def test_nobody_has_it() -> None:
     found = explain_label("gpus", seen(request(7, "gpus"), registered=[component("cloud-1", "gpu")]))
     assert found.text == "no registered pool has it, did you mean 'gpu'?"
