@@ -1,19 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``nodepool config-diff``: what a reload would do (reference/commands 2)."""
+"""``nodepool config-diff``: what a reload would do, and who has loaded the file (reference/commands 2)."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from nodepool.clock import wall_time
 from nodepool.cmd.app import CommandError, absolute_path
-from nodepool.cmd.session import quiet
+from nodepool.cmd.session import open_zookeeper, quiet
 from nodepool.exceptions import ConfigError
 
 if TYPE_CHECKING:
     from nodepool.config.objects import Config
     from nodepool.plan.reload_effect import Effect
+    from nodepool.plan.served_config import ServedConfig
 
 
 def add_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
@@ -23,14 +25,22 @@ def add_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
     """
     parser = add(
         "config-diff",
-        help="what a reload of a changed configuration would do",
+        help="what a reload of a changed configuration would do, and which launchers have loaded the file",
         description="Compares two configuration files as a daemon does when its file changes: what has another value, "
         "which providers are started, stopped or started anew, what is refused, and what needs a restart. Nothing is "
-        "contacted. Exit status 1 if the new file, or a section of it, would be refused.",
+        "contacted. Exit status 1 if the new file, or a section of it, would be refused. Without NEW: asks ZooKeeper "
+        "which running launchers serve the file of -c as it stands. Exit status 1 if one does not.",
         epilog="Example: nodepool -c /etc/nodepool/nodepool.yaml config-diff new.yaml",
+        usage="%(prog)s [OPTIONS] [[OLD] NEW]",
     )
-    parser.add_argument("old", nargs="?", type=absolute_path, help="the file in effect (default: that of -c)")
-    parser.add_argument("new", type=absolute_path, help="the changed file")
+    parser.add_argument(
+        *("files",),
+        metavar="FILE",
+        nargs="*",
+        action=_TwoFiles,
+        type=absolute_path,
+        help="the file in effect (default: that of -c), and the changed file",
+    )
     parser.add_argument(
         *("-o", "--format"),
         choices=("text", "json"),
@@ -40,20 +50,58 @@ def add_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
     parser.set_defaults(run=show_difference)
 
 
+class _TwoFiles(argparse.Action):
+    """No more than two files."""
+
+    def __call__(
+        self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, option: str | None = None
+    ) -> None:
+        if len(values) > 2:
+            parser.error(f"{len(values)} files are given, two can be compared")
+        setattr(namespace, self.dest, values)
+
+
 def show_difference(options: argparse.Namespace) -> int:
-    """``nodepool config-diff``; returns 1 if something of the new file would be refused.
+    """``nodepool config-diff``; returns 1 if something of the new file would be refused, or is not served.
 
     :raises CommandError: a file is refused as a whole.
     """
     from nodepool.plan.reload_effect import reload_effects
     from nodepool.runtime.reload import keep_usable
 
-    old = _load(options.old or options.config, options.secure, "cannot be compared with")
-    new = _load(options.new, options.secure, "would be refused, and the running configuration would stay")
+    if not options.files:
+        return _show_served(options)
+    old_path, new_path = [options.config, *options.files][-2:]
+    old = _load(old_path, options.secure, "cannot be compared with")
+    new = _load(new_path, options.secure, "would be refused, and the running configuration would stay")
     refused = {**_unusable(new), **keep_usable(old, new)}
     effects = reload_effects(old, new, refused)
-    print(_as_json(effects) if options.format == "json" else _as_text(effects, options.new))
+    print(_as_json(effects) if options.format == "json" else _as_text(effects, new_path))
     return 1 if refused else 0
+
+
+def _show_served(options: argparse.Namespace) -> int:
+    """Which launchers serve the file of ``-c``? Raises CommandError: there is no launcher, or no such file."""
+    from nodepool.config.source import read
+    from nodepool.listing.served_config import served_line
+    from nodepool.plan.attention import Registered
+    from nodepool.plan.served_config import served_configs
+    from nodepool.zk import components
+    from nodepool.zk.status_records import read_launchers
+
+    with open_zookeeper(options) as zk:
+        digest = read(options.config).digest
+        registered = [Registered(entry.hostname, entry.version) for entry in components.read_launchers(zk.client)]
+        found = served_configs(digest, read_launchers(zk.client), registered)
+    if not found:
+        raise CommandError("no launcher is registered: is one running, with the same zookeeper-servers?")
+    if options.format == "json":
+        print(_as_json(found))
+    else:
+        print(f"{options.config} is {digest}")
+        for served in found:
+            print(served_line(served, wall_time()))
+    return 0 if all(served.serves for served in found) else 1
 
 
 def _load(path: str, secure: str | None, what: str) -> Config:
@@ -85,7 +133,7 @@ def _as_text(effects: Sequence[Effect], path: str) -> str:
     return "\n".join(lines)
 
 
-def _as_json(effects: Sequence[Effect]) -> str:
+def _as_json(answers: Sequence[Effect | ServedConfig]) -> str:
     import json
 
-    return json.dumps([found.to_dict() for found in effects], indent=2)
+    return json.dumps([found.to_dict() for found in answers], indent=2)

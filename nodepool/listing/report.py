@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from nodepool.listing.table import Table, render
+from nodepool.quick_dataclass import dataclass
 
 
 @dataclass(frozen=True)

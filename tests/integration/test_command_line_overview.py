@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import signal
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -152,6 +154,28 @@ class TestStatus:
     def test_without_any_launcher(self, nodepool: CommandLine) -> None:
         result = nodepool("status")
         assert "- no launcher is registered: nothing serves requests" in result.out.splitlines()
+
+
+class TestServedConfig:
+    def test_without_a_second_file(self, nodepool: CommandLine, tell: Tell) -> None:
+        """OV-7: the checksum is that of the file."""
+        digest = hashlib.sha256(nodepool.config.read_bytes()).hexdigest()[:12]
+        served = replace(L1, host="l2", config=digest)
+        tell(served)
+        result = nodepool("config-diff")
+        assert (result.status, result.err) == (0, "")
+        head, line = result.out.splitlines()
+        assert head == f"{nodepool.config} is {digest}"
+        assert line.startswith("launcher l2 (42) serves this file, loaded ")
+        tell(L1)
+        result = nodepool("config-diff")
+        assert result.status == 1
+        assert result.out.splitlines()[1].startswith("launcher l1 (42) serves another file (9f3c), loaded ")
+
+    def test_no_launcher(self, nodepool: CommandLine) -> None:
+        result = nodepool("config-diff", "-o", "json")
+        assert (result.status, result.out) == (1, "")
+        assert result.err.startswith("no launcher is registered")
 
 
 class TestProviders:

@@ -72,3 +72,10 @@ def test_refused_file(old: str, new: Path, capsys: pytest.CaptureFixture[str]) -
     assert out == ""
     assert "not YAML" in err
     assert f"{new} would be refused, and the running configuration would stay" in err
+
+
+def test_three_files(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["config-diff", "a", "b", "c"])
+    assert ended.value.code == 2
+    assert "3 files are given, two can be compared" in capsys.readouterr().err

@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from nodepool.listing.served_config import served_line
+from nodepool.plan.served_config import ServedConfig
+
+#: 2026-11-23 12:00:00 UTC
+NOON = 1795435200.0
+
+
+@pytest.fixture(autouse=True)
+def utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+@pytest.mark.parametrize(
+    ("found", "line"),
+    [
+        (
+            ServedConfig("l1", 42, True, "9f3c", "/n.yaml", NOON - 7200),
+            "launcher l1 (42) serves this file, loaded 10:00:00 (2 h)",
+        ),
+        (
+            ServedConfig("l1", 42, False, "1a2b", "/n.yaml", NOON - 7200),
+            "launcher l1 (42) serves another file (1a2b), loaded 10:00:00 (2 h); "
+            "it loads /n.yaml by itself when that changes there",
+        ),
+        (
+            ServedConfig("l1", 42, False, "1a2b", "/n.yaml", None, "n.yaml:5: not YAML\x1b", NOON - 60),
+            "launcher l1 (42) serves another file (1a2b); its last reload 11:59:00 (1 min) was refused: "
+            "n.yaml:5: not YAML ",
+        ),
+        (ServedConfig("l1"), "launcher l1 does not tell what it serves, as launchers of Nodepool 11"),
+    ],
+)
+def test_line(found: ServedConfig, line: str) -> None:
+    assert served_line(found, NOON) == line
