@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from nodepool import log_names, logconfig
-from nodepool.cmd import app, completion
+from nodepool.cmd import app, completion, garbage
 
 PROG: Final = "nodepool"
 
@@ -98,7 +98,10 @@ def set_up_logging(options: argparse.Namespace) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Entry point; returns the exit status."""
+    """Run a command; returns the exit status.
+
+    :param argv: default: the arguments of the process.
+    """
     arguments = sys.argv[1:] if argv is None else argv
     parser = make_parser(command_in(arguments))
     options = parser.parse_args(arguments)
@@ -116,5 +119,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     return app.run(PROG, work)
 
 
+def program() -> int:
+    """Entry point of a process that ends with the command; returns the exit status."""
+    with garbage.in_a_command():
+        return main()
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(program())

@@ -45,3 +45,16 @@ def test_what_is_there_is_left_alone() -> None:
     later = weakref.ref(Cycle())
     gc.collect()
     assert later() is None
+
+
+def test_in_a_command() -> None:
+    """Also when it ends by an error."""
+    gc.unfreeze()
+
+    def work() -> None:
+        assert (gc.get_threshold()[0], gc.get_freeze_count()) == (garbage.COMMAND_OBJECTS, 0)
+        raise SystemExit(2)
+
+    with pytest.raises(SystemExit), garbage.in_a_command():
+        work()
+    assert gc.get_freeze_count() > 1000
