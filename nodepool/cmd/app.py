@@ -67,7 +67,7 @@ def absolute_path(value: str) -> str:
 
 def make_parser(prog: str, description: str) -> argparse.ArgumentParser:
     """A parser with the options that all three programs have (reference/commands 1)."""
-    parser = argparse.ArgumentParser(prog=prog, description=description, allow_abbrev=False)
+    parser = argparse.ArgumentParser(prog=prog, description=description)
     parser.add_argument("--version", action=_VersionAction, help="show the version and exit")
     add_file_options(parser)
     parser.set_defaults(config=DEFAULT_CONFIG, secure=None, logconfig=None)

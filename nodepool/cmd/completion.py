@@ -118,8 +118,8 @@ def _bash(parser: argparse.ArgumentParser, commands: Mapping[str, argparse.Argum
     words: list[str] = []
     values = list(_bash_values("", parser))
     for name, command in commands.items():
-        offered = [option for action in command._actions for option in action.option_strings]
-        for action in command._actions:
+        offered = [option for action in _offered(command) for option in action.option_strings]
+        for action in _offered(command):
             if not action.option_strings:
                 offered += _choices(action)
         words.append(f"        {name}) offered='{' '.join(offered)}' ;;")
@@ -136,7 +136,7 @@ def _bash(parser: argparse.ArgumentParser, commands: Mapping[str, argparse.Argum
 
 def _bash_values(name: str, command: argparse.ArgumentParser) -> Iterator[str]:
     """What stands after options of a command. Where that is not known, the shell offers files."""
-    for action in command._actions:
+    for action in _offered(command):
         if action.option_strings and action.nargs != 0:
             places = "|".join(f"{name}:{option}" for option in action.option_strings)
             yield f"        {places}) offered='{' '.join(_choices(action))}' ;;"
@@ -154,7 +154,7 @@ def _fish(parser: argparse.ArgumentParser, commands: Mapping[str, argparse.Argum
 def _fish_options(name: str, command: argparse.ArgumentParser) -> Iterator[str]:
     condition = f"-n '__nodepool_is \"{name}\"'"
     formatter = command._get_formatter()
-    for action in command._actions:
+    for action in _offered(command):
         # The commands themselves are no value of an option.
         choices = f" -x -a {_quoted(' '.join(_choices(action)))}" if name and _choices(action) else ""
         if not action.option_strings:
@@ -172,6 +172,11 @@ def _fish_options(name: str, command: argparse.ArgumentParser) -> Iterator[str]:
 def _with_value(parser: argparse.ArgumentParser) -> list[str]:
     """Options that a value follows."""
     return [option for action in parser._actions if action.nargs != 0 for option in action.option_strings]
+
+
+def _offered(command: argparse.ArgumentParser) -> list[argparse.Action]:
+    """Arguments of a command that its help tells of."""
+    return [action for action in command._actions if action.help != argparse.SUPPRESS]
 
 
 def _choices(action: argparse.Action) -> list[str]:

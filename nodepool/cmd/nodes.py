@@ -37,6 +37,8 @@ def add_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
         epilog="example: nodepool list --state in-use --label 'gpu-*' --older-than 2h -o wide",
     )
     parser.add_argument("--detail", action="store_true", help="show every column of Nodepool 11")
+    # An abbreviation of Nodepool 11: now there is --debug, too.
+    parser.add_argument("--d", "--de", dest="detail", action="store_true", help=argparse.SUPPRESS)
     parser.set_defaults(run=list_nodes)
     add_filter_options(parser, (*states.NODE_STATES, ALLOCATED), pools=True, age="in its state")
     add_format_option(parser, watch=True)
@@ -52,6 +54,8 @@ def add_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
     how.add_argument(
         "--now", action="store_true", help="delete the nodes in the foreground, with the provider's driver"
     )
+    # An abbreviation of Nodepool 11: now there is --no-headers, too.
+    how.add_argument("--n", "--no", dest="now", action="store_true", help=argparse.SUPPRESS)
     how.add_argument("--wait", action="store_true", help="wait until the nodes are gone")
     parser.add_argument("--when-free", action="store_true", help=_WHEN_FREE)
     parser.set_defaults(run=_delete)

@@ -104,3 +104,12 @@ def test_fish_quotes_texts(capsys: pytest.CaptureFixture[str]) -> None:
     for line in lines:
         assert line.startswith("complete -c nodepool -n ")
         assert line.replace("\\\\", "").replace("\\'", "").count("'") % 2 == 0
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_what_help_does_not_tell_is_not_offered(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Abbreviations of Nodepool 11."""
+    text = printed(shell, capsys).replace("'", " ").replace("-l ", "--")
+    assert "--detail " in text
+    for option in ("--de", "--no"):
+        assert f"{option} " not in text

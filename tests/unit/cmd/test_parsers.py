@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -84,6 +85,46 @@ def test_each_command_has_a_sentence_and_an_example() -> None:
 def test_files_before_and_after_a_command(arguments: list[str]) -> None:
     options = cli.make_parser().parse_args(arguments)
     assert (options.config, options.secure, options.logconfig, options.debug) == ("/x", None, None, False)
+
+
+#: Command -> its long options in Nodepool 11, and what else it needs.
+OPTIONS_OF_11 = {
+    "list": (["--detail"], []),
+    "delete": (["--now"], ["1"]),
+    "erase": (["--force"], ["cloud"]),
+    "image-delete": (["--provider", "--image", "--upload-id", "--build-id"], []),
+}
+
+
+@pytest.mark.parametrize("command", OPTIONS_OF_11)
+def test_abbreviations_of_11(command: str) -> None:
+    """reference/commands 1: an abbreviation that Nodepool 11 took means the same."""
+    options, others = OPTIONS_OF_11[command]
+    values = ["x"] if command == "image-delete" else []
+    for option in options:
+        for length in range(3, len(option) + 1):
+            rest = [word for other in options if other != option for word in (other, *values)]
+            short = cli.make_parser(command).parse_args([command, *others, option[:length], *values, *rest])
+            full = cli.make_parser(command).parse_args([command, *others, option, *values, *rest])
+            assert vars(short) == vars(full), option[:length]
+
+
+@pytest.mark.parametrize(
+    ("module", "options"),
+    [
+        (cli, ["--debug"]),
+        (launcher, ["--no-webapp", "--repl"]),
+        (builder, ["--build-workers=3", "--upload-workers=3", "--repl"]),
+    ],
+)
+def test_abbreviations_of_11_for_all(module: ModuleType, options: list[str]) -> None:
+    """reference/commands 1"""
+    for option in options:
+        name, equals, value = option.partition("=")
+        full = vars(module.make_parser().parse_args([option]))
+        assert full != vars(module.make_parser().parse_args([]))
+        for length in range(3, len(name) + 1):
+            assert vars(module.make_parser().parse_args([f"{name[:length]}{equals}{value}"])) == full
 
 
 def test_launcher_options() -> None:
