@@ -5,8 +5,14 @@ from __future__ import annotations
 
 from starlette.routing import BaseRoute
 
-from nodepool.web.pages.frame import Frame
+from nodepool.web.pages.frame import Frame, MakePage
+from nodepool.web.pages.images import image_page, images_page
+from nodepool.web.pages.labels import label_page, labels_page
+from nodepool.web.pages.nodes import node_page, nodes_page
 from nodepool.web.pages.overview import overview_page
+from nodepool.web.pages.providers import provider_page, providers_page
+from nodepool.web.pages.requests import request_page, requests_page
+from nodepool.web.pages.tables import events_page, hosts_page, launchers_page, tenants_page
 from nodepool.web.site import Site
 from nodepool.web.static_files import StaticFiles
 
@@ -15,7 +21,22 @@ def routes(site: Site) -> list[BaseRoute]:
     """Blocks for the file system, which has the templates and the files of ``/static``."""
     files = StaticFiles()
     frame = Frame(site, files)
-    return [
-        files.route(),
-        frame.route("/", overview_page),
+    pages: list[tuple[str, MakePage]] = [
+        ("/", overview_page),
+        ("/requests", requests_page),
+        ("/nodes", nodes_page),
+        ("/providers", providers_page),
+        ("/hosts", hosts_page),
+        ("/labels", labels_page),
+        ("/launchers", launchers_page),
+        ("/images", images_page),
+        ("/tenants", tenants_page),
+        ("/events", events_page),
+        # Names may have a "/" in them.
+        ("/requests/{name:path}", request_page),
+        ("/nodes/{name:path}", node_page),
+        ("/providers/{name:path}", provider_page),
+        ("/labels/{name:path}", label_page),
+        ("/images/{name:path}", image_page),
     ]
+    return [files.route(), *(frame.route(path, make) for path, make in pages)]

@@ -16,7 +16,7 @@ from nodepool.plan.attention import Registered
 from nodepool.plan.pool_summary import by_provider, fullness, limiting, summarize
 from nodepool.web.changed_records import RecordKind
 from nodepool.web.pages.frame import Page, address
-from nodepool.web.pages.links import of_pool
+from nodepool.web.pages.links import Links
 from nodepool.web.pages.table_view import table_view
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class _Capacity:
     """:param percent: which part of the limiting resource is used; None = there is no limit."""
 
     provider: str
-    href: str
+    href: str | None
     used: str
     percent: int | None
     css: str
@@ -77,15 +77,15 @@ def overview_page(_request: Request, snapshot: WebSnapshot) -> Page:
     """The first page."""
     seen = snapshot.observed
     told = overview(seen, snapshot.launchers, registered_launchers(seen.registered))
-    pools = summarize(seen.statuses)
+    pools, links = summarize(seen.statuses), Links(snapshot)
     values = {
         "sentence": told.sentence,
         "well": not (told.problems or told.waits),
         "problems": [_problem(problem, seen.now) for problem in told.problems[:MOST_ROWS]],
         "more_problems": max(0, len(told.problems) - MOST_ROWS),
-        "capacity": [_capacity(name, members) for name, members in by_provider(pools).items()][:MOST_ROWS],
+        "capacity": [_capacity(name, members, links) for name, members in by_provider(pools).items()][:MOST_ROWS],
         "more_capacity": max(0, len(by_provider(pools)) - MOST_ROWS),
-        "pools": table_view("Pools", capacity_table(pools[:MOST_ROWS], seen.nodes.values()), {"pool": of_pool}),
+        "pools": table_view("Pools", capacity_table(pools[:MOST_ROWS], seen.nodes.values()), {"pool": links.pool}),
         "waiting": _waiting(seen)[:MOST_ROWS],
     }
     return Page("overview.html", "Overview", values, list(RecordKind))
@@ -101,10 +101,10 @@ def _problem(problem: StatusProblem, now: float) -> _Problem:
     return _Problem(problem.kind, problem_line(problem, now).text.removeprefix("- "), _PAGES.get(problem.kind, ""))
 
 
-def _capacity(provider: str, pools: Iterable[PoolSummary]) -> _Capacity:
+def _capacity(provider: str, pools: Iterable[PoolSummary], links: Links) -> _Capacity:
     """Of the resource of which most is used in any pool of the provider."""
     scarce = limiting(limit for pool in pools for limit in pool.limits)
-    href = address("providers", provider)
+    href = links.provider(provider)
     if scarce is None:
         return _Capacity(provider, href, "no limit is known", None, "")
     part = fullness(scarce)

@@ -14,7 +14,7 @@ MAX_CELL: Final = 300
 #: Names of a list in a cell.
 MAX_NAMES: Final = 20
 #: Names of the library ``rich`` -> classes in the style sheet.
-_CLASSES: Final = {"green": "good", "cyan": "busy", "yellow": "waiting", "red": "bad", "dim": "quiet"}
+CSS_CLASSES: Final = {"green": "good", "cyan": "busy", "yellow": "waiting", "red": "bad", "dim": "quiet"}
 
 #: Where a value leads to, relative to the root of the site; None = nowhere. Given the value, and the row by keys.
 Link = Callable[[Any, Mapping[str, Any]], str | None]
@@ -92,7 +92,7 @@ def table_view(
 
 def _cell(column: Column, value: Any, link: Link | None, row: Mapping[str, Any]) -> Cell:
     css = _column_class(column)
-    colour = _CLASSES.get(column.style(value), "")
+    colour = CSS_CLASSES.get(column.style(value), "")
     if colour:
         css = f"{css} state {colour}".strip()
     if isinstance(value, list) and link is not None:

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``/labels`` and ``/labels/<name>``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from nodepool.listing import times
+from nodepool.listing.labels import label_overview
+from nodepool.listing.table import Column, Table
+from nodepool.plan.explain_label import explain_label
+from nodepool.web.changed_records import RecordKind
+from nodepool.web.pages.details import fact, moment_of
+from nodepool.web.pages.frame import Page, PageError, address
+from nodepool.web.pages.links import Links
+from nodepool.web.pages.lists import ListSubject, list_of_table
+from nodepool.web.pages.providers import waiting_view
+from nodepool.web.pages.table_view import TableView, table_view
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from starlette.requests import Request
+
+    from nodepool.plan.explained import LabelInPool
+    from nodepool.web.snapshot import WebSnapshot
+
+_KINDS: Final = (RecordKind.PROVIDERS, RecordKind.REQUESTS, RecordKind.NODES)
+_SUBJECT: Final = ListSubject(
+    "Labels", _KINDS, lambda links: {"label": links.label, "pools": links.pool}, "No registered pool has a label."
+)
+
+
+def labels_page(request: Request, snapshot: WebSnapshot) -> Page:
+    """The list of labels: who serves them, and who wants them."""
+    return list_of_table(request, _SUBJECT, label_overview(snapshot.observed), Links(snapshot))
+
+
+def label_page(request: Request, snapshot: WebSnapshot) -> Page:
+    """One label: its pools, and what waits for it."""
+    seen, name = snapshot.observed, request.path_params["name"]
+    links = Links(snapshot)
+    if name not in links.labels:
+        raise PageError(404, f"No pool has a label {name}, and no request wants it.")
+    told = explain_label(name, seen)
+    values = {
+        "kind": "Label",
+        "told": told,
+        "facts": [
+            fact("State", told.state, css="state"),
+            fact("Open requests", told.requests, address("requests", label=name)),
+            fact("Oldest since", moment_of(told.oldest)),
+        ],
+        "tables": [_pools(told.pools, seen.now, links), waiting_view(told.waiting, seen.now, links)],
+    }
+    return Page("detail.html", f"Label {name}", values, _KINDS)
+
+
+def _pools(pools: Sequence[LabelInPool], now: float, links: Links) -> TableView:
+    columns = (
+        Column("Pool", "pool"),
+        Column("Free nodes", "free"),
+        Column("Nodes", "nodes"),
+        Column("Why not served", "text"),
+        Column("Since", "since", times.since(now), priority=2),
+        Column("Code", "code", priority=3),
+        Column("Launchers", "launchers", priority=4),
+    )
+    rows = [
+        [
+            *(pool.pool, pool.free, ", ".join(f"{count} {state}" for state, count in pool.nodes.items()) or None),
+            *(pool.text, pool.since, pool.code, list(pool.launchers)),
+        ]
+        for pool in pools
+    ]
+    return table_view("Pools", Table(columns, rows), {"pool": links.pool, "launchers": links.launcher})

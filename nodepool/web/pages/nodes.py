@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``/nodes`` and ``/nodes/<id>``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from nodepool.listing.filters import ALLOCATED, node_status
+from nodepool.listing.nodes import NodeFacts, node_table, project_of
+from nodepool.model import states
+from nodepool.model.node import Node
+from nodepool.plan.explain_node import explain_node
+from nodepool.web.changed_records import RecordKind
+from nodepool.web.pages.choices import choices_of
+from nodepool.web.pages.details import ShownFact, age, fact, log_commands, moment_of, moments
+from nodepool.web.pages.frame import Page, PageError, address
+from nodepool.web.pages.links import Links
+from nodepool.web.pages.lists import ListSubject, filter_fields, make_list, sorted_by
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+    from nodepool.listing.table import Table
+    from nodepool.web.snapshot import WebSnapshot
+
+_STATES: Final = (*states.NODE_STATES, ALLOCATED)
+_SUBJECT: Final = ListSubject(
+    "Nodes",
+    (RecordKind.NODES,),
+    lambda links: {
+        "id": links.node,
+        "provider": links.provider,
+        "label": links.label,
+        "tenant": links.tenant,
+        "allocated_to": links.request,
+    },
+    "No node is there.",
+)
+#: Key of a column -> what nodes are sorted by. A node that has been in its state for longer has a lower time.
+_ORDERS: Final[Mapping[str, Callable[[Node], Any]]] = {
+    "id": lambda node: node.key,
+    "status": node_status,
+    "age_seconds": lambda node: None if node.state_time is None else -node.state_time,
+    "label": lambda node: node.type,
+    "provider": lambda node: node.provider,
+    "pool": lambda node: node.pool,
+    "tenant": lambda node: node.tenant_name,
+    "project": project_of,
+    "public_ipv4": lambda node: node.public_ipv4,
+    "allocated_to": lambda node: node.allocated_to,
+}
+
+
+def nodes_page(request: Request, snapshot: WebSnapshot) -> Page:
+    """The list of nodes."""
+    seen, choices = snapshot.observed, choices_of(request.query_params)
+    wanted = choices.filter(_STATES)
+    key, descending = choices.order(list(_ORDERS), "id")
+    found = [node for node in seen.nodes.values() if wanted.node(node, seen.now)]
+    found = sorted_by(found, _ORDERS[key], descending=descending)
+
+    def table(first: int, end: int) -> Table:
+        nodes = found[first:end]
+        locked = {node.key for node in nodes if node.key in seen.locked}
+        return node_table(nodes, NodeFacts(locked, seen.requests), seen.now)
+
+    fields = filter_fields(
+        choices,
+        _STATES,
+        {"label": seen.labels, "provider": seen.providers},
+        ("label", "provider", "pool", "tenant"),
+    )
+    return make_list(_SUBJECT, choices, len(found), table, fields, list(_ORDERS), "id", Links(snapshot))
+
+
+def node_page(request: Request, snapshot: WebSnapshot) -> Page:
+    """One node: its lifecycle, who uses it, what went wrong."""
+    seen, node_id = snapshot.observed, request.path_params["name"]
+    node = seen.nodes.get(node_id)
+    if node is None:
+        raise PageError(404, f"There is no node {node_id}. Nodes go when nobody needs them any more.")
+    told, links = explain_node(node, seen), Links(snapshot)
+    values = {
+        "kind": "Node",
+        "told": told,
+        "facts": [
+            fact("State", node_status(node), css="state"),
+            fact("In this state for", age(told.state_seconds)),
+            fact("Age", age(told.age_seconds)),
+            ShownFact("Labels", links.labels_text(told.labels)),
+            fact("Provider", told.provider, links.provider(told.provider)),
+            fact("Pool", told.pool),
+            fact("Request", told.request, links.request(told.request)),
+            fact("Tenant", told.tenant, address("requests", tenant=told.tenant)),
+            fact("Project", project_of(node)),
+            fact("Job", told.job),
+            fact("Event", told.event_id),
+            fact("Server", told.external_id),
+            fact("Host name", node.hostname),
+            fact("Public IPv4", node.public_ipv4),
+            fact("Public IPv6", node.public_ipv6),
+            fact("Private IPv4", node.private_ipv4),
+            fact("Zone", node.az),
+            fact("Launcher", told.launcher),
+            fact("Locked", "yes" if told.locked else "no"),
+            fact("Held by", told.held_by),
+            fact("Held until", moment_of(told.held_until)),
+            fact("Reason", told.hold_reason),
+        ],
+        "history": moments(told.history),
+        "commands": log_commands(f"node: {node_id}"),
+    }
+    return Page("detail.html", f"Node {node_id}", values, (RecordKind.NODES, RecordKind.REQUESTS))

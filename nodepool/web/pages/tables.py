@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``/hosts``, ``/launchers``, ``/tenants`` and ``/events``: the tables of the commands of these names."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from nodepool.listing.events import event_table
+from nodepool.listing.hosts import host_table
+from nodepool.listing.launchers import launcher_table
+from nodepool.listing.tenants import tenant_limits, tenant_table
+from nodepool.plan.pool_summary import summarize
+from nodepool.plan.status_events import merged
+from nodepool.web.changed_records import RecordKind
+from nodepool.web.pages.frame import Page
+from nodepool.web.pages.links import Links
+from nodepool.web.pages.lists import ListSubject, list_of_table
+from nodepool.web.pages.overview import registered_launchers
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+    from nodepool.web.snapshot import WebSnapshot
+
+_HOSTS: Final = ListSubject(
+    "Hosts",
+    (RecordKind.PROVIDERS,),
+    lambda links: {"pool": links.pool, "nodes": links.node},
+    "No static host is served.",
+)
+_LAUNCHERS: Final = ListSubject(
+    "Launchers", (RecordKind.LAUNCHERS,), lambda links: {"pools": links.pool}, "No launcher tells of itself."
+)
+_TENANTS: Final = ListSubject(
+    "Tenants",
+    (RecordKind.NODES, RecordKind.REQUESTS),
+    lambda links: {"tenant": links.tenant},
+    "No tenant has a limit, a node or a request.",
+)
+_EVENTS: Final = ListSubject(
+    "Events",
+    (RecordKind.LAUNCHERS,),
+    lambda links: {"subject": links.subject},
+    "No launcher tells of an event. Launchers forget them when they end; the logs have all.",
+)
+
+
+def hosts_page(request: Request, snapshot: WebSnapshot) -> Page:
+    """Static hosts, those that are not up first."""
+    seen = snapshot.observed
+    return list_of_table(request, _HOSTS, host_table(summarize(seen.statuses), seen.now), Links(snapshot))
+
+
+def launchers_page(request: Request, snapshot: WebSnapshot) -> Page:
+    """Launchers with version, configuration and pools."""
+    seen = snapshot.observed
+    table = launcher_table(snapshot.launchers, registered_launchers(seen.registered), seen.now)
+    return list_of_table(request, _LAUNCHERS, table, Links(snapshot))
+
+
+def tenants_page(request: Request, snapshot: WebSnapshot) -> Page:
+    """What tenants use of their limits."""
+    seen = snapshot.observed
+    limits = tenant_limits(snapshot.launchers)
+    table = tenant_table(limits, seen.nodes.values(), seen.requests.values())
+    return list_of_table(request, _TENANTS, table, Links(snapshot))
+
+
+def events_page(request: Request, snapshot: WebSnapshot) -> Page:
+    """What happened, the newest first."""
+    seen = snapshot.observed
+    return list_of_table(request, _EVENTS, event_table(reversed(merged(seen.events)), seen.now), Links(snapshot))

@@ -1,0 +1,19 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from nodepool.model.image_view import NO_IMAGES
+from nodepool.web.pages.images import image_overview
+from tests.support.web_records import NOW, full
+from tests.support.web_site import WebSite
+
+
+def test_table() -> None:
+    assert image_overview(full().images, NOW).rows == [["debian", "paused", NOW - 5000, 1, 1, 1, 0, "building"]]
+    assert image_overview(NO_IMAGES, NOW).rows == []
+
+
+def test_step_of_a_build_and_progress_of_an_upload() -> None:
+    """WP-47"""
+    text = WebSite(full()).client.get("/images/debian").text
+    for told in ("apt-get", "00:10:00", "41%", "976.6 KiB/s", "1.9 GiB"):
+        assert f">{told}</td>" in text
