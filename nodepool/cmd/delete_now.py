@@ -4,12 +4,16 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
+import sys
+from typing import TYPE_CHECKING, Final
 
+from nodepool.clock import monotonic
 from nodepool.cmd import node_changes
 from nodepool.cmd.app import CommandError
+from nodepool.cmd.progress import ProgressLine
 from nodepool.cmd.session import connect
 from nodepool.cmd.started_provider import started_provider
+from nodepool.listing import times
 from nodepool.model import states
 
 if TYPE_CHECKING:
@@ -17,6 +21,9 @@ if TYPE_CHECKING:
     from nodepool.driver.interface import Provider
     from nodepool.model.node import Node
     from nodepool.zk.zookeeper import ZooKeeper
+
+#: Between two looks at a deletion, in seconds.
+LOOK_SECONDS: Final = 0.5
 
 
 def delete_nodes(options: argparse.Namespace) -> int:
@@ -29,7 +36,16 @@ def delete_nodes(options: argparse.Namespace) -> int:
     config = load_config(options.config, options.secure)
     with connect(config) as zk:
         seconds = None if options.when_free else node_changes.LOCK_SECONDS
-        failed = node_changes.each_node(options.ids, lambda node_id: _delete_node(zk, config, node_id, seconds))
+        with ProgressLine(sys.stderr) as line:
+
+            def delete(node_id: str) -> None:
+                try:
+                    _delete_node(zk, config, node_id, seconds, line)
+                finally:
+                    # What has failed is told next.
+                    line.clear()
+
+            failed = node_changes.each_node(options.ids, delete)
         stuck = [node_id for node_id in dict.fromkeys(options.ids) if node_id not in failed and _is_left(zk, node_id)]
         node_changes.print_nodes(zk, options.ids, options)
         if stuck:
@@ -38,12 +54,14 @@ def delete_nodes(options: argparse.Namespace) -> int:
     return 1 if failed else 0
 
 
-def _delete_node(zk: ZooKeeper, config: Config, node_id: str, seconds: float | None) -> None:
+def _delete_node(zk: ZooKeeper, config: Config, node_id: str, seconds: float | None, line: ProgressLine) -> None:
     node = node_changes.find(zk, node_id)
     if node.provider is None or node.provider not in config.providers:
         raise CommandError(f"Provider {node.provider} for node {node_id} not defined on this launcher", answer=True)
+    line.show(f"node {node.id}: starting provider {node.provider}")
     with started_provider(zk, config, node.provider) as provider:
-        _delete(zk, provider, node, seconds)
+        _delete(zk, provider, node, seconds, line)
+        line.show(f"node {node.id}: stopping provider {node.provider}")
 
 
 def _is_left(zk: ZooKeeper, node_id: str) -> bool:
@@ -51,12 +69,17 @@ def _is_left(zk: ZooKeeper, node_id: str) -> bool:
     return left is not None and left.state in (states.DELETING, states.DELETED)
 
 
-def _delete(zk: ZooKeeper, provider: Provider, node: Node, seconds: float | None) -> None:
+def _delete(zk: ZooKeeper, provider: Provider, node: Node, seconds: float | None, line: ProgressLine) -> None:
     from nodepool.driver import gateway
 
+    line.show(f"node {node.id}: waiting for its lock")
     with node_changes.locked(zk, node, seconds):
         node.state = states.DELETING
         zk.storeNode(node)
         task = gateway.start_node_cleanup(provider, node)
         # The deletion removes the node with its lock, or gives the lock back.
+        begin = monotonic()
+        while line.is_shown and task.is_alive():
+            line.show(f"node {node.id}: deleting for {times.short(monotonic() - begin)}")
+            task.join(LOOK_SECONDS)
         task.join()

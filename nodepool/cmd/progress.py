@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Progress of work that a command waits for: bars on a terminal, otherwise a line for each 10%."""
+"""Progress of work that a command waits for: bars on a terminal, elsewhere a line for each 10%; a line beside logs."""
 
 from __future__ import annotations
 
+import logging
 import shutil
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, TextIO
+from typing import Final, Self, TextIO
 
+from nodepool.cmd.session import ERASE_LINE
 from nodepool.listing.safe_text import printable
 
 _BAR: Final = 20
@@ -62,6 +65,56 @@ class ProgressDisplay:
         self._stream.write(_UP * self._drawn)
         self._drawn = 0
         self._stream.flush()
+
+
+class ProgressLine:
+    """One line on a terminal to which others log, too; what they log is never deleted. Elsewhere nothing is written.
+
+    Any thread. To be used with ``with``: the line is gone in the end.
+    """
+
+    def __init__(self, stream: TextIO | None) -> None:
+        self._stream = stream if stream is not None and stream.isatty() else None
+        self._lock = threading.Lock()
+        self._drawn = False
+        self._handlers = logging.getLogger().handlers[:] if self._stream else []
+
+    @property
+    def is_shown(self) -> bool:
+        """Is there a terminal?"""
+        return self._stream is not None
+
+    def __enter__(self) -> Self:
+        for handler in self._handlers:
+            handler.addFilter(self._before_log_line)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for handler in self._handlers:
+            handler.removeFilter(self._before_log_line)
+        self.clear()
+
+    def show(self, text: str) -> None:
+        """Write this in place of what was there."""
+        if self._stream is not None:
+            with self._lock:
+                width = shutil.get_terminal_size().columns - 1
+                self._stream.write(ERASE_LINE + printable(text)[:width])
+                self._stream.flush()
+                self._drawn = True
+
+    def clear(self) -> None:
+        """Take the line away."""
+        if self._stream is not None:
+            with self._lock:
+                if self._drawn:
+                    self._stream.write(ERASE_LINE)
+                    self._stream.flush()
+                self._drawn = False
+
+    def _before_log_line(self, _: logging.LogRecord) -> bool:
+        self.clear()
+        return True
 
 
 def as_line(item: Item) -> str:

@@ -25,7 +25,7 @@ CONNECT_SECONDS: Final = 10.0
 #: After so many seconds it tells a terminal what it waits for.
 QUIET_SECONDS: Final = 1.0
 #: Back to the beginning of the line, and delete what stands there.
-_ERASE_LINE: Final = "\r\x1b[2K"
+ERASE_LINE: Final = "\r\x1b[2K"
 
 
 class Settings(Protocol):
@@ -171,7 +171,7 @@ def say_what_is_waited_for(
         timer.cancel()
         timer.join()
         if told.is_set():
-            stream.write(_ERASE_LINE)
+            stream.write(ERASE_LINE)
             stream.flush()
 
 

@@ -163,6 +163,15 @@ class TestDelete:
         assert (result.status, result.rows) == (0, [])
         assert znodes.node(node_id) is None
 
+    def test_now_on_a_terminal(self, nodepool: CommandLine, add_node: Callable[..., str], znodes: PoolZnodes) -> None:
+        """It tells what it waits for, and lines of the log are lines of their own."""
+        node_id = add_node(hostname="127.1.0.9", external_id="127.1.0.9", state="used")
+        result = nodepool.on_terminal("delete", "--now", node_id)
+        assert result.status == 0
+        assert f"node {node_id}: starting provider lab" in result.out
+        assert f"node {node_id}: stopping provider lab" in result.out
+        assert znodes.node(node_id) is None
+
     def test_now_without_provider(
         self, nodepool: CommandLine, add_node: Callable[..., str], znodes: PoolZnodes
     ) -> None:

@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 import io
+import logging
 
 import pytest
 
-from nodepool.cmd.progress import Item, ProgressDisplay
+from nodepool.cmd.progress import Item, ProgressDisplay, ProgressLine
 
 
 class Terminal(io.StringIO):
@@ -69,3 +70,36 @@ def test_no_control_characters_reach_the_terminal() -> None:
     for stream in (Terminal(), io.StringIO()):
         ProgressDisplay(stream).show([Item("deb", None, "a\x1b[31mb\rc")])
         assert stream.getvalue() == "deb: a [31mb c\n"
+
+
+class TestLine:
+    """One line of a terminal to which others log."""
+
+    def test_it_is_replaced_and_taken_away(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("COLUMNS", "12")
+        stream = Terminal()
+        with ProgressLine(stream) as line:
+            assert line.is_shown
+            line.show("deleting\x1b for 1 s")
+            line.show("done")
+        assert stream.getvalue() == "\r\x1b[2Kdeleting  f\r\x1b[2Kdone\r\x1b[2K"
+
+    def test_what_is_logged_is_not_deleted(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        stream = Terminal()
+        root = logging.getLogger()
+        handler = logging.StreamHandler(stream)
+        monkeypatch.setattr(root, "handlers", [handler])
+        with ProgressLine(stream) as line:
+            line.show("deleting")
+            root.error("a line of the log")
+            root.error("another")
+        root.error("later")
+        assert stream.getvalue() == "\r\x1b[2Kdeleting\r\x1b[2Ka line of the log\nanother\nlater\n"
+        assert handler.filters == []
+
+    @pytest.mark.parametrize("stream", [io.StringIO(), None])
+    def test_elsewhere_nothing_is_written(self, stream: io.StringIO | None) -> None:
+        with ProgressLine(stream) as line:
+            assert not line.is_shown
+            line.show("deleting")
+        assert stream is None or stream.getvalue() == ""
