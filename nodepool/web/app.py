@@ -14,7 +14,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nodepool.web import health, released, stream
 from nodepool.web.event_hub import EventHub, running
-from nodepool.web.pages import all_pages
+from nodepool.web.history import History, sampling
+from nodepool.web.pages import all_pages, charts
 from nodepool.web.server import ON_STOP
 from nodepool.web.site import Site
 
@@ -49,18 +50,20 @@ class SecurityHeaders:
 
 def make_app(site: Site) -> Starlette:
     """The application of a daemon; nothing runs yet."""
+    history = History()
 
     @asynccontextmanager
     async def lifespan(_app: Starlette) -> AsyncIterator[Mapping[str, Any]]:
         anyio.to_thread.current_default_thread_limiter().total_tokens = THREADS
         hub = EventHub(site.snapshots, site.version)
-        async with running(hub):
+        async with running(hub), sampling(history, site.snapshots):
             yield {stream.HUB: hub, ON_STOP: [hub.stop]}
 
     groups = [
         health.routes(site),
         released.routes(site),
         stream.routes(),
+        charts.routes(history),
         all_pages.routes(site),
     ]
     app = Starlette(routes=[route for group in groups for route in group], lifespan=lifespan)

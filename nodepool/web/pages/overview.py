@@ -8,13 +8,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from nodepool.listing.overview import capacity_table, overview, problem_line
+from nodepool.listing.overview import overview, problem_line
 from nodepool.listing.pools import used_of
+from nodepool.listing.table import Table
 from nodepool.listing.times import short
 from nodepool.model import states
 from nodepool.plan.attention import Registered
 from nodepool.plan.pool_summary import by_provider, fullness, limiting, summarize
 from nodepool.web.changed_records import RecordKind
+from nodepool.web.pages.charts import CHARTS
 from nodepool.web.pages.frame import Page, address
 from nodepool.web.pages.links import Links
 from nodepool.web.pages.table_view import table_view
@@ -85,7 +87,8 @@ def overview_page(_request: Request, snapshot: WebSnapshot) -> Page:
         "more_problems": max(0, len(told.problems) - MOST_ROWS),
         "capacity": [_capacity(name, members, links) for name, members in by_provider(pools).items()][:MOST_ROWS],
         "more_capacity": max(0, len(by_provider(pools)) - MOST_ROWS),
-        "pools": table_view("Pools", capacity_table(pools[:MOST_ROWS], seen.nodes.values()), {"pool": links.pool}),
+        "pools": table_view("Pools", _first_rows(told.capacity), {"pool": links.pool}),
+        "charts": [title for title, _ in CHARTS],
         "waiting": _waiting(seen)[:MOST_ROWS],
     }
     return Page("overview.html", "Overview", values, list(RecordKind))
@@ -95,6 +98,10 @@ def registered_launchers(pools: Iterable[PoolComponent]) -> list[Registered]:
     """Each launcher that has registered a pool, by host."""
     found = {pool.hostname: Registered(pool.hostname, pool.version, pool.state) for pool in pools}
     return [found[host] for host in sorted(found)]
+
+
+def _first_rows(table: Table) -> Table:
+    return Table(table.columns, table.rows[:MOST_ROWS])
 
 
 def _problem(problem: StatusProblem, now: float) -> _Problem:
