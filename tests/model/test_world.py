@@ -197,3 +197,22 @@ def test_a_backing_node_has_one_node_in_each_slot_and_stays_as_long_as_they_do(s
 def test_what_operators_pause_fails_nothing_and_goes_on_afterwards(setup: Setup, moves: list[Move]) -> None:
     """MT-3 to MT-7: whatever is paused, no request fails, and each is served after the end of the pause."""
     replay(setup, *moves)
+
+
+@given(
+    setup=st.builds(
+        Setup,
+        launchers=st.just(2),
+        max_servers=st.integers(1, 3),
+        pools=st.integers(1, 2),
+        slices=st.integers(1, 3),
+        min_ready=st.integers(0, 1),
+        order=ORDERS,
+        boot_seconds=st.sampled_from((0.0, 4.0)),
+    ),
+    moves=moves((*CALM, "submit", *MAINTENANCE), 18),
+)
+@budget(25)
+def test_where_backing_nodes_come_from_is_paused(setup: Setup, moves: list[Move]) -> None:
+    """T-13, T-14, MT-11: no request for a slot fails by it, and each is served after the end of the pause."""
+    replay(setup, *moves)
