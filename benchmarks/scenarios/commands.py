@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
@@ -35,25 +36,33 @@ def run(stage: Stage, candidate: Candidate, size: Mapping[str, Any]) -> list[Row
             commands[EXPLAIN] = ["-c", str(config), "explain", last]
         rows = []
         for case, arguments in commands.items():
-            seconds = []
+            calls = []
             for number in range(size["rounds"]):
-                seconds.append(_seconds(place, arguments))
+                calls.append(_call(place, arguments))
                 place.progress.count(number + 1, size["rounds"], f"nodepool {case}")
-            rows.append(Row(NAME, case, candidate.name, rounded({"seconds": median(seconds)})))
+            seconds, cpu_seconds = (median(values) for values in zip(*calls, strict=True))
+            values = rounded({"seconds": seconds, "cpu_seconds": cpu_seconds})
+            rows.append(Row(NAME, case, candidate.name, values))
     return rows
 
 
-def _seconds(place: Place, arguments: Sequence[str]) -> float:
-    """Time of one call. :raises subprocess.CalledProcessError: it failed."""
+def _call(place: Place, arguments: Sequence[str]) -> tuple[float, float]:
+    """Time and CPU of one call, in seconds. :raises subprocess.CalledProcessError: it failed."""
     # An installed package has its bytecode.
     left_out = ("PYTHONPATH", "PYTHONDONTWRITEBYTECODE")
     environment = {name: value for name, value in os.environ.items() if name not in left_out}
     if place.candidate.command == OUR_COMMAND:
         environment["PYTHONPATH"] = str(ROOT)
-    start = time.monotonic()
+    start, cpu_before = time.monotonic(), _cpu_of_children()
     with Path(place.directory / "output").open("wb") as output:
         subprocess.run([*place.candidate.tool, *arguments], check=True, stdout=output, stderr=output, env=environment)
-    return time.monotonic() - start
+    return time.monotonic() - start, _cpu_of_children() - cpu_before
+
+
+def _cpu_of_children() -> float:
+    """Seconds of all processes that were waited for."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def limit(costs: Costs, _rows: Sequence[Row]) -> list[Row]:
@@ -64,7 +73,7 @@ NODES, REQUESTS = 6000, 2000
 SCENARIO = Scenario(
     name=NAME,
     title=f"nodepool --help, nodepool list with {NODES} nodes, nodepool explain with {REQUESTS} requests as well",
-    metrics=(Metric("seconds", "time", "s", plot=True),),
+    metrics=(Metric("seconds", "time", "s", plot=True), Metric("cpu_seconds", "CPU", "s")),
     goals=(
         Bound("seconds", at_most=0.3, case=HELP),
         Bound("seconds", at_most=1, case=LIST),
