@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import openstack
@@ -13,8 +13,8 @@ from openstack.connection import Connection
 
 from tests.support.wait import wait_for
 
-#: How long deleted things may go on to be listed, in seconds.
-GONE_SECONDS = 90.0
+#: How long deleted things may go on to be listed, in seconds. On a busy machine the rig needs minutes for many.
+GONE_SECONDS = 300.0
 
 
 class RealCloud:
@@ -100,9 +100,19 @@ class RealCloud:
         return list(self.connection.compute.servers())
 
     def server_of(self, node_id: str) -> Any:
-        """The one server of a node. Fails if there is none or more than one."""
-        (server,) = [server for server in self.servers() if server.metadata.get("nodepool_node_id") == node_id]
-        return server
+        """The one server of a node; waits for it. One of an attempt that failed may still be listed for a while."""
+        return self.servers_of([node_id])[0]
+
+    def servers_of(self, node_ids: Collection[str]) -> list[Any]:
+        """The servers of nodes, one of each; waits until there are just these."""
+
+        def found() -> list[Any]:
+            servers = [server for server in self.servers() if server.metadata.get("nodepool_node_id") in node_ids]
+            listed = sorted(server.metadata["nodepool_node_id"] for server in servers)
+            assert listed == sorted(node_ids), f"servers of nodes {listed}"
+            return servers
+
+        return wait_for(f"one server of each of the nodes {sorted(node_ids)}", found, GONE_SECONDS)
 
     def contents(self) -> dict[str, set[str]]:
         """Ids of all that the project owns, by kind."""

@@ -34,7 +34,7 @@ class OpenStackProvider:
             "driver": "openstack",
             "cloud": cloud.name,
             "rate": 0,
-            "boot-timeout": 120,
+            "boot-timeout": 300,
             "cloud-images": [image],
             "pools": [self.pool],
         }

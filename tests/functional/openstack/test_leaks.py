@@ -10,7 +10,7 @@ from tests.functional.openstack.provider import OpenStackProvider
 from tests.support.wait import wait_for
 
 #: Two sweeps that are a minute apart, and deletions.
-SWEEPS_SECONDS = 150.0
+SWEEPS_SECONDS = 300.0
 OURS = {"nodepool_provider_name": "real", "nodepool_pool_name": "main", "nodepool_node_id": "9999999999"}
 
 

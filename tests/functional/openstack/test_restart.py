@@ -7,12 +7,12 @@ import signal
 
 import pytest
 
-from tests.functional.openstack.place import Place
+from tests.functional.openstack.place import SERVED_SECONDS, Place
 from tests.functional.openstack.provider import OpenStackProvider
 from tests.support.wait import wait_for
 
 #: How long the locks of a killed launcher live on.
-SESSION_SECONDS = 4.0
+KILLED_SESSION_SECONDS = 4.0
 #: Requests under way.
 COUNT = 4
 
@@ -25,13 +25,13 @@ def test_killed_in_mid_launch(place: Place, provider: OpenStackProvider, moment:
         "a server is there": place.cloud.servers,
         "a node is ready": lambda: place.znodes.nodes("ready"),
     }
-    first = place.launch(provider, session_seconds=SESSION_SECONDS)
+    first = place.launch(provider, session_seconds=KILLED_SESSION_SECONDS)
     requests = [place.zuul.submit(["small"]) for _ in range(COUNT)]
-    wait_for(moment, moments[moment])
+    wait_for(moment, moments[moment], SERVED_SECONDS)
     first.kill()
     assert first.returncode == -signal.SIGKILL
     # The registration of the killed one may still be there: it says nothing about the new one.
-    place.launch(provider, session_seconds=SESSION_SECONDS, wait=False)
+    place.launch(provider, wait=False)
     for request in requests:
         place.fulfilled(request)
     for request in requests:
@@ -46,7 +46,7 @@ def test_stopped_in_mid_launch(place: Place, provider: OpenStackProvider) -> Non
     """SIGTERM while it launches: it ends soon, and what it began is finished or undone by the next one."""
     first = place.launch(provider)
     requests = [place.zuul.submit(["small"]) for _ in range(COUNT)]
-    wait_for("a server is there", place.cloud.servers)
+    wait_for("a server is there", place.cloud.servers, SERVED_SECONDS)
     assert first.stop(signal.SIGTERM, 60) == 0
     place.launch(provider, wait=False)
     for request in requests:
