@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, settings
 
 from nodepool.metrics.statsd import shared_client
 from tests.support.launcher import LauncherProcess
+from tests.support.log_files import log_ends
 from tests.support.logging_state import kept_logging
 from tests.support.pool_znodes import PoolZnodes
 from tests.support.sshd import SshServer
@@ -36,6 +37,17 @@ def pytest_xdist_auto_num_workers() -> int | None:
     if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ:
         return None
     return worker_count(len(os.sched_getaffinity(0)))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """What failed is told with the ends of the logs of its daemons."""
+    report = yield
+    directory = getattr(item, "funcargs", {}).get("tmp_path")
+    if report.failed and directory is not None:
+        # JUnit files have what begins with these words, without the name behind them.
+        report.sections += [(f"Captured log {name}", f"{name}:\n{text}") for name, text in log_ends(directory)]
+    return report
 
 
 @pytest.fixture(scope="session")

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree
 
-#: Lines of a failure that are shown, counted from its end, and of each kind of captured output.
+#: Lines of a failure that are shown, counted from its end, and of what it printed and logged.
 LINES = 40
-CAPTURED_LINES = 20
+CAPTURED_LINES = 40
 #: The line above what was captured, e.g. "---- Captured Out ----", where nothing was. JUnit files have it all the same.
 HEAD = r"-+ Captured (?:Log|Out|Err) -+"
 NOTHING = re.compile(rf"{HEAD}\s*(?={HEAD}|\Z)")
