@@ -16,8 +16,8 @@ from budgets import Environment
 
 #: Seconds that a run of pytest has, after its budget is over, to end by itself: as long as one test may take.
 END_SECONDS = 180
-#: Seconds between SIGTERM and SIGKILL.
-TERM_SECONDS = 10.0
+#: Seconds between SIGTERM and SIGKILL. What an environment started, e.g. a whole cloud, it stops meanwhile.
+TERM_SECONDS = 60.0
 LOOK_SECONDS = 0.2
 SLOWEST = 15
 
@@ -110,16 +110,26 @@ class Run:
         return Result(self.environment, self._process.returncode, self.seconds, cpu)
 
     def end(self) -> Result:
-        """Ends it and what it started. Blocks until then, at most some seconds."""
+        """Ends it and what it started. Blocks until then, at most some seconds longer than `TERM_SECONDS`."""
         self._signal(signal.SIGTERM)
         deadline = time.monotonic() + TERM_SECONDS
-        while (result := self.result()) is None:
+        result = self.result()
+        # tox ends at once, and what it started may be about to clean up.
+        while result is None or self._group_lives():
             if time.monotonic() > deadline:
                 self._signal(signal.SIGKILL)
             time.sleep(LOOK_SECONDS)
-        # What outlived the first process of the group.
-        self._signal(signal.SIGKILL)
+            result = result or self.result()
         return result
+
+    def _group_lives(self) -> bool:
+        """Is there a process of the group that has not ended?"""
+        for path in Path("/proc").glob("[0-9]*/stat"):
+            with contextlib.suppress(OSError):
+                state, _, group = path.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[:3]
+                if group == str(self._process.pid) and state not in "ZX":
+                    return True
+        return False
 
     def _signal(self, number: int) -> None:
         with contextlib.suppress(ProcessLookupError):

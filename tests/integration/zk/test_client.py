@@ -19,7 +19,7 @@ from tests.support.pool_znodes import PoolZnodes
 from tests.support.ports import free_ports
 from tests.support.session_loss import expire_session
 from tests.support.tcp_proxy import TcpProxy
-from tests.support.wait import wait_for
+from tests.support.wait import DEADLINE_SECONDS, wait_for
 from tests.support.zookeeper import ZooKeeperServer
 
 MakeClient = Callable[..., ZooKeeperClient]
@@ -96,7 +96,7 @@ def test_wrong_ca_is_refused(tmp_path: Path, zookeeper: ZooKeeperServer) -> None
     good, foreign = zookeeper.certificates, make_certificates(tmp_path)
     client = tls_client(zookeeper, good, foreign)
     with pytest.raises(ZKConnectionError, match="zookeeper-tls"):
-        client.connect(timeout=1)
+        client.connect(DEADLINE_SECONDS)
 
 
 def test_cas_of_the_system_do_not_count(
@@ -108,7 +108,7 @@ def test_cas_of_the_system_do_not_count(
     monkeypatch.setenv("SSL_CERT_FILE", str(good.ca))
     client = tls_client(zookeeper, good, foreign)
     with pytest.raises(ZKConnectionError, match="zookeeper-tls"):
-        client.connect(1.5)
+        client.connect(DEADLINE_SECONDS)
 
 
 def test_wrong_client_certificate_is_refused(tmp_path: Path, zookeeper: ZooKeeperServer) -> None:

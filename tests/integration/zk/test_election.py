@@ -16,7 +16,7 @@ from tests.support.kazoo_lock import Competitor
 from tests.support.pool_znodes import PoolZnodes
 from tests.support.session_loss import expire_session
 from tests.support.tcp_proxy import TcpProxy
-from tests.support.wait import wait_for
+from tests.support.wait import DEADLINE_SECONDS, wait_for
 from tests.support.zookeeper import ZooKeeperServer
 
 
@@ -108,7 +108,7 @@ def test_mutex_of_a_provider(make_client: Callable[..., ZooKeeperClient]) -> Non
     assert entered.wait(30)
     with pytest.raises(ZKLockException), second.providerMutex("static/lab", timeout=0.05):
         inside.append("never")
-    with second.providerMutex("another", timeout=0.05):
+    with second.providerMutex("another", timeout=DEADLINE_SECONDS):
         inside.append("another")
     leave.set()
     with second.providerMutex("static/lab"):

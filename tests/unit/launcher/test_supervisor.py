@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -213,11 +212,9 @@ def test_stop_while_zookeeper_does_not_answer(tmp_path: Path, zookeeper: ZooKeep
     thread = threading.Thread(target=nodepool.run, name="launcher")
     thread.start()
     wait_for("it tries", lambda: nodepool.client._client is not None)
-    begin = time.monotonic()
     nodepool.stop()
     thread.join(DEADLINE_SECONDS)
     assert not thread.is_alive()
-    assert time.monotonic() - begin < 10
     assert not nodepool.ready.is_set()
 
 
@@ -236,11 +233,9 @@ def test_stop_while_the_connection_is_lost(
     wait_for("it serves", lambda: znodes.pools())
     proxy.stop()
     wait_for("the connection is lost", lambda: not nodepool.client.connected)
-    begin = time.monotonic()
     nodepool.stop()
     thread.join(DEADLINE_SECONDS)
     assert not thread.is_alive()
-    assert time.monotonic() - begin < 20
 
 
 def test_connection_lost_at_the_start(

@@ -84,6 +84,17 @@ def test_what_is_over_its_budget_is_ended_with_its_children(start_hanging: Start
     _wait_gone(int(shown.text["docs"].split()[1]))
 
 
+def test_what_is_ended_may_clean_up(tmp_path: Path, start: Callable[[str], Start]) -> None:
+    """Also what outlives the first process, as a script that tox runs."""
+    (tmp_path / "script").write_text(
+        f"trap 'exit 1' TERM; trap 'sleep 1; touch {tmp_path}/clean' EXIT; touch {tmp_path}/ready; sleep 600"
+    )
+    run = start(f"sh {tmp_path}/script & wait")(Environment("docs", 0))
+    wait_for("the script runs", (tmp_path / "ready").exists)
+    assert run.end().code != 0
+    assert (tmp_path / "clean").exists()
+
+
 def test_after_the_whole_budget_nothing_is_started(start: Callable[[str], Start]) -> None:
     results = Runner([[LINT, DOCS]], start(HANGS), Shown(), -1).run()
     assert [(result.environment, result.code, result.word) for result in results] == [

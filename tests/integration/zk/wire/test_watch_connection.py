@@ -18,7 +18,7 @@ from tests.support.wait import holds_for, wait_for
 
 def test_certain_session(make_client: Callable[..., ZooKeeperClient], proxy: TcpProxy, chroot: str) -> None:
     """Without answers for two thirds of its timeout nobody can be sure that a session lives."""
-    client = make_client(f"127.0.0.1:{proxy.port}{chroot}", timeout=3.0)
+    client = make_client(f"127.0.0.1:{proxy.port}{chroot}", timeout=9.0)
     assert client.session_is_certain(0)
     assert not client.session_is_certain(1)
     until = client.kazoo.lease_until
