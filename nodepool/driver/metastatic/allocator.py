@@ -197,7 +197,9 @@ class SlotAllocator:
         waits.append(self._claims.follow())
         # Those who come later have their turn with the next pass: they may find a slot that is free now.
         waiting = self.slot_requests.waiting()
-        if not (self._mark_failed() and self._take_back() and self._assign(waiting)):
+        # Whoever gives a slot back has told before that nobody answers there: that comes first.
+        given_back = self.slot_requests.given_back()
+        if not (self._mark_failed() and self._take_back(given_back) and self._assign(waiting)):
             # Somebody else wrote first. What is decided next must rest on what he wrote.
             return 0.0
         self._note_free()
@@ -217,19 +219,20 @@ class SlotAllocator:
 
     def _mark_failed(self) -> bool:
         """T-11; False = somebody else wrote first, once more."""
-        for node_id in self.slot_requests.failed_scans():
-            place = self.view.backing_of(node_id)
-            if place is not None and not place[0].data.failed:
-                entry = place[0]
+        for node_id, backing_id in self.slot_requests.failed_scans().items():
+            place = self.view.backing_of(node_id) if backing_id is None else None
+            # The node itself may be gone by now.
+            entry = self.view.entries.get(backing_id or "") if place is None else place[0]
+            if entry is not None and not entry.data.failed:
                 self.log.warning("Backing node %s failed: nobody answers there (node %s)", entry.id, node_id)
                 if not self.view.write(entry, entry.data.as_failed()):
                     return False
             self.slot_requests.failed_scan_noted(node_id)
         return True
 
-    def _take_back(self) -> bool:
+    def _take_back(self, node_ids: Iterable[str]) -> bool:
         """Free the slots of nodes whose launch begins anew; False = somebody else wrote first, once more."""
-        for node_id in self.slot_requests.given_back():
+        for node_id in node_ids:
             place = self.view.backing_of(node_id)
             if place is not None and not self.view.write(place[0], place[0].data.with_node(place[1], None)):
                 return False

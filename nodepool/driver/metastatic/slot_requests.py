@@ -45,7 +45,10 @@ class SlotRequests:
         #: Those who wait no longer if nobody has begun to make their backing node.
         self._stopped: set[str] = set()
         self._given_back: dict[str, Callable[[], None]] = {}
-        self._failed_scans: dict[str, None] = {}
+        #: node -> backing node, as long as its launch goes on.
+        self._placed: dict[str, str] = {}
+        #: node -> backing node, if its launch went on when its scan failed.
+        self._failed_scans: dict[str, str | None] = {}
 
     @property
     def busy(self) -> bool:
@@ -77,6 +80,8 @@ class SlotRequests:
         """The node of a slot request has a slot."""
         slot_request.log.info("Slot %d of backing node %s", slot, backing.id)
         slot_request.place = (backing, slot)
+        with self._lock:
+            self._placed[slot_request.node_id] = backing.key
         self._answer(slot_request)
 
     def fail(self, slot_request: SlotRequest, error: Exception) -> None:
@@ -115,6 +120,7 @@ class SlotRequests:
         """A node does not wait any more: its launch has ended."""
         with self._lock:
             self._waiting.pop(node_id, None)
+            self._placed.pop(node_id, None)
 
     # -- giving a slot back --
 
@@ -144,11 +150,12 @@ class SlotRequests:
 
     def note_failed_scan(self, node_id: str) -> None:
         with self._lock:
-            self._failed_scans[node_id] = None
+            self._failed_scans[node_id] = self._placed.get(node_id)
 
-    def failed_scans(self) -> list[str]:
+    def failed_scans(self) -> dict[str, str | None]:
+        """Nodes, and the backing node of each. None = it is where it has its slot now."""
         with self._lock:
-            return list(self._failed_scans)
+            return dict(self._failed_scans)
 
     def failed_scan_noted(self, node_id: str) -> None:
         with self._lock:

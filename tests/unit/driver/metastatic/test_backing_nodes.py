@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import logging
+import threading
 import time
 from concurrent.futures import Future
 from typing import Any
@@ -19,7 +20,7 @@ from nodepool.model.node import Node
 from nodepool.model.request import NodeRequest
 from nodepool.testing.memory_zk import MemoryZooKeeper
 from tests.support.backing_pool import BackingPool
-from tests.support.wait import wait_for
+from tests.support.wait import DEADLINE_SECONDS, wait_for
 from tests.unit.driver.metastatic.conftest import NEVER, OWNER, MakeSite, Site, place
 
 
@@ -223,6 +224,36 @@ def test_all_scans_fail(make_site: MakeSite, zk: MemoryZooKeeper) -> None:
     assert len(set(scans.hosts)) == len(scans.hosts) == 2
     (node,) = [node for node in zk.nodeIterator() if node.provider == "shared"]
     site.delete(node)
+    wait_for("nothing is left", lambda: not list(zk.nodeIterator()))
+
+
+def test_scan_fails_and_the_node_goes(
+    make_site: MakeSite, zk: MemoryZooKeeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """T-11: its backing node is marked also when it is gone before the next pass."""
+    site = make_site({"host-key-checking": True})
+    scans: Any = Scans(99)
+    site.provider.scans = scans
+    scan, run_once = scans.scan, site.allocator.run_once
+    passes = threading.Event()
+    passes.set()
+
+    def last_scan(*arguments: Any) -> Any:
+        if len(scans.hosts) == 1:
+            passes.clear()
+        return scan(*arguments)
+
+    def pass_later() -> float:
+        assert passes.wait(DEADLINE_SECONDS)
+        return run_once()
+
+    monkeypatch.setattr(scans, "scan", last_scan)
+    monkeypatch.setattr(site.allocator, "run_once", pass_later)
+    site.fail()
+    (node,) = [node for node in zk.nodeIterator() if node.provider == "shared"]
+    site.delete(node)
+    assert zk.getNode(node.key) is None
+    passes.set()
     wait_for("nothing is left", lambda: not list(zk.nodeIterator()))
 
 
