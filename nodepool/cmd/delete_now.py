@@ -13,8 +13,8 @@ from nodepool.cmd.app import CommandError
 from nodepool.cmd.progress import ProgressLine
 from nodepool.cmd.session import connect
 from nodepool.cmd.started_provider import started_provider
-from nodepool.listing import times
 from nodepool.model import states
+from nodepool.model.elapsed import short
 
 if TYPE_CHECKING:
     from nodepool.config.objects import Config
@@ -80,6 +80,6 @@ def _delete(zk: ZooKeeper, provider: Provider, node: Node, seconds: float | None
         # The deletion removes the node with its lock, or gives the lock back.
         begin = monotonic()
         while line.is_shown and task.is_alive():
-            line.show(f"node {node.id}: deleting for {times.short(monotonic() - begin)}")
+            line.show(f"node {node.id}: deleting for {short(monotonic() - begin)}")
             task.join(LOOK_SECONDS)
         task.join()

@@ -14,6 +14,7 @@ from nodepool.cmd.progress import Item, ProgressDisplay, as_line
 from nodepool.cmd.session import CONNECT_SECONDS
 from nodepool.listing import units
 from nodepool.listing.images import build_duration, build_name
+from nodepool.model import elapsed
 from nodepool.plan.image_wait import BuildWait, End, provider_uploads, uploads_end
 from nodepool.zk.image_cache import ImageCache
 from nodepool.zk.image_listing import builder_status, read_images
@@ -99,12 +100,12 @@ def _build_items(running: Sequence[BuildView], image: str, status: BuilderStatus
 def _build_item(build: BuildView, image: str, status: BuilderStatus) -> Item:
     told = status.build(image, build.id)
     seconds = None if build.record is None else build_duration(build.record, wall_time())
-    took = "" if seconds is None else units.duration(seconds)
+    took = "" if seconds is None else elapsed.short(seconds)
     percent = None
     if seconds is not None and told.estimate:
         # The last build took as long; this one is done when it is done.
         percent = min(99.0, 100.0 * seconds / told.estimate)
-        took = f"{took} of about {units.duration(told.estimate)}"
+        took = f"{took} of about {elapsed.short(told.estimate)}"
     step = told.step or "building"
     short = build_name(image, build.id[:_SHORT_ID])
     return Item(build_name(image, build.id), percent, f"{step} {took}".strip(), step, short)

@@ -14,7 +14,7 @@ from nodepool.cmd.app import CommandError
 from nodepool.cmd.node_changes import tell_failure, who_has
 from nodepool.cmd.progress import Item, ProgressDisplay
 from nodepool.exceptions import ZKException
-from nodepool.listing import times
+from nodepool.model.elapsed import short
 
 if TYPE_CHECKING:
     from nodepool.model.node import Node
@@ -96,5 +96,5 @@ def wait_until_gone(zk: ZooKeeper, ids: Sequence[str]) -> None:
 
 
 def _item(node: Node) -> Item:
-    since = "" if node.state_time is None else f" for {times.short(wall_time() - node.state_time)}"
+    since = "" if node.state_time is None else f" for {short(wall_time() - node.state_time)}"
     return Item(f"node {node.id}", None, f"{node.state}{since}", node.state)

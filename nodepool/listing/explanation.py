@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from nodepool.listing import times
 from nodepool.listing.pools import amount
-from nodepool.listing.units import duration
+from nodepool.model.elapsed import short
 from nodepool.plan.explained import (
     Explained,
     ExplainedLabel,
@@ -85,11 +85,11 @@ def _facts(answer: Explained, now: float) -> list[str]:
 
 
 def _age(seconds: float | None) -> str | None:
-    return None if seconds is None else duration(seconds)
+    return None if seconds is None else short(seconds)
 
 
 def _since(since: float | None, now: float) -> str:
-    return f"for {duration(now - since)}" if since else ""
+    return f"for {short(now - since)}" if since else ""
 
 
 def _verdicts(pools: Sequence[PoolVerdict], now: float) -> list[str]:

@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from nodepool.listing import units
-from nodepool.listing.table import Column, Table, age
+from nodepool.listing.table import Column, Table
 from nodepool.model import states
+from nodepool.model.elapsed import clock, short
 
 if TYPE_CHECKING:
     from nodepool.model.builder_status import BuilderStatus
@@ -46,8 +47,8 @@ _BUILD_COLUMNS: Final = (
 _BUILD_DETAIL_COLUMNS: Final = (
     *_BUILD_COLUMNS,
     Column("Step", "step"),
-    Column("Duration", "duration", units.duration),
-    Column("Estimate", "estimate", units.duration),
+    Column("Duration", "duration", short),
+    Column("Estimate", "estimate", short),
     Column("Size", "size", units.size),
     Column("Nodes", "nodes"),
 )
@@ -214,4 +215,4 @@ def _ages(now: float, *, moments: bool) -> _AgeOf:
     """What stands for the age of something that happened at a moment."""
     if moments:
         return lambda moment: None if moment is None else int(moment)
-    return lambda moment: age(None if moment is None else now - moment)
+    return lambda moment: None if moment is None else clock(now - moment)

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from nodepool.listing import styles, times
 from nodepool.listing.filters import node_status
-from nodepool.listing.table import ONLY_JSON, PEOPLE, Column, Place, Table, age
+from nodepool.listing.table import ONLY_JSON, PEOPLE, Column, Place, Table
 from nodepool.model import states
+from nodepool.model.elapsed import clock, short
 from nodepool.model.request_origin import origin_of
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ _NEW: Final = (
     Column("State", "status", places=PEOPLE, style=styles.state),
     Column("Created", "created_time", places=ONLY_JSON),
     Column("State since", "state_time", places=ONLY_JSON),
-    Column("Age", "age_seconds", times.short, places=PEOPLE, moves=True),
+    Column("Age", "age_seconds", short, places=PEOPLE, moves=True),
     Column("Tenant", "tenant", places=PEOPLE, priority=2),
     Column("Project", "project", places=PEOPLE, priority=2),
     Column("Pipeline", "pipeline", places=Place.WIDE),
@@ -110,7 +111,7 @@ def _released(node: Node, locked: bool, now: float) -> list[Any]:
         node.public_ipv4,
         node.public_ipv6,
         node.state,
-        age(None if node.state_time is None else now - node.state_time),
+        None if node.state_time is None else clock(now - node.state_time),
         "locked" if locked else "unlocked",
     ]
 

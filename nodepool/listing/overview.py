@@ -14,6 +14,7 @@ from nodepool.listing.report import BLANK, Paragraph, Report
 from nodepool.listing.safe_text import printable
 from nodepool.listing.table import Column, Table
 from nodepool.model import states
+from nodepool.model.elapsed import short
 from nodepool.plan.attention import problems
 from nodepool.plan.long_waits import LONG_SECONDS, long_waits
 from nodepool.plan.pool_summary import limiting, summarize
@@ -63,7 +64,7 @@ def overview(seen: Observed, launchers: Sequence[LauncherStatus], registered: Se
 
 def sentence(waits: Sequence[LongWait], found: Sequence[StatusProblem], requests: Iterable[NodeRequest]) -> str:
     """The first line: which requests wait too long and for what, or that none does."""
-    minutes = f"{LONG_SECONDS / 60:g} min"
+    minutes = short(LONG_SECONDS)
     total = sum(wait.count for wait in waits)
     if not total:
         states_now = Counter(request.state for request in requests)

@@ -6,8 +6,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from nodepool.listing import styles, times
+from nodepool.listing import styles
 from nodepool.listing.table import ONLY_JSON, PEOPLE, Column, Place, Table
+from nodepool.model.elapsed import short
 from nodepool.model.request_origin import origin_of
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ _REQUEST_COLUMNS: Final = (
     # From here on not in released Nodepool.
     Column("Created", "created_time", places=ONLY_JSON),
     Column("State since", "state_time", places=ONLY_JSON),
-    Column("Age", "age_seconds", times.short, places=PEOPLE, moves=True),
+    Column("Age", "age_seconds", short, places=PEOPLE, moves=True),
     Column("Tenant", "tenant", places=PEOPLE, priority=3),
     Column("Project", "project", places=PEOPLE, priority=4),
     Column("Pipeline", "pipeline", places=PEOPLE, priority=4),

@@ -172,19 +172,6 @@ def plain(table: Table, *, headers: bool = True) -> str:
     return "\n".join("  ".join(map(str.ljust, line, widths)).rstrip() for line in lines)
 
 
-def age(seconds: float | None) -> str | None:
-    """A duration as ``DD:HH:MM:SS``; None when it is not known.
-
-    A negative one, from clocks that differ, is shown as 0.
-    """
-    if seconds is None:
-        return None
-    minutes, second = divmod(max(0, int(seconds)), 60)
-    hours, minute = divmod(minutes, 60)
-    days, hour = divmod(hours, 24)
-    return f"{days:02d}:{hour:02d}:{minute:02d}:{second:02d}"
-
-
 def _as_table(table: Table) -> str:
     from prettytable import PrettyTable
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Moments and durations, as people read them."""
+"""Moments as people read them, and durations as people write them."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import re
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Final
+
+from nodepool.model.elapsed import short
 
 #: What a date can show, in seconds since the epoch: records of other programs may have any number.
 _FIRST: Final = 86400.0
@@ -28,22 +30,6 @@ def duration(text: str) -> float:
     if seconds > _LONGEST:
         raise ValueError(f"{text!r} is longer than 100 years")
     return seconds
-
-
-def short(seconds: float) -> str:
-    """A duration in its two largest units, e.g. ``45 s``, ``12 min``, ``3 h 20 min``, ``2 d 4 h``.
-
-    A negative one, from clocks that differ, is 0.
-    """
-    left = max(0, int(seconds))
-    if left < 60:
-        return f"{left} s"
-    minutes, hours, days = left // 60 % 60, left // 3600 % 24, left // 86400
-    if days:
-        return f"{days} d {hours} h" if hours else f"{days} d"
-    if hours:
-        return f"{hours} h {minutes} min" if minutes else f"{hours} h"
-    return f"{minutes} min"
 
 
 def moment(at: float, now: float) -> str:

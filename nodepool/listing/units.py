@@ -25,10 +25,3 @@ def speed(bytes_per_second: float) -> str:
 def percent(value: float) -> str:
     """A whole number; 100% only when nothing is left."""
     return f"{int(max(0.0, min(100.0, value)))}%"
-
-
-def duration(seconds: float) -> str:
-    """As ``HH:MM:SS``; a negative one, from clocks that differ, is 0."""
-    minutes, second = divmod(max(0, int(seconds)), 60)
-    hours, minute = divmod(minutes, 60)
-    return f"{hours:02d}:{minute:02d}:{second:02d}"

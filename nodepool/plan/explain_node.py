@@ -7,6 +7,7 @@ import math
 from typing import Any, Final
 
 from nodepool.model import states
+from nodepool.model.elapsed import short
 from nodepool.model.node import Node
 from nodepool.model.request import NodeRequest
 from nodepool.model.request_origin import origin_of
@@ -111,7 +112,8 @@ def _who_wants(node: Node, seen: Observed) -> str:
 def _end_of_hold(node: Node, seen: Observed) -> str:
     if node.hold_until is None:
         return ", without end"
-    return f"; launchers delete it in {max(0, math.ceil((node.hold_until - seen.now) / 60))} min"
+    minutes = math.ceil((node.hold_until - seen.now) / 60)
+    return f"; launchers delete it in {short(60 * minutes)}"
 
 
 def _last_trouble(node: Node, seen: Observed) -> str:

@@ -10,6 +10,7 @@ from typing import Final
 
 from nodepool.clock import wall_time
 from nodepool.driver.static.checks import HostKeysMissing
+from nodepool.model.elapsed import short
 from nodepool.plan.host_health import (
     RETRY,
     TELL_AGAIN,
@@ -119,7 +120,7 @@ class HostMonitor:
         self._next.pop(host, None)
         self._told.pop(host, None)
         if before.up is False:
-            seconds = _duration(health.since - before.since)
+            seconds = short(health.since - before.since)
             self.log.info(
                 "Static host %s works again after %d failed check(s); it was down for %s",
                 host,
@@ -150,14 +151,5 @@ class HostMonitor:
             told.again = now + TELL_AGAIN.pause(told.times)
             self.log.warning(
                 "Static host %s is still down, for %s now, after %d failed checks: %s",
-                *(host, _duration(at - health.since), health.failures, health.text),
+                *(host, short(at - health.since), health.failures, health.text),
             )
-
-
-def _duration(seconds: float) -> str:
-    """A time for an operator, e.g. ``2 h 5 min``."""
-    minutes = int(seconds // 60)
-    if minutes < 1:
-        return f"{max(0, int(seconds))} s"
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes} min" if hours else f"{minutes} min"

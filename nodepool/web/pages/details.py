@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from nodepool.listing import styles
-from nodepool.listing.times import date_and_time, short
+from nodepool.listing.times import date_and_time
+from nodepool.model.elapsed import short
 from nodepool.web.pages.table_view import CSS_CLASSES, CellText
 
 if TYPE_CHECKING:

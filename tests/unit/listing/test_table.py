@@ -7,9 +7,7 @@ import csv
 import io
 import json
 
-import pytest
-
-from nodepool.listing.table import Column, Table, age, render
+from nodepool.listing.table import Column, Table, render
 
 COLUMNS = (Column("ID", "id"), Column("Node Types", "node_types"), Column("User Data", "user_data"))
 TABLE = Table(COLUMNS, [["1", ["a", "b"], None], ["22", [], {"k": "v"}]])
@@ -50,19 +48,6 @@ def test_json_keeps_types() -> None:
 def test_csv_can_be_read_back() -> None:
     rows = list(csv.reader(io.StringIO(render(TABLE, "csv"))))
     assert rows == [["id", "node_types", "user_data"], ["1", "a,b", ""], ["22", "", '{"k": "v"}']]
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [(0, "00:00:00:00"), (59.9, "00:00:00:59"), (90061, "01:01:01:01"), (8640000, "100:00:00:00"), (-5, "00:00:00:00")],
-)
-def test_age(seconds: float, text: str) -> None:
-    """reference/commands 2: ages as DD:HH:MM:SS."""
-    assert age(seconds) == text
-
-
-def test_unknown_age() -> None:
-    assert age(None) is None
 
 
 def test_a_column_may_show_its_values_in_another_form() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from nodepool.listing.times import duration, moment, short, since, until
+from nodepool.listing.times import duration, moment, since, until
 
 #: 2026-11-23 12:00:00 UTC
 NOON = 1795435200.0
@@ -19,23 +19,6 @@ def utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     yield
     monkeypatch.undo()
     time.tzset()
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [
-        (-3, "0 s"),
-        (59.9, "59 s"),
-        (60, "1 min"),
-        (3599, "59 min"),
-        (3600, "1 h"),
-        (12000, "3 h 20 min"),
-        (86400, "1 d"),
-        (86400 * 2 + 4 * 3600 + 59, "2 d 4 h"),
-    ],
-)
-def test_durations(seconds: float, text: str) -> None:
-    assert short(seconds) == text
 
 
 def test_moments() -> None:

@@ -21,10 +21,3 @@ def test_size(count: float, text: str) -> None:
 def test_percent(value: float, text: str) -> None:
     """100% only when nothing is left."""
     assert units.percent(value) == text
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"), [(0, "00:00:00"), (61.9, "00:01:01"), (-3, "00:00:00"), (360000, "100:00:00")]
-)
-def test_duration(seconds: float, text: str) -> None:
-    assert units.duration(seconds) == text

@@ -72,7 +72,7 @@ def test_hold() -> None:
     one = node(1, state=states.HOLD)
     one.hold(by="alice@desk", reason="debug the network", seconds=3600)
     found = explained(one)
-    assert found.text == "is kept on hold by alice@desk because of debug the network; launchers delete it in 60 min"
+    assert found.text == "is kept on hold by alice@desk because of debug the network; launchers delete it in 1 h"
     assert (found.held_by, found.held_until) == ("alice@desk", NOW - 50 + 3600)
     assert (found.hold_reason, found.remedies) == ("debug the network", ["nodepool delete 0000000001 ends the hold"])
 
