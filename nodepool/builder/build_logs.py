@@ -6,13 +6,18 @@ from __future__ import annotations
 import logging
 import os
 import re
+import stat
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 log = logging.getLogger("nodepool.builder.build_logs")
 
 #: What follows the image's name in the name of a log.
 _REST: Final = re.compile(r"-(?:[0-9a-f]{32}|[0-9]{10})\.log")
+_SUFFIX: Final = ".log"
+#: The whole name of a log. Names of images have no ``/``.
+_LOG: Final = re.compile(rf"[^/\0]+{_REST.pattern}")
 
 
 def log_path(directory: str | os.PathLike[str], image: str, build_id: str) -> Path:
@@ -34,6 +39,50 @@ def logs_of(directory: str | os.PathLike[str], image: str) -> list[Path]:
             except FileNotFoundError:
                 continue
     return [path for _, path in sorted(found, reverse=True)]
+
+
+@dataclass(frozen=True)
+class LogFile:
+    """:param name: ``<image>-<build id>``. ``modified``: seconds since the epoch. ``size``: in bytes."""
+
+    name: str
+    modified: float
+    size: int
+
+
+def all_logs(directory: str | os.PathLike[str]) -> list[LogFile]:
+    """The logs of all images, the newest first. Blocks for the file system."""
+    try:
+        entries = list(os.scandir(directory))
+    except FileNotFoundError:
+        return []
+    found = []
+    for entry in entries:
+        if _LOG.fullmatch(entry.name):
+            try:
+                status = entry.stat(follow_symlinks=False)
+            except FileNotFoundError:
+                continue
+            if stat.S_ISREG(status.st_mode):
+                found.append(LogFile(entry.name.removesuffix(_SUFFIX), status.st_mtime, status.st_size))
+    return sorted(found, key=lambda log: (log.modified, log.name), reverse=True)
+
+
+def open_log(directory: str | os.PathLike[str], name: str) -> BinaryIO:
+    """Open a log to read it. Blocks for the file system.
+
+    :param name: ``<image>-<build id>``, of whoever asks: nothing else in the directory, or outside of it, is opened.
+    :raises OSError: there is no such log.
+    """
+    file_name = f"{name}{_SUFFIX}"
+    if not _LOG.fullmatch(file_name):
+        raise FileNotFoundError(f"{name!r} is no name of a log")
+    number = os.open(Path(directory) / file_name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    file = os.fdopen(number, "rb")
+    if not stat.S_ISREG(os.fstat(number).st_mode):
+        file.close()
+        raise FileNotFoundError(f"{name!r} is no log")
+    return file
 
 
 def prune(directory: str | os.PathLike[str], image: str, retention: int) -> None:

@@ -47,6 +47,8 @@ from nodepool.zk.status_records import BUILDER
 from nodepool.zk.zookeeper import ZooKeeper
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from nodepool.config.objects import Config
     from nodepool.model.image_view import ImagesView
     from nodepool.zk.client import ZooKeeperClient
@@ -84,13 +86,21 @@ class ImageBuilder(ConnectedDaemon):
 
     :param config_path: configuration file.
     :param secure_path: secure file, or None.
+    :param more_parts: make further threads, from the builder that is being built and its configuration; None = none.
     """
 
     log = logging.getLogger(log_names.BUILDER)
     kind = "builder"
 
-    def __init__(self, config_path: str, secure_path: str | None = None, options: BuilderOptions | None = None) -> None:
+    def __init__(
+        self,
+        config_path: str,
+        secure_path: str | None = None,
+        options: BuilderOptions | None = None,
+        more_parts: Sequence[Callable[[ImageBuilder, Config], Part[Any] | None]] = (),
+    ) -> None:
         super().__init__(config_path, secure_path)
+        self._more_parts = more_parts
         self.options = options or BuilderOptions()
         self.stop_seconds = self.options.stop_timeout + END_BUILDS_SECONDS + 2 * THREADS_STOP_SECONDS
         self._call_metrics = CallMetrics(REGISTRY)
@@ -166,7 +176,8 @@ class ImageBuilder(ConnectedDaemon):
         self.cleanup = Part("CleanupWorker-0", lambda: ImageCleanupWorker(self.client, services))
         watch = Part("CallWatch", lambda: CallWatch(REGISTRY))
         table: list[Part[Any]] = [watch, self.cleanup, *self.upload_workers, *self.build_workers]
-        self.parts = Parts(table, self.log)
+        more = (make(self, self._config()) for make in self._more_parts)
+        self.parts = Parts([*table, *(part for part in more if part is not None)], self.log)
 
     def _make_build_workers(self) -> list[Part[BuildWorker]]:
         services = BuildServices(

@@ -34,7 +34,13 @@ def web_part(daemon: CachingDaemon, config: Config) -> Part[WebServer]:
     """
     status = StatusCache(daemon.client)
     status.start()
-    site = Site(daemon, SnapshotMaker(daemon.cache, status), release_string())
+    site = Site(
+        daemon,
+        SnapshotMaker(daemon.cache, status),
+        release_string(),
+        config.webapp_zuul_url,
+        _builder_url(config),
+    )
     address = ListenAddress(
         config.webapp_listen_address, config.webapp_port, config.webapp_tls_cert, config.webapp_tls_key
     )
@@ -46,3 +52,9 @@ def web_part(daemon: CachingDaemon, config: Config) -> Part[WebServer]:
         return make_app(site)
 
     return Part("WebServer", lambda: WebServer(address, make_app))
+
+
+def _builder_url(config: Config) -> str | None:
+    if not config.webapp_builder_port:
+        return None
+    return f"{'https' if config.webapp_tls_cert else 'http'}://{{}}:{config.webapp_builder_port}"

@@ -54,11 +54,15 @@ class Site:
     """One web application.
 
     :param version: of this release.
+    :param zuul_url: where Zuul's pages are, for links; None = there are none.
+    :param builder_url: where the pages of a builder are, with ``{}`` for its host; None = builders have none.
     """
 
     daemon: Daemon
     snapshots: Snapshots
     version: str
+    zuul_url: str | None = None
+    builder_url: str | None = None
 
     @property
     def loop_age_seconds(self) -> float:

@@ -80,7 +80,7 @@ def _requests(label: str, mark: str) -> list[NodeRequest]:
             "pipeline_name": f"check{mark}",
             "project_name": f"org/project{mark}",
             "tenant_name": f"t1{mark}",
-            "buildset_uuid": "5d0b",
+            "build_set_uuid": f"5d0b{mark}",
         }
     failed.declined_by = [f"gone{mark}"]
     return [waits, served, failed]

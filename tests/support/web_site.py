@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
+from typing import Any
 
 from starlette.testclient import TestClient
 
@@ -51,10 +52,11 @@ class WebSite:
     """The application and a client of it.
 
     :param snapshot: what it shows; None = nothing is there.
+    :param settings: further fields of `Site`.
     """
 
-    def __init__(self, snapshot: WebSnapshot | None = None) -> None:
+    def __init__(self, snapshot: WebSnapshot | None = None, **settings: Any) -> None:
         self.snapshots = GivenSnapshots(snapshot or WebSnapshot(0, Observed(1_000.0)))
         self.daemon = StillDaemon()
-        self.site = Site(self.daemon, self.snapshots, "1.2.3")
+        self.site = Site(self.daemon, self.snapshots, "1.2.3", **settings)
         self.client = TestClient(make_app(self.site), base_url="http://nodepool.example:8005")

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from starlette.routing import BaseRoute
 
 from nodepool.web.pages.frame import Frame, MakePage
@@ -33,10 +35,10 @@ def routes(site: Site) -> list[BaseRoute]:
         ("/tenants", tenants_page),
         ("/events", events_page),
         # Names may have a "/" in them.
-        ("/requests/{name:path}", request_page),
+        ("/requests/{name:path}", partial(request_page, zuul_url=site.zuul_url)),
         ("/nodes/{name:path}", node_page),
         ("/providers/{name:path}", provider_page),
         ("/labels/{name:path}", label_page),
-        ("/images/{name:path}", image_page),
+        ("/images/{name:path}", partial(image_page, builder_url=site.builder_url)),
     ]
     return [files.route(), *(frame.route(path, make) for path, make in pages)]

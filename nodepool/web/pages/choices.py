@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 from nodepool.listing import times
 from nodepool.listing.filters import Filter, names_in, states_in
-from nodepool.web.pages.frame import PageError, address
+from nodepool.web.pages.frame import PageError
+from nodepool.web.pages.templates import address
 
 if TYPE_CHECKING:
     from starlette.datastructures import QueryParams

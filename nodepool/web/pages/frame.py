@@ -5,19 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import quote
 
-import jinja2
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from nodepool.clock import monotonic
-from nodepool.listing.safe_text import printable_lines
 from nodepool.listing.times import date_and_time
 from nodepool.web.pages.kept_answers import KeptAnswers
+from nodepool.web.pages.templates import Templates, root_of
 
 if TYPE_CHECKING:
     from nodepool.web.changed_records import RecordKind
@@ -25,9 +22,6 @@ if TYPE_CHECKING:
     from nodepool.web.snapshot import WebSnapshot
     from nodepool.web.static_files import StaticFiles
 
-#: Longest text that a page shows: texts come from other programs.
-MAX_TEXT: Final = 2000
-_TEMPLATES: Final = Path(__file__).parents[1] / "templates"
 #: Address (relative to the root of the site) and name of each page that all others lead to.
 NAVIGATION: Final = (
     ("", "Overview"),
@@ -78,18 +72,7 @@ class Frame:
     def __init__(self, site: Site, files: StaticFiles) -> None:
         self._site = site
         self._kept = KeptAnswers(monotonic)
-        self._templates = jinja2.Environment(
-            loader=jinja2.FileSystemLoader(_TEMPLATES),
-            autoescape=True,
-            undefined=jinja2.StrictUndefined,
-            auto_reload=False,
-            trim_blocks=True,
-            lstrip_blocks=True,
-            finalize=_shown,
-        )
-        self._templates.globals.update(
-            static=files.address, navigation=NAVIGATION, version=site.version, address=address
-        )
+        self._templates = Templates(files, site.version)
 
     def route(self, path: str, make: MakePage) -> Route:
         """The route of a page; ``path`` as in starlette."""
@@ -120,7 +103,8 @@ class Frame:
 
     def _render(self, page: Page, request: Request, snapshot: WebSnapshot, *, part: bool) -> bytes:
         triggers = [f"changed-{kind} from:body throttle:1s" for kind in page.kinds]
-        text = self._templates.get_template(page.template).render(
+        return self._templates.render(
+            page.template,
             **page.values,
             frame="part.html" if part else "base.html",
             title=page.title,
@@ -130,32 +114,5 @@ class Frame:
             trigger=", ".join([*triggers, "changed-all from:body", "every 30s"]),
             complete=snapshot.complete,
             shown_at=date_and_time(snapshot.observed.now),
-            now=snapshot.observed.now,
+            navigation=NAVIGATION,
         )
-        return text.encode("utf-8", "replace")
-
-
-def root_of(request: Request) -> str:
-    """The way from a page to the root of the site, e.g. ``../``: a reverse proxy may have put it below a prefix."""
-    raw: bytes = request.scope.get("raw_path") or request.url.path.encode()
-    return "../" * (raw.partition(b"?")[0].count(b"/") - 1) or "./"
-
-
-def address(*parts: str, **query: str | int | None) -> str:
-    """An address relative to the root of the site; names may have any characters. None = without that parameter."""
-    text = "/".join(_quoted(part) for part in parts)
-    given = "&".join(f"{key}={_quoted(str(value))}" for key, value in query.items() if value is not None)
-    return f"{text}?{given}" if given else text
-
-
-def _quoted(text: str) -> str:
-    return quote(text, safe="", errors="replace")
-
-
-def _shown(value: Any) -> Any:
-    """What a template shows of a value: without characters that do more than be seen, and not too long."""
-    if value is None:
-        return ""
-    if type(value) is str:
-        return printable_lines(value if len(value) <= MAX_TEXT else f"{value[:MAX_TEXT]}...")
-    return value

@@ -3,8 +3,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
 
 from nodepool.listing import styles
 from nodepool.listing.images import build_request_state, build_table, nodes_by_build, upload_table
@@ -17,7 +20,8 @@ from nodepool.web.pages.details import fact
 from nodepool.web.pages.frame import Page, PageError
 from nodepool.web.pages.links import Links
 from nodepool.web.pages.lists import ListSubject, list_of_table
-from nodepool.web.pages.table_view import TableView, table_view
+from nodepool.web.pages.table_view import Link, TableView, table_view
+from nodepool.web.pages.templates import address
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -64,8 +68,11 @@ def image_overview(images: ImagesView, now: float) -> Table:
     return Table(columns, sorted(rows, key=lambda row: row[0]))
 
 
-def image_page(request: Request, snapshot: WebSnapshot) -> Page:
-    """One image: its builds with what they do just now, and its uploads with their progress."""
+def image_page(request: Request, snapshot: WebSnapshot, builder_url: str | None = None) -> Page:
+    """One image: its builds with what they do just now, and its uploads with their progress.
+
+    :param builder_url: see `nodepool.web.site.Site`; builds lead to their logs there.
+    """
     name, now = request.path_params["name"], snapshot.observed.now
     image = snapshot.images.images.get(name)
     if image is None:
@@ -78,14 +85,14 @@ def image_page(request: Request, snapshot: WebSnapshot) -> Page:
             fact("Build request", build_request_state(image)),
         ],
         "tables": [
-            _view("Builds", build_table(only, now, snapshot.builders, nodes), links),
+            _view("Builds", build_table(only, now, snapshot.builders, nodes), links, partial(_log, builder_url)),
             _view("Uploads", upload_table(only, now, snapshot.builders), links),
         ],
     }
     return Page("image.html", f"Image {name}", values, (RecordKind.IMAGES,))
 
 
-def _view(caption: str, table: Table, links: Links) -> TableView:
+def _view(caption: str, table: Table, links: Links, log: Link | None = None) -> TableView:
     """The newest first; states have their colours."""
     columns = [
         replace(column, style=styles.state) if column.key == "state" else column
@@ -94,4 +101,12 @@ def _view(caption: str, table: Table, links: Links) -> TableView:
     ]
     kept = [number for number, column in enumerate(table.columns) if column.key != "image"]
     rows = [[row[number] for number in kept] for row in table.rows[: -MOST_ROWS - 1 : -1]]
-    return table_view(caption, Table(columns, rows), {"provider": links.provider, "nodes": links.node})
+    shown = {"provider": links.provider, "nodes": links.node, **({} if log is None else {"id": log})}
+    return table_view(caption, Table(columns, rows), shown)
+
+
+def _log(builder_url: str | None, build: Any, row: Mapping[str, Any]) -> str | None:
+    """Where the log of a build is."""
+    if builder_url is None or not row["builder"]:
+        return None
+    return f"{builder_url.format(quote(row['builder']))}/{address('logs', build)}"

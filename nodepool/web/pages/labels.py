@@ -11,11 +11,12 @@ from nodepool.listing.table import Column, Table
 from nodepool.plan.explain_label import explain_label
 from nodepool.web.changed_records import RecordKind
 from nodepool.web.pages.details import fact, moment_of
-from nodepool.web.pages.frame import Page, PageError, address
+from nodepool.web.pages.frame import Page, PageError
 from nodepool.web.pages.links import Links
 from nodepool.web.pages.lists import ListSubject, list_of_table
 from nodepool.web.pages.providers import waiting_view
 from nodepool.web.pages.table_view import TableView, table_view
+from nodepool.web.pages.templates import address
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,8 +7,8 @@ from collections.abc import Collection, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
-from nodepool.web.pages.frame import address
 from nodepool.web.pages.table_view import CellText
+from nodepool.web.pages.templates import address
 
 if TYPE_CHECKING:
     from nodepool.web.snapshot import WebSnapshot

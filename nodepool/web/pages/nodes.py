@@ -14,9 +14,10 @@ from nodepool.plan.explain_node import explain_node
 from nodepool.web.changed_records import RecordKind
 from nodepool.web.pages.choices import choices_of
 from nodepool.web.pages.details import ShownFact, age, fact, log_commands, moment_of, moments
-from nodepool.web.pages.frame import Page, PageError, address
+from nodepool.web.pages.frame import Page, PageError
 from nodepool.web.pages.links import Links
 from nodepool.web.pages.lists import ListSubject, filter_fields, make_list, sorted_by
+from nodepool.web.pages.templates import address
 
 if TYPE_CHECKING:
     from starlette.requests import Request

@@ -17,9 +17,10 @@ from nodepool.plan.attention import Registered
 from nodepool.plan.pool_summary import by_provider, fullness, limiting, summarize
 from nodepool.web.changed_records import RecordKind
 from nodepool.web.pages.charts import CHARTS
-from nodepool.web.pages.frame import Page, address
+from nodepool.web.pages.frame import Page
 from nodepool.web.pages.links import Links
 from nodepool.web.pages.table_view import table_view
+from nodepool.web.pages.templates import address
 
 if TYPE_CHECKING:
     from starlette.requests import Request

@@ -15,10 +15,11 @@ from nodepool.plan.pool_summary import PoolSummary, summarize
 from nodepool.plan.status_events import merged
 from nodepool.web.changed_records import RecordKind
 from nodepool.web.pages.details import ShownFact, fact, moments
-from nodepool.web.pages.frame import Page, PageError, address
+from nodepool.web.pages.frame import Page, PageError
 from nodepool.web.pages.links import Links
 from nodepool.web.pages.lists import ListSubject, list_of_table
 from nodepool.web.pages.table_view import CellText, TableView, table_view
+from nodepool.web.pages.templates import address
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -17,10 +17,11 @@ from nodepool.plan.long_waits import causes
 from nodepool.web.changed_records import RecordKind
 from nodepool.web.pages.choices import choices_of
 from nodepool.web.pages.details import ShownFact, age, fact, log_commands, moments
-from nodepool.web.pages.frame import Page, PageError, address
+from nodepool.web.pages.frame import Page, PageError
 from nodepool.web.pages.links import Links
 from nodepool.web.pages.lists import ListSubject, filter_fields, make_list, sorted_by
-from nodepool.web.pages.table_view import TableView, table_view
+from nodepool.web.pages.table_view import CellText, TableView, table_view
+from nodepool.web.pages.templates import address
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -84,8 +85,11 @@ def requests_page(request: Request, snapshot: WebSnapshot) -> Page:
     return make_list(_SUBJECT, choices, len(found), table, fields, list(_ORDERS), "id", Links(snapshot))
 
 
-def request_page(request: Request, snapshot: WebSnapshot) -> Page:
-    """One request: what becomes of it, and what each pool says."""
+def request_page(request: Request, snapshot: WebSnapshot, zuul_url: str | None = None) -> Page:
+    """One request: what becomes of it, and what each pool says.
+
+    :param zuul_url: where Zuul's pages are, for links.
+    """
     seen, request_id = snapshot.observed, request.path_params["name"]
     record = seen.requests.get(request_id)
     if record is None:
@@ -94,7 +98,7 @@ def request_page(request: Request, snapshot: WebSnapshot) -> Page:
     values = {
         "kind": "Request",
         "told": told,
-        "facts": _facts(record, told, links),
+        "facts": [*_facts(record, told, links), ShownFact("Zuul", zuul_links(record, zuul_url))],
         "tables": [_pools(told, seen.now, links)],
         "history": moments(told.history),
         "commands": log_commands(f"node_request: {request_id}"),
@@ -137,3 +141,17 @@ def _pools(told: ExplainedRequest, now: float, links: Links) -> TableView:
         for pool in told.pools
     ]
     return table_view("Pools", Table(columns, rows), {"pool": links.pool, "launchers": links.launcher})
+
+
+def zuul_links(record: NodeRequest, zuul_url: str | None) -> list[CellText]:
+    """The buildset that the request is for, and the status page of its tenant, in Zuul."""
+    tenant = origin_of(record).get("tenant")
+    if zuul_url is None or tenant is None:
+        return []
+    data = record.requestor_data
+    buildset = data.get("build_set_uuid") if isinstance(data, dict) else None
+    base = f"{zuul_url.rstrip('/')}/{address('t', tenant)}"
+    found = [CellText("status", f"{base}/status", outside=True)]
+    if isinstance(buildset, str) and buildset:
+        found.insert(0, CellText("buildset", f"{base}/{address('buildset', buildset)}", outside=True))
+    return found

@@ -16,7 +16,7 @@ MAX_NAMES: Final = 20
 #: Names of the library ``rich`` -> classes in the style sheet.
 CSS_CLASSES: Final = {"green": "good", "cyan": "busy", "yellow": "waiting", "red": "bad", "dim": "quiet"}
 
-#: Where a value leads to, relative to the root of the site; None = nowhere. Given the value, and the row by keys.
+#: Where a value leads to, from the root of the site, or a whole address; None = nowhere. Given the value, and its row.
 Link = Callable[[Any, Mapping[str, Any]], str | None]
 
 
@@ -25,10 +25,12 @@ class CellText:
     """A text in a cell.
 
     :param href: where it leads to; None = nowhere.
+    :param outside: ``href`` is a whole address, of another site.
     """
 
     text: str
     href: str | None = None
+    outside: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,12 +98,16 @@ def _cell(column: Column, value: Any, link: Link | None, row: Mapping[str, Any])
     if colour:
         css = f"{css} state {colour}".strip()
     if isinstance(value, list) and link is not None:
-        parts = [CellText(_cut(str(one)), link(one, row)) for one in value[:MAX_NAMES]]
+        parts = [_linked(_cut(str(one)), link(one, row)) for one in value[:MAX_NAMES]]
         if len(value) > MAX_NAMES:
             parts.append(CellText(f"{len(value) - MAX_NAMES} more"))
         return Cell(parts, css)
     text = _cut(cell(column, value))
-    return Cell([CellText(text, None if link is None or value is None else link(value, row))] if text else [], css)
+    return Cell([_linked(text, None if link is None or value is None else link(value, row))] if text else [], css)
+
+
+def _linked(text: str, href: str | None) -> CellText:
+    return CellText(text, href, href is not None and href.startswith(("http://", "https://")))
 
 
 def _column_class(column: Column) -> str:

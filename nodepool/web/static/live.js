@@ -6,6 +6,7 @@
   const AGAIN_MS = 5000;
   // Viewers of a change do not ask all at the same moment.
   const JITTER_MS = 100;
+  const address = document.currentScript.dataset.stream;
   const stale = document.getElementById("stale");
   let lost = false;
 
@@ -17,7 +18,7 @@
     stale.hidden = !lost;
   };
   const connect = () => {
-    const stream = new EventSource(document.body.dataset.stream);
+    const stream = new EventSource(address);
     stream.onopen = () => setLost(false);
     stream.onerror = () => {
       setLost(true);

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from nodepool.builder import build_logs
-from nodepool.builder.build_logs import BuildLog, log_path, logs_of, prune
+from nodepool.builder.build_logs import BuildLog, all_logs, log_path, logs_of, open_log, prune
 
 
 def write_logs(directory: Path, image: str, count: int) -> list[str]:
@@ -80,3 +80,39 @@ def test_full_disk(caplog: pytest.LogCaptureFixture) -> None:
     log.close()
     assert [record.name for record in caplog.records] == [build_logs.log.name]
     assert "No space left" in caplog.text
+
+
+def test_all_logs_are_found_the_newest_first(tmp_path: Path) -> None:
+    first, second = write_logs(tmp_path, "debian", 2)
+    (tmp_path / "notes.log").write_text("x")
+    (tmp_path / f"link-{'0' * 32}.log").symlink_to("/etc/passwd")
+    (tmp_path / f"directory-{'0' * 32}.log").mkdir()
+    assert [f"{found.name}.log" for found in all_logs(tmp_path)] == [second, first]
+    assert [(found.modified, found.size) for found in all_logs(tmp_path)] == [(1.0, 1), (0.0, 1)]
+    assert all_logs(tmp_path / "nothing") == []
+
+
+def test_log_is_opened(tmp_path: Path) -> None:
+    (name,) = write_logs(tmp_path, "debian", 1)
+    with open_log(tmp_path, name.removesuffix(".log")) as file:
+        assert file.read() == b"x"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("", ".", "..", "notes", "/etc/passwd", f"../logs/debian-{'0' * 32}", f"a/b-{'0' * 32}"),
+        *(f"debian-{'0' * 32}\0", f"link-{'0' * 32}", f"directory-{'0' * 32}", f"pipe-{'0' * 32}", f"gone-{'0' * 32}"),
+    ],
+)
+def test_nothing_else_is_opened(tmp_path: Path, name: str) -> None:
+    """WP-49"""
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    write_logs(logs, "debian", 1)
+    (logs / "notes.log").write_text("x")
+    (logs / f"link-{'0' * 32}.log").symlink_to(logs / "notes.log")
+    (logs / f"directory-{'0' * 32}.log").mkdir()
+    os.mkfifo(logs / f"pipe-{'0' * 32}.log")
+    with pytest.raises(OSError):
+        open_log(logs, name)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from nodepool.web.pages.frame import address
+from nodepool.web.pages.templates import address
 from tests.support.web_records import full
 from tests.support.web_site import WebSite
 

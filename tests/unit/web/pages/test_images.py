@@ -17,3 +17,11 @@ def test_step_of_a_build_and_progress_of_an_upload() -> None:
     text = WebSite(full()).client.get("/images/debian").text
     for told in ("apt-get", "10 min", "41%", "976.6 KiB/s", "1.9 GiB"):
         assert f">{told}</td>" in text
+
+
+def test_builds_lead_to_their_logs() -> None:
+    """WP-47"""
+    text = WebSite(full(), builder_url="https://{}:8006").client.get("/images/debian").text
+    build = "debian-0123456789abcdef0123456789abcdef"
+    assert f'<a href="https://b1:8006/logs/{build}">{build}</a>' in text
+    assert "/logs/" not in WebSite(full()).client.get("/images/debian").text

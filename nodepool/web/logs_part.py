@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`logs_part`: the web server of a builder as a part of it."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from nodepool.clock import wall_time
+from nodepool.runtime.parts import Part
+from nodepool.version import release_string
+from nodepool.web.server import ListenAddress, WebServer
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp
+
+    from nodepool.builder.supervisor import ImageBuilder
+    from nodepool.config.objects import Config
+
+log = logging.getLogger("nodepool.web")
+
+
+def logs_part(builder: ImageBuilder, config: Config) -> Part[WebServer] | None:
+    """The web server of a builder that is being built; None = it has none. Does not block.
+
+    :param config: of the start; a later one does not move the server.
+    """
+    if not config.webapp_builder_port:
+        return None
+    if config.webapp_require_login:
+        log.error("No build logs at webapp.builder-port: webapp.auth.require-login is true, and builders know no login")
+        return None
+    address = ListenAddress(
+        config.webapp_listen_address, config.webapp_builder_port, config.webapp_tls_cert, config.webapp_tls_key
+    )
+
+    def make_app() -> ASGIApp:
+        from nodepool.web.logs import LogSite, make_logs_app
+
+        return make_logs_app(
+            LogSite(builder.fqdn, release_string(), str(config.build_log_dir), builder.running_builds.ids, wall_time)
+        )
+
+    return Part("WebServer", lambda: WebServer(address, make_app))
