@@ -75,20 +75,12 @@ def list_events(options: argparse.Namespace) -> int:
 
 def _read(zk: ZooKeeper, begin: float, about: str | None) -> list[Event]:
     """Events of all launchers, the oldest first."""
+    from nodepool.listing.events import is_about
     from nodepool.plan.status_events import merged
     from nodepool.zk.status_records import read_launchers
 
     events = (event for launcher in read_launchers(zk.client) for event in launcher.events)
     return merged((event for event in events if about is None or is_about(event, about)), begin)
-
-
-def is_about(event: Event, text: str) -> bool:
-    """Is an event wanted with ``--subject``?
-
-    The words of its subject are looked for, and the pool in which it happened; of pools also the parts of their names.
-    """
-    about = f"{event.subject} {event.actor.partition(' ')[2]}"
-    return text in about.split() or text in about.replace("/", " ").split()
 
 
 def _follow(zk: ZooKeeper, begin: float, options: argparse.Namespace) -> None:

@@ -34,6 +34,15 @@ def event_table(events: Iterable[Event], now: float) -> Table:
     )
 
 
+def is_about(event: Event, text: str) -> bool:
+    """Is an event about something, as ``--subject`` names it?
+
+    The words of its subject are looked for, and the pool in which it happened; of pools also the parts of their names.
+    """
+    about = f"{event.subject} {event.actor.partition(' ')[2]}"
+    return text in about.split() or text in about.replace("/", " ").split()
+
+
 def event_line(event: Event, now: float) -> str:
     """An event in one line, for a list that goes on."""
     more = f" (and {event.count - 1} more)" if event.count > 1 else ""

@@ -37,11 +37,11 @@ class Filter:
     def node(self, node: Node, now: float) -> bool:
         """Is a node wanted? :param now: seconds since the epoch."""
         return (
-            (not self.states or bool({node.state, node_status(node)} & set(self.states)))
-            and _some(self.labels, node.type)
-            and _some(self.providers, [node.provider])
-            and _some(self.pools, [node.pool, f"{node.provider}/{node.pool}"])
-            and _some(self.tenants, [node.tenant_name])
+            (not self.states or node.state in self.states or node_status(node) in self.states)
+            and (not self.labels or matches(self.labels, node.type))
+            and (not self.providers or matches(self.providers, [node.provider]))
+            and (not self.pools or matches(self.pools, [node.pool, f"{node.provider}/{node.pool}"]))
+            and (not self.tenants or matches(self.tenants, [node.tenant_name]))
             and self._old_enough(node.state_time, now)
         )
 
@@ -49,9 +49,9 @@ class Filter:
         """Is a request wanted? One that any provider may serve has no provider to look for."""
         return (
             (not self.states or request.state in self.states)
-            and _some(self.labels, request.node_types)
-            and _some(self.providers, [request.provider])
-            and _some(self.tenants, [origin_of(request).get("tenant")])
+            and matches(self.labels, request.node_types)
+            and matches(self.providers, [request.provider])
+            and matches(self.tenants, [origin_of(request).get("tenant")])
             and self._old_enough(request.created_time, now)
         )
 
@@ -82,6 +82,6 @@ def node_status(node: Node) -> str:
     return ALLOCATED if node.state == states.READY and node.allocated_to is not None else node.state
 
 
-def _some(patterns: Sequence[str], names: Iterable[str | None]) -> bool:
-    """Does one of the names match one of the patterns?"""
+def matches(patterns: Sequence[str], names: Iterable[str | None]) -> bool:
+    """Does one of the names match one of the patterns? Without patterns every name does."""
     return not patterns or any(name is not None and fnmatchcase(name, p) for name in names for p in patterns)

@@ -152,11 +152,11 @@ def in_order(table: Table, key: str) -> Table:
     """
     number = _number(table, key.removeprefix("-"))
     there = [row for row in table.rows if row[number] is not None]
-    there.sort(key=lambda row: _sort_key(row[number]), reverse=key.startswith("-"))
+    there.sort(key=lambda row: sort_key(row[number]), reverse=key.startswith("-"))
     return replace(table, rows=[*there, *(row for row in table.rows if row[number] is None)])
 
 
-def _sort_key(value: Any) -> tuple[bool, float, str]:
+def sort_key(value: Any) -> tuple[bool, float, str]:
     """Numbers by their size, before all else by its text."""
     if isinstance(value, (int, float)):
         return (False, value, "")

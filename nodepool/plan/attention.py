@@ -15,6 +15,7 @@ from nodepool.plan.static_hosts import is_parked
 from nodepool.quick_dataclass import dataclass
 
 if TYPE_CHECKING:
+    from nodepool.model.component import PoolComponent
     from nodepool.model.node import Node
     from nodepool.model.pool_status import HostStatus
 
@@ -54,6 +55,12 @@ class Registered:
     host: str
     version: str | None
     state: str = "running"
+
+
+def registered_launchers(pools: Iterable[PoolComponent]) -> list[Registered]:
+    """Each launcher that has registered a pool, by host."""
+    found = {pool.hostname: Registered(pool.hostname, pool.version, pool.state) for pool in pools}
+    return [found[host] for host in sorted(found)]
 
 
 def problems(

@@ -10,12 +10,15 @@ from typing import Any, Final
 import anyio.to_thread
 from starlette.applications import Starlette
 from starlette.datastructures import MutableHeaders
+from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nodepool.web import health, released, stream
+from nodepool.web.api import routes as api_routes
 from nodepool.web.event_hub import EventHub, running
 from nodepool.web.history import History, sampling
 from nodepool.web.pages import all_pages, charts
+from nodepool.web.problem import http_error
 from nodepool.web.server import ON_STOP
 from nodepool.web.site import Site
 
@@ -64,9 +67,14 @@ def make_app(site: Site) -> Starlette:
         released.routes(site),
         stream.routes(),
         charts.routes(history),
+        api_routes.routes(site),
         all_pages.routes(site),
     ]
-    app = Starlette(routes=[route for group in groups for route in group], lifespan=lifespan)
+    app = Starlette(
+        routes=[route for group in groups for route in group],
+        lifespan=lifespan,
+        exception_handlers={HTTPException: http_error},
+    )
     # A path with a slash too many is another path, as in Nodepool 11.0.0; behind a proxy the redirect would be wrong.
     app.router.redirect_slashes = False
     app.add_middleware(SecurityHeaders)

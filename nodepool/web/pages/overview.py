@@ -13,7 +13,7 @@ from nodepool.listing.pools import used_of
 from nodepool.listing.table import Table
 from nodepool.model import states
 from nodepool.model.elapsed import short
-from nodepool.plan.attention import Registered
+from nodepool.plan.attention import registered_launchers
 from nodepool.plan.pool_summary import by_provider, fullness, limiting, summarize
 from nodepool.web.changed_records import RecordKind
 from nodepool.web.pages.charts import CHARTS
@@ -25,7 +25,6 @@ from nodepool.web.pages.templates import address
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-    from nodepool.model.component import PoolComponent
     from nodepool.plan.attention import StatusProblem
     from nodepool.plan.observed import Observed
     from nodepool.plan.pool_summary import PoolSummary
@@ -93,12 +92,6 @@ def overview_page(_request: Request, snapshot: WebSnapshot) -> Page:
         "waiting": _waiting(seen)[:MOST_ROWS],
     }
     return Page("overview.html", "Overview", values, list(RecordKind))
-
-
-def registered_launchers(pools: Iterable[PoolComponent]) -> list[Registered]:
-    """Each launcher that has registered a pool, by host."""
-    found = {pool.hostname: Registered(pool.hostname, pool.version, pool.state) for pool in pools}
-    return [found[host] for host in sorted(found)]
 
 
 def _first_rows(table: Table) -> Table:

@@ -9,13 +9,13 @@ from nodepool.listing.events import event_table
 from nodepool.listing.hosts import host_table
 from nodepool.listing.launchers import launcher_table
 from nodepool.listing.tenants import tenant_limits, tenant_table
+from nodepool.plan.attention import registered_launchers
 from nodepool.plan.pool_summary import summarize
 from nodepool.plan.status_events import merged
 from nodepool.web.changed_records import RecordKind
 from nodepool.web.pages.frame import Page
 from nodepool.web.pages.links import Links
 from nodepool.web.pages.lists import ListSubject, list_of_table
-from nodepool.web.pages.overview import registered_launchers
 
 if TYPE_CHECKING:
     from starlette.requests import Request

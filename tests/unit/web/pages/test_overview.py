@@ -5,8 +5,9 @@ import re
 from dataclasses import replace
 
 from nodepool.listing.overview import overview
+from nodepool.plan.attention import registered_launchers
 from nodepool.plan.observed import Observed
-from nodepool.web.pages.overview import MOST_ROWS, registered_launchers
+from nodepool.web.pages.overview import MOST_ROWS
 from nodepool.web.snapshot import WebSnapshot
 from tests.support import observed
 from tests.support.web_records import HOSTILE, full

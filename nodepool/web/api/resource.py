@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`ApiResource`: a path of the API, what it answers, and how OpenAPI describes it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, Final
+
+from nodepool.listing.paging import BadCursor, Order, part_of
+from nodepool.listing.table import Table, UnknownColumn, selected
+from nodepool.model.near_words import did_you_mean
+from nodepool.web.api import schemas
+from nodepool.web.problem import ApiProblem
+from nodepool.web.query import CURSOR, FIELDS, OF_LISTS, SORT, Parameter, Query
+
+if TYPE_CHECKING:
+    from nodepool.web.snapshot import WebSnapshot
+
+#: Part of the path that names the record.
+NAME: Final = "name"
+
+
+@dataclass(frozen=True)
+class ApiResource:
+    """One path.
+
+    :param path: below ``/api/v1``; ``{name}`` is the id or name of a record, and may have ``/`` in it at the end.
+    :param answer: makes the JSON object from the snapshot and the query, beside `schemas.MOMENT`. Raises ApiProblem.
+    :param schema: of that object.
+    :param parameters: of the query.
+    """
+
+    path: str
+    summary: str
+    answer: Callable[[WebSnapshot, Query], Mapping[str, Any]]
+    schema: Mapping[str, Any]
+    parameters: Sequence[Parameter] = ()
+
+    @property
+    def has_name(self) -> bool:
+        """Does the path name a record?"""
+        return f"{{{NAME}" in self.path
+
+
+@dataclass(frozen=True)
+class Records:
+    """Records of a list, of which a part is shown.
+
+    :param orders: key of a field -> what records are sorted by.
+    :param table: makes rows of some of them; called for those that are shown.
+    """
+
+    records: Sequence[Any]
+    orders: Mapping[str, Callable[[Any], Any]]
+    identity: Callable[[Any], str]
+    default: str
+    table: Callable[[Sequence[Any]], Table]
+
+
+#: The snapshot and the query -> what is wanted.
+Look = Callable[["WebSnapshot", Query], Records]
+
+
+def list_resource(
+    path: str, summary: str, look: Look, properties: Mapping[str, Any], parameters: Sequence[Parameter] = ()
+) -> ApiResource:
+    """A list that can be sorted, shown in parts, and with some fields.
+
+    :param properties: of an item, by key.
+    """
+
+    def answer(snapshot: WebSnapshot, query: Query) -> Mapping[str, Any]:
+        return _list(look(snapshot, query), query)
+
+    return ApiResource(path, summary, answer, schemas.page(properties), (*parameters, *OF_LISTS))
+
+
+def of_table(table: Table, identity: Sequence[str], default: str | None = None) -> Records:
+    """The rows of a table that is small enough to be made as a whole.
+
+    :param identity: keys of the columns that tell rows apart.
+    :param default: what it is sorted by if nobody asks; None = as ``identity``.
+    """
+    numbers = {column.key: number for number, column in enumerate(table.columns)}
+    parts = [numbers[key] for key in identity]
+    return Records(
+        table.rows,
+        {key: itemgetter(number) for key, number in numbers.items()},
+        lambda row: "\0".join(str(row[number]) for number in parts),
+        default or identity[0],
+        lambda rows: replace(table, rows=rows),
+    )
+
+
+def objects_of(table: Table) -> list[dict[str, Any]]:
+    """Each row as an object."""
+    keys = [column.key for column in table.columns]
+    return [dict(zip(keys, row, strict=True)) for row in table.rows]
+
+
+def _list(found: Records, query: Query) -> dict[str, Any]:
+    asked = query.given.get(SORT.name, found.default)
+    key = asked.removeprefix("-")
+    if key not in found.orders:
+        there_are = f"there are: {', '.join(found.orders)}"
+        raise ApiProblem(400, f"This list cannot be sorted by {key!r}{did_you_mean(key, found.orders)}; {there_are}.")
+    order = Order(found.orders[key], found.identity, asked.startswith("-"))
+    try:
+        part = part_of(found.records, order, query.limit, query.given.get(CURSOR.name))
+    except BadCursor as error:
+        raise ApiProblem(400, f"The parameter {CURSOR.name!r} cannot be understood: {error}.") from None
+    table = found.table(part.records)
+    if query.fields:
+        try:
+            table = selected(table, query.fields)
+        except UnknownColumn as error:
+            raise ApiProblem(400, f"The parameter {FIELDS.name!r} cannot be understood: {error}.") from None
+    return {"total": len(found.records), "next": part.cursor, "items": objects_of(table)}

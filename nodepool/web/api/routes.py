@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The routes of ``/api/v1``, made from the resources; errors are problems (RFC 9457)."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import zlib
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+
+from nodepool import fast_json
+from nodepool.web.api import (
+    events,
+    hosts,
+    images,
+    labels,
+    launchers,
+    nodes,
+    openapi,
+    providers,
+    requests,
+    summary,
+    tenants,
+)
+from nodepool.web.problem import ApiProblem, problem_response
+from nodepool.web.query import parse
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+    from nodepool.web.api.resource import ApiResource
+    from nodepool.web.site import Site
+    from nodepool.web.snapshot import WebSnapshot
+
+ROOT: Final = "/api/v1"
+#: An answer with the same ETag is at most so old: ages grow, and what somebody waits for becomes late.
+TAG_SECONDS: Final = 10
+#: Levels of values that other programs stored; what is deeper is cut off.
+_MAX_DEPTH: Final = 50
+
+
+def all_resources() -> list[ApiResource]:
+    """In the order of their description."""
+    modules = (summary, requests, nodes, providers, hosts, labels, launchers, tenants, images, events)
+    return [resource for module in modules for resource in module.resources()]
+
+
+def routes(site: Site) -> list[BaseRoute]:
+    """Of all resources, and their description as OpenAPI."""
+    # Other processes count their snapshots on their own.
+    boot = secrets.token_hex(4)
+    resources = all_resources()
+    # "/nodes/{name}/explain" goes before what takes names with a slash.
+    ordered = sorted(resources, key=lambda resource: ":path" in resource.path)
+    described = json.dumps(openapi.document(resources, ROOT, site.version)).encode()
+
+    def description(_request: Request) -> Response:
+        return Response(described, headers={"Cache-Control": "no-cache"}, media_type="application/json")
+
+    return [
+        Route(f"{ROOT}/openapi.json", description),
+        *(_route(site, resource, boot) for resource in ordered),
+    ]
+
+
+def _route(site: Site, resource: ApiResource, boot: str) -> Route:
+    def endpoint(request: Request) -> Response:
+        try:
+            query = parse(request.scope["query_string"], resource.parameters, request.path_params)
+            snapshot = site.snapshots.latest()
+            headers = {"ETag": _tag(request, snapshot, boot), "Cache-Control": "no-cache"}
+            if _has(request, headers["ETag"]):
+                return Response(status_code=304, headers=headers)
+            answer = {
+                "now": snapshot.observed.now,
+                "complete": snapshot.complete,
+                **resource.answer(snapshot, query),
+            }
+        except ApiProblem as problem:
+            return problem_response(problem.status, problem.detail)
+        return Response(to_json(answer), headers=headers, media_type="application/json")
+
+    return Route(ROOT + resource.path, endpoint)
+
+
+def _tag(request: Request, snapshot: WebSnapshot, boot: str) -> str:
+    """Of the answer: what is asked for, and of which content."""
+    asked = zlib.crc32(request.scope["path"].encode("utf-8", "replace") + b"?" + request.scope["query_string"])
+    return f'W/"{boot}-{snapshot.number}-{int(snapshot.observed.now // TAG_SECONDS)}-{asked:x}"'
+
+
+def _has(request: Request, tag: str) -> bool:
+    """Does the client have this answer already (If-None-Match)?"""
+    given = request.headers.get("if-none-match", "")
+    return given.strip() == "*" or tag.removeprefix("W/") in (
+        one.strip().removeprefix("W/") for one in given.split(",")
+    )
+
+
+def to_json(value: Mapping[str, Any]) -> bytes:
+    """A JSON text, whatever other programs stored."""
+    try:
+        return fast_json.dumps(value)
+    except ValueError:
+        return json.dumps(_plain(value, _MAX_DEPTH), sort_keys=True).encode()
+
+
+def _plain(value: Any, depth: int) -> Any:
+    """The same without what JSON does not know."""
+    if isinstance(value, dict):
+        return {str(key): _plain(one, depth - 1) for key, one in value.items()} if depth else "..."
+    if isinstance(value, (list, tuple)):
+        return [_plain(one, depth - 1) for one in value] if depth else "..."
+    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
+        return None
+    return value
