@@ -9,6 +9,9 @@ from typing import Final
 from nodepool.metrics.names import normalise, plain
 from nodepool.metrics.registry import Metric, MetricKind
 
+#: For how long it takes until a machine can be used, in seconds.
+LAUNCH_BUCKETS: Final = (1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 45.0, 60.0, 90.0, 120.0, 180.0, 300.0, 600.0, 1200.0, 1800.0)
+
 
 def _as(form: str, *rules: Callable[[str], str]) -> Callable[..., Sequence[str]]:
     """One statsd name: ``form`` with the values of the labels, each by its rule for text."""
@@ -76,6 +79,35 @@ LAUNCH: Final = Metric(
     ("result", "provider", "az", "requestor"),
     "Ends of launches, and how long they took. The result is ready, or error and a reason.",
     _launch_names,
+    buckets=LAUNCH_BUCKETS,
+)
+REQUEST_WAIT: Final = Metric(
+    "nodepool_request_wait_seconds",
+    MetricKind.TIMER,
+    ("label", "outcome"),
+    "How long requests took from submission until they were fulfilled or failed, once for each of their labels. "
+    "Requests of min-ready are left out.",
+    buckets=(0.1, 0.5, 1.0, 5.0, 15.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1200.0, 1800.0, 3600.0, 7200.0, 14400.0),
+)
+BOOT: Final = Metric(
+    "nodepool_boot_seconds",
+    MetricKind.TIMER,
+    ("provider", "label"),
+    "From the start of an attempt to launch a node until the cloud said that the instance runs.",
+    buckets=LAUNCH_BUCKETS,
+)
+SCAN: Final = Metric(
+    "nodepool_scan_seconds",
+    MetricKind.TIMER,
+    ("provider", "label"),
+    "From then until the instance could be logged in to.",
+    buckets=LAUNCH_BUCKETS,
+)
+RELOADS: Final = Metric(
+    "nodepool_config_reloads",
+    MetricKind.COUNTER,
+    ("outcome",),
+    "Changed configurations: applied, or refused as a whole or in part.",
 )
 LEAKED: Final = Metric(
     "nodepool_provider_leaked",
@@ -136,6 +168,7 @@ IMAGE_UPDATE: Final = Metric(
     ("image", "provider"),
     "Uploads of images that became ready, and how long they took, the post-upload hook included.",
     _as("nodepool.image_update.{}.{}", plain, plain),
+    buckets=(10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1200.0, 1800.0, 3600.0, 7200.0, 14400.0),
 )
 UPLOAD_STATE: Final = Metric(
     "nodepool_builder_upload_state",
@@ -254,6 +287,10 @@ ALL: Final = (
     MAX_SERVERS,
     TENANT_LIMIT,
     LAUNCH,
+    REQUEST_WAIT,
+    BOOT,
+    SCAN,
+    RELOADS,
     LEAKED,
     CIRCUIT_OPEN,
     CIRCUIT_OPENED,

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from nodepool.metrics.catalog import LAUNCH
+from nodepool.metrics.catalog import BOOT, LAUNCH, SCAN
 from nodepool.metrics.process import REGISTRY
 
 
@@ -19,3 +19,13 @@ def report(
     :param requestor: of the request, if it has one.
     """
     REGISTRY.time(LAUNCH.series(result, provider, az or "", requestor or ""), duration_ms / 1000)
+
+
+def report_boot(provider: str, label: str, seconds: float) -> None:
+    """Note that a cloud said of an instance that it runs, so long after the attempt began. As `report`."""
+    REGISTRY.time(BOOT.series(provider, label), seconds)
+
+
+def report_scan(provider: str, label: str, seconds: float) -> None:
+    """Note that an instance could be logged in to, so long after that. As `report`."""
+    REGISTRY.time(SCAN.series(provider, label), seconds)

@@ -87,6 +87,11 @@ class Distribution:
     def copy(self) -> Distribution:
         return Distribution(self.count, self.sum_seconds, list(self.buckets))
 
+    def added_to(self, other: Distribution) -> Distribution:
+        """Both together; they have the same bounds."""
+        buckets = [one + another for one, another in zip(self.buckets, other.buckets, strict=True)]
+        return Distribution(self.count + other.count, self.sum_seconds + other.sum_seconds, buckets)
+
 
 class Sink(Protocol):
     """Passes on what the registry is told, at once. Must neither block nor raise. Called from any thread."""
@@ -169,13 +174,19 @@ class Registry:
                 self._values.get(series.metric, {}).pop(series.values, None)
 
     def snapshot(self) -> dict[Series, Value]:
-        """All series with their values, as a copy."""
+        """All series with their values, as a copy; each metric as it was at one moment."""
         with self._lock:
-            return {
-                Series(metric, labels): value.copy() if isinstance(value, Distribution) else value
-                for metric, values in self._values.items()
-                for labels, value in values.items()
-            }
+            metrics = list(self._values)
+        found: dict[Series, Value] = {}
+        for metric in metrics:
+            # Not all at once: whoever counts would wait for it.
+            with self._lock:
+                values = {
+                    labels: value.copy() if isinstance(value, Distribution) else value
+                    for labels, value in self._values[metric].items()
+                }
+            found.update((Series(metric, labels), value) for labels, value in values.items())
+        return found
 
     def _store(self, series: Series, value: Value) -> None:
         """Call with ``_lock`` held."""

@@ -12,6 +12,8 @@ from nodepool.driver.config import ProviderConfig
 from nodepool.driver.framework.unavailable import UnavailableProviderConfig
 from nodepool.exceptions import ConfigError
 from nodepool.guard import Guard
+from nodepool.metrics.catalog import RELOADS
+from nodepool.metrics.process import REGISTRY
 from nodepool.plan.config_diff import config_changes
 
 #: Changes of one reload that are logged one by one.
@@ -74,7 +76,7 @@ class Configuration:
             config = self.source.load()
         except ConfigError as error:
             self.log.error("The configuration is refused, the running one stays:\n%s", error)
-            self.on_outcome(False, str(error).splitlines())
+            self._ended(False, str(error).splitlines())
             return "serving; the changed configuration file is refused"
         refused = [name for name, made in config.providers.items() if isinstance(made, UnavailableProviderConfig)]
         kept = keep_usable(self.current, config)
@@ -85,13 +87,15 @@ class Configuration:
         with Guard(self.log, "What the configuration changes cannot be told") as guard:
             self._tell(old, config)
         if guard.error is not None:
-            self.on_outcome(True, ["what it changes cannot be told, the log says why"])
+            self._ended(True, ["what it changes cannot be told, the log says why"])
         if kept:
-            self.on_outcome(
-                False, [f"provider {name} runs on with its old section: {why}" for name, why in kept.items()]
-            )
+            self._ended(False, [f"provider {name} runs on with its old section: {why}" for name, why in kept.items()])
         self._apply(old, config)
         return f"serving; sections that cannot be used: {', '.join(refused)}" if refused else "serving"
+
+    def _ended(self, ok: bool, texts: Sequence[str]) -> None:
+        REGISTRY.count(RELOADS.series("applied" if ok else "refused"))
+        self.on_outcome(ok, texts)
 
     def _tell(self, old: Config, new: Config) -> None:
         """Log what a configuration changes, one change a line."""
@@ -103,7 +107,7 @@ class Configuration:
             self.log.info("Configuration changed: %d more changes", len(changes) - MAX_CHANGES)
         if not changes:
             self.log.info("Configuration changed: no key has another value")
-        self.on_outcome(True, [change.text for change in changes])
+        self._ended(True, [change.text for change in changes])
 
 
 def keep_usable(old: Config, new: Config) -> dict[str, str]:

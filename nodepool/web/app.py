@@ -13,7 +13,7 @@ from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from nodepool.web import health, released, stream
+from nodepool.web import health, metrics, released, stream
 from nodepool.web.api import routes as api_routes
 from nodepool.web.event_hub import EventHub, running
 from nodepool.web.history import History, sampling
@@ -64,6 +64,7 @@ def make_app(site: Site) -> Starlette:
 
     groups = [
         health.routes(site),
+        metrics.routes(site),
         released.routes(site),
         stream.routes(),
         charts.routes(history),

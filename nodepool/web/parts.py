@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from nodepool.runtime.parts import Part
 from nodepool.version import release_string
+from nodepool.web.internals import connection_metrics
 from nodepool.web.server import ListenAddress, WebServer
 from nodepool.web.site import Daemon, Site
 from nodepool.web.snapshot import SnapshotMaker
@@ -40,6 +42,7 @@ def web_part(daemon: CachingDaemon, config: Config) -> Part[WebServer]:
         release_string(),
         config.webapp_zuul_url,
         _builder_url(config),
+        partial(connection_metrics, daemon.client, daemon.cache),
     )
     address = ListenAddress(
         config.webapp_listen_address, config.webapp_port, config.webapp_tls_cert, config.webapp_tls_key

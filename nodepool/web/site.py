@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Final, Protocol
 from nodepool.clock import monotonic
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
+    from nodepool.metrics.registry import Series, Value
     from nodepool.web.changed_records import RecordKind
     from nodepool.web.snapshot import WebSnapshot
 
@@ -56,6 +57,7 @@ class Site:
     :param version: of this release.
     :param zuul_url: where Zuul's pages are, for links; None = there are none.
     :param builder_url: where the pages of a builder are, with ``{}`` for its host; None = builders have none.
+    :param internals: metrics of the inside of the process, for ``/metrics``. Any thread; does not block.
     """
 
     daemon: Daemon
@@ -63,6 +65,7 @@ class Site:
     version: str
     zuul_url: str | None = None
     builder_url: str | None = None
+    internals: Callable[[], Mapping[Series, Value]] = dict
 
     @property
     def loop_age_seconds(self) -> float:

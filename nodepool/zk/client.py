@@ -23,6 +23,7 @@ from nodepool.zk.outage import Outage
 from nodepool.zk.tls_files import TlsFiles
 
 if TYPE_CHECKING:
+    from nodepool.zk.latency import Latency
     from nodepool.zk.wire.watched_client import WatchedClient
 
 RETRY_LOG_SECONDS: Final = 10.0
@@ -157,6 +158,12 @@ class ZooKeeperClient:
         if client is None or self.connected:
             return False
         return connect_failure.is_hopeless(client.servers, client.connect_failures, self._files)
+
+    @property
+    def latency(self) -> Latency | None:
+        """How long writes and pings took; None = there is no connection yet, or not any more. Any thread."""
+        client = self._client
+        return None if client is None else client.latency
 
     @property
     def queued_calls(self) -> int:

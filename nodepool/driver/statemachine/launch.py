@@ -117,6 +117,8 @@ class NodeLaunch:
         self._begun = clock()
         self._attempt = 1
         self._attempt_begun = self._begun
+        #: When the cloud said of the instance of the attempt that it runs.
+        self._created_at = self._begun
         #: May any attempt have made an instance?
         self._made = False
         self._error: Exception | None = None
@@ -202,13 +204,18 @@ class NodeLaunch:
         return self._enter(phase, self._created)
 
     def _created(self) -> float | None:
+        now = self._clock()
+        launches.report_boot(self._order.settings.name, self._order.label.name, now - self._attempt_begun)
+        self._created_at = now
         if not getattr(self._order.label, "host_key_checking", True):
             return self._end(states.READY)
         return self._enter(
-            ScanPhase(self._order, self._provider.scans, self._tell_failed_scan, self._wake), self._ready
+            ScanPhase(self._order, self._provider.scans, self._tell_failed_scan, self._wake), self._scanned
         )
 
-    def _ready(self) -> float | None:
+    def _scanned(self) -> float | None:
+        seconds = self._clock() - self._created_at
+        launches.report_scan(self._order.settings.name, self._order.label.name, seconds)
         return self._end(states.READY)
 
     def _wants(self, machine: StateMachine) -> bool:

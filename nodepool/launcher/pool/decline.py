@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from nodepool.clock import monotonic, wall_time
 from nodepool.driver.framework.decline_lines import log_declined
 from nodepool.exceptions import ZKConnectionError, ZKException
+from nodepool.launcher.pool import ended_requests
 from nodepool.logconfig import get_annotated_logger
 from nodepool.model.reasons import OTHER_LAUNCHERS, REQUEST_LOCKED, Reason, ReasonCode
 from nodepool.plan import assignment
@@ -117,6 +118,7 @@ class Declines:
             return
         self._desk.explanations.declined(request.key, reason)
         self._events.declined(request, reason)
+        ended_requests.note(request)
         pool = self._pool
         log_declined(log, request, reason, pool.place, lambda: pool.declines_of_others(request.key))
 

@@ -17,6 +17,7 @@ from nodepool.clock import monotonic
 from nodepool.driver import gateway
 from nodepool.driver.framework.nodeset import allocate
 from nodepool.exceptions import ZKConflict, ZKConnectionError, ZKException
+from nodepool.launcher.pool import ended_requests
 from nodepool.model import states
 from nodepool.model.reasons import REQUEST_CHANGED, REQUEST_LOCKED, Reason
 from nodepool.plan.request_stage import Stage
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from nodepool.launcher.pool.nodes import FreeNodes
     from nodepool.launcher.pool.pass_context import PassContext
     from nodepool.model.node import Node
+    from nodepool.model.request import NodeRequest
     from nodepool.zk.reply import Reply
 
 
@@ -43,6 +45,8 @@ class _Service:
         self.checks: list[concurrent.futures.Future[bool]] = []
         self.reply: Reply | None = None
         self.lock_dir_exists = False
+        #: As it is being written.
+        self.request: NodeRequest | None = None
 
     @property
     def checked(self) -> bool:
@@ -116,6 +120,7 @@ class FastPath:
         request.state = states.FULFILLED
         zk = self._pool.zk
         self._desk.move(request_id, Stage.FULFILLING)
+        service.request = request
         service.reply = zk.requests.send_unlocked(request, nodes, lock_dir_exists=service.lock_dir_exists)
 
     def collect(self) -> None:
@@ -139,6 +144,8 @@ class FastPath:
         self._release(request_id, service, Stage.DONE)
         handler = service.handler
         self._conflicts.pop(request_id, None)
+        if service.request is not None:
+            ended_requests.note(service.request)
         for node in service.nodes:
             gateway.node_reused_notification(handler, node)
         handler.log.info("Fulfilled node request with ready nodes %s", ", ".join(n.key for n in service.nodes))

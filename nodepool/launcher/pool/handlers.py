@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from nodepool.exceptions import ZKConflict, ZKConnectionError
 from nodepool.guard import Guard
+from nodepool.launcher.pool import ended_requests
 from nodepool.model import states
 from nodepool.model.reasons import REQUEST_CHANGED, Reason
 from nodepool.plan.request_stage import Stage
@@ -137,6 +138,7 @@ class Handlers:
     def _ended(self, handler: NodeRequestHandler) -> None:
         """A handler is done with its request, whatever became of that."""
         request, reason = handler.request, handler.progress.reason
+        ended_requests.note(request)
         if request.state == states.REQUESTED and self._launcher_id not in request.declined_by:
             delay = GIVEN_BACK_SECONDS * self._slowness
             self._desk.defer(request.key, reason or REQUEST_CHANGED, delay, handler.yields)

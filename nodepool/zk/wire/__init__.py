@@ -3,7 +3,7 @@
 
 * what Kazoo documents: ``start_async``, ``get``, ``create``, ``retry``, ``Lock``, ...;
 * ``operations``, ``call``, ``watch_recursive``, ``make_chroot``, ``is_leased``, ``lease_until``, ``queued_calls``,
-  ``servers`` and ``connect_failures``.
+  ``latency``, ``servers`` and ``connect_failures``.
 """
 
 from __future__ import annotations

@@ -25,6 +25,7 @@ from nodepool.clock import monotonic
 from nodepool.exceptions import ZKConnectionError
 from nodepool.zk.connect_failure import ConnectFailure, ConnectStep, ServerPlace
 from nodepool.zk.events import CHANGED, CREATED, DELETED
+from nodepool.zk.latency import Latency
 from nodepool.zk.reply import Reply
 from nodepool.zk.wire.operations import PASSED_ON
 
@@ -51,6 +52,8 @@ class WatchConnection(ConnectionHandler):  # type: ignore[misc]
         #: When requests were sent that have no answer yet, and whether the leader had to see them. Answers come in the
         #: order of the requests.
         self._sent: deque[tuple[float, bool]] = deque()
+        #: Of what the leader answers: writes, and a question with each ping.
+        self.latency = Latency()
         #: Calls that callbacks made while the connection broke.
         self._late_calls: deque[Reply] = deque()
         self._thread_id = 0
@@ -167,6 +170,7 @@ class WatchConnection(ConnectionHandler):  # type: ignore[misc]
         if header.xid != WATCH_XID and self._sent:
             sent, passed_on = self._sent.popleft()
             if passed_on:
+                self.latency.add(monotonic() - sent)
                 self.lease_until = max(self.lease_until, sent + self.lease_seconds)
         return header, buffer, offset
 

@@ -27,6 +27,7 @@ from kazoo.retry import KazooRetry
 from nodepool.clock import monotonic
 from nodepool.zk.connect_failure import ConnectFailure, ServerPlace
 from nodepool.zk.events import WatchFunction
+from nodepool.zk.latency import Latency
 from nodepool.zk.reply import Reply
 from nodepool.zk.wire.kazoo_log import KazooLog
 from nodepool.zk.wire.operations import Operations
@@ -81,6 +82,11 @@ class WatchedClient(KazooClient):  # type: ignore[misc]
     def servers(self) -> list[ServerPlace]:
         """All servers, in the order of the configuration."""
         return [ServerPlace(host.strip(), port) for host, port in self.hosts]
+
+    @property
+    def latency(self) -> Latency:
+        """Of writes and pings, since this client was made."""
+        return self._connection.latency
 
     @property
     def queued_calls(self) -> int:

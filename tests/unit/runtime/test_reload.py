@@ -14,8 +14,10 @@ from nodepool.driver.config import ProviderConfig
 from nodepool.driver.fake.config import FakeProviderConfig
 from nodepool.driver.framework.unavailable import UnavailableProviderConfig
 from nodepool.exceptions import ConfigError
+from nodepool.metrics.catalog import RELOADS
 from nodepool.runtime import reload
 from nodepool.runtime.reload import MAX_CHANGES, Configuration, keep_usable
+from tests.support.counted import Counted
 
 
 class Files:
@@ -72,6 +74,18 @@ def test_changed_file(daemon: Daemon) -> None:
     assert daemon.applied == [(daemon.first, new)]
     assert daemon.phases == ["reloading", "serving"]
     assert daemon.outcomes == [(True, [])]
+
+
+def test_reloads_are_counted(daemon: Daemon) -> None:
+    """WP-77: applied and refused ones."""
+    counted = Counted(RELOADS)
+    daemon.configuration.follow()
+    assert counted.new() == {}
+    daemon.files.next = Config()
+    daemon.configuration.follow()
+    daemon.files.next = ConfigError("no")
+    daemon.configuration.follow()
+    assert counted.new() == {("applied",): 1, ("refused",): 1}
 
 
 def test_changes_that_cannot_be_told(

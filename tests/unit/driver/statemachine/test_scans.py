@@ -16,6 +16,8 @@ from nodepool.driver.statemachine import scans as scans_module
 from nodepool.driver.statemachine.connects import ConnectWaiter
 from nodepool.driver.statemachine.scans import EXCHANGE_THREADS, Scans
 from nodepool.metrics import launches
+from nodepool.metrics.catalog import BOOT, SCAN
+from tests.support.counted import Counted
 from tests.support.odd_hosts import closes, is_silent, odd_host
 from tests.support.ports import free_ports
 from tests.support.sshd import SshServer
@@ -173,8 +175,11 @@ def test_stop_before_the_key_exchange(sshd: SshServer, monkeypatch: pytest.Monke
 def test_keys_in_the_node(make_site: MakeSite, sshd: SshServer) -> None:
     """K-1, K-6."""
     site = make_site(None, label={"host-key-checking": True, "connection-port": sshd.port})
+    boots, scanned = Counted(BOOT), Counted(SCAN)
     (node,) = site.serve("small")
     assert sorted(node.host_keys) == sorted(sshd.host_keys)
+    # WP-77: both times are noted.
+    assert boots.new() == scanned.new() == {("nowhere", "small"): 1}
 
 
 def test_no_check(make_site: MakeSite, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -185,8 +190,10 @@ def test_no_check(make_site: MakeSite, monkeypatch: pytest.MonkeyPatch) -> None:
         raise AssertionError("contacted")
 
     monkeypatch.setattr(site.provider.scans, "scan", scan)
+    boots, scanned = Counted(BOOT), Counted(SCAN)
     (node,) = site.serve("small")
     assert node.host_keys == []
+    assert (boots.new(), scanned.new()) == ({("nowhere", "small"): 1}, {})
 
 
 @pytest.mark.parametrize("console_log", [True, False])

@@ -15,11 +15,13 @@ from nodepool.launcher.pool import decline as decline_module
 from nodepool.launcher.pool.decline import BATCH, START_SECONDS, Declines
 from nodepool.launcher.pool.desk import Desk
 from nodepool.launcher.pool.request_events import RequestEvents
+from nodepool.metrics.catalog import REQUEST_WAIT
 from nodepool.model import reasons, states
 from nodepool.model.reasons import Reason, ReasonCode
 from nodepool.model.request import NodeRequest
 from nodepool.plan.queue import RequestKind, RequestQueue
 from nodepool.plan.request_stage import Stage
+from tests.support.counted import Counted
 from tests.support.manual_clock import ManualClock, monotonic_clock
 
 
@@ -103,6 +105,16 @@ def test_declined(place: Place) -> None:
     assert request.declined_by == []
     assert len(place.queue) == 0
     assert place.code(request) is ReasonCode.IMAGE_MISSING
+
+
+def test_waiting_time(place: Place) -> None:
+    """WP-77: it is noted when the last pool declines the request, which fails it."""
+    counted = Counted(REQUEST_WAIT)
+    place.declines.decline([place.add().key], reasons.IMAGE_MISSING)
+    assert counted.new() == {("gpu", "failed"): 1}
+    place.pools.append(SimpleNamespace(id="other"))
+    place.declines.decline([place.add(2).key], reasons.IMAGE_MISSING)
+    assert counted.new() == {("gpu", "failed"): 1}
 
 
 def test_others_may_serve_it(place: Place) -> None:

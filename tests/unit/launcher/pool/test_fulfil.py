@@ -15,6 +15,7 @@ from nodepool.exceptions import ZKConflict, ZKConnectionError, ZKException
 from nodepool.launcher.pool.desk import Desk
 from nodepool.launcher.pool.fulfil import FastPath
 from nodepool.launcher.pool.nodes import FreeNodes
+from nodepool.metrics.catalog import REQUEST_WAIT
 from nodepool.model import reasons, states
 from nodepool.model.node import Node
 from nodepool.model.request import NodeRequest
@@ -22,6 +23,7 @@ from nodepool.plan.queue import RequestQueue
 from nodepool.plan.request_stage import Progress, Stage
 from nodepool.zk.reply import Reply
 from nodepool.zk.transactions import TransactionFailed
+from tests.support.counted import Counted
 
 
 class Place:
@@ -119,6 +121,16 @@ def test_fulfilled(place: Place) -> None:
     assert (handler.request.state, place.node.allocated_to) == (states.REQUESTED, None), "copies are written"
     assert handler.progress.stage is Stage.DONE
     assert (place.desk.counts(), place.path.busy) == ({}, False)
+
+
+def test_waiting_time(place: Place) -> None:
+    """WP-77: it is noted when the request is fulfilled."""
+    counted = Counted(REQUEST_WAIT)
+    handler = place.start()
+    handler.request.created_time = 0.0
+    place.check.set_result(True)
+    place.path.collect()
+    assert counted.new() == {("small", "fulfilled"): 1}
 
 
 def test_refused_by_the_driver(place: Place) -> None:

@@ -15,10 +15,12 @@ from nodepool.launcher.event_ring import EventRing
 from nodepool.launcher.pool.desk import Desk
 from nodepool.launcher.pool.handlers import Handlers
 from nodepool.launcher.pool.request_events import RequestEvents
+from nodepool.metrics.catalog import REQUEST_WAIT
 from nodepool.model import reasons, states
 from nodepool.model.request import NodeRequest
 from nodepool.plan.queue import RequestQueue
 from nodepool.plan.request_stage import UNFINISHED, Progress, Stage
+from tests.support.counted import Counted
 
 
 class Scripted:
@@ -191,6 +193,17 @@ def test_declined(place: Place) -> None:
     assert explanation.reason is reasons.IMAGE_MISSING
     (event,) = place.ring.last(10)
     assert (event.subject, event.what, event.code) == (f"request {handler.request.id}", "declined", "image.missing")
+
+
+@pytest.mark.parametrize("outcome", [states.FULFILLED, states.FAILED, states.REQUESTED])
+def test_waiting_time(place: Place, outcome: str) -> None:
+    """WP-77: it is noted when the request has an answer."""
+    counted = Counted(REQUEST_WAIT)
+    handler = place.add(1)
+    handler.to = Stage.DONE
+    handler.request.node_types, handler.request.created_time, handler.request.state = ["gpu"], 0.0, outcome
+    place.handlers.run_unfinished()
+    assert counted.new() == ({} if outcome == states.REQUESTED else {("gpu", outcome): 1})
 
 
 def test_given_back(place: Place) -> None:

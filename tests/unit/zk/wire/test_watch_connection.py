@@ -67,3 +67,15 @@ def test_the_end_of_the_session(plain_pair: Pair) -> None:
     client._pending.append((Close(), Reply(), 1))
     assert client._connection._read_socket(TIMEOUT_SECONDS) == CLOSE_RESPONSE
     assert seen == []
+
+
+def test_latency(plain_pair: Pair) -> None:
+    """WP-77: of what the leader answers; a read may be answered by any server."""
+    client, _ = reading(*plain_pair, answer(1) + answer(2))
+    connection = client._connection
+    for xid, passed_on in ((1, True), (2, False)):
+        client._pending.append((Sync("/"), Reply(), xid))
+        connection._sent.append((0.0, passed_on))
+    connection._read_socket(TIMEOUT_SECONDS)
+    assert sum(client.latency.counts) == 1
+    assert client.latency.sum_seconds > 0

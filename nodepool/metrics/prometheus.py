@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Metrics as families of prometheus_client, with the names of Nodepool's mapping for statsd_exporter."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    UnknownMetricFamily,
+)
+from prometheus_client.metrics_core import Metric as Family
+
+from nodepool.metrics import catalog
+from nodepool.metrics.registry import MAX_SERIES, Distribution, Metric, MetricKind, Series, Value
+
+T = TypeVar("T", bound=Value)
+
+#: Longer values of labels are cut, in characters.
+MOST_CHARACTERS: Final = 200
+
+
+@dataclass(frozen=True)
+class View:
+    """A name under which a timer is shown, with some of its labels; series that agree in these are added up.
+
+    :param wanted: a series without a value for this label is left out; None = all are shown.
+    """
+
+    name: str
+    labels: Sequence[str]
+    wanted: str | None = None
+
+
+#: Timers that statsd gets under several names. Each view has a number of events under its name, and the distribution
+#: under the name with ``_timer``.
+VIEWS: Final[Mapping[Metric, Sequence[View]]] = {
+    catalog.LAUNCH: (
+        View("nodepool_launch", ("result",)),
+        View("nodepool_launch_by_provider", ("provider", "result")),
+        View("nodepool_launch_by_provider_az", ("provider", "az", "result"), "az"),
+        View("nodepool_launch_by_requestor", ("requestor", "result"), "requestor"),
+    ),
+    catalog.IMAGE_UPDATE: (View("nodepool_image_update", ("image", "provider")),),
+}
+
+
+def families(values: Mapping[Series, Value]) -> Iterator[Family]:
+    """All metrics that have a series, each once. Does not block.
+
+    :param values: of each metric at most `MAX_SERIES` are shown.
+    """
+    by_metric: dict[Metric, dict[tuple[str, ...], Value]] = {}
+    for series, value in values.items():
+        by_metric.setdefault(series.metric, {})[series.values] = value
+    for metric, found in by_metric.items():
+        if metric.kind is MetricKind.TIMER:
+            yield from _timers(metric, found)
+        else:
+            yield _numbers(metric, found)
+
+
+def family_names(metric: Metric) -> list[str]:
+    """The names of the samples of a metric, as queries have them."""
+    if metric.kind is MetricKind.GAUGE:
+        return [metric.name]
+    if metric.kind is MetricKind.COUNTER:
+        return [f"{metric.name}_total"]
+    views = VIEWS.get(metric)
+    bases = [metric.name] if views is None else [f"{view.name}_timer" for view in views]
+    names = [f"{base}_{part}" for base in bases for part in ("bucket", "count", "sum")]
+    return names + [view.name for view in views or ()]
+
+
+def _numbers(metric: Metric, found: Mapping[tuple[str, ...], Value]) -> Family:
+    make = GaugeMetricFamily if metric.kind is MetricKind.GAUGE else CounterMetricFamily
+    family = make(metric.name, metric.help, labels=metric.labels)
+    for labels, value in _shown(found):
+        assert not isinstance(value, Distribution)
+        family.add_metric(labels, value)
+    return family
+
+
+def _timers(metric: Metric, found: Mapping[tuple[str, ...], Value]) -> Iterator[Family]:
+    views = VIEWS.get(metric)
+    if views is None:
+        yield _histogram(metric, metric.name, metric.labels, found)
+        return
+    for view in views:
+        summed = _summed(metric, view, found)
+        # Its name must not end in "_total", because dashboards know it without: so it cannot be told as a counter.
+        counts = UnknownMetricFamily(view.name, f"{metric.help} How many there were.", labels=view.labels)
+        for labels, value in _shown(summed):
+            counts.add_metric(labels, value.count)
+        yield counts
+        yield _histogram(metric, f"{view.name}_timer", view.labels, summed)
+
+
+def _summed(metric: Metric, view: View, found: Mapping[tuple[str, ...], Value]) -> dict[tuple[str, ...], Distribution]:
+    places = [metric.labels.index(label) for label in view.labels]
+    needed = None if view.wanted is None else metric.labels.index(view.wanted)
+    summed: dict[tuple[str, ...], Distribution] = {}
+    for values, one in found.items():
+        assert isinstance(one, Distribution)
+        if needed is None or values[needed]:
+            key = tuple(values[place] for place in places)
+            known = summed.get(key)
+            summed[key] = one if known is None else known.added_to(one)
+    return summed
+
+
+def _histogram(metric: Metric, name: str, labels: Sequence[str], found: Mapping[tuple[str, ...], Value]) -> Family:
+    family = HistogramMetricFamily(name, metric.help, labels=labels)
+    bounds = [*metric.buckets, math.inf]
+    for values, one in _shown(found):
+        assert isinstance(one, Distribution)
+        sums = itertools.accumulate(one.buckets)
+        buckets = [(_bound(bound), count) for bound, count in zip(bounds, sums, strict=True)]
+        family.add_metric(values, buckets, one.sum_seconds)
+    return family
+
+
+def _bound(bound: float) -> str:
+    return "+Inf" if bound == math.inf else str(float(bound))
+
+
+def _shown(found: Mapping[tuple[str, ...], T]) -> Iterable[tuple[tuple[str, ...], T]]:
+    """Series with values as an exposition may have them: each combination once, and not too many."""
+    shown: dict[tuple[str, ...], T] = {}
+    for values, one in found.items():
+        shown.setdefault(tuple(_text(value) for value in values), one)
+    return itertools.islice(shown.items(), MAX_SERIES)
+
+
+def _text(value: str) -> str:
+    """A value of a label: of any text of another program something that can be sent."""
+    return value[:MOST_CHARACTERS].encode("utf-8", "replace").decode()
