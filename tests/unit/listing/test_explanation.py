@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 
 import pytest
 
@@ -14,15 +13,6 @@ from nodepool.model.pool_status import FailedLaunch, LaunchesStatus, LimitStatus
 from nodepool.plan import explain
 from nodepool.plan.observed import Observed
 from tests.support.observed import NOW, component, known, node, request, seen, status, waiting
-
-
-@pytest.fixture(autouse=True)
-def utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv("TZ", "UTC")
-    time.tzset()
-    yield
-    monkeypatch.undo()
-    time.tzset()
 
 
 def shown(name: str, observed: Observed) -> list[str]:

@@ -2,10 +2,6 @@
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Iterator
-
-import pytest
 
 from nodepool.listing import styles
 from nodepool.listing.overview import Overview, as_object, as_report, capacity_table, problem_line, sentence
@@ -24,15 +20,6 @@ NOON = 1795435200.0
 GPU = LongWait(("gpu",), WaitCause("cloud-1/main", "room.cores", "cores 80 of 80"), 9, NOON - 900, ["200-1", "200-2"])
 ARM = LongWait(("arm",), WaitCause("cloud-2/main", "provider.circuit-open", "HTTP 503"), 3, NOON - 800, ["200-9"])
 GONE = StatusProblem("provider", "provider cloud-2 is unavailable: HTTP 503", NOON - 7200, NOON + 12, "explain cloud-2")
-
-
-@pytest.fixture(autouse=True)
-def utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv("TZ", "UTC")
-    time.tzset()
-    yield
-    monkeypatch.undo()
-    time.tzset()
 
 
 def requests(*of: str) -> list[NodeRequest]:

@@ -1,9 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator
-
 import pytest
 
 from nodepool.listing.served_config import served_line
@@ -11,15 +8,6 @@ from nodepool.plan.served_config import ServedConfig
 
 #: 2026-11-23 12:00:00 UTC
 NOON = 1795435200.0
-
-
-@pytest.fixture(autouse=True)
-def utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv("TZ", "UTC")
-    time.tzset()
-    yield
-    monkeypatch.undo()
-    time.tzset()
 
 
 @pytest.mark.parametrize(

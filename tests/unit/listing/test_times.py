@@ -1,24 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator
-
 import pytest
 
 from nodepool.listing.times import duration, moment, since, until
 
 #: 2026-11-23 12:00:00 UTC
 NOON = 1795435200.0
-
-
-@pytest.fixture(autouse=True)
-def utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv("TZ", "UTC")
-    time.tzset()
-    yield
-    monkeypatch.undo()
-    time.tzset()
 
 
 def test_moments() -> None:
