@@ -23,6 +23,8 @@ ROWS: Final = 100
 MOST_ROWS: Final = 1000
 #: Longest value of a parameter.
 _MAX_VALUE: Final = 500
+#: Names in one parameter.
+MAX_NAMES: Final = 50
 
 
 @dataclass(frozen=True)
@@ -51,14 +53,21 @@ class Choices:
         try:
             return Filter(
                 states_in(self.text("state"), states),
-                names_in(self.text("label")),
-                names_in(self.text("provider")),
-                names_in(self.text("pool")),
-                names_in(self.text("tenant")),
+                self._names("label"),
+                self._names("provider"),
+                self._names("pool"),
+                self._names("tenant"),
                 times.duration(age) if age else None,
             )
         except ValueError as problem:
             raise PageError(400, f"This address cannot be understood: {problem}.") from None
+
+    def _names(self, name: str) -> list[str]:
+        """Raises ValueError: there are so many that it would take long to look for them."""
+        names = names_in(self.text(name))
+        if len(names) > MAX_NAMES:
+            raise ValueError(f"{name} has more than {MAX_NAMES} names")
+        return names
 
     def order(self, keys: Sequence[str], default: str) -> tuple[str, bool]:
         """Key of the column that ``sort`` asks for, and whether the order is descending.

@@ -83,7 +83,7 @@ def overview_page(_request: Request, snapshot: WebSnapshot) -> Page:
     values = {
         "sentence": told.sentence,
         "well": not (told.problems or told.waits),
-        "problems": [_problem(problem, seen.now) for problem in told.problems[:MOST_ROWS]],
+        "problems": [_problem(problem, seen.now, links) for problem in told.problems[:MOST_ROWS]],
         "more_problems": max(0, len(told.problems) - MOST_ROWS),
         "capacity": [_capacity(name, members, links) for name, members in by_provider(pools).items()][:MOST_ROWS],
         "more_capacity": max(0, len(by_provider(pools)) - MOST_ROWS),
@@ -98,8 +98,17 @@ def _first_rows(table: Table) -> Table:
     return Table(table.columns, table.rows[:MOST_ROWS])
 
 
-def _problem(problem: StatusProblem, now: float) -> _Problem:
-    return _Problem(problem.kind, problem_line(problem, now).text.removeprefix("- "), _PAGES.get(problem.kind, ""))
+def _problem(problem: StatusProblem, now: float, links: Links) -> _Problem:
+    return _Problem(problem.kind, problem_line(problem, now).text.removeprefix("- "), _page_of(problem, links))
+
+
+def _page_of(problem: StatusProblem, links: Links) -> str:
+    """The page that shows what the command of a problem does."""
+    command, _, name = problem.command.partition(" ")
+    if problem.command == "list --state hold":
+        return address("nodes", state="hold")
+    found = (links.pool(name) or links.node(name) or links.label(name)) if command == "explain" else None
+    return found or _PAGES.get(problem.kind, "")
 
 
 def _capacity(provider: str, pools: Iterable[PoolSummary], links: Links) -> _Capacity:

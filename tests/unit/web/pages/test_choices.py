@@ -6,7 +6,7 @@ from starlette.datastructures import QueryParams
 
 from nodepool.listing.filters import Filter
 from nodepool.listing.table import Column
-from nodepool.web.pages.choices import ROWS, Choices, Pages, choices_of
+from nodepool.web.pages.choices import MAX_NAMES, ROWS, Choices, Pages, choices_of
 from nodepool.web.pages.frame import PageError
 
 
@@ -26,6 +26,12 @@ def test_empty_fields_choose_nothing() -> None:
     """A form sends all of its fields."""
     assert choices("state=&label=+&q=").given == {}
     assert choices("state=").filter(["ready"]) == Filter([], [], [], [], [], None)
+
+
+def test_too_many_names() -> None:
+    assert len(choices(f"label={'a,' * MAX_NAMES}").filter([]).labels) == MAX_NAMES
+    with pytest.raises(PageError, match="label has more than 50 names"):
+        choices(f"label={'a,' * (MAX_NAMES + 1)}").filter([])
 
 
 def test_order() -> None:

@@ -39,9 +39,11 @@ def test_first_line_is_the_sentence() -> None:
 def test_needs_attention_and_leads_on() -> None:
     """WP-42"""
     text = page(full())
-    assert re.search(r'<a href="./providers">provider cloud-2 is unavailable: HTTP 503', text)
+    assert re.search(r'<a href="./providers/cloud-2">provider cloud-2 is unavailable: HTTP 503', text)
     assert re.search(r'<a href="./hosts">host zuul@node9:22 of lab/main is down', text)
-    assert "1 node is on hold without an end" in text
+    assert '<a href="./nodes?state=hold">1 node is on hold without an end' in text
+    assert '<a href="./labels/broken">label broken of cloud-1/main' in text
+    assert '<a href="./nodes/0000000003">1 node of cloud-2 in state deleting' in text
 
 
 def test_capacity_names_the_limiting_resource() -> None:
