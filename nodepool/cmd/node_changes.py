@@ -19,6 +19,7 @@ from nodepool.exceptions import ZKConflict, ZKException, ZKLockException
 from nodepool.listing.nodes import NodeFacts, node_table, project_of
 from nodepool.listing.safe_text import printable, printable_lines
 from nodepool.model import states
+from nodepool.zk import operator_lock
 from nodepool.zk.lock_owners import COMMAND, LockOwners
 
 if TYPE_CHECKING:
@@ -136,25 +137,15 @@ def locked(zk: ZooKeeper, node: Node, seconds: float | None = LOCK_SECONDS) -> I
     :raises CommandError: the node vanished.
     """
     try:
-        zk.lockNode(node, blocking=True, timeout=seconds, identifier=f"{COMMAND}{operator()}")
+        operator_lock.take(zk, node, seconds, f"{COMMAND}{operator()}")
     except ZKLockException as error:
         raise ZKLockException(f"{error}: {who_has(zk, node)}; --when-free waits until it is given back") from None
-    try:
-        zk.updateNode(node)
     except ZKConflict:
-        _unlock(zk, node)
-        # Locking a node that was just deleted makes an empty one (reference/zookeeper 3).
-        zk.nodes.remove_empty(node.key)
         raise _not_found(node.key) from None
     try:
         yield
     finally:
-        _unlock(zk, node)
-
-
-def _unlock(zk: ZooKeeper, node: Node) -> None:
-    if node.lock is not None:
-        zk.unlockNode(node)
+        operator_lock.give_back(zk, node)
 
 
 def who_has(zk: ZooKeeper, node: Node) -> str:

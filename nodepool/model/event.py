@@ -39,6 +39,7 @@ class What(enum.Enum):
     # What operators do to any of them.
     MAINTENANCE_BEGAN = "maintenance began"
     MAINTENANCE_ENDED = "maintenance ended"
+    CHANGED = "changed"
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,11 @@ from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from nodepool.web import health, metrics, released, stream
+from nodepool.web import health, metrics, released, stream, writes
 from nodepool.web.api import routes as api_routes
 from nodepool.web.event_hub import EventHub, running
 from nodepool.web.history import History, sampling
+from nodepool.web.logins import Logins
 from nodepool.web.pages import all_pages, charts
 from nodepool.web.problem import http_error
 from nodepool.web.server import ON_STOP
@@ -71,6 +72,9 @@ def make_app(site: Site) -> Starlette:
         api_routes.routes(site),
         all_pages.routes(site),
     ]
+    if site.access is not None:
+        # Before the API, which has the same addresses to look at.
+        groups.insert(0, writes.routes(site, site.access.actions))
     app = Starlette(
         routes=[route for group in groups for route in group],
         lifespan=lifespan,
@@ -78,5 +82,12 @@ def make_app(site: Site) -> Starlette:
     )
     # A path with a slash too many is another path, as in Nodepool 11.0.0; behind a proxy the redirect would be wrong.
     app.router.redirect_slashes = False
+    if site.access is not None:
+        app.add_middleware(
+            Logins,
+            tokens=site.access.tokens,
+            require_login=site.access.require_login,
+            origins=site.access.origins,
+        )
     app.add_middleware(SecurityHeaders)
     return app

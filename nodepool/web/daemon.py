@@ -10,6 +10,7 @@ from nodepool.runtime.connected_daemon import ConnectedDaemon
 from nodepool.runtime.parts import Parts, stop_all
 from nodepool.web.parts import web_part
 from nodepool.zk.nodepool_cache import NodepoolCache
+from nodepool.zk.zookeeper import ZooKeeper
 
 if TYPE_CHECKING:
     from nodepool.config.objects import Config
@@ -34,7 +35,11 @@ class WebDaemon(ConnectedDaemon):
         """Make the parts. Nothing of it runs yet."""
         self.client = client
         self.cache = NodepoolCache(client)
+        self.zk = ZooKeeper(client, self.cache)
         self.parts = Parts([web_part(self, self._config())], self.log)
+
+    def note(self, actor: str, subject: str, text: str) -> None:
+        """:param actor: stands in the log already, with what was done; launchers tell of what they see."""
 
     def begin(self) -> None:
         """Serve at once: a page says that the caches are being filled. Does not block."""

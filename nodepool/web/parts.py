@@ -18,8 +18,10 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
     from nodepool.config.objects import Config
+    from nodepool.web.access import Access
     from nodepool.zk.client import ZooKeeperClient
     from nodepool.zk.nodepool_cache import NodepoolCache
+    from nodepool.zk.zookeeper import ZooKeeper
 
 
 class CachingDaemon(Daemon, Protocol):
@@ -27,6 +29,27 @@ class CachingDaemon(Daemon, Protocol):
 
     client: ZooKeeperClient
     cache: NodepoolCache
+    zk: ZooKeeper
+
+    def note(self, actor: str, subject: str, text: str) -> None:
+        """An operator changed something. Does not block."""
+
+
+def _access(daemon: CachingDaemon, config: Config) -> Access | None:
+    if not config.webapp_authenticators:
+        return None
+    # Libraries for tokens, which most sites do not need.
+    from nodepool.web.access import Access
+    from nodepool.web.actions import Actions
+    from nodepool.web.tokens import Tokens
+    from nodepool.zk.maintenance_store import MaintenanceStore
+
+    return Access(
+        Tokens(config.webapp_authenticators, config.webapp_operators),
+        Actions(daemon.zk, MaintenanceStore(daemon.client), daemon.note),
+        config.webapp_require_login,
+        config.webapp_origins,
+    )
 
 
 def web_part(daemon: CachingDaemon, config: Config) -> Part[WebServer]:
@@ -43,6 +66,7 @@ def web_part(daemon: CachingDaemon, config: Config) -> Part[WebServer]:
         config.webapp_zuul_url,
         _builder_url(config),
         partial(connection_metrics, daemon.client, daemon.cache),
+        access=_access(daemon, config),
     )
     address = ListenAddress(
         config.webapp_listen_address, config.webapp_port, config.webapp_tls_cert, config.webapp_tls_key

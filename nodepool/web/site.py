@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from nodepool.metrics.registry import Series, Value
+    from nodepool.web.access import Access
     from nodepool.web.changed_records import RecordKind
     from nodepool.web.snapshot import WebSnapshot
 
@@ -58,6 +59,7 @@ class Site:
     :param zuul_url: where Zuul's pages are, for links; None = there are none.
     :param builder_url: where the pages of a builder are, with ``{}`` for its host; None = builders have none.
     :param internals: metrics of the inside of the process, for ``/metrics``. Any thread; does not block.
+    :param access: None = everybody may look, and nobody can change anything.
     """
 
     daemon: Daemon
@@ -66,6 +68,7 @@ class Site:
     zuul_url: str | None = None
     builder_url: str | None = None
     internals: Callable[[], Mapping[Series, Value]] = dict
+    access: Access | None = None
 
     @property
     def loop_age_seconds(self) -> float:

@@ -6,14 +6,18 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx2 as httpx
 import pytest
 
+from tests.support.kazoo_lock import Competitor
 from tests.support.launcher_config import StaticProvider, static_hosts, write_config
+from tests.support.pool_znodes import PoolZnodes
 from tests.support.serving_process import ServingProcess
 from tests.support.tcp_proxy import TcpProxy
 from tests.support.wait import wait_for
+from tests.support.web_tokens import OPERATORS, SECTION, token
 from tests.support.zookeeper import ZooKeeperServer
 
 MODULES = ("nodepool.cmd.launcher", "nodepool.cmd.web")
@@ -32,15 +36,23 @@ def relay(zookeeper: ZooKeeperServer) -> Iterator[TcpProxy]:
 
 
 @pytest.fixture
-def start(tmp_path: Path, zookeeper: ZooKeeperServer, relay: TcpProxy, chroot: str) -> Iterator[StartServing]:
+def settings() -> dict[str, Any]:
+    """The section ``webapp``; a test may add to it before it starts anything."""
+    return {"listen_address": "127.0.0.1", "port": 0}
+
+
+@pytest.fixture
+def start(
+    tmp_path: Path, zookeeper: ZooKeeperServer, relay: TcpProxy, chroot: str, settings: dict[str, Any]
+) -> Iterator[StartServing]:
     """Starts the daemon of a module, with one static host."""
     config = tmp_path / "nodepool.yaml"
-    webapp = {"webapp": {"listen_address": "127.0.0.1", "port": 0}}
     provider = StaticProvider(static_hosts(1))
-    write_config(config, zookeeper, chroot, [provider], extra=webapp, zookeeper_ports=[relay.port])
     processes: list[ServingProcess] = []
 
     def start(module: str) -> ServingProcess:
+        extra = {"webapp": settings}
+        write_config(config, zookeeper, chroot, [provider], extra=extra, zookeeper_ports=[relay.port])
         processes.append(ServingProcess(module, config))
         processes[-1].start()
         return processes[-1]
@@ -70,3 +82,53 @@ def test_zookeeper_goes(start: StartServing, relay: TcpProxy) -> None:
     assert httpx.get(f"{url}/health/live").status_code == 200
     relay.bring_up()
     wait_for("it is ready again", lambda: httpx.get(f"{url}/health/ready").status_code == 200)
+
+
+@pytest.fixture
+def guarded(start: StartServing, settings: dict[str, Any], znodes: PoolZnodes) -> tuple[str, httpx.Client]:
+    """The address of pages that operators can change something with, and a client of an operator."""
+    settings["auth"] = {"authenticators": [SECTION], "operators": [OPERATORS]}
+    launcher = start(MODULES[0])
+    return launcher.wait_ready(), httpx.Client(headers={"Authorization": f"Bearer {token()}"})
+
+
+def test_nodes_are_changed(guarded: tuple[str, httpx.Client], znodes: PoolZnodes, add_node: Callable[..., str]) -> None:
+    """WP-95: as the commands do it; a node that somebody has the lock of is left alone."""
+    url, client = guarded
+    with client:
+        change_nodes(url, client, znodes, add_node)
+
+
+def change_nodes(url: str, client: httpx.Client, znodes: PoolZnodes, add_node: Callable[..., str]) -> None:
+    """Hold and delete one."""
+    node_id = add_node(state="ready", provider="elsewhere", pool="main", type=["small"])
+    answer = client.post(f"{url}/api/v1/nodes/{node_id}/hold", json={"reason": "look at it", "until": "8h"})
+    assert (answer.status_code, answer.json()) == (200, {"id": node_id, "state": "hold"})
+    held = znodes.node(node_id) or {}
+    assert (held["state"], held["comment"], held["hold_by"]) == ("hold", "look at it", "alice (web)")
+    assert 8 * 3600 - 60 < held["hold_expiration"] <= 8 * 3600
+    lock = Competitor(znodes.kazoo).hold(f"/nodepool/nodes/{node_id}/lock")
+    refused = client.post(f"{url}/api/v1/nodes/{node_id}/delete", json={"reason": "enough"})
+    assert refused.status_code == 409
+    assert "has its lock" in refused.json()["detail"]
+    lock.release()
+    assert client.post(f"{url}/api/v1/nodes/{node_id}/delete", json={"reason": "enough"}).status_code == 200
+    assert client.post(f"{url}/api/v1/nodes/0000009999/hold", json={"reason": "r"}).status_code == 404
+
+
+def test_maintenance(guarded: tuple[str, httpx.Client], znodes: PoolZnodes) -> None:
+    """WP-96: a record as that of ``nodepool pause``; the page of the provider has it."""
+    url, client = guarded
+    with client:
+        wait_for("the pool is registered", znodes.pools)
+        (pool,) = znodes.pools()
+        subject = f"{url}/api/v1/maintenance/provider/{pool['provider_name']}"
+        wait_for("the pages know it", lambda: client.get(f"{url}/providers/{pool['provider_name']}").status_code == 200)
+        answer = client.put(subject, json={"reason": "upgrade", "until": "2h"})
+        assert answer.status_code == 200, answer.text
+        record = answer.json()
+        assert (record["mode"], record["by"], record["reason"]) == ("pause", "alice (web)", "upgrade")
+        wait_for("the page tells it", lambda: "upgrade" in client.get(f"{url}/providers/{pool['provider_name']}").text)
+        assert client.delete(subject).status_code == 200
+        assert client.delete(subject).status_code == 404
+        assert client.put(f"{url}/api/v1/maintenance/provider/none", json={"reason": "r"}).status_code == 404

@@ -7,6 +7,7 @@ from functools import partial
 
 from starlette.routing import BaseRoute
 
+from nodepool.web.pages import login
 from nodepool.web.pages.frame import Frame, MakePage
 from nodepool.web.pages.images import image_page, images_page
 from nodepool.web.pages.labels import label_page, labels_page
@@ -41,4 +42,5 @@ def routes(site: Site) -> list[BaseRoute]:
         ("/labels/{name:path}", label_page),
         ("/images/{name:path}", partial(image_page, builder_url=site.builder_url)),
     ]
-    return [files.route(), *(frame.route(path, make) for path, make in pages)]
+    logins = [] if site.access is None else login.routes(frame, site.access)
+    return [files.route(), *logins, *(frame.route(path, make) for path, make in pages)]

@@ -13,6 +13,7 @@ from starlette.routing import Route
 
 from nodepool.clock import monotonic
 from nodepool.listing.times import date_and_time
+from nodepool.web.logins import path_of, user_of
 from nodepool.web.pages.kept_answers import KeptAnswers
 from nodepool.web.pages.templates import Templates, root_of
 
@@ -38,17 +39,35 @@ NAVIGATION: Final = (
 
 
 @dataclass(frozen=True)
+class PageAction:
+    """A button with a field for a reason.
+
+    :param target: of the form, relative to the root of the site.
+    :param mode: of a maintenance record.
+    :param may_end: there is a field for how long.
+    """
+
+    name: str
+    target: str
+    mode: str = ""
+    needs_reason: bool = True
+    may_end: bool = False
+
+
+@dataclass(frozen=True)
 class Page:
     """What a template is to show.
 
     :param values: for the template. Texts are escaped there.
     :param kinds: the page is asked for again when records of these kinds change; empty = only with time.
+    :param actions: what operators can do here.
     """
 
     template: str
     title: str
     values: Mapping[str, Any] = field(default_factory=dict)
     kinds: Sequence[RecordKind] = ()
+    actions: Sequence[PageAction] = ()
 
 
 class PageError(Exception):
@@ -101,6 +120,11 @@ class Frame:
         headers = {"Cache-Control": "no-cache", "Vary": "HX-Request"}
         return Response(content, status, headers, "text/html; charset=utf-8")
 
+    def page(self, request: Request, page: Page, status: int) -> Response:
+        """The answer with a page that is not the same for everybody. Does not block."""
+        content = self._render(page, request, self._site.snapshots.latest(), part=False)
+        return Response(content, status, {"Cache-Control": "no-store"}, "text/html; charset=utf-8")
+
     def _render(self, page: Page, request: Request, snapshot: WebSnapshot, *, part: bool) -> bytes:
         triggers = [f"changed-{kind} from:body throttle:1s" for kind in page.kinds]
         return self._templates.render(
@@ -115,4 +139,8 @@ class Frame:
             complete=snapshot.complete,
             shown_at=date_and_time(snapshot.observed.now),
             navigation=NAVIGATION,
+            user=user_of(request),
+            logins=self._site.access is not None,
+            actions=page.actions,
+            back=path_of(request).lstrip("/"),
         )

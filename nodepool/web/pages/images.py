@@ -16,6 +16,7 @@ from nodepool.listing.times import since
 from nodepool.model import states
 from nodepool.model.image_view import ImagesView
 from nodepool.web.changed_records import RecordKind
+from nodepool.web.pages.change_buttons import of_image
 from nodepool.web.pages.details import fact
 from nodepool.web.pages.frame import Page, PageError
 from nodepool.web.pages.links import Links
@@ -89,7 +90,7 @@ def image_page(request: Request, snapshot: WebSnapshot, builder_url: str | None 
             _view("Uploads", upload_table(only, now, snapshot.builders), links),
         ],
     }
-    return Page("image.html", f"Image {name}", values, (RecordKind.IMAGES,))
+    return Page("image.html", f"Image {name}", values, (RecordKind.IMAGES,), of_image(name, paused=image.paused))
 
 
 def _view(caption: str, table: Table, links: Links, log: Link | None = None) -> TableView:

@@ -10,6 +10,7 @@ from nodepool.listing.labels import label_overview
 from nodepool.listing.table import Column, Table
 from nodepool.plan.explain_label import explain_label
 from nodepool.web.changed_records import RecordKind
+from nodepool.web.pages.change_buttons import of_subject
 from nodepool.web.pages.details import fact, moment_of
 from nodepool.web.pages.frame import Page, PageError
 from nodepool.web.pages.links import Links
@@ -54,7 +55,7 @@ def label_page(request: Request, snapshot: WebSnapshot) -> Page:
         ],
         "tables": [_pools(told.pools, seen.now, links), waiting_view(told.waiting, seen.now, links)],
     }
-    return Page("detail.html", f"Label {name}", values, _KINDS)
+    return Page("detail.html", f"Label {name}", values, _KINDS, of_subject("label", name, seen))
 
 
 def _pools(pools: Sequence[LabelInPool], now: float, links: Links) -> TableView:

@@ -12,6 +12,7 @@ from nodepool.model import states
 from nodepool.model.node import Node
 from nodepool.plan.explain_node import explain_node
 from nodepool.web.changed_records import RecordKind
+from nodepool.web.pages.change_buttons import of_node
 from nodepool.web.pages.choices import choices_of
 from nodepool.web.pages.details import ShownFact, age, fact, log_commands, moment_of, moments
 from nodepool.web.pages.frame import Page, PageError
@@ -112,4 +113,4 @@ def node_page(request: Request, snapshot: WebSnapshot) -> Page:
         "history": moments(told.history),
         "commands": log_commands(f"node: {node_id}"),
     }
-    return Page("detail.html", f"Node {node_id}", values, (RecordKind.NODES, RecordKind.REQUESTS))
+    return Page("detail.html", f"Node {node_id}", values, (RecordKind.NODES, RecordKind.REQUESTS), of_node(node))

@@ -14,6 +14,7 @@ from nodepool.plan.explain_provider import explain_provider
 from nodepool.plan.pool_summary import PoolSummary, summarize
 from nodepool.plan.status_events import merged
 from nodepool.web.changed_records import RecordKind
+from nodepool.web.pages.change_buttons import of_subject
 from nodepool.web.pages.details import ShownFact, fact, moments
 from nodepool.web.pages.frame import Page, PageError
 from nodepool.web.pages.links import Links
@@ -74,7 +75,7 @@ def provider_page(request: Request, snapshot: WebSnapshot) -> Page:
         "history": moments(told.history),
     }
     kinds = (RecordKind.PROVIDERS, RecordKind.NODES, RecordKind.LAUNCHERS)
-    return Page("detail.html", f"Provider {name}", values, kinds)
+    return Page("detail.html", f"Provider {name}", values, kinds, of_subject("provider", name, seen))
 
 
 def _facts(told: ExplainedProvider) -> list[ShownFact]:

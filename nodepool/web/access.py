@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`Access`: who may log in, and what operators may do. Made from ``webapp.auth``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from nodepool.web.actions import Actions
+from nodepool.web.tokens import Tokens
+
+
+@dataclass(frozen=True)
+class Access:
+    """Of a site with ``webapp.auth.authenticators``.
+
+    :param require_login: nobody sees anything who has not logged in.
+    :param origins: addresses of the pages as browsers see them, beside that of the request.
+    """
+
+    tokens: Tokens
+    actions: Actions
+    require_login: bool = False
+    origins: Sequence[str] = ()

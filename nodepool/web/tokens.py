@@ -1,0 +1,210 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`Tokens`: who a bearer token is of, and what that user may do (reference/rules-web, WP-80 to WP-84).
+
+The tokens are those of Zuul: signed with a shared secret (HS256, as ``zuul create-auth-token`` makes them), with a key
+of the issuer (RS256), or by an OpenID Connect provider.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import jwt
+import requests
+
+from nodepool.clock import wall_time
+from nodepool.config.webapp import HS256, OPENID_CONNECT
+
+if TYPE_CHECKING:
+    from nodepool.config.webapp import Authenticator, OperatorRule
+
+log = logging.getLogger("nodepool.web.auth")
+
+#: Longer ones are refused unread.
+MOST_BYTES: Final = 16 * 1024
+#: Answers of an OpenID Connect provider are waited for no longer.
+PROVIDER_SECONDS: Final = 5.0
+#: Keys of a provider are asked for again after this time.
+KEYS_SECONDS: Final = 3600
+#: Names in logs and records are cut.
+NAME_LENGTH: Final = 100
+#: What signs a token of an OpenID Connect provider.
+PROVIDER_ALGORITHMS: Final = ("RS256", "RS384", "RS512", "ES256", "ES384", "PS256", "EdDSA")
+#: What every token must have.
+NEEDED: Final = ("exp", "iat", "iss", "aud")
+
+
+class BadTokenError(Exception):
+    """A token that is not accepted. The text names the reason, and nothing of the token but its claims."""
+
+
+@dataclass(frozen=True)
+class User:
+    """Somebody whose token was accepted.
+
+    :param name: for the log and for records.
+    :param operator: may change something; else only look.
+    :param expires: seconds since the epoch.
+    """
+
+    name: str
+    operator: bool
+    expires: float
+
+
+class KeySource(Protocol):
+    """Finds the key that a token was signed with."""
+
+    algorithms: Sequence[str]
+
+    def key_of(self, token: str) -> Any:
+        """May block for a call over the network. Raises BadTokenError."""
+
+
+class FixedKey:
+    """One key for all tokens."""
+
+    def __init__(self, algorithm: str, key: str) -> None:
+        self.algorithms: Sequence[str] = (algorithm,)
+        self._key = key
+
+    def key_of(self, token: str) -> str:
+        """:param token: of no account."""
+        return self._key
+
+
+class ProviderKeys:
+    """Keys that an OpenID Connect provider publishes. Thread-safe.
+
+    :param url: of the keys; None = the provider's configuration names it.
+    """
+
+    algorithms: Sequence[str] = PROVIDER_ALGORITHMS
+
+    def __init__(self, issuer: str, url: str | None) -> None:
+        self._issuer = issuer
+        self._url = url
+        self._client: jwt.PyJWKClient | None = None
+
+    def key_of(self, token: str) -> Any:
+        """The key whose id the token names; asked for over the network when it is not known yet."""
+        try:
+            return self._keys().get_signing_key_from_jwt(token).key
+        except (jwt.PyJWTError, requests.RequestException, ValueError, KeyError, TypeError) as error:
+            raise BadTokenError(f"the keys of {self._issuer} cannot be used: {error}") from None
+
+    def _keys(self) -> jwt.PyJWKClient:
+        client = self._client
+        if client is None:
+            url = self._url
+            if url is None:
+                place = f"{self._issuer.rstrip('/')}/.well-known/openid-configuration"
+                answer = requests.get(place, timeout=PROVIDER_SECONDS)
+                answer.raise_for_status()
+                url = str(answer.json()["jwks_uri"])
+            client = self._client = jwt.PyJWKClient(url, timeout=PROVIDER_SECONDS, lifespan=KEYS_SECONDS)
+        return client
+
+
+class _Issuer:
+    """One authenticator of the configuration, and where its keys are."""
+
+    def __init__(self, settings: Authenticator, keys: KeySource) -> None:
+        self.settings = settings
+        self.keys = keys
+
+    def claims(self, token: str, now: float) -> Mapping[str, Any]:
+        """The claims of a token that is valid. Raises BadTokenError."""
+        settings = self.settings
+        try:
+            claims: Mapping[str, Any] = jwt.decode(
+                token,
+                self.keys.key_of(token),
+                algorithms=list(self.keys.algorithms),
+                audience=settings.audience or settings.client_id,
+                issuer=settings.issuer_id,
+                leeway=settings.skew,
+                options={"require": list(NEEDED)},
+            )
+        except jwt.PyJWTError as error:
+            raise BadTokenError(str(error)) from None
+        if settings.max_validity_time is not None and now > claims["iat"] + settings.max_validity_time + settings.skew:
+            raise BadTokenError(f"issued more than {settings.max_validity_time} s ago (max_validity_time)")
+        return claims
+
+
+class Tokens:
+    """Verifies tokens. Any thread; may block for some seconds with an OpenID Connect provider that is slow.
+
+    :param authenticators: of the configuration. :param operators: who may change something.
+    :param now: seconds since the epoch.
+    :raises OSError: a file with a public key cannot be read.
+    """
+
+    def __init__(
+        self,
+        authenticators: Sequence[Authenticator],
+        operators: Sequence[OperatorRule],
+        now: Callable[[], float] = wall_time,
+    ) -> None:
+        self._issuers = [_Issuer(one, _keys(one)) for one in authenticators]
+        self._operators = operators
+        self._now = now
+
+    def user(self, token: str) -> User:
+        """Who a token is of. Raises BadTokenError."""
+        if len(token) > MOST_BYTES or not token.isascii():
+            raise BadTokenError("no JSON Web Token, or a very long one")
+        try:
+            said = jwt.decode(token, options={"verify_signature": False})
+        except jwt.PyJWTError:
+            raise BadTokenError("no JSON Web Token") from None
+        known = [one for one in self._issuers if one.settings.issuer_id == said.get("iss")]
+        if not known:
+            raise BadTokenError(f"its issuer is {str(said.get('iss'))[:NAME_LENGTH]!r}, which is not configured")
+        error = BadTokenError("refused")
+        for issuer in known:
+            try:
+                claims = issuer.claims(token, self._now())
+            except BadTokenError as refused:
+                error = refused
+            else:
+                return self._user(claims, issuer.settings)
+        raise error
+
+    def _user(self, claims: Mapping[str, Any], settings: Authenticator) -> User:
+        name = claim(claims, settings.uid_claim)
+        if not isinstance(name, str) or not name:
+            raise BadTokenError(f"it has no claim {settings.uid_claim} (uid_claim)")
+        expires = float(claims["exp"])
+        if settings.max_validity_time is not None:
+            expires = min(expires, float(claims["iat"]) + settings.max_validity_time)
+        operator = any(_holds(rule, claims) for rule in self._operators)
+        return User("".join(filter(str.isprintable, name))[:NAME_LENGTH] or "?", operator, expires)
+
+
+def claim(claims: Mapping[str, Any], name: str) -> Any:
+    """A claim of a token; ``a.b`` is ``b`` in ``a``, unless there is one of just that name. None = there is none."""
+    if name in claims:
+        return claims[name]
+    found: Any = claims
+    for part in name.split("."):
+        found = found.get(part) if isinstance(found, Mapping) else None
+    return found
+
+
+def _holds(rule: OperatorRule, claims: Mapping[str, Any]) -> bool:
+    found = claim(claims, rule.claim)
+    return rule.contains == found or (isinstance(found, list) and rule.contains in found)
+
+
+def _keys(settings: Authenticator) -> KeySource:
+    if settings.driver == OPENID_CONNECT:
+        return ProviderKeys(settings.issuer_id, settings.keys_url)
+    if settings.driver == HS256:
+        return FixedKey(HS256, settings.secret or "")
+    return FixedKey(settings.driver, Path(settings.public_key or "").read_text(encoding="utf-8"))

@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Changes by HTTP: forms of our pages and the API use the same addresses. They exist only with ``webapp.auth``.
+
+Who may use them is decided before, by `nodepool.web.logins.Logins`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from http import HTTPStatus
+from typing import Any, Final
+
+from anyio.to_thread import run_sync
+from starlette.requests import Request
+from starlette.responses import JSONResponse, RedirectResponse, Response
+from starlette.routing import BaseRoute, Route
+
+from nodepool.listing.times import duration
+from nodepool.model.maintenance import MODES
+from nodepool.web import bodies
+from nodepool.web.actions import MOST_TEXT, Actions, Wish
+from nodepool.web.logins import user_of
+from nodepool.web.own_address import own_address
+from nodepool.web.problem import ApiProblem, problem_response
+from nodepool.web.site import Site
+
+API: Final = "/api/v1"
+#: What a change does with the fields that were sent; blocks; returns what is answered.
+Change = Callable[[Mapping[str, str], Mapping[str, Any], Wish], Mapping[str, Any]]
+
+
+def routes(site: Site, actions: Actions) -> list[BaseRoute]:
+    """A route for each kind of change."""
+
+    def hold(path: Mapping[str, str], _body: Mapping[str, Any], wish: Wish) -> Mapping[str, Any]:
+        actions.hold(path["id"], wish)
+        return {"id": path["id"], "state": "hold"}
+
+    def delete(path: Mapping[str, str], _body: Mapping[str, Any], wish: Wish) -> Mapping[str, Any]:
+        actions.delete(path["id"], wish)
+        return {"id": path["id"], "state": "deleting"}
+
+    def begin(path: Mapping[str, str], body: Mapping[str, Any], wish: Wish) -> Mapping[str, Any]:
+        seen = site.snapshots.latest().observed
+        record = actions.begin(path["kind"], path["name"], str(body.get("mode", "pause")), wish, seen)
+        return {"kind": record.kind, "name": record.name, **record.to_dict()}
+
+    def end(path: Mapping[str, str], _body: Mapping[str, Any], wish: Wish) -> Mapping[str, Any]:
+        actions.end(path["kind"], path["name"], wish)
+        return {"kind": path["kind"], "name": path["name"], "mode": None}
+
+    def image(path: Mapping[str, str], _body: Mapping[str, Any], wish: Wish) -> Mapping[str, Any]:
+        name, what = path["name"], path["what"]
+        if name not in site.snapshots.latest().images.images:
+            raise ApiProblem(HTTPStatus.NOT_FOUND, f"There is no image {name}.")
+        if what == "build":
+            actions.build(name, wish)
+        else:
+            actions.set_paused(name, what == "pause", wish)
+        return {"name": name, "what": what}
+
+    maintenance = f"{API}/maintenance/{{kind}}/{{name:path}}"
+    return [
+        _route(f"{API}/nodes/{{id}}/hold", hold, site, "POST"),
+        _route(f"{API}/nodes/{{id}}/delete", delete, site, "POST"),
+        # A form can only POST: what ends with ``/end`` is for it.
+        _route(f"{maintenance}/end", end, site, "POST", reason_needed=False),
+        _route(maintenance, begin, site, "PUT", "POST"),
+        _route(maintenance, end, site, "DELETE", reason_needed=False),
+        _route(f"{API}/images/{{name}}/{{what}}", image, site, "POST"),
+    ]
+
+
+def _route(path: str, change: Change, site: Site, *methods: str, reason_needed: bool = True) -> Route:
+    async def answer(request: Request) -> Response:
+        try:
+            _check_path(request.path_params)
+            body = await bodies.read_body(request)
+            wish = _wish(request, body, site, reason_needed=reason_needed)
+            done = await run_sync(change, request.path_params, body, wish)
+        except ApiProblem as problem:
+            return problem_response(problem.status, problem.detail)
+        back = body.get("back")
+        if isinstance(back, str) and back:
+            return RedirectResponse(own_address(request, back), HTTPStatus.SEE_OTHER)
+        return JSONResponse(dict(done))
+
+    return Route(path, answer, methods=list(methods))
+
+
+def _check_path(given: Mapping[str, str]) -> None:
+    if given.get("kind", "pool") not in MODES:
+        raise ApiProblem(HTTPStatus.NOT_FOUND, f"The kind must be one of: {', '.join(MODES)}.")
+    if given.get("what", "build") not in ("build", "pause", "unpause"):
+        raise ApiProblem(HTTPStatus.NOT_FOUND, "An image has: build, pause, unpause.")
+    if "id" in given and not (given["id"].isascii() and given["id"].isdecimal() and len(given["id"]) <= 20):
+        raise ApiProblem(HTTPStatus.NOT_FOUND, "The id of a node is a number.")
+    name = given.get("name", "x")
+    if not name.isprintable() or name in ("", ".", "..") or len(name) > MOST_TEXT:
+        raise ApiProblem(HTTPStatus.NOT_FOUND, "There is nothing of this name.")
+
+
+def _wish(request: Request, body: Mapping[str, Any], site: Site, *, reason_needed: bool) -> Wish:
+    """Who asks and why. Raises ApiProblem."""
+    user = user_of(request)
+    if user is None:
+        raise ApiProblem(HTTPStatus.UNAUTHORIZED, "Changes need a token of an operator.")
+    reason = body.get("reason") or ""
+    if not isinstance(reason, str) or len(reason) > MOST_TEXT:
+        raise ApiProblem(HTTPStatus.BAD_REQUEST, f"reason must be a text of at most {MOST_TEXT} characters.")
+    reason = " ".join("".join(letter if letter.isprintable() else " " for letter in reason).split())
+    if reason_needed and not reason:
+        raise ApiProblem(HTTPStatus.BAD_REQUEST, "reason must say why, for everybody who asks.")
+    return Wish(user.name, reason, _until(body.get("until"), site.snapshots.latest().observed.now))
+
+
+def _until(given: Any, now: float) -> float | None:
+    """When a change ends.
+
+    :param given: seconds since the epoch, a duration such as ``8h``, or nothing.
+    """
+    if given is None or given == "":
+        return None
+    try:
+        until = float(given) if isinstance(given, (int, float)) else now + duration(str(given)[:50])
+    except (ValueError, OverflowError) as error:
+        raise ApiProblem(HTTPStatus.BAD_REQUEST, f"until: {error}") from None
+    if isinstance(given, bool) or not math.isfinite(until) or until <= now:
+        raise ApiProblem(HTTPStatus.BAD_REQUEST, "until must be later than now: seconds since the epoch, or e.g. 8h.")
+    return until
