@@ -49,9 +49,9 @@ class Filter:
         """Is a request wanted? One that any provider may serve has no provider to look for."""
         return (
             (not self.states or request.state in self.states)
-            and matches(self.labels, request.node_types)
-            and matches(self.providers, [request.provider])
-            and matches(self.tenants, [origin_of(request).get("tenant")])
+            and (not self.labels or matches(self.labels, request.node_types))
+            and (not self.providers or matches(self.providers, [request.provider]))
+            and (not self.tenants or matches(self.tenants, [origin_of(request).get("tenant")]))
             and self._old_enough(request.created_time, now)
         )
 

@@ -113,15 +113,13 @@ def capacity_table(pools: Sequence[PoolSummary], nodes: Iterable[Node]) -> Table
         Column("Waiting", "waiting"),
         Column("Most used", "limiting"),
     )
-    counts: dict[tuple[str | None, str | None], Counter[str]] = {}
-    for node in nodes:
-        counts.setdefault((node.provider, node.pool), Counter())[node.state or ""] += 1
+    counts = Counter((node.provider, node.pool, node.state) for node in nodes)
     rows: list[list[Any]] = []
     for pool in pools:
-        now, scarce = counts.get((pool.provider, pool.pool), Counter()), limiting(pool.limits)
+        scarce = limiting(pool.limits)
         rows.append(
             [
-                *(pool.name, pool.state, *(now[state] for state in _STATES)),
+                *(pool.name, pool.state, *(counts[pool.provider, pool.pool, state] for state in _STATES)),
                 *(pool.waiting, None if scarce is None else used_of(scarce)),
             ]
         )

@@ -158,6 +158,8 @@ def in_order(table: Table, key: str) -> Table:
 
 def sort_key(value: Any) -> tuple[bool, float, str]:
     """Numbers by their size, before all else by its text."""
+    if type(value) is str:
+        return (True, 0.0, value)
     if isinstance(value, (int, float)):
         return (False, value, "")
     return (True, 0.0, _shown(value))
@@ -173,14 +175,25 @@ def plain(table: Table, *, headers: bool = True) -> str:
 
 
 def _as_table(table: Table) -> str:
+    lines = [[column.header for column in table.columns]]
+    lines += [[cell(column, value) for column, value in zip(table.columns, row, strict=True)] for row in table.rows]
+    if lines[0] and all(text.isascii() for line in lines for text in line):
+        return _boxed(lines)
+    # It knows how wide each character is, and takes its time.
     from prettytable import PrettyTable
 
-    pretty = PrettyTable([column.header for column in table.columns])
+    pretty = PrettyTable(lines[0])
     pretty.align = "l"
-    pretty.add_rows(
-        [[cell(column, value) for column, value in zip(table.columns, row, strict=True)] for row in table.rows]
-    )
+    pretty.add_rows(lines[1:])
     return pretty.get_string()
+
+
+def _boxed(lines: Sequence[Sequence[str]]) -> str:
+    """A box around columns; the first line is their head. Each character is as wide as any other."""
+    widths = [max(map(len, texts)) for texts in zip(*lines, strict=True)]
+    rule = f"+{'+'.join('-' * (width + 2) for width in widths)}+"
+    head, *rows = [f"| {' | '.join(map(str.ljust, line, widths))} |" for line in lines]
+    return "\n".join([rule, head, rule, *rows, rule])
 
 
 def cell(column: Column, value: Any) -> str:

@@ -7,6 +7,10 @@ import csv
 import io
 import json
 
+from hypothesis import given
+from hypothesis import strategies as st
+from prettytable import PrettyTable
+
 from nodepool.listing.table import Column, Table, render
 
 COLUMNS = (Column("ID", "id"), Column("Node Types", "node_types"), Column("User Data", "user_data"))
@@ -27,6 +31,25 @@ def test_table_is_left_aligned_with_lists_joined_and_null_empty() -> None:
 
 def test_empty_table_has_only_headers() -> None:
     assert len(render(Table(COLUMNS, [])).splitlines()) == 4
+
+
+ASCII = st.text(st.characters(min_codepoint=0x20, max_codepoint=0x7E), max_size=8)
+
+
+@given(st.lists(ASCII, min_size=1, max_size=4, unique=True), st.data())
+def test_boxes_are_those_of_the_library(headers: list[str], data: st.DataObject) -> None:
+    """Characters that are all as wide as any other are laid out without it."""
+    width = len(headers)
+    rows = data.draw(st.lists(st.lists(ASCII, min_size=width, max_size=width), max_size=4))
+    pretty = PrettyTable(headers)
+    pretty.align = "l"
+    pretty.add_rows(rows)
+    assert render(Table([Column(header, header) for header in headers], rows)) == pretty.get_string()
+
+
+def test_wide_characters() -> None:
+    """They take two places."""
+    assert render(Table((Column("C", "c"),), [["\u6f22"], ["abc"]])).splitlines()[3:5] == ["| \u6f22  |", "| abc |"]
 
 
 def test_no_control_characters_reach_the_terminal() -> None:
