@@ -3,13 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from nodepool.listing.filters import ALLOCATED, node_status
 from nodepool.listing.nodes import NodeFacts, node_table, project_of
+from nodepool.listing.orders import NODE_ORDERS
 from nodepool.model import states
-from nodepool.model.node import Node
 from nodepool.plan.explain_node import explain_node
 from nodepool.web.changed_records import RecordKind
 from nodepool.web.pages.change_buttons import of_node
@@ -39,18 +38,13 @@ _SUBJECT: Final = ListSubject(
     },
     "No node is there.",
 )
-#: Key of a column -> what nodes are sorted by. A node that has been in its state for longer has a lower time.
-_ORDERS: Final[Mapping[str, Callable[[Node], Any]]] = {
-    "id": lambda node: node.key,
-    "status": node_status,
-    "age_seconds": lambda node: None if node.state_time is None else -node.state_time,
-    "label": lambda node: node.type,
-    "provider": lambda node: node.provider,
-    "pool": lambda node: node.pool,
-    "tenant": lambda node: node.tenant_name,
-    "project": project_of,
-    "public_ipv4": lambda node: node.public_ipv4,
-    "allocated_to": lambda node: node.allocated_to,
+#: What nodes are sorted by, by the keys of columns.
+_ORDERS: Final = {
+    key: NODE_ORDERS[key]
+    for key in (
+        *("id", "status", "age_seconds", "label", "provider", "pool", "tenant", "project", "public_ipv4"),
+        "allocated_to",
+    )
 }
 
 

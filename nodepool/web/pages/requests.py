@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from nodepool.listing import styles, times
+from nodepool.listing.orders import REQUEST_ORDERS
 from nodepool.listing.requests import request_table
 from nodepool.listing.table import Column, Table
 from nodepool.model import states
@@ -43,16 +44,14 @@ _SUBJECT: Final = ListSubject(
     },
     "No request is there.",
 )
-#: Key of a column -> what requests are sorted by. One that has waited for longer has a lower time.
+#: What requests are sorted by, by the keys of columns.
 _ORDERS: Final[Mapping[str, Callable[[NodeRequest], Any]]] = {
+    **{
+        key: REQUEST_ORDERS[key]
+        for key in ("id", "state", "age_seconds", "node_types", "tenant", "project", "pipeline", "job")
+    },
+    # As pools serve them.
     "id": lambda request: request.order_key,
-    "state": lambda request: request.state,
-    "age_seconds": lambda request: None if request.created_time is None else -request.created_time,
-    "node_types": lambda request: request.node_types,
-    "tenant": lambda request: origin_of(request).get("tenant"),
-    "project": lambda request: origin_of(request).get("project"),
-    "pipeline": lambda request: origin_of(request).get("pipeline"),
-    "job": lambda request: origin_of(request).get("job"),
 }
 #: Verdict of a pool -> colour.
 _VERDICTS: Final = {
