@@ -21,14 +21,19 @@ if TYPE_CHECKING:
 
 def connection_metrics(client: ZooKeeperClient, cache: NodepoolCache) -> Mapping[Series, Value]:
     """Nothing while there was no connection yet. Any thread; does not block."""
-    latency = client.latency
-    if latency is None:
+    if client.latency is None:
         return {}
     reads = {"node": (cache.nodes.pending_reads, 0), "request": (cache.requests.pending_reads, 0), "image": (0, 0)}
     return {
         **gauges.internal_gauges(socket.gethostname(), client.queued_calls, reads),
-        ZOOKEEPER_LATENCY.series(): _distribution(latency),
+        **latency_metrics(client),
     }
+
+
+def latency_metrics(client: ZooKeeperClient) -> Mapping[Series, Value]:
+    """The same without caches."""
+    latency = client.latency
+    return {} if latency is None else {ZOOKEEPER_LATENCY.series(): _distribution(latency)}
 
 
 def _distribution(latency: Latency) -> Distribution:

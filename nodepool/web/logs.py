@@ -217,8 +217,11 @@ def printable_log(text: str) -> str:
     return "".join(char if char.isprintable() or char in "\n\t" else " " for char in text)
 
 
-def make_logs_app(site: LogSite) -> Starlette:
-    """The application of a builder; nothing runs yet."""
+def make_logs_app(site: LogSite, more: Sequence[Route] = ()) -> Starlette:
+    """The application of a builder; nothing runs yet.
+
+    :param more: further routes.
+    """
 
     @asynccontextmanager
     async def lifespan(_app: Starlette) -> AsyncIterator[Mapping[str, Any]]:
@@ -228,7 +231,7 @@ def make_logs_app(site: LogSite) -> Starlette:
         yield {_STOP: stop, ON_STOP: ends}
         stop.set()
 
-    app = Starlette(routes=LogPages(site).routes(), lifespan=lifespan)
+    app = Starlette(routes=[*LogPages(site).routes(), *more], lifespan=lifespan)
     app.router.redirect_slashes = False
     app.add_middleware(SecurityHeaders)
     return app

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import TYPE_CHECKING
 
 from nodepool.clock import wall_time
@@ -35,10 +36,12 @@ def logs_part(builder: ImageBuilder, config: Config) -> Part[WebServer] | None:
     )
 
     def make_app() -> ASGIApp:
+        from nodepool.web.internals import latency_metrics
         from nodepool.web.logs import LogSite, make_logs_app
+        from nodepool.web.metrics import builder_routes
 
-        return make_logs_app(
-            LogSite(builder.fqdn, release_string(), str(config.build_log_dir), builder.running_builds.ids, wall_time)
-        )
+        version = release_string()
+        site = LogSite(builder.fqdn, version, str(config.build_log_dir), builder.running_builds.ids, wall_time)
+        return make_logs_app(site, builder_routes(builder, version, partial(latency_metrics, builder.client)))
 
     return Part("WebServer", lambda: WebServer(address, make_app))

@@ -7,7 +7,7 @@ import logging
 import re
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from prometheus_client import (
@@ -21,6 +21,7 @@ from prometheus_client.registry import Collector
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
+from nodepool.clock import monotonic
 from nodepool.guard import Guard
 from nodepool.metrics import computed_catalog as catalog
 from nodepool.metrics.process import REGISTRY
@@ -32,8 +33,8 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
     from nodepool.metrics.gauges import Gauges
-    from nodepool.metrics.registry import Registry, Series, Value
-    from nodepool.web.site import Site
+    from nodepool.metrics.registry import Metric, Registry, Series, Value
+    from nodepool.web.site import Daemon, Site
 
 log = logging.getLogger("nodepool.web")
 
@@ -42,44 +43,44 @@ _OPENMETRICS: Final = "application/openmetrics-text"
 _THREAD_KIND: Final = re.compile(r"[A-Za-z_]+")
 
 
-class SiteCollector(Collector):
-    """What a process counted, what a snapshot shows, and the process itself.
+#: Computes a part of the metrics. Any thread; does not block.
+Source = Callable[[], Mapping["Series", "Value"]]
+
+
+class DaemonCollector(Collector):
+    """What a process counted, and what is computed when it is asked for.
 
     :param registry: of the process.
+    :param sources: a later one counts where they agree in a series.
+    :param recomputed: what is not taken from the registry, because a source has it.
     """
 
-    def __init__(self, site: Site, registry: Registry) -> None:
-        self._site = site
+    def __init__(self, registry: Registry, sources: Sequence[Source], recomputed: Iterable[Metric] = ()) -> None:
         self._registry = registry
+        self._sources = sources
+        self._recomputed = frozenset(recomputed)
 
     def collect(self) -> Iterator[Family]:
-        """For any thread. Does not block; an error in one part does not hide the others."""
-        recomputed = frozenset(catalog.RECOMPUTED)
+        """For any thread. Does not block; an error in one source does not hide the others."""
         values: dict[Series, Value] = {
-            series: value for series, value in self._registry.snapshot().items() if series.metric not in recomputed
+            series: value
+            for series, value in self._registry.snapshot().items()
+            if series.metric not in self._recomputed
         }
-        parts: tuple[Callable[[], Mapping[Series, Value]], ...] = (
-            self._of_process,
-            self._of_snapshot,
-            self._site.internals,
-        )
-        for part in parts:
+        for source in self._sources:
             with Guard(log, "Some metrics could not be computed"):
-                values.update(part())
+                values.update(source())
         return families(values)
 
-    def _of_snapshot(self) -> Mapping[Series, Value]:
-        return {**computed_gauges(self._site.snapshots.latest())}
 
-    def _of_process(self) -> Mapping[Series, Value]:
-        site = self._site
-        return {
-            catalog.BUILD_INFO.series(site.version, site.daemon.kind): 1,
-            catalog.CONNECTED.series(): int(site.daemon.connected),
-            catalog.COMPLETE.series(): int(site.snapshots.complete),
-            catalog.LOOP_AGE.series(): site.loop_age_seconds,
-            **thread_gauges(thread.name for thread in threading.enumerate()),
-        }
+def daemon_gauges(daemon: Daemon, version: str) -> Gauges:
+    """What each daemon has. Does not block."""
+    return {
+        catalog.BUILD_INFO.series(version, daemon.kind): 1,
+        catalog.CONNECTED.series(): int(daemon.connected),
+        catalog.LOOP_AGE.series(): max(0.0, monotonic() - daemon.last_loop),
+        **thread_gauges(thread.name for thread in threading.enumerate()),
+    }
 
 
 def thread_gauges(names: Iterable[str]) -> Gauges:
@@ -91,13 +92,10 @@ def thread_gauges(names: Iterable[str]) -> Gauges:
     return {catalog.THREADS.series(kind): count for kind, count in kinds.items()}
 
 
-def routes(site: Site, registry: Registry = REGISTRY) -> list[BaseRoute]:
-    """``/metrics``.
-
-    :param registry: what the process counted.
-    """
+def metrics_route(collector: DaemonCollector) -> Route:
+    """``/metrics`` of a daemon."""
     collectors = CollectorRegistry()
-    collectors.register(SiteCollector(site, registry))
+    collectors.register(collector)
     for of_process in (ProcessCollector, PlatformCollector, GCCollector):
         of_process(registry=collectors)
 
@@ -107,4 +105,24 @@ def routes(site: Site, registry: Registry = REGISTRY) -> list[BaseRoute]:
         encode, content_type = choose_encoder(_OPENMETRICS if _OPENMETRICS in accepted else "")
         return Response(encode(collectors), headers={"Content-Type": content_type, "Cache-Control": "no-store"})
 
-    return [Route("/metrics", metrics)]
+    return Route("/metrics", metrics)
+
+
+def routes(site: Site, registry: Registry = REGISTRY) -> list[BaseRoute]:
+    """``/metrics`` of a launcher or of ``nodepool-web``.
+
+    :param registry: what the process counted.
+    """
+
+    def of_snapshot() -> Mapping[Series, Value]:
+        snapshot = site.snapshots.latest()
+        return {catalog.COMPLETE.series(): int(snapshot.complete), **computed_gauges(snapshot)}
+
+    sources: Sequence[Source] = (lambda: {**daemon_gauges(site.daemon, site.version)}, of_snapshot, site.internals)
+    return [metrics_route(DaemonCollector(registry, sources, catalog.RECOMPUTED))]
+
+
+def builder_routes(daemon: Daemon, version: str, internals: Source) -> list[Route]:
+    """``/metrics`` of a builder."""
+    sources: Sequence[Source] = (lambda: {**daemon_gauges(daemon, version)}, internals)
+    return [metrics_route(DaemonCollector(REGISTRY, sources))]

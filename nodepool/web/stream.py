@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Final
 import anyio
 from sse_starlette.event import ServerSentEvent
 from sse_starlette.sse import EventSourceResponse
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from nodepool import fast_json
 from nodepool.web.event_hub import EventHub, TooManyViewers, Viewer
+from nodepool.web.problem import problem_response
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -75,14 +76,8 @@ def routes() -> list[BaseRoute]:
 
 
 def _refused() -> Response:
-    problem = {
-        "type": "about:blank",
-        "title": "Service Unavailable",
-        "status": 503,
-        "detail": "There are too many viewers of events, or the server stops.",
-    }
     headers = {"Retry-After": str(RETRY_SECONDS)}
-    return JSONResponse(problem, 503, headers=headers, media_type="application/problem+json")
+    return problem_response(503, "There are too many viewers of events, or the server stops.", headers)
 
 
 async def _encoded(hub: EventHub, viewer: Viewer, first: Sequence[Message]) -> AsyncIterator[bytes]:

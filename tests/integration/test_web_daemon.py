@@ -68,6 +68,11 @@ def test_serves_until_a_signal(start: StartServing, module: str) -> None:
     told = httpx.get(f"{process.wait_ready()}/health/status").json()
     assert told["kind"] == ("launcher" if module == MODULES[0] else "web")
     assert told["live"]
+    # WP-70 and WP-77: what the process has itself, and what ZooKeeper has.
+    metrics = httpx.get(f"{process.wait_ready()}/metrics").text
+    assert f'nodepool_build_info{{kind="{told["kind"]}"' in metrics
+    assert "nodepool_zookeeper_latency_seconds_count" in metrics
+    assert 'nodepool_nodes{state="ready"}' in metrics
     process.send_signal(signal.SIGTERM)
     assert process.wait(45) == 0
     assert "Traceback" not in process.log_text()

@@ -78,6 +78,12 @@ apt_install() (
         [ ! -d /run/systemd/system ] || systemctl --quiet disable ssh.service ssh.socket >/dev/null 2>&1 || true
         ;;
     esac
+    case " ${missing_packages[*]} " in
+    *" prometheus "*)
+        # Only its tool is wanted.
+        [ ! -d /run/systemd/system ] || systemctl --quiet disable prometheus.service >/dev/null 2>&1 || true
+        ;;
+    esac
 )
 
 # make_virtualenv DIR WHAT PIP-ARGUMENT...: a virtualenv with these things; made again only when something it depends on changed.

@@ -103,3 +103,12 @@ def test_threads() -> None:
     names = ["PoolWorker.a-main", "PoolWorker.b-main", "NodeLauncher-0000000001", "42"]
     found = {series.values: value for series, value in metrics.thread_gauges(names).items()}
     assert found == {("PoolWorker",): 2, ("NodeLauncher",): 1, ("other",): 1}
+
+
+def test_builder(site: WebSite) -> None:
+    """WP-76: without caches; what it counts of builds and uploads."""
+    inside = {catalog.ZK_QUEUE.series("b1", "q"): 3.0}
+    app = Starlette(routes=metrics.builder_routes(site.daemon, "1.2.3", lambda: inside))
+    found = values(TestClient(app).get("/metrics").text)
+    assert (found["nodepool_build_info"], found["nodepool_launcher_zk"]) == (1, 3)
+    assert "nodepool_requests" not in found
