@@ -32,7 +32,11 @@ def logs_part(builder: ImageBuilder, config: Config) -> Part[WebServer] | None:
         log.error("No build logs at webapp.builder-port: webapp.auth.require-login is true, and builders know no login")
         return None
     address = ListenAddress(
-        config.webapp_listen_address, config.webapp_builder_port, config.webapp_tls_cert, config.webapp_tls_key
+        config.webapp_listen_address,
+        config.webapp_builder_port,
+        config.webapp_tls_cert,
+        config.webapp_tls_key,
+        "webapp.builder-port",
     )
 
     def make_app() -> ASGIApp:

@@ -37,7 +37,7 @@ ON_STOP: Final = "on_stop"
 class ListenAddress:
     """Where to listen.
 
-    :param port: 0 = any that is free.
+    :param port: 0 = any that is free. ``port_key``: of the configuration, for the log.
     """
 
     host: str
@@ -45,6 +45,7 @@ class ListenAddress:
     #: Files of the certificate and of its key; None = HTTP.
     certificate: str | None = None
     key: str | None = None
+    port_key: str = "webapp.port"
 
 
 class WebServer(threading.Thread):
@@ -93,7 +94,8 @@ class WebServer(threading.Thread):
             listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, STALLED_SECONDS * 1000)
             return listener
         except OSError as error:
-            text = f"cannot listen on {address.host} port {address.port} (webapp.listen_address, webapp.port): {error}"
+            keys = f"webapp.listen_address, {address.port_key}"
+            text = f"cannot listen on {address.host} port {address.port} ({keys}): {error}"
             if text != self._told:
                 self._told = text
                 log.error("No web pages: %s. Trying again every %g s", text, RETRY_SECONDS)

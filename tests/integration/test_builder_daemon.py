@@ -10,11 +10,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx2 as httpx
 import pytest
 
 from nodepool.builder import process_session
 from tests.support.fake_builder import IMAGE, FakeBuilder
 from tests.support.pool_znodes import PoolZnodes
+from tests.support.ports import free_ports
 from tests.support.wait import holds_for, wait_for
 from tests.support.zookeeper import ZooKeeperServer
 
@@ -76,6 +78,26 @@ def test_image_is_built(make: Make) -> None:
     assert builder.log_of(build_id).endswith("Exit code: 0\n")
     assert list(builder.temporary.iterdir()) == []
     assert list((builder.images_dir / ".builds").iterdir()) == []
+
+
+def test_serves_its_logs(make: Make) -> None:
+    """WP-49"""
+    (port,) = free_ports(1)
+    web = {"webapp": {"builder-port": port, "listen_address": "127.0.0.1"}}
+    builder = make(images={IMAGE: {"formats": ["raw"]}, "slow": slow()}, extra=web)
+    builder.start()
+    (build_id,) = builder.wait_state("ready")
+    (running,) = builder.wait_state("building", image="slow")
+    site = f"http://127.0.0.1:{port}"
+    wait_for("it listens", lambda: f"Web pages at {site}/" in builder.log_text())
+    assert f"{IMAGE}-{build_id}" in httpx.get(f"{site}/").text
+    assert httpx.get(f"{site}/logs/{IMAGE}-{build_id}/text").text == builder.log_of(build_id)
+    session_of(builder, running, "slow")
+    with httpx.stream("GET", f"{site}/logs/slow-{running}/stream", timeout=60) as answer:
+        first = next(answer.iter_lines())
+        assert first.startswith("id: ")
+        # It ends with the builder, not only with the build.
+        assert builder.stop(signal.SIGTERM, seconds=60) == 0
 
 
 def test_registered_while_it_runs(make: Make, znodes: PoolZnodes) -> None:

@@ -49,7 +49,7 @@ class Choices:
         :param states: those that there are.
         :raises PageError: there is no such state, or no such duration.
         """
-        age = self.text("older_than")
+        age = self.duration("older_than") if self.text("older_than") else None
         try:
             return Filter(
                 states_in(self.text("state"), states),
@@ -57,8 +57,18 @@ class Choices:
                 self._names("provider"),
                 self._names("pool"),
                 self._names("tenant"),
-                times.duration(age) if age else None,
+                age,
             )
+        except ValueError as problem:
+            raise PageError(400, f"This address cannot be understood: {problem}.") from None
+
+    def duration(self, name: str) -> float:
+        """A duration in seconds.
+
+        :raises PageError: it is none.
+        """
+        try:
+            return times.duration(self.text(name))
         except ValueError as problem:
             raise PageError(400, f"This address cannot be understood: {problem}.") from None
 

@@ -56,8 +56,13 @@ class ListSubject:
     empty: str
 
 
-def list_of_table(request: Request, subject: ListSubject, table: Table, links: Links) -> Page:
-    """The page of a table that is small enough to be made as a whole. ``q`` chooses the rows that have a text."""
+def list_of_table(
+    request: Request, subject: ListSubject, table: Table, links: Links, more: Sequence[FilterField] = ()
+) -> Page:
+    """The page of a table that is small enough to be made as a whole. ``q`` chooses the rows that have a text.
+
+    :param more: fields beside ``q``, which have chosen the rows already.
+    """
     choices = choices_of(request.query_params)
     wanted = choices.text("q").casefold()
     if wanted:
@@ -70,7 +75,7 @@ def list_of_table(request: Request, subject: ListSubject, table: Table, links: L
     if choices.text("sort"):
         choices.order(keys, keys[0])
         table = in_order(table, choices.text("sort"))
-    fields = [FilterField("q", "Text", choices.text("q"), "in any column")]
+    fields = [*more, FilterField("q", "Text", choices.text("q"), "in any column")]
     return make_list(
         subject, choices, len(table.rows), lambda first, end: _rows(table, first, end), fields, keys, "", links
     )

@@ -13,9 +13,10 @@ from nodepool.plan.attention import registered_launchers
 from nodepool.plan.pool_summary import summarize
 from nodepool.plan.status_events import merged
 from nodepool.web.changed_records import RecordKind
+from nodepool.web.pages.choices import choices_of
 from nodepool.web.pages.frame import Page
 from nodepool.web.pages.links import Links
-from nodepool.web.pages.lists import ListSubject, list_of_table
+from nodepool.web.pages.lists import FilterField, ListSubject, list_of_table
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -43,6 +44,8 @@ _EVENTS: Final = ListSubject(
     lambda links: {"subject": links.subject},
     "No launcher tells of an event. Launchers forget them when they end; the logs have all.",
 )
+#: Kinds of subjects that events have.
+_SUBJECTS: Final = ("host", "label", "launcher", "node", "pool", "provider", "request")
 
 
 def hosts_page(request: Request, snapshot: WebSnapshot) -> Page:
@@ -67,6 +70,13 @@ def tenants_page(request: Request, snapshot: WebSnapshot) -> Page:
 
 
 def events_page(request: Request, snapshot: WebSnapshot) -> Page:
-    """What happened, the newest first."""
-    seen = snapshot.observed
-    return list_of_table(request, _EVENTS, event_table(reversed(merged(seen.events)), seen.now), Links(snapshot))
+    """What happened, the newest first. ``kind`` chooses by the subject, ``since`` by the age."""
+    seen, choices = snapshot.observed, choices_of(request.query_params)
+    kind, since = choices.text("kind"), choices.text("since")
+    begin = seen.now - choices.duration("since") if since else 0.0
+    found = [event for event in merged(seen.events, begin) if kind in ("", event.kind)]
+    fields = [
+        FilterField("kind", "About", kind, options=sorted({*_SUBJECTS, *([kind] if kind else [])})),
+        FilterField("since", "Within", since, "e.g. 15m, 1h30m"),
+    ]
+    return list_of_table(request, _EVENTS, event_table(reversed(found), seen.now), Links(snapshot), fields)

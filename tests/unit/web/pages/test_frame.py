@@ -6,6 +6,8 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
+from nodepool.web.changed_records import RecordKind
+from nodepool.web.pages.frame import NAVIGATION
 from nodepool.web.pages.templates import address
 from tests.support.web_records import full
 from tests.support.web_site import WebSite
@@ -70,3 +72,26 @@ def test_addresses_of_names() -> None:
     assert address("providers", "a/b ?c") == "providers/a%2Fb%20%3Fc"
     assert address("nodes", label="a&b", page=2, state=None) == "nodes?label=a%26b&page=2"
     assert address("labels", "\ud800") == "labels/%3F"
+
+
+def test_page_asks_anew_when_what_it_shows_changes() -> None:
+    """WP-50: by what the stream of events tells, and when it was lost; the script knows each of these changes."""
+    client = WebSite(full()).client
+    script = client.get("/static/live.js").text
+    told = set(re.findall(r'"(\w+)"', re.findall(r"KINDS = \[(.*?)\]", script)[0]))
+    assert {kind.value for kind in RecordKind} <= told
+    for path, _ in NAVIGATION:
+        text = client.get(f"/{path}").text
+        triggers = re.findall(r"changed-(\w+) from:body", text)
+        assert triggers[-1] == "all"
+        assert set(triggers[:-1]) <= told
+        assert triggers[:-1]
+        assert 'data-stream="./api/v1/events/stream"' in text
+        assert re.search(r'<p id="stale" role="status"[^>]* hidden>', text)
+
+
+def test_fields_are_not_in_the_part_that_changes() -> None:
+    """WP-50: what somebody types stays."""
+    part = WebSite(full()).client.get("/nodes", headers=PART).text
+    assert "<table>" in part
+    assert "<form" not in part

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -31,3 +32,29 @@ def test_newest_event_comes_first() -> None:
     events = [Event(NOW - 10, "l1", "node 1", "held"), Event(NOW - 5, "l1", "node 2", "held")]
     text = WebSite(replace(small, observed=replace(small.observed, events=events))).client.get("/events").text
     assert text.index("node 2") < text.index("node 1")
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ("", ["node 2", "request 1", "node 1"]),
+        ("kind=node", ["node 2", "node 1"]),
+        ("since=15s", ["node 2", "request 1"]),
+        ("kind=node&since=15s&q=held", ["node 2"]),
+        ("kind=odd", []),
+    ],
+)
+def test_filter_of_events(query: str, found: list[str]) -> None:
+    """WP-45"""
+    small = full()
+    events = [
+        Event(NOW - 20, "l1", "node 1", "held"),
+        Event(NOW - 10, "l1", "request 1", "declined"),
+        Event(NOW - 5, "l1", "node 2", "held"),
+    ]
+    site = WebSite(replace(small, observed=replace(small.observed, events=events)))
+    assert re.findall(r"<td>((?:node|request) \d)</td>", site.client.get(f"/events?{query}").text) == found
+
+
+def test_filter_of_events_that_cannot_be_understood() -> None:
+    assert WebSite(full()).client.get("/events?since=soon").status_code == 400
