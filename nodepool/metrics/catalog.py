@@ -92,14 +92,14 @@ REQUEST_WAIT: Final = Metric(
 BOOT: Final = Metric(
     "nodepool_boot_seconds",
     MetricKind.TIMER,
-    ("provider", "label"),
+    ("provider",),
     "From the start of an attempt to launch a node until the cloud said that the instance runs.",
     buckets=LAUNCH_BUCKETS,
 )
 SCAN: Final = Metric(
     "nodepool_scan_seconds",
     MetricKind.TIMER,
-    ("provider", "label"),
+    ("provider",),
     "From then until the instance could be logged in to.",
     buckets=LAUNCH_BUCKETS,
 )

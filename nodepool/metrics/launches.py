@@ -21,11 +21,11 @@ def report(
     REGISTRY.time(LAUNCH.series(result, provider, az or "", requestor or ""), duration_ms / 1000)
 
 
-def report_boot(provider: str, label: str, seconds: float) -> None:
+def report_boot(provider: str, seconds: float) -> None:
     """Note that a cloud said of an instance that it runs, so long after the attempt began. As `report`."""
-    REGISTRY.time(BOOT.series(provider, label), seconds)
+    REGISTRY.time(BOOT.series(provider), seconds)
 
 
-def report_scan(provider: str, label: str, seconds: float) -> None:
+def report_scan(provider: str, seconds: float) -> None:
     """Note that an instance could be logged in to, so long after that. As `report`."""
-    REGISTRY.time(SCAN.series(provider, label), seconds)
+    REGISTRY.time(SCAN.series(provider), seconds)

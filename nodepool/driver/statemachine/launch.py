@@ -205,7 +205,7 @@ class NodeLaunch:
 
     def _created(self) -> float | None:
         now = self._clock()
-        launches.report_boot(self._order.settings.name, self._order.label.name, now - self._attempt_begun)
+        launches.report_boot(self._order.settings.name, now - self._attempt_begun)
         self._created_at = now
         if not getattr(self._order.label, "host_key_checking", True):
             return self._end(states.READY)
@@ -215,7 +215,7 @@ class NodeLaunch:
 
     def _scanned(self) -> float | None:
         seconds = self._clock() - self._created_at
-        launches.report_scan(self._order.settings.name, self._order.label.name, seconds)
+        launches.report_scan(self._order.settings.name, seconds)
         return self._end(states.READY)
 
     def _wants(self, machine: StateMachine) -> bool:
