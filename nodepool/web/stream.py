@@ -76,8 +76,8 @@ def routes() -> list[BaseRoute]:
 
 
 def _refused() -> Response:
-    headers = {"Retry-After": str(RETRY_SECONDS)}
-    return problem_response(503, "There are too many viewers of events, or the server stops.", headers)
+    text = "There are too many viewers of events, or the server stops."
+    return problem_response(503, text, {"Retry-After": str(RETRY_SECONDS)})
 
 
 async def _encoded(hub: EventHub, viewer: Viewer, first: Sequence[Message]) -> AsyncIterator[bytes]:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from nodepool.listing.orders import REQUEST_ORDERS
@@ -16,6 +17,7 @@ from nodepool.web.api import schemas
 from nodepool.web.api.resource import NAME, ApiResource, Records, list_resource, objects_of
 from nodepool.web.problem import ApiProblem
 from nodepool.web.query import LABEL, OLDER_THAN, PROVIDER, TENANT, Query, state
+from nodepool.web.zuul_links import zuul_links
 
 if TYPE_CHECKING:
     from nodepool.listing.table import Table
@@ -44,9 +46,14 @@ _PROPERTIES: Final = {
     "code": {**schemas.OPTIONAL_TEXT, "description": "why it waits or failed"},
     "reason": {**schemas.OPTIONAL_TEXT, "description": "the same for people"},
 }
+_LINKS: Final = {"buildset": schemas.TEXT, "status": schemas.TEXT}
 
 
-def resources() -> list[ApiResource]:
+def resources(zuul_url: str | None = None) -> list[ApiResource]:
+    """:param zuul_url: where Zuul's pages are, for links."""
+    explained = schemas.explained(ExplainedRequest)
+    explained["properties"]["links"] = {**schemas.thing(_LINKS, all_required=False), "description": "pages of Zuul"}
+    explained["required"].append("links")
     return [
         list_resource(
             "/requests", "Node requests", _requests, _PROPERTIES, (_STATE, LABEL, PROVIDER, TENANT, OLDER_THAN)
@@ -55,8 +62,8 @@ def resources() -> list[ApiResource]:
         ApiResource(
             f"/requests/{{{NAME}}}/explain",
             "Why a request waits or failed, and what would help, as `nodepool explain` tells it",
-            _explain,
-            schemas.explained(ExplainedRequest),
+            partial(_explain, zuul_url),
+            explained,
         ),
     ]
 
@@ -78,8 +85,10 @@ def _request(snapshot: WebSnapshot, query: Query) -> Mapping[str, Any]:
     return objects_of(_table(snapshot, [_found(snapshot, query)]))[0]
 
 
-def _explain(snapshot: WebSnapshot, query: Query) -> Mapping[str, Any]:
-    return explain_request(_found(snapshot, query), snapshot.observed).to_dict()
+def _explain(zuul_url: str | None, snapshot: WebSnapshot, query: Query) -> Mapping[str, Any]:
+    request = _found(snapshot, query)
+    told = explain_request(request, snapshot.observed).to_dict()
+    return {**told, "links": zuul_links(request, zuul_url)}
 
 
 def _found(snapshot: WebSnapshot, query: Query) -> NodeRequest:

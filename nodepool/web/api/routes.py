@@ -43,17 +43,21 @@ TAG_SECONDS: Final = 10
 _MAX_DEPTH: Final = 50
 
 
-def all_resources() -> list[ApiResource]:
-    """In the order of their description."""
-    modules = (summary, requests, nodes, providers, hosts, labels, launchers, tenants, images, events)
-    return [resource for module in modules for resource in module.resources()]
+def all_resources(zuul_url: str | None = None) -> list[ApiResource]:
+    """In the order of their description.
+
+    :param zuul_url: where Zuul's pages are, for links.
+    """
+    modules = (nodes, providers, hosts, labels, launchers, tenants, images, events)
+    others = [resource for module in modules for resource in module.resources()]
+    return [*summary.resources(), *requests.resources(zuul_url), *others]
 
 
 def routes(site: Site) -> list[BaseRoute]:
     """Of all resources, and their description as OpenAPI."""
     # Other processes count their snapshots on their own.
     boot = secrets.token_hex(4)
-    resources = all_resources()
+    resources = all_resources(site.zuul_url)
     # "/nodes/{name}/explain" goes before what takes names with a slash.
     ordered = sorted(resources, key=lambda resource: ":path" in resource.path)
     described = json.dumps(openapi.document(resources, ROOT, site.version)).encode()

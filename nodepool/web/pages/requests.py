@@ -23,6 +23,7 @@ from nodepool.web.pages.links import Links
 from nodepool.web.pages.lists import ListSubject, filter_fields, make_list, sorted_by
 from nodepool.web.pages.table_view import CellText, TableView, table_view
 from nodepool.web.pages.templates import address
+from nodepool.web.zuul_links import zuul_links
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -97,7 +98,7 @@ def request_page(request: Request, snapshot: WebSnapshot, zuul_url: str | None =
     values = {
         "kind": "Request",
         "told": told,
-        "facts": [*_facts(record, told, links), ShownFact("Zuul", zuul_links(record, zuul_url))],
+        "facts": [*_facts(record, told, links), ShownFact("Zuul", _zuul(record, zuul_url))],
         "tables": [_pools(told, seen.now, links)],
         "history": moments(told.history),
         "commands": log_commands(f"node_request: {request_id}"),
@@ -142,15 +143,5 @@ def _pools(told: ExplainedRequest, now: float, links: Links) -> TableView:
     return table_view("Pools", Table(columns, rows), {"pool": links.pool, "launchers": links.launcher})
 
 
-def zuul_links(record: NodeRequest, zuul_url: str | None) -> list[CellText]:
-    """The buildset that the request is for, and the status page of its tenant, in Zuul."""
-    tenant = origin_of(record).get("tenant")
-    if zuul_url is None or tenant is None:
-        return []
-    data = record.requestor_data
-    buildset = data.get("build_set_uuid") if isinstance(data, dict) else None
-    base = f"{zuul_url.rstrip('/')}/{address('t', tenant)}"
-    found = [CellText("status", f"{base}/status", outside=True)]
-    if isinstance(buildset, str) and buildset:
-        found.insert(0, CellText("buildset", f"{base}/{address('buildset', buildset)}", outside=True))
-    return found
+def _zuul(record: NodeRequest, zuul_url: str | None) -> list[CellText]:
+    return [CellText(name, address, outside=True) for name, address in zuul_links(record, zuul_url).items()]

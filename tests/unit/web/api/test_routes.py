@@ -67,6 +67,14 @@ def test_answers_fit_their_schemas(mark: str) -> None:
     assert count >= len(RESOURCES) - (4 if mark else 0)
 
 
+def test_links_to_zuul() -> None:
+    """WP-20"""
+    path = f"{ROOT}/requests/200-0000000001/explain"
+    assert WebSite(full()).client.get(path).json()["links"] == {}
+    site = WebSite(full(), zuul_url="https://zuul.example.org")
+    assert site.client.get(path).json()["links"]["status"] == "https://zuul.example.org/t/t1/status"
+
+
 def test_nothing_is_there() -> None:
     """WP-20"""
     site = WebSite(NOTHING)
