@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 import socket
@@ -23,6 +24,8 @@ log = logging.getLogger("nodepool.web")
 RETRY_SECONDS: Final = 30.0
 #: At the end, answers that are being sent have so long. Streams of events are told to end before.
 GRACE_SECONDS: Final = 2
+#: So long after that nothing is waited for any more.
+LAST_SECONDS: Final = 1
 #: More connections at a time are answered with status 503.
 MOST_CONNECTIONS: Final = 500
 #: A connection without a request is closed.
@@ -128,7 +131,16 @@ def _make_server(app: ASGIApp, address: ListenAddress) -> uvicorn.Server:
             for end_streams in self.lifespan.state.get(ON_STOP, ()):
                 with Guard(log, "Error while streams are ended"):
                     end_streams()
+            # A client that takes nothing of what is sent would hold up the end, which is an error for uvicorn.
+            cut = asyncio.get_running_loop().call_later(GRACE_SECONDS, self._cut_connections)
             await super().shutdown(sockets)
+            cut.cancel()
+
+        def _cut_connections(self) -> None:
+            for connection in list(self.server_state.connections):
+                transport = getattr(connection, "transport", None)
+                if transport is not None:
+                    transport.abort()
 
     settings: dict[str, Any] = {
         "loop": "asyncio",
@@ -141,7 +153,7 @@ def _make_server(app: ASGIApp, address: ListenAddress) -> uvicorn.Server:
         "server_header": False,
         "limit_concurrency": MOST_CONNECTIONS,
         "timeout_keep_alive": IDLE_SECONDS,
-        "timeout_graceful_shutdown": GRACE_SECONDS,
+        "timeout_graceful_shutdown": GRACE_SECONDS + LAST_SECONDS,
         "ssl_certfile": address.certificate,
         "ssl_keyfile": address.key,
     }

@@ -14,6 +14,7 @@ import pytest
 
 from nodepool import fast_json
 from nodepool.web import event_hub, stream
+from nodepool.web import server as server_module
 from nodepool.web.app import make_app
 from nodepool.web.changed_records import RecordKind
 from nodepool.web.server import ListenAddress, WebServer
@@ -157,20 +158,33 @@ def test_too_many_viewers(monkeypatch: pytest.MonkeyPatch) -> None:
         wait_for("the place of the one that left is free", comes_in)
 
 
-def test_slow_viewer(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    """WP-64: one that does not read is dropped, and only that one."""
-    monkeypatch.setattr(event_hub, "MOST_BEHIND", 5)
+@contextmanager
+def reading_nothing(server: WebServer) -> Iterator[socket.socket]:
+    """A client that asks for the stream, and then takes little of it."""
+    with socket.socket() as slow:
+        slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        slow.settimeout(SECONDS)
+        slow.connect(("127.0.0.1", server.port))
+        slow.sendall(f"GET {PATH} HTTP/1.1\r\nHost: nodepool.example\r\n\r\n".encode())
+        yield slow
+
+
+@pytest.fixture
+def floods(monkeypatch: pytest.MonkeyPatch) -> WebSite:
+    """A site that has a large message for its viewers again and again."""
     monkeypatch.setattr(event_hub, "LOOK_SECONDS", 0.001)
     monkeypatch.setattr(event_hub, "CHANGES_SECONDS", 0.0)
     site = WebSite()
     many = {RecordKind.NODES: frozenset(f"{number:05}" + "x" * 5_000 for number in range(50))}
     monkeypatch.setattr(site.snapshots, "take_changes", lambda: many)
-    with caplog.at_level(logging.INFO, "nodepool.web"), serving(site) as server:
-        with socket.socket() as slow:
-            slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-            slow.settimeout(SECONDS)
-            slow.connect(("127.0.0.1", server.port))
-            slow.sendall(f"GET {PATH} HTTP/1.1\r\nHost: nodepool.example\r\n\r\n".encode())
+    return site
+
+
+def test_slow_viewer(floods: WebSite, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """WP-64: one that does not read is dropped, and only that one."""
+    monkeypatch.setattr(event_hub, "MOST_BEHIND", 5)
+    with caplog.at_level(logging.INFO, "nodepool.web"), serving(floods) as server:
+        with reading_nothing(server) as slow:
             wait_for("it is dropped", lambda: any("is dropped" in message for message in caplog.messages))
             # The stream ends properly: what was on the way, then the last chunk.
             received = b""
@@ -180,6 +194,21 @@ def test_slow_viewer(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureF
                 received = (received + chunk)[-100:]
         with viewer(server) as reader:
             assert reader.next()[0] == "hello"
+
+
+def test_server_stops_beside_a_slow_viewer(
+    floods: WebSite, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """WP-65: it is waited for no longer than for others, and nothing is an error."""
+    monkeypatch.setattr(server_module, "GRACE_SECONDS", 0.1)
+    monkeypatch.setattr(server_module, "LAST_SECONDS", SECONDS)
+    monkeypatch.setattr(event_hub, "MOST_BEHIND", 20)
+    with caplog.at_level(logging.INFO, "nodepool.web"), serving(floods) as server, reading_nothing(server):
+        wait_for("it is far behind", lambda: any("is dropped" in message for message in caplog.messages))
+        server.stop()
+        server.join(SECONDS / 2)
+        assert not server.is_alive()
+    assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
 
 
 def test_head() -> None:
