@@ -26,7 +26,7 @@ class Environment:
 #: Seconds for everything together.
 TOTAL_BUDGET = 45 * 60
 
-#: A row is run in this order, one after the other; rows run beside each other. The tests have a row of their own,
+#: A row is run in this order, one after the other; rows run beside each other. Most tests have a row of their own,
 #: because each of them uses all cores. The second row fills the time in which they wait.
 ROWS: tuple[tuple[Environment, ...], ...] = (
     (
@@ -42,6 +42,8 @@ ROWS: tuple[tuple[Environment, ...], ...] = (
         Environment("imports", 60),
         Environment("docs", 3 * 60),
         Environment("package", 3 * 60),
+        # One process and a browser, which wait for each other.
+        Environment("browser", 6 * 60, tests=True),
     ),
 )
 

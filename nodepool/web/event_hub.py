@@ -88,6 +88,8 @@ class EventHub:
         self._thread = CapacityLimiter(1)
         self._new_events: NewEvents | None = None
         self._changes_at = -CHANGES_SECONDS
+        #: Number of the snapshot of the last look.
+        self._snapshot_number = 0
 
     @property
     def viewers(self) -> int:
@@ -114,7 +116,9 @@ class EventHub:
         resumes = missed is not None and missed <= MOST_MISSED
         # A viewer that is lost before it has all that it missed must come back with the old number.
         viewer.seq = resumed if resumed is not None and resumes else self._log.seq
-        first = [Message(viewer.seq, HELLO, {"seq": viewer.seq, "version": self._version})]
+        # A page that shows another snapshot was made before, and was not told what has changed since.
+        told = {"seq": viewer.seq, "version": self._version, "snapshot": self._snapshot_number}
+        first = [Message(viewer.seq, HELLO, told)]
         if last_id is not None and not resumes:
             first.append(Message(viewer.seq, RESET, {"seq": viewer.seq}))
         return viewer, first
@@ -160,6 +164,7 @@ class EventHub:
             with_changes = self._clock() >= self._changes_at + CHANGES_SECONDS
             work = partial(_snapshot, self._snapshots, with_changes)
             snapshot, changes = await anyio.to_thread.run_sync(work, limiter=self._thread)
+            self._snapshot_number = snapshot.number
             before = self._log.seq
             for name, data in of_changes(changes):
                 self._changes_at = self._clock()

@@ -132,6 +132,11 @@ class PoolZnodes:
             self.change_node(node_id, state="used")
         self.delete_request(request_id)
 
+    def change_request(self, request_id: str, **fields: Any) -> None:
+        """Changes fields of a request."""
+        request = {**(self.request(request_id) or {}), **fields}
+        self.kazoo.set(f"{REQUESTS}/{request_id}", json.dumps(request).encode())
+
     def delete_request(self, request_id: str) -> None:
         """Removes a request as a client does; it may be gone already."""
         try:

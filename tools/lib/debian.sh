@@ -44,6 +44,12 @@ need_shells() {
     need fish has_program fish
 }
 
+# A browser for the web pages. Its window needs no display; texts need a font.
+need_browser() {
+    need chromium has_program chromium
+    need fonts-dejavu-core test -e /usr/share/fonts/truetype/dejavu/DejaVuSans.ttf
+}
+
 # install_missing: install what "need" found missing, or say exactly what to install, and end.
 install_missing() {
     [ ${#missing_packages[@]} -gt 0 ] || return 0

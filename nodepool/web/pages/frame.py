@@ -136,6 +136,7 @@ class Frame:
             here=request.url.path.strip("/").partition("/")[0],
             again=f"?{request.url.query}",
             trigger=", ".join([*triggers, "changed-all from:body", "every 30s"]),
+            snapshot_number=snapshot.number,
             complete=snapshot.complete,
             shown_at=date_and_time(snapshot.observed.now),
             navigation=NAVIGATION,

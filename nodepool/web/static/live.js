@@ -6,7 +6,7 @@
   const AGAIN_MS = 5000;
   // Viewers of a change do not ask all at the same moment.
   const JITTER_MS = 100;
-  const address = document.currentScript.dataset.stream;
+  const { stream: address, snapshot: shown } = document.currentScript.dataset;
   const stale = document.getElementById("stale");
   let lost = false;
 
@@ -25,6 +25,9 @@
       // The browser tries again by itself unless the server refused.
       if (stream.readyState === EventSource.CLOSED) setTimeout(connect, AGAIN_MS);
     };
+    // What changed after this page was made and before the stream began is told by nobody.
+    stream.addEventListener("hello", (event) =>
+      String(JSON.parse(event.data).snapshot) === shown || changed("all"));
     stream.addEventListener("reset", () => changed("all"));
     KINDS.forEach((kind) =>
       stream.addEventListener(kind, () => setTimeout(changed, Math.random() * JITTER_MS, kind)));

@@ -87,7 +87,7 @@ def test_first_messages() -> None:
 
     async def scenario(place: Place) -> None:
         viewer, first = await place.hub.join(None)
-        assert names(first) == [("hello", {"seq": 0, "version": "1.2.3"})]
+        assert names(first) == [("hello", {"seq": 0, "version": "1.2.3", "snapshot": 0})]
         await place.change(RecordKind.NODES, "2", "1")
         await place.happen(5)
         changed, event = await place.told(viewer, 2)
@@ -133,7 +133,7 @@ def test_newcomer_is_not_told_what_was() -> None:
         place.snapshots.changed = {RecordKind.NODES: frozenset({"1"})}
         place.clock.pass_seconds(CHANGES_SECONDS)
         viewer, first = await place.hub.join(None)
-        assert names(first) == [("hello", {"seq": 1, "version": "1.2.3"})]
+        assert names(first) == [("hello", {"seq": 1, "version": "1.2.3", "snapshot": 0})]
         await place.change(RecordKind.IMAGES, "debian")
         assert [message.name for message in await place.told(viewer, 1)] == ["images"]
 
@@ -151,7 +151,7 @@ def test_resumes() -> None:
         place.snapshots.changed = {RecordKind.NODES: frozenset({"3"})}
         place.clock.pass_seconds(CHANGES_SECONDS)
         back, first = await place.hub.join(f"{place.hub.boot}-1")
-        assert names(first) == [("hello", {"seq": 1, "version": "1.2.3"})]
+        assert names(first) == [("hello", {"seq": 1, "version": "1.2.3", "snapshot": 0})]
         assert [message.data["ids"] for message in await place.told(back, 2)] == [["2"], ["3"]]
 
     with_hub(scenario)
@@ -166,7 +166,7 @@ def test_cannot_resume(last_id: str) -> None:
     async def scenario(place: Place) -> None:
         await place.fill(2)
         _, first = await place.hub.join(last_id.replace("{boot}", place.hub.boot))
-        assert names(first) == [("hello", {"seq": 2, "version": "1.2.3"}), ("reset", {"seq": 2})]
+        assert names(first) == [("hello", {"seq": 2, "version": "1.2.3", "snapshot": 0}), ("reset", {"seq": 2})]
 
     with_hub(scenario)
 

@@ -83,7 +83,7 @@ def test_told_of_a_change() -> None:
         assert (headers["cache-control"], headers["x-accel-buffering"]) == ("no-store", "no")
         assert "content-encoding" not in headers
         assert "default-src 'self'" in headers["content-security-policy"]
-        assert reader.next() == ("hello", {"seq": 0, "version": "1.2.3"})
+        assert reader.next() == ("hello", {"seq": 0, "version": "1.2.3", "snapshot": 0})
         site.snapshots.changed = {RecordKind.REQUESTS: frozenset({"200-1"})}
         assert reader.next() == ("requests", {"seq": 1, "count": 1, "ids": ["200-1"]})
         assert reader.last_id.endswith("-1")
@@ -99,7 +99,7 @@ def test_resumes() -> None:
             site.snapshots.changed = {RecordKind.NODES: frozenset({"1"})}
             assert reader.next()[0] == "nodes"
         with viewer(server, last_event_id=last_id) as reader:
-            assert reader.next() == ("hello", {"seq": 0, "version": "1.2.3"})
+            assert reader.next() == ("hello", {"seq": 0, "version": "1.2.3", "snapshot": 0})
             assert reader.next() == ("nodes", {"seq": 1, "count": 1, "ids": ["1"]})
         with viewer(server, last_event_id="of-another-process") as reader:
             assert [reader.next()[0], reader.next()[0]] == ["hello", "reset"]
