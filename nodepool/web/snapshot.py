@@ -13,7 +13,7 @@ from nodepool.clock import monotonic, wall_time
 from nodepool.model.builder_status import BuilderStatus
 from nodepool.model.image_view import NO_IMAGES, ImagesView
 from nodepool.plan.observed import Observed
-from nodepool.web.changed_records import ChangedRecords, RecordKind
+from nodepool.web.changed_records import MOST_IDS, ChangedRecords, RecordKind
 
 if TYPE_CHECKING:
     from nodepool.model.launcher_status import LauncherStatus
@@ -110,12 +110,9 @@ class SnapshotMaker:
                 if old is not None:
                     self._compare_status(old, new)
             elif old.complete != (complete := self.complete):
-                new = dataclasses.replace(old, number=old.number + 1, complete=complete)
+                new = dataclasses.replace(self._renewed(old), number=old.number + 1, complete=complete)
             else:
-                now = self._now()
-                if now == old.observed.now:
-                    return old
-                new = dataclasses.replace(old, observed=dataclasses.replace(old.observed, now=now))
+                new = self._renewed(old)
             self._latest = new
             return new
 
@@ -124,6 +121,13 @@ class SnapshotMaker:
         with self._lock:
             shown, self._shown = self._shown, {}
             return shown
+
+    def _renewed(self, old: WebSnapshot) -> WebSnapshot:
+        """The same, as of now."""
+        now = self._now()
+        if now == old.observed.now:
+            return old
+        return dataclasses.replace(old, observed=dataclasses.replace(old.observed, now=now))
 
     def _note(self, kind: RecordKind, record_id: str) -> None:
         self._changes.note(kind, record_id)
@@ -144,7 +148,9 @@ class SnapshotMaker:
                 self._show(kind, frozenset({""}))
 
     def _show(self, kind: RecordKind, ids: frozenset[str]) -> None:
-        self._shown[kind] = self._shown.get(kind, frozenset()) | ids
+        known = self._shown.get(kind, frozenset()) | ids
+        # Without viewers nobody takes them, for weeks.
+        self._shown[kind] = frozenset({""}) if "" in known or len(known) > MOST_IDS else known
 
     def _make(self, number: int) -> WebSnapshot:
         cache = self._cache

@@ -12,7 +12,7 @@ from sse_starlette.sse import EventSourceResponse
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from nodepool import fast_json
+from nodepool.web.any_json import to_json
 from nodepool.web.event_hub import EventHub, TooManyViewers, Viewer
 from nodepool.web.problem import problem_response
 
@@ -88,5 +88,5 @@ async def _encoded(hub: EventHub, viewer: Viewer, first: Sequence[Message]) -> A
 
 
 def _bytes(hub: EventHub, message: Message) -> bytes:
-    data = fast_json.dumps(message.data).decode()
+    data = to_json(message.data).decode()
     return ServerSentEvent(data, event=message.name, id=f"{hub.boot}-{message.seq}").encode()

@@ -6,13 +6,12 @@ from __future__ import annotations
 import json
 import secrets
 import zlib
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from nodepool import fast_json
+from nodepool.web.any_json import to_json
 from nodepool.web.api import (
     events,
     hosts,
@@ -39,8 +38,6 @@ if TYPE_CHECKING:
 ROOT: Final = "/api/v1"
 #: An answer with the same ETag is at most so old: ages grow, and what somebody waits for becomes late.
 TAG_SECONDS: Final = 10
-#: Levels of values that other programs stored; what is deeper is cut off.
-_MAX_DEPTH: Final = 50
 
 
 def all_resources(zuul_url: str | None = None) -> list[ApiResource]:
@@ -103,22 +100,3 @@ def _has(request: Request, tag: str) -> bool:
     return given.strip() == "*" or tag.removeprefix("W/") in (
         one.strip().removeprefix("W/") for one in given.split(",")
     )
-
-
-def to_json(value: Mapping[str, Any]) -> bytes:
-    """A JSON text, whatever other programs stored."""
-    try:
-        return fast_json.dumps(value)
-    except ValueError:
-        return json.dumps(_plain(value, _MAX_DEPTH), sort_keys=True).encode()
-
-
-def _plain(value: Any, depth: int) -> Any:
-    """The same without what JSON does not know."""
-    if isinstance(value, dict):
-        return {str(key): _plain(one, depth - 1) for key, one in value.items()} if depth else "..."
-    if isinstance(value, (list, tuple)):
-        return [_plain(one, depth - 1) for one in value] if depth else "..."
-    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
-        return None
-    return value

@@ -11,6 +11,8 @@ from typing import Final
 LIFETIME_SECONDS: Final = 1.0
 #: More are not kept: addresses may have any parameters.
 MOST_ANSWERS: Final = 200
+#: Of all answers together.
+MOST_BYTES: Final = 8_000_000
 
 
 class KeptAnswers:
@@ -34,8 +36,13 @@ class KeptAnswers:
         return found[2]
 
     def put(self, key: str, number: int, answer: bytes) -> None:
-        """Keep an answer."""
+        """Keep an answer, and forget those that are too old; a very long one is not kept."""
+        now = self._clock()
         with self._lock:
-            if len(self._answers) >= MOST_ANSWERS:
-                self._answers.clear()
-            self._answers[key] = (number, self._clock(), answer)
+            kept = {key: one for key, one in self._answers.items() if now - one[1] < LIFETIME_SECONDS}
+            room = MOST_BYTES - len(answer)
+            if len(kept) >= MOST_ANSWERS or sum(len(one[2]) for one in kept.values()) > room:
+                kept.clear()
+            if room >= 0:
+                kept[key] = (number, now, answer)
+            self._answers = kept

@@ -141,13 +141,26 @@ def test_changes_are_told_with_the_snapshot_that_shows_them() -> None:
     assert not place.maker.take_changes()
 
 
+def test_changes_for_which_nobody_asks() -> None:
+    """What there is to tell stays small, although there is no viewer for weeks."""
+    place = Place()
+    for number in range(2 * MOST_IDS):
+        place.put_node(str(number))
+        place.clock.now += LIFETIME_SECONDS
+        place.maker.latest()
+        place.caches.nodes.records.clear()
+    assert place.maker.take_changes()[RecordKind.NODES] == {""}
+
+
 def test_connection_goes() -> None:
     """Viewers are told that what they see is old."""
     place = Place()
     first = place.maker.latest()
     place.caches.ready = False
+    place.time += 60
     second = place.maker.latest()
     assert (first.complete, second.complete, second.number) == (True, False, first.number + 1)
+    assert second.observed.now == 1_060.0
     assert not place.maker.complete
 
 

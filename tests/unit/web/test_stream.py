@@ -13,11 +13,15 @@ import httpx2 as httpx
 import pytest
 
 from nodepool import fast_json
+from nodepool.model.event import Event
+from nodepool.model.launcher_status import LauncherStatus
+from nodepool.plan.observed import Observed
 from nodepool.web import event_hub, stream
 from nodepool.web import server as server_module
 from nodepool.web.app import make_app
 from nodepool.web.changed_records import RecordKind
 from nodepool.web.server import ListenAddress, WebServer
+from nodepool.web.snapshot import WebSnapshot
 from tests.support.wait import wait_for
 from tests.support.web_site import WebSite
 
@@ -87,6 +91,18 @@ def test_told_of_a_change() -> None:
         site.snapshots.changed = {RecordKind.REQUESTS: frozenset({"200-1"})}
         assert reader.next() == ("requests", {"seq": 1, "count": 1, "ids": ["200-1"]})
         assert reader.last_id.endswith("-1")
+
+
+def test_odd_text() -> None:
+    """WP-60: of another program: it ends no stream."""
+    told = LauncherStatus(host="launcher-1", events=(Event(2_000.0, "", "node 1", "failed", text="\ud800"),))
+    site = WebSite()
+    with serving(site) as server, viewer(server) as reader:
+        assert reader.next()[0] == "hello"
+        site.snapshots.snapshot = WebSnapshot(1, Observed(2_000.0), launchers=(told,))
+        assert reader.fields()["event"] == "event"
+        site.snapshots.changed = {RecordKind.NODES: frozenset({"1"})}
+        assert reader.next()[0] == "nodes"
 
 
 def test_resumes() -> None:
