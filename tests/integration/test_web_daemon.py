@@ -137,3 +137,18 @@ def test_maintenance(guarded: tuple[str, httpx.Client], znodes: PoolZnodes) -> N
         assert client.delete(subject).status_code == 200
         assert client.delete(subject).status_code == 404
         assert client.put(f"{url}/api/v1/maintenance/provider/none", json={"reason": "r"}).status_code == 404
+
+
+def test_stream_of_events(start: StartServing) -> None:
+    """WP-60: a launcher comes, with its pool, its host's node, and the event of its start."""
+    url = start(MODULES[1]).wait_ready()
+    missing = {"hello", "launchers", "providers", "nodes", "event"}
+    with httpx.Client(timeout=45) as client, client.stream("GET", f"{url}/api/v1/events/stream") as answer:
+        for line in answer.iter_lines():
+            name = line.removeprefix("event: ")
+            if name == "hello":
+                start(MODULES[0])
+            missing.discard(name)
+            if not missing:
+                break
+    assert not missing
