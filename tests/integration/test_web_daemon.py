@@ -78,6 +78,18 @@ def test_serves_until_a_signal(start: StartServing, module: str) -> None:
     assert "Traceback" not in process.log_text()
 
 
+def test_api_shows_what_zookeeper_has(start: StartServing) -> None:
+    """WP-20: the node of the static host, its pool, and the launcher; also in a process without drivers."""
+    urls = [start(module).wait_ready() for module in MODULES]
+
+    def totals(url: str) -> list[int]:
+        found = [httpx.get(f"{url}/api/v1/{path}").json() for path in ("nodes?state=ready", "providers", "launchers")]
+        assert all(answer["complete"] for answer in found)
+        return [answer["total"] for answer in found]
+
+    wait_for("both show all", lambda: [totals(url) for url in urls] == [[1, 1, 1]] * 2)
+
+
 def test_zookeeper_goes(start: StartServing, relay: TcpProxy) -> None:
     """The pages stay, and tell; when it is back, so are they."""
     process = start(MODULES[1])

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from nodepool.web.api import schemas
+from nodepool.web.api import changes, schemas
 from nodepool.web.api.resource import NAME
 from nodepool.web.problem import MEDIA_TYPE
 
@@ -36,11 +36,11 @@ _STREAM: Final = {
 }
 
 
-def document(resources: Iterable[ApiResource], root: str, version: str) -> dict[str, Any]:
+def document(resources: Iterable[ApiResource], version: str, *, with_changes: bool) -> dict[str, Any]:
     """The document.
 
-    :param root: path below which the resources are.
     :param version: of this release.
+    :param with_changes: can anything be changed here?
     """
     paths: dict[str, Any] = {resource.path.replace(":path}", "}"): {"get": _get(resource)} for resource in resources}
     return {
@@ -52,8 +52,9 @@ def document(resources: Iterable[ApiResource], root: str, version: str) -> dict[
         },
         # Relative to this document, so that a reverse proxy may put the site below a prefix.
         "servers": [{"url": "."}],
-        "paths": {**paths, "/events/stream": _STREAM},
+        "paths": {**paths, "/events/stream": _STREAM, **(changes.paths() if with_changes else {})},
         "components": {
+            "securitySchemes": dict(changes.SECURITY_SCHEMES) if with_changes else {},
             "schemas": {"Problem": _PROBLEM},
             "responses": {
                 "Problem": {

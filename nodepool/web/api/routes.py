@@ -57,7 +57,8 @@ def routes(site: Site) -> list[BaseRoute]:
     resources = all_resources(site.zuul_url)
     # "/nodes/{name}/explain" goes before what takes names with a slash.
     ordered = sorted(resources, key=lambda resource: ":path" in resource.path)
-    described = json.dumps(openapi.document(resources, ROOT, site.version)).encode()
+    document = openapi.document(resources, site.version, with_changes=site.access is not None)
+    described = json.dumps(document).encode()
 
     def description(_request: Request) -> Response:
         return Response(described, headers={"Cache-Control": "no-cache"}, media_type="application/json")
