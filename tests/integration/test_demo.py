@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx2 as httpx
 import pytest
 
 ROOT = Path(__file__).parents[2]
@@ -68,18 +70,22 @@ def test_once(command: list[str], environment: dict[str, str], tmp_path: Path) -
 
 @pytest.mark.usefixtures("nothing_left")
 def test_interrupt(command: list[str], environment: dict[str, str]) -> None:
-    """It stays up until Ctrl-C, which ends it with exit code 0."""
+    """It stays up until Ctrl-C, which ends it with exit code 0. Until then its web pages show what there is."""
     with subprocess.Popen(
         command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     ) as demo:
         assert demo.stdout is not None
         seen = []
+        pages: dict[str, str] = {}
         for line in demo.stdout:
             seen.append(line)
-            if "Everything stays up" in line:
+            if found := re.search(r"The web pages, .*(http://127\.0\.0\.1:\d+/)", line):
+                pages = {path: httpx.get(found[1] + path).text for path in ("", "nodes", "images/debian", "events")}
                 demo.send_signal(signal.SIGINT)
         assert demo.wait(60) == 0, "".join(seen)
     assert "Nothing is left running" in seen[-1]
+    for path, text in (("", "lab"), ("nodes", "127.0.71.4"), ("images/debian", "ready"), ("events", "launcher")):
+        assert text in pages[path], path
 
 
 @pytest.mark.usefixtures("nothing_left")

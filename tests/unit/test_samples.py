@@ -19,6 +19,7 @@ ROOT = Path(__file__).parents[2]
 DEMO_ENVIRONMENT = {
     "NODEPOOL_DEMO_DIRECTORY": "/somewhere",
     "NODEPOOL_DEMO_SSH_PORT": "2222",
+    "NODEPOOL_DEMO_WEB_PORT": "8005",
     "NODEPOOL_DEMO_ZOOKEEPER_PORT": "2281",
 }
 

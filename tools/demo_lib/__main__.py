@@ -23,8 +23,8 @@ SAMPLE = Path(__file__).resolve().parents[2] / "etc" / "demo.yaml"
 
 DESCRIPTION = """\
 Run a complete Nodepool on this machine: a private ZooKeeper with TLS, an SSH server that answers for four static hosts,
-nodepool-launcher, and a client that asks for two nodes, uses them and returns them, as Zuul does; then
-nodepool-builder, an image that goes to a simulated OpenStack, and a node that boots from it. Everything listens on
+nodepool-launcher with its web pages, and a client that asks for two nodes, uses them and returns them, as Zuul does;
+then nodepool-builder, an image that goes to a simulated OpenStack, and a node that boots from it. Everything listens on
 loopback only, on free ports, and is gone after Ctrl-C."""
 
 

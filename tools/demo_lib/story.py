@@ -7,6 +7,7 @@ import os
 import re
 import threading
 import time
+import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
@@ -43,6 +44,8 @@ class Demo:
         self._zuul: Zuul | None = None
         self._config = directory / "nodepool.yaml"
         self._tables = Tables([self._programs / "nodepool", "-c", self._config])
+        #: Of the web pages; known when the launcher starts.
+        self._pages = ""
         self._images = ImageStory(directory, programs, self._config, self._processes, self._screen)
 
     def run(self) -> None:
@@ -68,6 +71,7 @@ class Demo:
         ):
             self._screen.note(f"{command} {rest}")
         self._screen.note(f"editor {self._config}     (the launcher notices a change by itself)")
+        self._screen.note(f"The web pages, which show all of that: {self._pages}")
         while not stopped.wait(1):
             self._processes.check()
 
@@ -105,16 +109,21 @@ class Demo:
 
     def _start_launcher(self, zuul: Zuul) -> None:
         self._screen.step("Starting nodepool-launcher")
+        port = free_port(["127.0.0.1"])
+        self._pages = f"http://127.0.0.1:{port}/"
+        os.environ["NODEPOOL_DEMO_WEB_PORT"] = str(port)
         os.environ["NODEPOOL_DEMO_DIRECTORY"] = str(self._directory)
         self._config.write_text(fill_in(self._sample.read_text()))
         self._screen.note(f"configuration: {self._config} (made from {self._sample})")
         program = find_program(str(self._programs / "nodepool-launcher"))
-        command: list[str | Path] = [program, "-f", "--no-webapp", "-c", self._config]
+        command: list[str | Path] = [program, "-f", "-c", self._config]
         process = self._processes.start("nodepool-launcher", command, self._directory / "launcher.log")
         self._screen.note(f"log: {process.log}")
         self._screen.note("It scans the host keys, and registers every slot of every host as a ready node.")
         self._wait("the launcher to register the hosts", 60, lambda: ready_count(zuul) == NODE_COUNT)
         self._tables.show("list")
+        self._wait("the web pages", 60, lambda: answers(f"{self._pages}health/ready"))
+        self._screen.note(f"Web pages: {self._pages} shows what happens from here on, without a reload.")
 
     def _request_nodes(self, zuul: Zuul) -> list[str]:
         self._screen.step(f"Submitting a request for two nodes as Zuul does: {' and '.join(LABELS)}")
@@ -153,6 +162,15 @@ class Demo:
             if time.monotonic() > deadline:
                 raise DemoError(f"waited {timeout_seconds:.0f} s for {what}; see the logs in {self._directory}")
             pause.wait(0.05)
+
+
+def answers(url: str) -> bool:
+    """Is there an answer of HTTP with status 200? Blocks, at most some seconds."""
+    try:
+        with urllib.request.urlopen(url, timeout=5) as answer:
+            return bool(answer.status == 200)
+    except OSError:
+        return False
 
 
 def ready_count(zuul: Zuul) -> int:
