@@ -10,7 +10,7 @@ from tests.functional.openstack.place import SERVED_SECONDS, Place
 from tests.functional.openstack.provider import OpenStackProvider
 
 #: Requests at once.
-BURST = 40
+BURST = 20
 
 
 @pytest.mark.parametrize("count", [1, 5])
@@ -31,7 +31,7 @@ def test_one_request(place: Place, provider: OpenStackProvider, count: int) -> N
 
 
 def test_many_requests(place: Place, provider: OpenStackProvider) -> None:
-    """L, O-8: 40 requests at once; used and returned, all servers go."""
+    """L, O-8: 20 requests at once; used and returned, all servers go."""
     place.launch(provider)
     requests = [place.fulfilled(request) for request in [place.zuul.submit(["small"]) for _ in range(BURST)]]
     nodes = {node_id for request in requests for node_id in request.nodes}
