@@ -19,6 +19,7 @@ from nodepool.web.event_hub import EventHub, running
 from nodepool.web.history import History, sampling
 from nodepool.web.logins import Logins
 from nodepool.web.pages import all_pages, charts
+from nodepool.web.pieces import Pieces
 from nodepool.web.problem import http_error
 from nodepool.web.server import ON_STOP
 from nodepool.web.site import Site
@@ -90,4 +91,5 @@ def make_app(site: Site) -> Starlette:
             origins=site.access.origins,
         )
     app.add_middleware(SecurityHeaders)
+    app.add_middleware(Pieces)
     return app

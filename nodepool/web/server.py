@@ -28,7 +28,7 @@ GRACE_SECONDS: Final = 2
 LAST_SECONDS: Final = 1
 #: More connections at a time are answered with status 503.
 MOST_CONNECTIONS: Final = 500
-#: A connection without a request is closed.
+#: A connection is closed on which no other request follows.
 IDLE_SECONDS: Final = 15
 #: A connection is closed whose client has taken nothing of what was sent for so long.
 STALLED_SECONDS: Final = 30
@@ -119,6 +119,8 @@ class WebServer(threading.Thread):
 def _make_server(app: ASGIApp, address: ListenAddress) -> uvicorn.Server:
     import uvicorn
 
+    from nodepool.web.bounded_connection import BoundedConnection
+
     class Server(uvicorn.Server):
         """The daemon has the signals."""
 
@@ -144,7 +146,7 @@ def _make_server(app: ASGIApp, address: ListenAddress) -> uvicorn.Server:
 
     settings: dict[str, Any] = {
         "loop": "asyncio",
-        "http": "h11",
+        "http": BoundedConnection,
         "ws": "none",
         "lifespan": "on",
         # Of the daemon: uvicorn must not configure logging.

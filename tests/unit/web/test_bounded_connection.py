@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Connections of a real server that nobody uses."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+import httpx2 as httpx
+import pytest
+
+from nodepool.web import bounded_connection
+from nodepool.web.app import make_app
+from nodepool.web.server import ListenAddress, WebServer
+from tests.support.web_site import WebSite
+
+SECONDS = 45.0
+
+
+@contextmanager
+def serving() -> Iterator[int]:
+    """The port of a server."""
+    thread = WebServer(ListenAddress("127.0.0.1", 0), lambda: make_app(WebSite().site))
+    thread.start()
+    try:
+        assert thread.listening.wait(SECONDS)
+        yield thread.port
+    finally:
+        thread.stop()
+        thread.join(SECONDS)
+    assert not thread.is_alive()
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"",
+        b"GET / HTTP/1.1\r\nHost: x\r\n",
+        b"POST /nowhere HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nx",
+    ],
+)
+def test_request_that_does_not_end(sent: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """WP-66: the connection is closed."""
+    monkeypatch.setattr(bounded_connection, "REQUEST_SECONDS", 0.1)
+    with serving() as port, socket.create_connection(("127.0.0.1", port), SECONDS) as client, suppress(ConnectionError):
+        client.sendall(sent)
+        while client.recv(1 << 16):
+            pass
+
+
+def test_too_many_connections(monkeypatch: pytest.MonkeyPatch) -> None:
+    """WP-66: one more is closed at once; those that are there go on."""
+    with (
+        serving() as port,
+        httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=SECONDS) as client,
+        client.stream("GET", "/api/v1/events/stream") as answer,
+    ):
+        lines = answer.iter_lines()
+        assert next(lines)
+        monkeypatch.setattr(bounded_connection, "MOST_OPEN", 1)
+        with pytest.raises(httpx.TransportError):
+            httpx.get(f"http://127.0.0.1:{port}/health/live", timeout=SECONDS)
+        assert next(lines), "the other one goes on"
