@@ -3,10 +3,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
+from nodepool.listing import styles
 from nodepool.listing.events import event_table
-from nodepool.listing.hosts import host_table
+from nodepool.listing.hosts import host_state, host_table
 from nodepool.listing.launchers import launcher_table
 from nodepool.listing.tenants import tenant_limits, tenant_table
 from nodepool.plan.attention import registered_launchers
@@ -17,10 +20,12 @@ from nodepool.web.pages.choices import choices_of
 from nodepool.web.pages.frame import Page
 from nodepool.web.pages.links import Links
 from nodepool.web.pages.lists import FilterField, ListSubject, list_of_table
+from nodepool.web.pages.table_view import CSS_CLASSES, CellText
 
 if TYPE_CHECKING:
     from starlette.requests import Request
 
+    from nodepool.model.pool_status import HostStatus
     from nodepool.web.snapshot import WebSnapshot
 
 _HOSTS: Final = ListSubject(
@@ -44,14 +49,36 @@ _EVENTS: Final = ListSubject(
     lambda links: {"subject": links.subject},
     "No launcher tells of an event. Launchers forget them when they end; the logs have all.",
 )
+#: Hosts whose slots are shown, and slots of each.
+MOST_HOSTS: Final = 200
+MOST_SLOTS: Final = 64
 #: Kinds of subjects that events have.
 _SUBJECTS: Final = ("host", "label", "launcher", "node", "pool", "provider", "request")
 
 
+@dataclass(frozen=True)
+class ShownHost:
+    """:param css: class of its state. ``slots``: the nodes in them; ``free`` for the others."""
+
+    name: str
+    css: str
+    slots: Sequence[CellText]
+
+
 def hosts_page(request: Request, snapshot: WebSnapshot) -> Page:
-    """Static hosts, those that are not up first."""
+    """Static hosts, those that are not up first, and the slots of each."""
     seen = snapshot.observed
-    return list_of_table(request, _HOSTS, host_table(summarize(seen.statuses), seen.now), Links(snapshot))
+    pools, links = summarize(seen.statuses), Links(snapshot)
+    page = list_of_table(request, _HOSTS, host_table(pools, seen.now), links)
+    hosts = [host for pool in pools for host in pool.hosts]
+    grid = [_slots(host, links) for host in hosts[:MOST_HOSTS]]
+    return replace(page, template="hosts.html", values={**page.values, "grid": grid})
+
+
+def _slots(host: HostStatus, links: Links) -> ShownHost:
+    nodes = links.nodes_text(host.nodes[:MOST_SLOTS])
+    free = [CellText("free")] * (min(host.slots, MOST_SLOTS) - len(nodes))
+    return ShownHost(host.name, CSS_CLASSES.get(styles.state(host_state(host)), ""), [*nodes, *free])
 
 
 def launchers_page(request: Request, snapshot: WebSnapshot) -> Page:

@@ -7,6 +7,9 @@ from dataclasses import replace
 import pytest
 
 from nodepool.model.event import Event
+from nodepool.model.pool_status import HostStatus
+from nodepool.web.pages.tables import MOST_SLOTS
+from tests.support import observed
 from tests.support.web_records import NOW, full
 from tests.support.web_site import WebSite
 
@@ -58,3 +61,21 @@ def test_filter_of_events(query: str, found: list[str]) -> None:
 
 def test_filter_of_events_that_cannot_be_understood() -> None:
     assert WebSite(full()).client.get("/events?since=soon").status_code == 400
+
+
+def test_slots_of_hosts() -> None:
+    """WP-46"""
+    text = WebSite(full()).client.get("/hosts").text
+    assert (
+        '<strong class="good">zuul@node8:22</strong><br><a href="./nodes/0000000004">0000000004</a>, free</li>' in text
+    )
+    assert '<strong class="bad">zuul@node9:22</strong><br>free, free</li>' in text
+    assert '<strong class="waiting">zuul@node7:22</strong>' in text
+
+
+def test_slots_are_bounded() -> None:
+    small = full()
+    host = HostStatus("zuul@big:22", True, slots=10**9)
+    status = observed.status("lab", driver="static", hosts=[host])
+    text = WebSite(replace(small, observed=replace(small.observed, statuses=[status]))).client.get("/hosts").text
+    assert len(re.findall(r"\bfree\b", text)) == MOST_SLOTS
