@@ -89,6 +89,7 @@ def make_app(site: Site) -> Starlette:
             tokens=site.access.tokens,
             require_login=site.access.require_login,
             origins=site.access.origins,
+            threads=site.access.threads,
         )
     app.add_middleware(SecurityHeaders)
     app.add_middleware(Pieces)

@@ -10,16 +10,19 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote, urlsplit
 
+from anyio import CapacityLimiter
 from anyio.to_thread import run_sync
+from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from nodepool.clock import wall_time
+from nodepool.web.own_address import own_address, place_of
 from nodepool.web.problem import problem_response
 from nodepool.web.tokens import BadTokenError, Tokens, User
 
 if TYPE_CHECKING:
-    from starlette.types import ASGIApp, Receive, Scope, Send
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 log = logging.getLogger("nodepool.web.auth")
 
@@ -59,6 +62,7 @@ class KnownUsers:
 class Logins:
     """Middleware. It puts the user into the scope, and answers requests itself that are not allowed.
 
+    :param threads: in which tokens are checked.
     :param require_login: nobody who has not logged in sees anything but `OPEN_PATHS`.
     :param origins: addresses of these pages as browsers see them, beside that of the request.
     """
@@ -68,12 +72,14 @@ class Logins:
         app: ASGIApp,
         tokens: Tokens,
         *,
+        threads: CapacityLimiter,
         require_login: bool = False,
         origins: Sequence[str] = (),
         now: Callable[[], float] = wall_time,
     ) -> None:
         self._app = app
         self._tokens = tokens
+        self._threads = threads
         self._require_login = require_login
         self._origins = frozenset(origin.rstrip("/").lower() for origin in origins)
         self._known = KnownUsers(now)
@@ -84,7 +90,22 @@ class Logins:
             return
         request = Request(scope)
         answer = await self._refusal(request)
-        await (self._app if answer is None else answer)(scope, receive, send)
+        await (self._app if answer is None else answer)(scope, receive, self._marked(request, send))
+
+    def _marked(self, request: Request, send: Send) -> Send:
+        """What is said to caches on the way: an answer is only for those with the same login."""
+        if path_of(request).startswith(OPEN_PATHS):
+            return send
+
+        async def send_marked(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                headers.add_vary_header("Authorization, Cookie")
+                if self._require_login:
+                    headers["Cache-Control"] = headers.get("Cache-Control", "no-cache").replace("public", "private")
+            await send(message)
+
+        return send_marked
 
     async def _refusal(self, request: Request) -> Response | None:
         """The answer to a request that is not allowed; None = it is. Puts the user into the scope."""
@@ -108,7 +129,7 @@ class Logins:
         user = self._known.get(token)
         if user is None:
             # It may ask an OpenID Connect provider.
-            user = await run_sync(self._tokens.user, token)
+            user = await run_sync(self._tokens.user, token, limiter=self._threads)
             self._known.put(token, user)
         return user
 
@@ -170,9 +191,9 @@ def _unauthorized(detail: str, error: str) -> Response:
 def _ask_to_log_in(request: Request, path: str) -> Response:
     if path.startswith("/api/") or "text/html" not in request.headers.get("accept", ""):
         return _unauthorized("A token is needed (webapp.auth.require-login).", "")
-    target = path + (f"?{request.url.query}" if request.url.query else "")
-    root = request.scope.get("root_path", "")
-    return RedirectResponse(f"{root}/login?next={quote(target, safe='')}", HTTPStatus.SEE_OTHER)
+    return RedirectResponse(
+        own_address(request, f"login?next={quote(place_of(request), safe='')}"), HTTPStatus.SEE_OTHER
+    )
 
 
 def _digest(token: str) -> bytes:

@@ -21,8 +21,9 @@ from nodepool.listing import times
 from nodepool.listing.table import Column, Table
 from nodepool.listing.units import size
 from nodepool.web.app import THREADS, SecurityHeaders
+from nodepool.web.own_address import root_of
 from nodepool.web.pages.table_view import table_view
-from nodepool.web.pages.templates import LongText, Templates, address, root_of
+from nodepool.web.pages.templates import LongText, Templates, address
 from nodepool.web.server import ON_STOP
 from nodepool.web.static_files import StaticFiles
 

@@ -32,6 +32,7 @@ PROVIDER_SECONDS: Final = 5.0
 KEYS_SECONDS: Final = 3600
 #: Names in logs and records are cut.
 NAME_LENGTH: Final = 100
+REASON_LENGTH: Final = 300
 #: What signs a token of an OpenID Connect provider.
 PROVIDER_ALGORITHMS: Final = ("RS256", "RS384", "RS512", "ES256", "ES384", "PS256", "EdDSA")
 #: What every token must have.
@@ -40,6 +41,10 @@ NEEDED: Final = ("exp", "iat", "iss", "aud")
 
 class BadTokenError(Exception):
     """A token that is not accepted. The text names the reason, and nothing of the token but its claims."""
+
+    def __init__(self, reason: str) -> None:
+        # Libraries name what somebody has sent, and this goes into a log.
+        super().__init__("".join(filter(str.isprintable, reason))[:REASON_LENGTH])
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from typing import Any, Final
 
+from anyio import CapacityLimiter
 from anyio.to_thread import run_sync
 from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
@@ -26,12 +27,17 @@ from nodepool.web.problem import ApiProblem, problem_response
 from nodepool.web.site import Site
 
 API: Final = "/api/v1"
+#: Changes that are made at a time.
+THREADS: Final = 2
 #: What a change does with the fields that were sent; blocks; returns what is answered.
 Change = Callable[[Mapping[str, str], Mapping[str, Any], Wish], Mapping[str, Any]]
 
 
 def routes(site: Site, actions: Actions) -> list[BaseRoute]:
     """A route for each kind of change."""
+
+    # Not those of pages: a change waits for locks and for ZooKeeper.
+    threads = CapacityLimiter(THREADS)
 
     def hold(path: Mapping[str, str], _body: Mapping[str, Any], wish: Wish) -> Mapping[str, Any]:
         actions.hold(path["id"], wish)
@@ -62,23 +68,25 @@ def routes(site: Site, actions: Actions) -> list[BaseRoute]:
 
     maintenance = f"{API}/maintenance/{{kind}}/{{name:path}}"
     return [
-        _route(f"{API}/nodes/{{id}}/hold", hold, site, "POST"),
-        _route(f"{API}/nodes/{{id}}/delete", delete, site, "POST"),
+        _route(f"{API}/nodes/{{id}}/hold", hold, site, threads, "POST"),
+        _route(f"{API}/nodes/{{id}}/delete", delete, site, threads, "POST"),
         # A form can only POST: what ends with ``/end`` is for it.
-        _route(f"{maintenance}/end", end, site, "POST", reason_needed=False),
-        _route(maintenance, begin, site, "PUT", "POST"),
-        _route(maintenance, end, site, "DELETE", reason_needed=False),
-        _route(f"{API}/images/{{name}}/{{what}}", image, site, "POST"),
+        _route(f"{maintenance}/end", end, site, threads, "POST", reason_needed=False),
+        _route(maintenance, begin, site, threads, "PUT", "POST"),
+        _route(maintenance, end, site, threads, "DELETE", reason_needed=False),
+        _route(f"{API}/images/{{name}}/{{what}}", image, site, threads, "POST"),
     ]
 
 
-def _route(path: str, change: Change, site: Site, *methods: str, reason_needed: bool = True) -> Route:
+def _route(
+    path: str, change: Change, site: Site, threads: CapacityLimiter, *methods: str, reason_needed: bool = True
+) -> Route:
     async def answer(request: Request) -> Response:
         try:
             _check_path(request.path_params)
             body = await bodies.read_body(request)
             wish = _wish(request, body, site, reason_needed=reason_needed)
-            done = await run_sync(change, request.path_params, body, wish)
+            done = await run_sync(change, request.path_params, body, wish, limiter=threads)
         except ApiProblem as problem:
             return problem_response(problem.status, problem.detail)
         back = body.get("back")

@@ -13,9 +13,10 @@ from starlette.routing import Route
 
 from nodepool.clock import monotonic
 from nodepool.listing.times import date_and_time
-from nodepool.web.logins import path_of, user_of
+from nodepool.web.logins import user_of
+from nodepool.web.own_address import place_of, root_of
 from nodepool.web.pages.kept_answers import KeptAnswers
-from nodepool.web.pages.templates import Templates, root_of
+from nodepool.web.pages.templates import Templates
 
 if TYPE_CHECKING:
     from nodepool.web.changed_records import RecordKind
@@ -61,6 +62,7 @@ class Page:
     :param values: for the template. Texts are escaped there.
     :param kinds: the page is asked for again when records of these kinds change; empty = only with time.
     :param actions: what operators can do here.
+    :param personal: it is not the same for everybody, also in its live part.
     """
 
     template: str
@@ -68,6 +70,7 @@ class Page:
     values: Mapping[str, Any] = field(default_factory=dict)
     kinds: Sequence[RecordKind] = ()
     actions: Sequence[PageAction] = ()
+    personal: bool = False
 
 
 class PageError(Exception):
@@ -104,7 +107,7 @@ class Frame:
     def _answer(self, request: Request, make: MakePage) -> Response:
         snapshot = self._site.snapshots.latest()
         part = request.headers.get("hx-request") == "true"
-        key = f"{root_of(request)} {request.url.path}?{request.url.query}"
+        key = f"{root_of(request)} {place_of(request)}"
         # Only parts: all viewers of a page ask for them at the same time.
         content = self._kept.get(key, snapshot.number) if part else None
         status = 200
@@ -115,7 +118,7 @@ class Frame:
                 status = problem.status
                 page = Page("error.html", "Not found" if status == 404 else "Not understood", {"text": str(problem)})
             content = self._render(page, request, snapshot, part=part)
-            if part and status == 200:
+            if part and status == 200 and not page.personal:
                 self._kept.put(key, snapshot.number, content)
         headers = {"Cache-Control": "no-cache", "Vary": "HX-Request"}
         return Response(content, status, headers, "text/html; charset=utf-8")
@@ -143,5 +146,5 @@ class Frame:
             user=user_of(request),
             logins=self._site.access is not None,
             actions=page.actions,
-            back=path_of(request).lstrip("/"),
+            back=place_of(request),
         )

@@ -37,7 +37,7 @@ def routes(frame: Frame, access: Access) -> list[BaseRoute]:
             return frame.page(request, _page(str(problem), ""), problem.status)
         token, target = str(form.get("token", "")).strip(), str(form.get("next", ""))
         try:
-            user = await run_sync(access.tokens.user, token)
+            user = await run_sync(access.tokens.user, token, limiter=access.threads)
             if len(token) > MOST_COOKIE:
                 raise BadTokenError("it is too long for a cookie; use it with the API")
         except BadTokenError as error:
@@ -76,7 +76,7 @@ def login_page(request: Request, _snapshot: WebSnapshot) -> Page:
 
 
 def _page(told: str, target: str) -> Page:
-    return Page("login.html", "Log in", {"told": told, "next": target})
+    return Page("login.html", "Log in", {"told": told, "next": target}, personal=True)
 
 
 def _is_secure(request: Request) -> bool:

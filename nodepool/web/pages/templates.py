@@ -12,8 +12,6 @@ import jinja2
 from nodepool.listing.safe_text import printable_lines
 
 if TYPE_CHECKING:
-    from starlette.requests import Request
-
     from nodepool.web.static_files import StaticFiles
 
 #: Longest text that a page shows: texts come from other programs.
@@ -48,12 +46,6 @@ class Templates:
     def render(self, name: str, /, **values: Any) -> bytes:
         """A page. Blocks for the file system at the first use of a template."""
         return self._environment.get_template(name).render(**values).encode("utf-8", "replace")
-
-
-def root_of(request: Request) -> str:
-    """The way from a page to the root of the site, e.g. ``../``: a reverse proxy may have put it below a prefix."""
-    raw: bytes = request.scope.get("raw_path") or request.url.path.encode()
-    return "../" * (raw.partition(b"?")[0].count(b"/") - 1) or "./"
 
 
 def address(*parts: str, **query: str | int | None) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import logging
 from typing import Any, cast
+from urllib.parse import urljoin
 
 import pytest
 from starlette.testclient import TestClient
@@ -51,7 +52,7 @@ class GuardedSite(WebSite):
     def log_in(self, of: str) -> None:
         """As the form of the page does."""
         answer = self.client.post("/login", data={"token": of, "next": "nodes"}, headers=ORIGIN)
-        assert (answer.status_code, answer.headers["location"]) == (303, "/nodes")
+        assert (answer.status_code, answer.headers["location"]) == (303, "./nodes")
 
 
 def bearer(of: str) -> dict[str, str]:
@@ -123,9 +124,9 @@ def test_login_is_refused(of: str) -> None:
 def test_login_leads_to_no_other_site(target: str) -> None:
     """WP-86"""
     answer = GuardedSite().client.post("/login", data={"token": token(), "next": target}, headers=ORIGIN)
-    location = answer.headers["location"]
-    assert location.startswith("/")
-    assert not location.startswith("//")
+    page = urljoin("http://nodepool.example:8005/login", answer.headers["location"])
+    assert page.startswith("http://nodepool.example:8005/")
+    assert "//" not in page.removeprefix("http://")
 
 
 @pytest.mark.parametrize(
@@ -166,13 +167,24 @@ def test_login_is_required() -> None:
     """WP-88: browsers get the form, programs 401; what load balancers ask for is open."""
     site = GuardedSite(require_login=True)
     page = site.client.get("/nodes?state=hold", headers={"Accept": "text/html"})
-    assert (page.status_code, page.headers["location"]) == (303, "/login?next=%2Fnodes%3Fstate%3Dhold")
+    assert (page.status_code, page.headers["location"]) == (303, "./login?next=nodes%3Fstate%3Dhold")
     for path in ("/node-list", "/api/v1/events/stream", "/metrics"):
         assert site.client.get(path).status_code == 401
     for path in ("/health/live", "/health/ready", "/ready", "/login"):
         assert site.client.get(path).status_code == 200
     site.log_in(viewer_token())
     assert site.client.get("/nodes").status_code == 200
+    released = site.client.get("/node-list").headers
+    assert (released["cache-control"], released["vary"]) == ("max-age=1, private", "Authorization, Cookie")
+
+
+def test_page_of_a_user_is_not_kept_for_others() -> None:
+    """WP-89: not even its live part."""
+    site = GuardedSite()
+    site.log_in(token())
+    assert "alice" in site.client.get("/login", headers={"HX-Request": "true"}).text
+    site.client.cookies.clear()
+    assert "alice" not in site.client.get("/login", headers={"HX-Request": "true"}).text
 
 
 def test_viewers_get_no_buttons() -> None:

@@ -16,7 +16,7 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from nodepool.web.tokens import BadTokenError, Tokens, claim
+from nodepool.web.tokens import REASON_LENGTH, BadTokenError, Tokens, claim
 from tests.support.web_tokens import CLIENT, authenticator, claims, operator_rule, token, viewer_token
 
 
@@ -179,3 +179,13 @@ def test_openid_connect_is_away(provider: Provider, key: rsa.RSAPrivateKey) -> N
         found.user(signed(key, f"{provider.issuer}/gone"))
     by_url = tokens(driver="OpenIDConnect", issuer_id="x", keys_url=f"{provider.issuer}/keys")
     assert by_url.user(signed(key, "x")).name == "alice"
+
+
+def test_key_id_with_a_line_break(provider: Provider, key: rsa.RSAPrivateKey) -> None:
+    """WP-85: what somebody sends makes no line of the log."""
+    found = tokens(driver="OpenIDConnect", issuer_id=provider.issuer)
+    with pytest.raises(BadTokenError) as refused:
+        found.user(signed(key, provider.issuer, f"a\nINFO Login of alice{400 * 'x'}"))
+    assert "INFO Login" in str(refused.value)
+    assert str(refused.value).isprintable()
+    assert len(str(refused.value)) <= REASON_LENGTH

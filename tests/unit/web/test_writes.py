@@ -61,9 +61,9 @@ def test_unknown(path: str) -> None:
 def test_form_leads_back() -> None:
     """WP-94: a page sends the same fields as a form, and says where to go then; never to another site."""
     site = GuardedSite()
-    for back, location in (("nodes/1?x=y", "/nodes/1?x=y"), ("//evil.example", "/evil.example")):
+    for back, location in (("nodes/1?x=y", "nodes/1?x=y"), ("//evil.example", "evil.example")):
         answer = site.client.post(HOLD, data={"reason": "r", "back": back}, headers=bearer(token()))
-        assert (answer.status_code, answer.headers["location"]) == (303, location)
+        assert (answer.status_code, answer.headers["location"]) == (303, f"../../../../{location}")
 
 
 def test_texts_are_one_line() -> None:
