@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What holds for each page, whatever it shows."""
+"""What holds for each page, whatever it shows (WP-51)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_nothing_is_wrong_and_nothing_comes_from_elsewhere(still_page: WatchedPa
 
 @pytest.mark.parametrize("width", [WIDE, NARROW])
 def test_axe(browser: Browser, still_site: ServedSite, addresses: list[str], width: int) -> None:
-    """axe-core finds nothing, light or dark; no page is wider than its window."""
+    """WP-51: axe-core finds nothing, light or dark; no page is wider than its window."""
     found = []
     with watched_page(browser, still_site.url, width) as watched:
         for address in addresses:
@@ -54,7 +54,7 @@ def test_axe(browser: Browser, still_site: ServedSite, addresses: list[str], wid
 def test_without_javascript(
     browser: Browser, still_site: ServedSite, still_page: WatchedPage, addresses: list[str]
 ) -> None:
-    """Each page has the same texts and leads to the same pages."""
+    """WP-51: each page has the same texts and leads to the same pages."""
     with watched_page(browser, still_site.url, java_script_enabled=False) as plain:
         for address in addresses:
             page = plain.open(address)
@@ -64,7 +64,7 @@ def test_without_javascript(
 
 
 def test_keyboard(still_page: WatchedPage, addresses: list[str]) -> None:
-    """The Tab key reaches each link and field, and who looks sees where it is."""
+    """WP-51: the Tab key reaches each link and field, and who looks sees where it is."""
     for address in addresses:
         page = still_page.open(address)
         wanted: int = page.evaluate(f"() => ({_REACHABLE})().length")

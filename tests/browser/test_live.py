@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pages follow the records in ZooKeeper, without a reload, and disturb nobody who works with them (WP-41).
+"""Pages follow the records in ZooKeeper, without a reload, and disturb nobody who works with them (WP-50).
 
 A page asks again every 30 seconds in any case; the deadline of the tests is less, see `DEADLINE_MS`.
 """

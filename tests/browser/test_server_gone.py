@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A page whose server is restarted: it says that it is old, and follows the records again when the server is back."""
+"""A page whose server is restarted: it says that it is old, and follows the records again when it is back (WP-50)."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from nodepool.web.app import make_app
 from nodepool.web.server import ListenAddress, WebServer
@@ -21,10 +21,11 @@ class ServedSite:
     """`WebSite` with a server. It may stop and start again: its address stays.
 
     :param snapshot: what it shows.
+    :param settings: further fields of `Site`.
     """
 
-    def __init__(self, snapshot: WebSnapshot) -> None:
-        self._site = WebSite(snapshot)
+    def __init__(self, snapshot: WebSnapshot, **settings: Any) -> None:
+        self._site = WebSite(snapshot, **settings)
         self._port = free_ports(1)[0]
         self._server: WebServer | None = None
 

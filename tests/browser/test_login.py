@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who changes something has logged in: the forms of the pages (WP-80 to WP-96)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+from playwright.sync_api import expect
+
+from nodepool.web.access import Access
+from nodepool.web.tokens import Tokens
+from tests.support import web_records
+from tests.support.axe import load_axe, violations
+from tests.support.chromium import WatchedPage, watched_page
+from tests.support.served_site import ServedSite
+from tests.support.wait import wait_for
+from tests.support.web_tokens import authenticator, operator_rule, token, viewer_token
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+NODE = "/nodes/0000000001"
+
+
+class NotedHolds:
+    """What was asked for."""
+
+    def __init__(self) -> None:
+        self.held: list[tuple[str, str, str]] = []
+
+    def hold(self, node_id: str, wish: Any) -> None:
+        self.held.append((node_id, wish.operator, wish.reason))
+
+
+@pytest.fixture
+def holds() -> NotedHolds:
+    return NotedHolds()
+
+
+@pytest.fixture
+def guarded(browser: Browser, holds: NotedHolds) -> Iterator[WatchedPage]:
+    """A window for the pages of a site with one authenticator."""
+    access = Access(Tokens([authenticator()], [operator_rule()]), cast("Any", holds), False, ())
+    site = ServedSite(web_records.full(), access=access)
+    site.start()
+    try:
+        with watched_page(browser, site.url) as page:
+            yield page
+            assert page.problems == []
+    finally:
+        site.stop()
+
+
+def log_in(guarded: WatchedPage, with_token: str) -> None:
+    page = guarded.open(NODE)
+    page.get_by_role("link", name="Log in").click()
+    load_axe(page)
+    assert violations(page) == []
+    page.get_by_label("Token").fill(with_token)
+    page.get_by_role("button", name="Log in").click()
+    page.wait_for_url(f"{guarded.root}{NODE}")
+
+
+def test_operator_holds_a_node(guarded: WatchedPage, holds: NotedHolds) -> None:
+    page = guarded.open(NODE)
+    expect(page.get_by_role("button", name="Hold")).to_have_count(0)
+    log_in(guarded, token())
+    load_axe(page)
+    assert violations(page) == []
+    form = page.locator("form.action").filter(has=page.get_by_role("button", name="Hold"))
+    form.get_by_label("Reason").fill("a look at its disk")
+    form.get_by_role("button", name="Hold").click()
+    wait_for("it is held", lambda: holds.held == [("0000000001", "alice (web)", "a look at its disk")])
+    page.wait_for_url(f"{guarded.root}{NODE}")
+
+
+def test_viewer_sees_no_forms(guarded: WatchedPage) -> None:
+    log_in(guarded, viewer_token())
+    expect(guarded.page.get_by_role("link", name="Log in")).to_have_count(0)
+    expect(guarded.page.locator("form.action").filter(has_text="Reason")).to_have_count(0)
