@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,14 +11,12 @@ from playwright.sync_api import expect
 
 from nodepool.model import states
 from nodepool.web.changed_records import RecordKind
-from tests.support import observed, web_records
 from tests.support.chromium import watched_page
 from tests.support.served_site import ServedSite
+from tests.support.web_records import with_node
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
-
-    from nodepool.web.snapshot import WebSnapshot
 
 
 @pytest.fixture
@@ -28,13 +25,6 @@ def site() -> Iterator[ServedSite]:
     site.start()
     yield site
     site.stop()
-
-
-def with_node(number: int, state: str) -> WebSnapshot:
-    """A snapshot of this number with one node."""
-    node = observed.node(7, "gpu", state=state)
-    small = web_records.full()
-    return replace(small, number=number, observed=replace(small.observed, nodes={node.key: node}))
 
 
 def test_restart_of_the_server(browser: Browser, site: ServedSite) -> None:

@@ -59,6 +59,13 @@ def full(mark: str = "") -> WebSnapshot:
     return WebSnapshot(1, seen, _launchers(mark), _builders(mark), _images(mark))
 
 
+def with_node(number: int, state: str) -> WebSnapshot:
+    """A snapshot of this number with one node."""
+    node = observed.node(7, "gpu", state=state)
+    small = full()
+    return replace(small, number=number, observed=replace(small.observed, nodes={node.key: node}))
+
+
 def many(count: int) -> WebSnapshot:
     """The same with so many nodes, half of them of requests that wait."""
     small = full()
