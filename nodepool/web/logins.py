@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable, Sequence
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 from anyio import CapacityLimiter
 from anyio.to_thread import run_sync
@@ -160,7 +160,7 @@ class Logins:
         origin = request.headers.get("origin", "").lower()
         if not origin:
             return site is not None
-        return origin in self._origins or urlsplit(origin).netloc == request.headers.get("host", "").lower()
+        return origin in self._origins or origin.partition("://")[2] == request.headers.get("host", "").lower() != ""
 
 
 def path_of(request: Request) -> str:

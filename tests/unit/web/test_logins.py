@@ -134,6 +134,8 @@ def test_login_leads_to_no_other_site(target: str) -> None:
     [
         {"Origin": "http://evil.example"},
         {"Origin": "null"},
+        {"Origin": "null", "Host": ""},
+        {"Origin": "http://["},
         {},
         {"Sec-Fetch-Site": "cross-site", "Origin": "http://nodepool.example:8005"},
         {"Sec-Fetch-Site": "same-site"},
