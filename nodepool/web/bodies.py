@@ -8,6 +8,8 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl
 
+from starlette.requests import ClientDisconnect
+
 from nodepool.web.problem import ApiProblem
 
 if TYPE_CHECKING:
@@ -45,8 +47,11 @@ async def read_body(request: Request) -> dict[str, Any]:
 
 async def _read(request: Request) -> bytes:
     body = b""
-    async for piece in request.stream():
-        body += piece
-        if len(body) > MOST_BYTES:
-            raise ApiProblem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"At most {MOST_BYTES} bytes are read.")
+    try:
+        async for piece in request.stream():
+            body += piece
+            if len(body) > MOST_BYTES:
+                raise ApiProblem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"At most {MOST_BYTES} bytes are read.")
+    except ClientDisconnect:
+        raise ApiProblem(HTTPStatus.BAD_REQUEST, "The body is not complete.") from None
     return body

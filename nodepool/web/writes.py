@@ -17,6 +17,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
+from nodepool.clock import wall_time
 from nodepool.listing.times import duration
 from nodepool.model.maintenance import MODES
 from nodepool.web import bodies
@@ -68,24 +69,22 @@ def routes(site: Site, actions: Actions) -> list[BaseRoute]:
 
     maintenance = f"{API}/maintenance/{{kind}}/{{name:path}}"
     return [
-        _route(f"{API}/nodes/{{id}}/hold", hold, site, threads, "POST"),
-        _route(f"{API}/nodes/{{id}}/delete", delete, site, threads, "POST"),
+        _route(f"{API}/nodes/{{id}}/hold", hold, threads, "POST"),
+        _route(f"{API}/nodes/{{id}}/delete", delete, threads, "POST"),
         # A form can only POST: what ends with ``/end`` is for it.
-        _route(f"{maintenance}/end", end, site, threads, "POST", reason_needed=False),
-        _route(maintenance, begin, site, threads, "PUT", "POST"),
-        _route(maintenance, end, site, threads, "DELETE", reason_needed=False),
-        _route(f"{API}/images/{{name}}/{{what}}", image, site, threads, "POST"),
+        _route(f"{maintenance}/end", end, threads, "POST", reason_needed=False),
+        _route(maintenance, begin, threads, "PUT", "POST"),
+        _route(maintenance, end, threads, "DELETE", reason_needed=False),
+        _route(f"{API}/images/{{name}}/{{what}}", image, threads, "POST"),
     ]
 
 
-def _route(
-    path: str, change: Change, site: Site, threads: CapacityLimiter, *methods: str, reason_needed: bool = True
-) -> Route:
+def _route(path: str, change: Change, threads: CapacityLimiter, *methods: str, reason_needed: bool = True) -> Route:
     async def answer(request: Request) -> Response:
         try:
             _check_path(request.path_params)
             body = await bodies.read_body(request)
-            wish = _wish(request, body, site, reason_needed=reason_needed)
+            wish = _wish(request, body, reason_needed=reason_needed)
             done = await run_sync(change, request.path_params, body, wish, limiter=threads)
         except ApiProblem as problem:
             return problem_response(problem.status, problem.detail)
@@ -109,7 +108,7 @@ def _check_path(given: Mapping[str, str]) -> None:
         raise ApiProblem(HTTPStatus.NOT_FOUND, "There is nothing of this name.")
 
 
-def _wish(request: Request, body: Mapping[str, Any], site: Site, *, reason_needed: bool) -> Wish:
+def _wish(request: Request, body: Mapping[str, Any], *, reason_needed: bool) -> Wish:
     """Who asks and why. Raises ApiProblem."""
     user = user_of(request)
     if user is None:
@@ -120,7 +119,7 @@ def _wish(request: Request, body: Mapping[str, Any], site: Site, *, reason_neede
     reason = " ".join("".join(letter if letter.isprintable() else " " for letter in reason).split())
     if reason_needed and not reason:
         raise ApiProblem(HTTPStatus.BAD_REQUEST, "reason must say why, for everybody who asks.")
-    return Wish(user.name, reason, _until(body.get("until"), site.snapshots.latest().observed.now))
+    return Wish(user.name, reason, _until(body.get("until"), wall_time()))
 
 
 def _until(given: Any, now: float) -> float | None:
