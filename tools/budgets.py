@@ -31,7 +31,6 @@ TOTAL_BUDGET = 45 * 60
 ROWS: tuple[tuple[Environment, ...], ...] = (
     (
         Environment("py3", 16 * 60, tests=True),
-        Environment("interop", 5 * 60, tests=True),
         Environment("released-drivers", 12 * 60, tests=True),
         Environment("chaos-short", 5 * 60, tests=True),
         Environment("migration", 8 * 60, tests=True),
@@ -44,6 +43,8 @@ ROWS: tuple[tuple[Environment, ...], ...] = (
         Environment("package", 3 * 60),
         # One process and a browser, which wait for each other.
         Environment("browser", 6 * 60, tests=True),
+        # Not in the first row, because that one would be too long then.
+        Environment("interop", 5 * 60, tests=True),
     ),
 )
 
