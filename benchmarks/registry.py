@@ -15,6 +15,7 @@ from benchmarks.scenarios import (
     single,
     start,
     steady,
+    viewers,
 )
 from benchmarks.suite.model import Scenario
 
@@ -22,6 +23,7 @@ SCENARIOS: tuple[Scenario, ...] = (
     single.SCENARIO,
     burst.SCENARIO,
     steady.SCENARIO,
+    viewers.SCENARIO,
     backlog.SCENARIO,
     fleet.SCENARIO,
     *openstack.SCENARIOS,

@@ -35,6 +35,7 @@ class LauncherProcess(ChildProcess):
     """``<command> -c <config> -f --no-webapp`` with its log in ``log``.
 
     :param environment: what its environment has beside ours.
+    :param web: it serves its web pages, where the configuration says.
     """
 
     def __init__(
@@ -45,13 +46,15 @@ class LauncherProcess(ChildProcess):
         *,
         debug: bool = False,
         environment: Mapping[str, str] | None = None,
+        web: bool = False,
     ) -> None:
         command = list(command or launcher_command())
         env = {**os.environ, **(environment or {})}
         env.pop("PYTHONPATH", None)
         if command[0] == sys.executable:
             env["PYTHONPATH"] = str(ROOT)
-        super().__init__([*command, "-c", str(config), "-d" if debug else "-f", "--no-webapp"], log, env=env)
+        options = ["-d" if debug else "-f", *([] if web else ["--no-webapp"])]
+        super().__init__([*command, "-c", str(config), *options], log, env=env)
         self.config_path = config
         #: A test that provokes an error on purpose sets it.
         self.expected_tracebacks = False

@@ -35,6 +35,7 @@ class Workplace:
         extra: Mapping[str, Any] | None = None,
         command: Sequence[str] | None = None,
         debug: bool = True,
+        web: bool = False,
     ) -> LauncherProcess:
         """Writes a configuration and starts a launcher with it.
 
@@ -42,13 +43,14 @@ class Workplace:
         :param session_seconds: ZooKeeper session timeout of the launcher.
         :param labels: settings of labels, ``extra`` other top-level keys.
         :param debug: log everything; for measurements it is off.
+        :param web: the launcher serves web pages, where ``extra`` says.
         """
         providers = [providers] if isinstance(providers, StaticProvider | FakeProvider) else list(providers)
         number = len(self.launchers) + 1
         config = self.directory / f"nodepool{number}.yaml"
         settings = {"session_seconds": session_seconds, "labels": labels, "extra": extra}
         write_config(config, self.zookeeper, self.chroot, providers, **settings)  # type: ignore[arg-type]
-        launcher = LauncherProcess(config, self.directory / f"launcher{number}.log", command, debug=debug)
+        launcher = LauncherProcess(config, self.directory / f"launcher{number}.log", command, debug=debug, web=web)
         pools = len(self.znodes.pools())
         self.launchers.append(launcher)
         launcher.start()

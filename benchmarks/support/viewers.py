@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""People who look at the web pages: each has a stream of events, and asks for its list again when that says so.
+
+``python -m benchmarks.support.viewers URL COUNT`` prints a line when all of them look, and ends with SIGTERM.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import httpx2 as httpx
+
+from tests.support.launcher import ROOT, LauncherProcess
+from tests.support.process import ChildProcess
+from tests.support.wait import wait_for
+
+#: What they look at, each one of them.
+LISTS: Final = ("requests", "nodes", "")
+#: As in ``static/live.js``: no list is asked for more often.
+PAUSE_SECONDS: Final = 1.0
+LOOKING: Final = "looking"
+_EVENT: Final = re.compile(rb"event: (requests|nodes)\r?\n")
+_ADDRESS: Final = re.compile(r"Web pages at (http://127\.0\.0\.1:\d+)/")
+
+
+@contextmanager
+def viewers(launcher: LauncherProcess, count: int, directory: Path) -> Iterator[None]:
+    """Inside, so many people look at the pages of a launcher, in a process of their own."""
+    found = _ADDRESS.search(launcher.log_text())
+    if found is None:
+        raise RuntimeError("the launcher serves no web pages")
+    command = [sys.executable, "-m", "benchmarks.support.viewers", found[1], str(count)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    process = ChildProcess(command, directory / "viewers.log", env=environment)
+    process.start()
+    try:
+        wait_for("viewers look", lambda: LOOKING in process.log_text())
+        yield
+    finally:
+        process.stop(signal.SIGTERM)
+
+
+async def look(client: httpx.AsyncClient, path: str, looking: asyncio.Event) -> None:
+    """One of them. Ends when it is cancelled."""
+    await client.get(f"/{path}")
+    changed = asyncio.Event()
+    asker = asyncio.create_task(_ask_again(client, path, changed))
+    try:
+        async with client.stream("GET", "/api/v1/events/stream", timeout=None) as stream:
+            looking.set()
+            async for piece in stream.aiter_bytes():
+                if _EVENT.search(piece):
+                    changed.set()
+    finally:
+        asker.cancel()
+
+
+async def _ask_again(client: httpx.AsyncClient, path: str, changed: asyncio.Event) -> None:
+    while True:
+        await changed.wait()
+        changed.clear()
+        await client.get(f"/{path}", headers={"HX-Request": "true"})
+        await asyncio.sleep(PAUSE_SECONDS)
+
+
+async def look_all(url: str, count: int) -> None:
+    """All of them, until SIGTERM."""
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, os._exit, 0)
+    async with httpx.AsyncClient(base_url=url, timeout=60, limits=httpx.Limits(max_connections=None)) as client:
+        started = [asyncio.Event() for _ in range(count)]
+        people = [
+            asyncio.create_task(look(client, LISTS[number % len(LISTS)], looking))
+            for number, looking in enumerate(started)
+        ]
+        for looking in started:
+            await looking.wait()
+        print(LOOKING, flush=True)
+        await asyncio.gather(*people)
+
+
+if __name__ == "__main__":
+    asyncio.run(look_all(sys.argv[1], int(sys.argv[2])))
