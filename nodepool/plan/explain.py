@@ -93,7 +93,8 @@ def _answer(request: NodeRequest, first: PoolVerdict | None, seen: Observed) -> 
     if request.state == states.FULFILLED:
         return ReasonCode.SERVED_OVER.value, f"is fulfilled with {_named('node', request.nodes)}"
     if first is None:
-        return _of_nobody(request, seen)
+        code, text = _of_nobody(request, seen)
+        return code, f"failed; {text}" if request.state == states.FAILED else text
     if request.state == states.FAILED:
         return first.code, f"failed, because every pool declined it. {first.pool}: {first.text}"
     return first.code, _sentence(first)
@@ -120,7 +121,8 @@ def _of_nobody(request: NodeRequest, seen: Observed) -> tuple[str, str]:
     if request.state == states.PENDING:
         return ReasonCode.STATUS_MISSING.value, "is served by a launcher that tells no status, and has no node yet"
     if not any(pool.component is not None for pool in seen.pools.values()):
-        return code, "waits: no launcher is registered"
+        waits = "" if request.state == states.FAILED else "waits: "
+        return code, f"{waits}no launcher is registered"
     missing = sorted(set(request.node_types) - seen.labels)
     if missing:
         return code, f"no registered pool has the label {', '.join(missing)}{did_you_mean(missing[0], seen.labels)}"

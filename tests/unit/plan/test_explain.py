@@ -159,6 +159,11 @@ def test_nobody_has_the_label() -> None:
     assert explained(apart).text == "no registered pool has all of its labels (a, b) together"
 
 
+def test_failed_and_nobody_is_there_any_more() -> None:
+    """It does not wait: nobody will serve it."""
+    assert explained(seen(request(state=states.FAILED))).text == "failed; no launcher is registered"
+
+
 def test_full_status_record() -> None:
     """A kind that was left out of it is not one that nobody knows."""
     observed = seen(request(), registered=[component("cloud-1", "gpu")], statuses=[status("cloud-1", omitted=9)])
