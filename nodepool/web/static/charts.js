@@ -10,14 +10,13 @@
   const grid = () => ({ stroke: colour("--line"), width: 1 });
   const axis = () => ({ stroke: colour("--quiet"), grid: grid(), ticks: { show: false } });
 
-  // A server that has just started has one sample: seconds are told then, and not years.
+  // A server that has just started has few samples: minutes are shown then, and not years.
   const SHORTEST = 600;
-  const times = (_plot, low, high) => [low === null ? null : Math.min(low, high - SHORTEST), high];
 
   const draw = (figure, chart, data) => {
     const series = chart.curves.map((curve, n) => ({ label: curve.label, stroke: colour(CURVES[n]), width: 2 }));
     const options = { width: figure.clientWidth - 16, height: 170, series: [{}, ...series], axes: [axis(), axis()] };
-    return new uPlot({ ...options, scales: { x: { range: times }, y: { range: (u, low, high) => [0, Math.max(high, 1)] } } }, data, figure);
+    return new uPlot({ ...options, scales: { y: { range: (u, low, high) => [0, Math.max(high, 1)] } } }, data, figure);
   };
   const show = async () => {
     const answer = await fetch(box.dataset.from).catch(() => null);
@@ -27,6 +26,8 @@
       const data = [told.times, ...chart.curves.map((curve) => curve.values)];
       if (drawn[n]) drawn[n].setData(data);
       else drawn[n] = draw(box.children[n], chart, data);
+      const [first, last] = [told.times[0], told.times.at(-1)];
+      if (last - first < SHORTEST) drawn[n].setScale("x", { min: last - SHORTEST, max: last });
     });
     box.hidden = false;
   };
