@@ -78,11 +78,10 @@ def open_log(directory: str | os.PathLike[str], name: str) -> BinaryIO:
     if not _LOG.fullmatch(file_name):
         raise FileNotFoundError(f"{name!r} is no name of a log")
     number = os.open(Path(directory) / file_name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    file = os.fdopen(number, "rb")
     if not stat.S_ISREG(os.fstat(number).st_mode):
-        file.close()
+        os.close(number)
         raise FileNotFoundError(f"{name!r} is no log")
-    return file
+    return os.fdopen(number, "rb")
 
 
 def prune(directory: str | os.PathLike[str], image: str, retention: int) -> None:

@@ -41,7 +41,7 @@ def read_sections(document: Document, config: Config, problems: Problems) -> Non
     fine = check_or_change(TOP, data, document, [], problems, lambda: tolerance.section(TopLevel, data, []))
     if fine:
         config.read_keys(data, TopLevel)
-        _web_logins(data, config)
+        _web_logins(document, config, problems)
     again = report_repeated(document, "labels", "name", "label", problems)
     for index, section in entries(data, "labels", "name"):
         name = section["name"]
@@ -53,11 +53,17 @@ def read_sections(document: Document, config: Config, problems: Problems) -> Non
     _tenants(document, config, problems)
 
 
-def _web_logins(data: dict[str, Any], config: Config) -> None:
-    """:param data: conform to the schema."""
-    auth = (data.get("webapp") or {}).get("auth") or {}
+def _web_logins(document: Document, config: Config, problems: Problems) -> None:
+    """Whose tokens are accepted. What would leave the pages more open than it was meant is an error."""
+    auth = (document.data.get("webapp") or {}).get("auth") or {}
     config.webapp_authenticators = [Authenticator(section) for section in auth.get("authenticators") or ()]
     config.webapp_operators = [OperatorRule(section) for section in auth.get("operators") or ()]
+    if config.webapp_require_login and not config.webapp_authenticators:
+        path = ["webapp", "auth", "require-login"]
+        problems.add(document.path, document.line_of(path), path, "it needs webapp.auth.authenticators")
+    if config.webapp_tls_key and not config.webapp_tls_cert:
+        path = ["webapp", "tls", "key"]
+        problems.add(document.path, document.line_of(path), path, "it needs webapp.tls.cert")
 
 
 def _tenants(document: Document, config: Config, problems: Problems) -> None:

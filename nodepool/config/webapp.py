@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Final
 
+from nodepool.config.source import PLACEHOLDER
 from nodepool.driver.config import ConfigValue
 from nodepool.model.config_keys import (
     FILLED_TEXT,
@@ -31,6 +32,9 @@ def _has_its_keys(data: dict[str, Any]) -> dict[str, Any]:
     needed = {HS256: "secret", RS256: "public_key"}.get(data.get("driver", ""))
     if needed is not None and not data.get(needed):
         raise v.Invalid(f"{needed} is needed with driver {data['driver']}", path=["driver"])
+    if PLACEHOLDER.search(str(data.get("secret"))):
+        # The text is in the documentation: everybody could sign with it.
+        raise v.Invalid("its environment variable is not set", path=["secret"])
     return data
 
 

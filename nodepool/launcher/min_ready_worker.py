@@ -21,13 +21,16 @@ from nodepool.zk import locks, paths
 from nodepool.zk.transactions import sync
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Container
 
     from nodepool.config.objects import Config
     from nodepool.driver.interface import Provider
     from nodepool.runtime.providers import Providers
     from nodepool.zk.nodepool_cache import NodepoolCache
     from nodepool.zk.zookeeper import ZooKeeper
+
+    #: (provider, pool) -> labels that its driver cannot serve now.
+    HeldLabels = dict[tuple[str, str], Container[str]]
 
 PRIORITY: Final = "900"
 IDLE_SECONDS: Final = 30.0
@@ -107,31 +110,36 @@ class MinReadyWorker(Worker):
 
     def _wanted(self, now: float) -> dict[str, int]:
         """Labels with a min-ready that some pool here can build (M-3, M-5)."""
-        wanted = {}
+        wanted: dict[str, int] = {}
+        # Asked once of each pool: a driver looks at all its labels.
+        held: HeldLabels = {}
         for label in self._config().labels.values():
-            if label.min_ready > 0 and self._not_before.get(label.name, 0) <= now and self._can_build(label.name):
+            if label.min_ready > 0 and self._not_before.get(label.name, 0) <= now and self._can_build(label.name, held):
                 wanted[label.name] = label.min_ready
         return wanted
 
-    def _can_build(self, label_name: str) -> bool:
+    def _can_build(self, label_name: str, held: HeldLabels) -> bool:
         # Pools of a driver need not know their provider, see reference/driver 5.
         for name, settings in self._config().providers.items():
             provider = self._providers.get(name)
             if provider is None or not provider.LAUNCHES:
                 continue
             for pool_name, pool in settings.pools.items():
-                if label_name not in pool.labels or self._is_held(provider, pool_name, label_name):
+                if label_name not in pool.labels or self._is_held(provider, pool_name, label_name, held):
                     continue
                 label = pool.labels[label_name] if isinstance(pool.labels, dict) else label_name
                 if gateway.label_ready(provider, label):
                     return True
         return False
 
-    def _is_held(self, provider: Provider, pool_name: str, label_name: str) -> bool:
+    def _is_held(self, provider: Provider, pool_name: str, label_name: str, held: HeldLabels) -> bool:
         """Would a request for a label wait for the end of a maintenance record in a pool? (MT-7, MT-11)"""
         if self._held(provider.name, pool_name, label_name):
             return True
-        return label_name in gateway.held_labels(provider, pool_name)
+        pool = provider.name, pool_name
+        if pool not in held:
+            held[pool] = gateway.held_labels(provider, pool_name)
+        return label_name in held[pool]
 
     def _missing(self, wanted: dict[str, int]) -> dict[str, int]:
         cache = self._cache

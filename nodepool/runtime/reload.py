@@ -76,7 +76,8 @@ class Configuration:
             config = self.source.load()
         except ConfigError as error:
             self.log.error("The configuration is refused, the running one stays:\n%s", error)
-            self._ended(False, str(error).splitlines())
+            REGISTRY.count(RELOADS.series("refused"))
+            self.on_outcome(False, str(error).splitlines())
             return "serving; the changed configuration file is refused"
         refused = [name for name, made in config.providers.items() if isinstance(made, UnavailableProviderConfig)]
         kept = keep_usable(self.current, config)
@@ -87,15 +88,14 @@ class Configuration:
         with Guard(self.log, "What the configuration changes cannot be told") as guard:
             self._tell(old, config)
         if guard.error is not None:
-            self._ended(True, ["what it changes cannot be told, the log says why"])
+            self.on_outcome(True, ["what it changes cannot be told, the log says why"])
+        REGISTRY.count(RELOADS.series("refused" if kept else "applied"))
         if kept:
-            self._ended(False, [f"provider {name} runs on with its old section: {why}" for name, why in kept.items()])
+            self.on_outcome(
+                False, [f"provider {name} runs on with its old section: {why}" for name, why in kept.items()]
+            )
         self._apply(old, config)
         return f"serving; sections that cannot be used: {', '.join(refused)}" if refused else "serving"
-
-    def _ended(self, ok: bool, texts: Sequence[str]) -> None:
-        REGISTRY.count(RELOADS.series("applied" if ok else "refused"))
-        self.on_outcome(ok, texts)
 
     def _tell(self, old: Config, new: Config) -> None:
         """Log what a configuration changes, one change a line."""
@@ -107,7 +107,7 @@ class Configuration:
             self.log.info("Configuration changed: %d more changes", len(changes) - MAX_CHANGES)
         if not changes:
             self.log.info("Configuration changed: no key has another value")
-        self._ended(True, [change.text for change in changes])
+        self.on_outcome(True, [change.text for change in changes])
 
 
 def keep_usable(old: Config, new: Config) -> dict[str, str]:

@@ -29,7 +29,9 @@ def logs_part(builder: ImageBuilder, config: Config) -> Part[WebServer] | None:
     if not config.webapp_builder_port:
         return None
     if config.webapp_require_login:
-        log.error("No build logs at webapp.builder-port: webapp.auth.require-login is true, and builders know no login")
+        log.error(
+            "No build logs and metrics at webapp.builder-port: builders know no login (webapp.auth.require-login)"
+        )
         return None
     address = ListenAddress(
         config.webapp_listen_address,

@@ -82,6 +82,24 @@ class FixedKey:
         return self._key
 
 
+class KeyFile:
+    """One key for all tokens, in a file that is read when the first token comes."""
+
+    def __init__(self, algorithm: str, path: str) -> None:
+        self.algorithms: Sequence[str] = (algorithm,)
+        self._path = path
+        self._key: str | None = None
+
+    def key_of(self, token: str) -> str:
+        """:param token: of no account."""
+        if self._key is None:
+            try:
+                self._key = Path(self._path).read_text(encoding="ascii")
+            except (OSError, ValueError) as error:
+                raise BadTokenError(f"the public_key of its authenticator cannot be read: {error}") from None
+        return self._key
+
+
 class ProviderKeys:
     """Keys that an OpenID Connect provider publishes. Thread-safe.
 
@@ -147,7 +165,6 @@ class Tokens:
 
     :param authenticators: of the configuration. :param operators: who may change something.
     :param now: seconds since the epoch.
-    :raises OSError: a file with a public key cannot be read.
     """
 
     def __init__(
@@ -212,4 +229,4 @@ def _keys(settings: Authenticator) -> KeySource:
         return ProviderKeys(settings.issuer_id, settings.keys_url)
     if settings.driver == HS256:
         return FixedKey(HS256, settings.secret or "")
-    return FixedKey(settings.driver, Path(settings.public_key or "").read_text(encoding="utf-8"))
+    return KeyFile(settings.driver, settings.public_key or "")

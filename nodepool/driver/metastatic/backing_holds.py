@@ -62,7 +62,8 @@ class BackingHolds:
     def of_labels(self, kinds: Iterable[BackingKind]) -> dict[str, Reason]:
         """Labels for which there is no slot, and nobody makes a backing node now."""
         records = self._records
-        if not records:
+        # Those of static hosts keep no pool from making a node, and may stay for weeks.
+        if all(kind == "host" for kind, _ in records):
             return {}
         now, pools = self._clock(), self._zk.getRegisteredPools()
         found = {}

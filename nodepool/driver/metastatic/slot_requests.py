@@ -81,7 +81,9 @@ class SlotRequests:
         slot_request.log.info("Slot %d of backing node %s", slot, backing.id)
         slot_request.place = (backing, slot)
         with self._lock:
-            self._placed[slot_request.node_id] = backing.key
+            # Not of a launch that has ended meanwhile: nobody would take it out again.
+            if self._waiting.get(slot_request.node_id) is slot_request:
+                self._placed[slot_request.node_id] = backing.key
         self._answer(slot_request)
 
     def fail(self, slot_request: SlotRequest, error: Exception) -> None:

@@ -116,3 +116,14 @@ def test_nothing_else_is_opened(tmp_path: Path, name: str) -> None:
     os.mkfifo(logs / f"pipe-{'0' * 32}.log")
     with pytest.raises(OSError):
         open_log(logs, name)
+
+
+def test_directory_with_the_name_of_a_log(tmp_path: Path) -> None:
+    """Who asks for it again and again uses up nothing."""
+    path = log_path(tmp_path, "debian", uuid.UUID(int=1).hex)
+    path.mkdir()
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(3):
+        with pytest.raises(FileNotFoundError):
+            open_log(tmp_path, path.name.removesuffix(".log"))
+    assert len(os.listdir("/proc/self/fd")) == before

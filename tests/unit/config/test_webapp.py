@@ -63,9 +63,27 @@ def test_authenticators_compare_by_value(tmp_path: Path) -> None:
         ("{name: a, driver: RS256, client_id: c, issuer_id: i}", "public_key is needed with driver RS256"),
         ("{name: a, driver: GitHub, client_id: c, issuer_id: i}", "HS256, RS256, OpenIDConnect"),
         ("{name: a, driver: OpenIDConnect, client_id: c}", "issuer_id"),
+        (
+            '{name: a, driver: HS256, client_id: c, issuer_id: i, secret: "%(NODEPOOL_NOT_SET_HERE)"}',
+            "environment variable is not set",
+        ),
     ],
 )
 def test_refused(tmp_path: Path, section: str, words: str) -> None:
     with pytest.raises(ConfigError, match=words) as caught:
         load(tmp_path, f"webapp: {{auth: {{authenticators: [{section}]}}}}", strict=False)
     assert "webapp.auth.authenticators[0]" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("section", "words"),
+    [
+        ("{auth: {require-login: true}}", "require-login: it needs webapp.auth.authenticators"),
+        ("{auth: {require-login: true, authenticator: []}}", "require-login: it needs webapp.auth.authenticators"),
+        ("{tls: {key: k.pem}}", "webapp.tls.key: it needs webapp.tls.cert"),
+    ],
+)
+def test_more_open_than_meant(tmp_path: Path, section: str, words: str) -> None:
+    """A slip does not open the pages: also a daemon refuses it."""
+    with pytest.raises(ConfigError, match=words):
+        load(tmp_path, f"webapp: {section}", strict=False)

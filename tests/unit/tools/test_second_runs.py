@@ -167,3 +167,16 @@ def test_of_an_earlier_second_run_nothing_counts(site: Site) -> None:
     write_suite(site.junit / "py3-again.xml", good("test_odd"))
     site.second = 0, []
     assert site.result().word == "failed"
+
+
+def test_those_that_run_count(site: Site) -> None:
+    """Rows run beside each other: what other environments run once more just now counts, too."""
+    site.first(*(bad(f"test_{number}") for number in range(MOST_UNSTABLE)))
+    site.first(bad("test_x"), name="interop")
+    run = Run(PY3, ["true"], site.top)
+    run.end()
+    again = site.second_runs.after(run, FAILED)
+    assert isinstance(again, Run)
+    again.end()
+    failed = Result(INTEROP, 1, 10.0, 5.0)
+    assert site.second_runs.after(run, failed) is failed

@@ -89,6 +89,14 @@ def test_public_key_is_no_secret(key: rsa.RSAPrivateKey, tmp_path: Path) -> None
         found.user(token())
 
 
+def test_public_key_cannot_be_read(tmp_path: Path) -> None:
+    """The daemon serves; tokens are refused, with the reason, until the file is there."""
+    file = tmp_path / "public.pem"
+    found = tokens(driver="RS256", public_key=str(file))
+    with pytest.raises(BadTokenError, match=r"public_key .* No such file"):
+        found.user(token())
+
+
 def test_too_old() -> None:
     """WP-81: max_validity_time counts from the time of issue, and ends a session."""
     now = int(time.time())
