@@ -101,6 +101,7 @@ class UnknownImages:
         ended: Future[None] = Future()
         settle([ended], lambda: self._look_once(looks, provider))
         error = ended.exception()
+        # NotImplementedError is how a driver says that it cannot list images: no trouble.
         if error is not None and not isinstance(error, NotImplementedError) and not self._threads.closed:
             tell_error(self.log, error, "Provider %s: images could not be looked for", provider.name)
         again = LOOK_AGAIN_SECONDS if error is None and looks.seen.new else LOOK_SECONDS

@@ -122,7 +122,7 @@ def _in_background(
             set_up_logging(options, logfile)
             return serve(options)
         except Exception:
-            # Nobody sees stderr any more.
+            # Whatever it is ends the daemon. Nobody sees stderr any more, so the log must have it.
             log.exception("The daemon ends after an error")
             return 1
 

@@ -52,7 +52,8 @@ R = TypeVar("R")
 
 log = logging.getLogger("nodepool.driver.gateway")
 
-#: Exceptions with which a driver answers: they are no errors of the call.
+#: Exceptions with which a driver answers: they are no errors of the call. NotImplementedError is how a driver of the
+#: released interface says "I cannot".
 ANSWERS: Final = (NotFound, NotImplementedError, ZKConflict)
 
 Contract = Literal["driver", "provider", "handler", "adapter", "machine"]

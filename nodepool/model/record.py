@@ -137,6 +137,7 @@ class Record:
 
         :param now: seconds since the epoch.
         """
+        # Each kind of record has its own. Not abstract: what is stored is made from the kinds only.
         raise NotImplementedError
 
     def load(self, data: dict[str, Any]) -> None:

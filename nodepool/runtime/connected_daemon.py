@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import abc
 import logging
 import threading
 from typing import TYPE_CHECKING, Final
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 _MARGIN_SECONDS: Final = 5.0
 
 
-class ConnectedDaemon:
+class ConnectedDaemon(abc.ABC):
     """Base of the launcher and of the builder.
 
     Who owns what: the main thread (the one that calls `run`) owns configuration, providers and the set of threads;
@@ -61,28 +62,28 @@ class ConnectedDaemon:
         """What it does with a configuration, in one line for the log."""
         return banner.served(config)
 
+    @abc.abstractmethod
     def build(self, client: ZooKeeperClient) -> None:
         """Make the parts that live as long as the daemon. Nothing of it runs yet.
 
         :param client: not connected yet: who listens to the caches is made before they follow ZooKeeper.
         """
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def begin(self) -> None:
         """Start everything. The connection is there; may block."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def run_once(self) -> None:
         """One turn of the main loop."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def apply(self, config: Config) -> None:
         """Put a configuration into effect."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def end(self) -> None:
         """Stop everything; blocks at most `stop_seconds`."""
-        raise NotImplementedError
 
     # -- life --
 

@@ -291,6 +291,7 @@ class QuotaSupport(abc.ABC):
             try:
                 total.add(self.quotaNeededByLabel(label, pool))
             except NotImplementedError:
+                # How a driver says that it does not know the size of a label: each node is one instance then.
                 total.add(QuotaInformation(instances=1))
             except RuntimeConfigurationException as error:
                 if self._broken_labels.add(label, error):

@@ -94,6 +94,7 @@ class ImageUploader:
 
     def uploadSegment(self, segment: Segment) -> None:
         """Upload one segment; may block. Called in several threads, in no order; again after some errors."""
+        # Not abstract: drivers of the released interface are instances of what they override.
         raise NotImplementedError
 
     def finishUpload(self) -> Any:

@@ -145,6 +145,7 @@ class CloudCalls:
         try:
             return self._ask(lambda: gateway.list_instances(self._name, self._adapter))
         except NotImplementedError:
+            # How a driver of the released interface says that it cannot.
             return []
 
     def list_resources(self) -> list[Resource]:
@@ -152,6 +153,7 @@ class CloudCalls:
         try:
             return self._ask(lambda: gateway.list_resources(self._name, self._adapter))
         except NotImplementedError:
+            # How a driver of the released interface says that it cannot.
             return []
 
     def unanswered_creations(self) -> Sequence[Creation]:

@@ -258,7 +258,7 @@ class CreationMachine(InventoryMachine[R]):
                 inventory.set_gone(record_id)
                 raise LaunchStatusException(f"{self.where}: instance {record_id} is gone") from None
             except NotImplementedError:
-                # The cloud has lists only: if it never shows, launch-timeout ends the attempt.
+                # How a driver says that its cloud has lists only: if it never shows, launch-timeout ends the attempt.
                 self.log.debug("Instance %s is in no list", record_id)
             self.since = self.clock()
         elif not self.calling and self.clock() - self.since > ABSENT_SECONDS:

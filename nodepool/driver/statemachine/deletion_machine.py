@@ -186,6 +186,7 @@ class DeletionMachine(InventoryMachine[R]):
         try:
             record = self.own_answer(LaunchError)
         except (NotFound, NotImplementedError):
+            # NotImplementedError: the cloud has lists only, and these do not have it.
             return self._gone()
         if record is not None and record.gone:
             return self._gone()

@@ -106,6 +106,7 @@ class ImageTransfers:
         try:
             return gateway.list_images_in_cloud(self.name, self.adapter)
         except NotImplementedError:
+            # An adapter of the released interface.
             found = gateway.list_resources(self.name, self.adapter)
         ours = [one for one in found if metadata.upload_of(one.metadata, self.name) is not None]
         return [ListedImage(resource, metadata=resource.metadata) for resource in ours]

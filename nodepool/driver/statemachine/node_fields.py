@@ -83,4 +83,5 @@ def resources_of(instance: Instance) -> dict[str, float] | None:
     try:
         return instance.getQuotaInformation().get_resources()
     except NotImplementedError:
+        # The default of `Instance`: how a driver of the released interface says that it does not know.
         return None
