@@ -13,7 +13,7 @@ from environment_runs import Result, Run
 from failed_tests import FailedTest, cases, failed_tests, has_failed, name_of
 
 #: Tests that may fail and then pass in a whole run. When more have failed, none of them is run once more.
-MOST_UNSTABLE = 3
+MOST_UNSTABLE = 5
 #: Seconds that an environment has for its second run, above its budget.
 SECOND_RUN_SECONDS = 5 * 60
 SUFFIX = "-again"
