@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A few tests that failed are run once more, after their environment has ended (doc/source/adr/0019-second-run.rst)."""
+"""A few tests that failed are run once more, after their environment has ended (ADR 19)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The pictures of doc/source/operation/web-pages.rst: with the variable REWRITE_SCREENSHOTS the page gets new ones."""
+"""The pictures of doc/source/how-to/web-pages.rst: with the variable REWRITE_SCREENSHOTS the page gets new ones."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from nodepool.model.node import Node
     from nodepool.web.snapshot import WebSnapshot
 
-PAGE: Final = Path(__file__).parents[2] / "doc" / "source" / "operation" / "web-pages.rst"
+PAGE: Final = Path(__file__).parents[2] / "doc" / "source" / "how-to" / "web-pages.rst"
 #: Name of the picture -> address, width, colours.
 PICTURES: Final[dict[str, tuple[str, int, Any]]] = {
     "web-overview.png": ("/", WIDE, "light"),

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Passwords, tokens and user data get into no log, whatever its level, into no znode, and into no stack dump.
 
-doc/source/security.rst, "Secrets".
+doc/source/explanation/security.rst, "Secrets".
 """
 
 from __future__ import annotations

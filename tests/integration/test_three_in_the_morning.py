@@ -26,7 +26,7 @@ from tests.support.sshd import SshServer
 from tests.support.transcript import comparable, rewrite, transcript
 from tests.support.wait import wait_for
 
-PAGE = Path(__file__).parents[2] / "doc" / "source" / "operation" / "three-in-the-morning.rst"
+PAGE = Path(__file__).parents[2] / "doc" / "source" / "how-to" / "troubleshoot.rst"
 COLUMNS = 170
 
 

@@ -51,7 +51,10 @@ def quotations() -> list[Quotation]:
             marks = dict(re.findall(r"   :([\w-]+): (.*)\n", options))
             found.append(
                 Quotation(
-                    page.name, (page.parent / name).resolve(), marks.get("start-after", ""), marks.get("end-before")
+                    str(page.relative_to(SOURCE)),
+                    (page.parent / name).resolve(),
+                    marks.get("start-after", ""),
+                    marks.get("end-before"),
                 )
             )
     return found
@@ -66,7 +69,9 @@ def test_quotation_is_whole(quotation: Quotation) -> None:
 
 def test_every_part_of_the_example_is_shown() -> None:
     """Each mark in the example begins a quotation of the driver guide."""
-    shown = {(quotation.path, quotation.start) for quotation in quotations() if quotation.page == "drivers.rst"}
+    shown = {
+        (quotation.path, quotation.start) for quotation in quotations() if quotation.page == "drivers/writing/index.rst"
+    }
     marked = {
         (path, line.strip())
         for path in EXAMPLE.glob("*.py")
@@ -79,7 +84,7 @@ def test_every_part_of_the_example_is_shown() -> None:
 
 def test_errors_are_those_that_exist() -> None:
     """The table of errors names classes of nodepool.exceptions and the keys by which they are counted."""
-    page = (SOURCE / "drivers.rst").read_text(encoding="utf-8")
+    page = (SOURCE / "drivers" / "writing" / "index.rst").read_text(encoding="utf-8")
     table = page.partition("\nErrors\n------")[2].partition("\nThe contract suite\n")[0]
     rows = re.findall(r"   \* - (.*)\n     - (?:.*\n       .*|.*)\n(?:       .*\n)*     -(.*)\n", table)
     assert len(rows) > 8

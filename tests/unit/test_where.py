@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "doc" / "source" / "architecture.rst"
+PAGE = ROOT / "doc" / "source" / "explanation" / "architecture.rst"
 
 
 def rows() -> dict[str, list[tuple[str, str]]]:

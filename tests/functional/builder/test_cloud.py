@@ -21,7 +21,7 @@ from tests.support.wait import wait_for
 #: A command that diskimage-builder runs through, e.g. one that makes up for a kernel without device mapper.
 WRAPPER_VARIABLE = "NODEPOOL_TEST_DIB_WRAPPER"
 DISK_IMAGE_CREATE = Path(sys.executable).parent / "disk-image-create"
-#: Debian as in the recipe of doc/source/images.rst; its mirror is the one that this machine uses.
+#: Debian as in the recipe of doc/source/explanation/images.rst; its mirror is the one that this machine uses.
 DEBIAN: Mapping[str, Any] = {
     "name": "debian",
     "release": "bookworm",

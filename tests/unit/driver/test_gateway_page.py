@@ -9,7 +9,7 @@ from pathlib import Path
 from nodepool.driver import gateway
 from nodepool.plan.failures import TABLE
 
-PAGE = Path(__file__).parents[3] / "doc" / "source" / "architecture.rst"
+PAGE = Path(__file__).parents[3] / "doc" / "source" / "explanation" / "architecture.rst"
 OWNERS = {
     "driver": "Driver",
     "provider": "Provider",

@@ -10,7 +10,7 @@ import pytest
 
 from nodepool.plan.request_stage import ENDED, LOCKED, MOVES, STORY_MOVES, UNFINISHED, ImpossibleMove, Progress, Stage
 
-ARCHITECTURE = Path(__file__).parents[3] / "doc" / "source" / "architecture.rst"
+ARCHITECTURE = Path(__file__).parents[3] / "doc" / "source" / "explanation" / "architecture.rst"
 
 
 def reachable(start: Stage) -> set[Stage]:

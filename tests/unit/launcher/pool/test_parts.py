@@ -13,7 +13,7 @@ FILES = [path for path in (ROOT / "nodepool" / "launcher" / "pool").glob("*.py")
 
 
 def test_documentation_has_each_file() -> None:
-    page = (ROOT / "doc" / "source" / "architecture.rst").read_text(encoding="utf-8")
+    page = (ROOT / "doc" / "source" / "explanation" / "architecture.rst").read_text(encoding="utf-8")
     begin = page.index("Parts of a pool\n")
     section = page[begin : page.index("Stages of a request\n", begin)]
     rows = re.findall(r"^   \* - (``.*)$", section, re.MULTILINE)
