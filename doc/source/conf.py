@@ -10,12 +10,20 @@ sys.path.insert(0, str(Path(__file__).parent / "extensions"))
 
 project = "Nodepool"
 copyright = "Nodepool contributors, Apache License 2.0"
-extensions = ["sphinx.ext.autodoc", "config_keys"]
+extensions = ["sphinx.ext.autodoc", "config_keys", "command_line"]
 autodoc_member_order = "bysource"
 autodoc_typehints = "description"
+# Options are shown as they are typed: "--" is no dash.
+smartquotes = False
 html_theme = "alabaster"
 html_theme_options = {"description": "Test nodes for Zuul", "page_width": "1100px"}
 html_show_sourcelink = False
+man_pages = [
+    ("reference/man/nodepool", "nodepool", "show and change what Nodepool knows", "", 1),
+    ("reference/man/nodepool-launcher", "nodepool-launcher", "serve node requests of Zuul", "", 1),
+    ("reference/man/nodepool-builder", "nodepool-builder", "build images and upload them to clouds", "", 1),
+    ("reference/man/nodepool-web", "nodepool-web", "serve Nodepool's web pages without a launcher", "", 1),
+]
 
 
 def setup(app: Sphinx) -> None:

@@ -34,7 +34,7 @@ def add_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
         "each provider for all that its section names: login, flavors, images, networks, security groups, key pairs, "
         "zones and quota of clouds; name, port and host keys of static hosts. Changes nothing. "
         "Exit status 1 if something failed.",
-        epilog="Example: sudo -u nodepool nodepool -c /etc/nodepool/nodepool.yaml check",
+        epilog="example: sudo -u nodepool nodepool -c /etc/nodepool/nodepool.yaml check",
     )
     parser.add_argument("providers", nargs="*", metavar="PROVIDER", help="only these providers (default: all)")
     add_format_option(parser)

@@ -29,7 +29,7 @@ def add_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
         "info",
         help="show what ZooKeeper knows of a provider",
         description="Shows the images and the nodes of a provider that ZooKeeper has records of.",
-        epilog="example: nodepool info cloud-1; nodepool providers tells how it works",
+        epilog="examples: nodepool info cloud-1; nodepool providers cloud-1",
     )
     parser.add_argument("provider", metavar="PROVIDER", help="provider name")
     parser.set_defaults(run=show_info)
