@@ -149,7 +149,7 @@ def _clean(path: Path) -> list[str]:
             return []
         note = _read_note(file)
         if note is None:
-            log.error("%s makes no sense, and is removed", path)
+            log.error("%s cannot be understood, it is removed", path)
             path.unlink()
             return []
         log.warning("Removing what the interrupted build %s left", path.stem)

@@ -3,9 +3,12 @@
 
 from __future__ import annotations
 
+import configparser
+import json
 import re
 import textwrap
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -24,10 +27,17 @@ DEMO_ENVIRONMENT = {
 }
 
 
+def blocks(path: Path, language: str) -> list[str]:
+    """The examples in one language in a reStructuredText file."""
+    found = re.findall(
+        rf"^( *)\.\. code-block:: {language}\n(?: +:.*\n)*\n((?:\1 +.*\n|\n)+)", path.read_text(), re.MULTILINE
+    )
+    return [textwrap.dedent(block) for _, block in found]
+
+
 def yaml_blocks(path: Path) -> list[str]:
     """The YAML examples in a reStructuredText file."""
-    found = re.findall(r"^\.\. code-block:: yaml\n\n((?:    .*\n|\n)+)", path.read_text(), re.MULTILINE)
-    return [textwrap.dedent(block) for block in found]
+    return blocks(path, "yaml")
 
 
 @pytest.mark.parametrize("name", ["nodepool.yaml", "demo.yaml"])
@@ -50,23 +60,57 @@ def test_readme_configuration(tmp_path: Path) -> None:
         assert validate(str(path)) == []
 
 
-def test_documented_providers(tmp_path: Path) -> None:
-    """Provider sections in the documentation have only keys and values that are accepted."""
-    blocks = [block for page in (ROOT / "doc" / "source").rglob("*.rst") for block in yaml_blocks(page)]
-    providers = [data["providers"] for block in blocks if "providers" in (data := yaml.safe_load(block))]
-    assert providers
-    for number, section in enumerate(providers):
-        pools = [pool for provider in section for pool in provider["pools"]]
-        labels = sorted(
-            {label for pool in pools for host in pool.get("nodes", []) for label in host["labels"]}
-            | {label["name"] for pool in pools for label in pool.get("labels", [])}
-        )
-        whole = {
-            "zookeeper-servers": [{"host": "localhost"}],
-            "zookeeper-tls": {"cert": "c", "key": "k", "ca": "a"},
-            "labels": [{"name": label} for label in labels],
-            "providers": section,
-        }
+PAGES = [ROOT / "README.rst", *sorted((ROOT / "doc" / "source").rglob("*.rst"))]
+#: Top-level keys by which files of other programs are known: clouds.yaml, Prometheus, Zuul, compose, Kubernetes.
+FOREIGN = ({"clouds"}, {"scrape_configs"}, {"groups"}, {"services"}, {"apiVersion"})
+
+
+def completed(data: dict[str, Any]) -> dict[str, Any]:
+    """A whole configuration with a section, or with several, of a page. What the section needs is added."""
+    pools = [pool for provider in data.get("providers", []) for pool in provider.get("pools", [])]
+    labels = {label for pool in pools for host in pool.get("nodes", []) for label in host["labels"]}
+    labels |= {label["name"] for pool in pools for label in pool.get("labels", [])}
+    labels -= {label["name"] for label in data.get("labels", [])}
+    others = {image["parent"] for image in data.get("diskimages", []) if "parent" in image}
+    others |= {image["name"] for provider in data.get("providers", []) for image in provider.get("diskimages", [])}
+    others -= {image["name"] for image in data.get("diskimages", [])}
+    return {
+        "zookeeper-servers": [{"host": "localhost"}],
+        "zookeeper-tls": {"cert": "c", "key": "k", "ca": "a"},
+        **data,
+        "labels": [*data.get("labels", []), *({"name": label} for label in sorted(labels))],
+        "providers": data.get("providers", []),
+        "diskimages": [*data.get("diskimages", []), *({"name": name, "elements": ["vm"]} for name in sorted(others))],
+    }
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_documented_configuration(page: Path, tmp_path: Path) -> None:
+    """YAML in the documentation is a configuration that has no problem, or plainly the file of another program."""
+    for number, block in enumerate(yaml_blocks(page)):
+        data = yaml.safe_load(block)
+        if not isinstance(data, dict):
+            assert all(set(item) <= {"nodeset", "job", "project"} for item in data), f"what is this?\n{block}"
+            continue
+        if set(data) == {"nodes"} or any(keys <= set(data) for keys in FOREIGN):
+            continue
         path = tmp_path / f"{number}.yaml"
-        path.write_text(yaml.safe_dump(whole))
-        assert validate(str(path)) == []
+        path.write_text(yaml.safe_dump(completed(data)))
+        # The files of the certificates are not here.
+        assert [problem for problem in validate(str(path)) if "zookeeper-tls" not in str(problem)] == [], block
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_documented_ini_and_json(page: Path) -> None:
+    """Parts of units, of zuul.conf and of answers can be parsed."""
+    for block in blocks(page, "ini"):
+        parser = configparser.ConfigParser(strict=False, interpolation=None)
+        parser.read_string(block if block.lstrip().startswith("[") else f"[Service]\n{block}")
+        assert parser.sections()
+    for block in blocks(page, "json"):
+        assert json.loads(block)
+
+
+def test_there_is_something_to_look_at() -> None:
+    assert sum(len(yaml_blocks(page)) for page in PAGES) > 10
+    assert sum(len(blocks(page, "ini")) for page in PAGES) > 3

@@ -242,7 +242,7 @@ class Transport:
             return CloudAway(f"{head}: {text}", maybe_done=not any(sign in text for sign in _NOT_SENT))
         if kind in ("DiscoveryFailure", "InvalidResponse", "JSONDecodeError", "VersionNotAvailable"):
             advice = "check auth_url and the endpoints: is it a web page or a proxy that answers there?"
-            return CloudAway(f"{head}: the answer makes no sense: {text}; {advice}", maybe_done=False)
+            return CloudAway(f"{head}: the answer cannot be understood: {text}; {advice}", maybe_done=False)
         if isinstance(status, int):
             return CloudAway(f"{head}: {status} {text}")
         if type(error).__module__.partition(".")[0] in _LIBRARIES:
