@@ -6,6 +6,7 @@ from __future__ import annotations
 import logging
 import socket
 from collections.abc import Iterator
+from typing import Any
 
 import httpx2 as httpx
 import pytest
@@ -39,6 +40,32 @@ def test_serves_until_it_is_stopped(stopped: list[WebServer]) -> None:
     answer = httpx.get(f"http://127.0.0.1:{thread.port}/health/live")
     assert (answer.status_code, answer.text) == (200, "OK")
     assert "default-src 'self'" in answer.headers["content-security-policy"]
+
+
+def test_answers_are_not_held_back(stopped: list[WebServer]) -> None:
+    """Each connection sends at once what is written to it (TCP_NODELAY)."""
+    seen: list[int] = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "lifespan":
+            for kind in ("startup", "shutdown"):
+                await receive()
+                await send({"type": f"lifespan.{kind}.complete"})
+            return
+        (server,) = (thread._server for thread in stopped)
+        assert server is not None
+        for connection in server.server_state.connections:
+            its_socket = connection.transport.get_extra_info("socket")
+            seen.append(its_socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+        await send({"type": "http.response.start", "status": 204, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+    thread = WebServer(ListenAddress("127.0.0.1", 0), lambda: app)
+    stopped.append(thread)
+    thread.start()
+    assert thread.listening.wait(SECONDS)
+    assert httpx.get(f"http://127.0.0.1:{thread.port}/").status_code == 204
+    assert seen == [1]
 
 
 def test_port_is_taken(
