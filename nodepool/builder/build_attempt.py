@@ -188,7 +188,7 @@ class BuildAttempt:
         finally:
             self._run = None
             for problem in work.remove():
-                self.log.error("Build %s left something behind: %s", job.name, problem)
+                self.log.error("Build %s left files or mounts behind: %s", job.name, problem)
         steps = ", ".join(f"{step.name} {step.seconds:.0f} s" for step in progress.ended)
         self.log.info("Build %s took %.0f s: %s", job.name, wall_time() - begun, steps)
         return result

@@ -160,7 +160,7 @@ class BuildWorker(Worker):
         if not problem:
             self._plan.told.over(view.name)
         elif self._plan.told.worth_saying(view.name):
-            self.log.error("Image %s is not built, though %s: %s", view.name, due.reason, problem)
+            self.log.error("Image %s cannot be built, though %s: %s", view.name, due.reason, problem)
         return not problem
 
     def _build(self, image: WantedImage, wanted: WantedImages, view: ImageView, due: Due, lock: ZkLock) -> float | None:

@@ -220,7 +220,7 @@ class ImageBuilder(ConnectedDaemon):
     def begin(self) -> None:
         """Start everything. The connection is there; blocks for what interrupted builds left, and for ZooKeeper."""
         for problem in work_dir.clean_interrupted(self.files.directory.absolute()):
-            self.log.error("An interrupted build left something behind: %s", problem)
+            self.log.error("An interrupted build left files or mounts behind: %s", problem)
         self._prepare_zookeeper(paths.IMAGES)
         self.cache.wait_ready(30)
         self.apply(self._config())

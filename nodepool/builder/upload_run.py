@@ -223,7 +223,7 @@ class UploadRun:
         """U-6. Its record goes when the cloud was asked for what may be left (D-3)."""
         given_up = isinstance(error, UploadGivenUp)
         if given_up:
-            self.log.info("Upload of %s is given up: %s", self, error)
+            self.log.info("Upload of %s is abandoned: %s", self, error)
         else:
             tell_error(self.log, error, "Upload of %s failed", self)
         if upload.external_id is None:
@@ -250,7 +250,7 @@ class UploadRun:
         reason = self._overtaken(self._view_now())
         if reason is None:
             return False
-        self.log.info("Upload of %s is given up: %s", self, reason)
+        self.log.info("Upload of %s is abandoned: %s", self, reason)
         upload.state = states.DELETING
         self._services.store.store_upload(upload, under=lock)
         return True

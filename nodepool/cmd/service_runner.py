@@ -211,7 +211,7 @@ class ServiceRunner:
             self._last_ping = now
             self._notifier.watchdog()
         else:
-            log.warning("The main loop has not turned for %.0f s", silent)
+            log.warning("The main loop has not run for %.0f s", silent)
 
     def _stop(self, worker: threading.Thread) -> int:
         self._notifier.stopping()

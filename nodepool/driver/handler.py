@@ -179,7 +179,7 @@ class NodeRequestHandler(HandlerHooks):
 
     def _yield(self, reason: Reason) -> None:
         for node in self._deadlock.in_the_way():
-            self.log.info("Node %s goes: only its room is of use", node.id)
+            self.log.info("Node %s is deleted: the request needs only its room", node.id)
             node.state = states.DELETING
         self.give_back(reason)
 

@@ -287,7 +287,7 @@ class CleanupWorker(Worker):
             expired.state = states.DELETING
             try:
                 self._zk.nodes.save_unlocked(expired)
-                self.log.info("Node %s goes: %s", node.id, action.reason)
+                self.log.info("Node %s is deleted: %s", node.id, action.reason)
             except ZKConflict as conflict:
                 self.log.debug("Node %s stays for now: %s", node.id, conflict)
 

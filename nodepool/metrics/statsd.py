@@ -64,7 +64,7 @@ class StatsdClient(StatsClientBase):  # type: ignore[misc]
             endpoint = socket.socket(family, socket.SOCK_DGRAM)
         except (OSError, UnicodeError) as error:
             if not self._warned:
-                log.warning("statsd server %s:%s cannot be reached: %s. Trying on.", self.host, self.port, error)
+                log.warning("statsd server %s:%s cannot be reached: %s. It is tried again", self.host, self.port, error)
                 self._warned = True
             return False
         endpoint.setblocking(False)

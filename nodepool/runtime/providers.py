@@ -176,4 +176,4 @@ class Providers:
         for thread in self._ending:
             thread.join(max(0.0, deadline - monotonic()))
             if thread.is_alive():
-                self.log.warning("%s: the provider still works, not waiting for it", thread.name)
+                self.log.warning("%s: the provider has not stopped yet, not waiting for it", thread.name)

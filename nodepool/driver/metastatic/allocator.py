@@ -224,7 +224,7 @@ class SlotAllocator:
             # The node itself may be gone by now.
             entry = self.view.entries.get(backing_id or "") if place is None else place[0]
             if entry is not None and not entry.data.failed:
-                self.log.warning("Backing node %s failed: nobody answers there (node %s)", entry.id, node_id)
+                self.log.warning("Backing node %s failed: it does not answer (node %s)", entry.id, node_id)
                 if not self.view.write(entry, entry.data.as_failed()):
                     return False
             self.slot_requests.failed_scan_noted(node_id)

@@ -147,7 +147,7 @@ class OpenStackAdapter(Adapter):
             found = self.cloud.facts.image_id(label.cloud_image)
         except CloudUnavailableException as error:
             if self._repeats.worth_saying(label.name):
-                log.warning("Label %s: is its image there? %s", label.name, error)
+                log.warning("Label %s: its image could not be looked up: %s", label.name, error)
             return True
         self._repeats.over(label.name)
         with self._lock:

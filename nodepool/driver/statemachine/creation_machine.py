@@ -164,7 +164,7 @@ class CreationMachine(InventoryMachine[R]):
             record_id = self.create(creation.key)
         creations.ended(creation)
         if self.clock() - self.advanced_at > GIVEN_UP_SECONDS + self.cloud.call_seconds:
-            self.log.warning("Instance %s was made for a launch that was given up, deleting it", record_id)
+            self.log.warning("Instance %s was made for a launch that was abandoned, deleting it", record_id)
             self.cloud.delete_instance(record_id)
         return record_id
 
@@ -195,7 +195,7 @@ class CreationMachine(InventoryMachine[R]):
         if self.idempotent and self._repeats < REPEATS:
             self._repeats += 1
             self._repeat_at = self.clock() + REPEAT.pause(self._repeats)
-            self.log.warning("The creation was not answered, it is sent again with its key: %s", error)
+            self.log.warning("The creation was not answered, it is sent again with the same key: %s", error)
             return self.go(self.REPEATING)
         self.log.warning("The creation was not answered, looking for the instance: %s", error)
         return self._search()

@@ -151,11 +151,11 @@ class NodeLaunch:
     def step(self) -> float | None:
         """See `nodepool.driver.statemachine.scheduler.Task`."""
         if self._abandoned:
-            self.log.info("Launch given up: the node is being deleted")
+            self.log.info("Launch abandoned: the node is being deleted")
             self.node.state = states.FAILED
             self._complete(made=True, why=None)
             return None
-        with Guard(self.log, "Launch given up") as guard:
+        with Guard(self.log, "Launch abandoned") as guard:
             try:
                 return self._guarded_step()
             except ZKConflict as conflict:
@@ -296,7 +296,7 @@ class NodeLaunch:
             return decision.delay_seconds
         if self.node.external_id is None and self._others:
             self.node.external_id = self._others[0]
-        self.log.info("Launch given up: %s", decision.reason)
+        self.log.info("Launch abandoned: %s", decision.reason)
         return self._end(states.ABORTED if isinstance(decision, Abort) else states.FAILED)
 
     def _removal_of(self, external_id: Any) -> Any:
