@@ -33,6 +33,7 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "validate": ("config-validate",),
         "config_diff": ("config-diff",),
         "check": ("check",),
+        "health": ("health",),
     }
 )
 #: Options in front of a command, and those of them that have a value.

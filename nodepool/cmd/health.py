@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``nodepool health``: does the daemon of this machine work? For containers and scripts (reference/commands 2)."""
+
+from __future__ import annotations
+
+import argparse
+import http.client
+import math
+import socket
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from nodepool.cmd.app import CommandError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+#: Default of ``--timeout``, in seconds.
+TIMEOUT_SECONDS: Final = 10.0
+LAUNCHER, BUILDER, WEB = "launcher", "builder", "web"
+#: Listen addresses that stand for all of the machine, and where to ask instead.
+_ANY: Final = {"0.0.0.0": "127.0.0.1", "::": "::1", "*": "127.0.0.1", "": "127.0.0.1"}
+
+
+class Target(NamedTuple):
+    """Where a daemon answers by HTTP.
+
+    :param verify: check the certificate. Not on this machine: it is made for the name that browsers use.
+    """
+
+    scheme: str
+    host: str
+    port: int
+    path: str
+    verify: bool
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.scheme}://{host}:{self.port}{self.path}"
+
+
+def add_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
+    """Add the commands of this module.
+
+    :param add: ``add_parser`` of the sub-command group.
+    """
+    parser = add(
+        "health",
+        help="say whether the daemon on this machine works",
+        description="Asks the daemon of this machine at the web port of its configuration. A builder, and a launcher "
+        "without web pages, are looked for in ZooKeeper, where they register as long as they run. Prints one line. "
+        "Exit status 0: it works; 1: it does not.",
+        epilog="examples: nodepool health --builder; nodepool health --url http://127.0.0.1:8005/health/live",
+    )
+    which = parser.add_mutually_exclusive_group()
+    for kind in (LAUNCHER, BUILDER, WEB):
+        default = " (the default)" if kind == LAUNCHER else ""
+        which.add_argument(
+            f"--{kind}", dest="kind", action="store_const", const=kind, help=f"ask nodepool-{kind}{default}"
+        )
+    parser.add_argument(
+        "--live", action="store_true", help="ask only whether it is alive, not whether it is ready for work"
+    )
+    parser.add_argument("--url", metavar="URL", help="ask this address, not the one of the configuration")
+    parser.add_argument(
+        "--timeout",
+        type=_seconds,
+        default=TIMEOUT_SECONDS,
+        metavar="SECONDS",
+        help="how long to wait for an answer (default: %(default)g)",
+    )
+    parser.set_defaults(run=health, kind=LAUNCHER)
+
+
+def _seconds(value: str) -> float:
+    seconds = float(value)
+    if not 0 < seconds < math.inf:
+        raise ValueError
+    return seconds
+
+
+def health(options: argparse.Namespace) -> int:
+    """``nodepool health``; blocks at most for the timeout of HTTP and of ZooKeeper. Returns 0.
+
+    :raises CommandError: the daemon does not work, or nobody can tell.
+    """
+    path = "/health/live" if options.live else "/health/ready"
+    target = target_of_url(options.url, path) if options.url else _configured(options, path)
+    if target is None:
+        text = _in_zookeeper(options)
+    else:
+        try:
+            status, answer = ask(target, options.timeout)
+        except ConnectionRefusedError as error:
+            # A launcher may run with --no-webapp; pages of their own are nowhere else.
+            if options.url or options.kind == WEB:
+                raise _failure(options.kind, f"{target}: {error.strerror}") from None
+            text = _in_zookeeper(options)
+        except (OSError, http.client.HTTPException) as error:
+            raise _failure(options.kind, f"{target}: {error or type(error).__name__}") from None
+        else:
+            if status != http.client.OK:
+                raise _failure(options.kind, f"{target}: {status} {answer}")
+            text = f"{target}: {answer}"
+    print(f"{options.kind}: {text}")
+    return 0
+
+
+def _failure(kind: str, text: str) -> CommandError:
+    # Its answer: what runs health checks keeps standard output.
+    return CommandError(f"{kind}: {text}", answer=True)
+
+
+def target_of_url(url: str, path: str) -> Target:
+    """Where an address of the command line is.
+
+    :param path: what to ask for if it names none.
+    :raises CommandError: it is no address of a web server.
+    """
+    from urllib.parse import urlsplit
+
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError as error:
+        raise CommandError(f"--url {url}: {error}") from None
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise CommandError(f"--url {url}: expected http://HOST:PORT or https://HOST:PORT, with or without a path")
+    asked = parts.path.rstrip("/") or path
+    if parts.query:
+        asked = f"{asked}?{parts.query}"
+    return Target(parts.scheme, parts.hostname, port or (443 if parts.scheme == "https" else 80), asked, verify=True)
+
+
+def target_of_webapp(kind: str, webapp: Mapping[str, Any], path: str) -> Target | None:
+    """Where a daemon of this machine serves its pages; None = the configuration does not tell.
+
+    :param kind: ``launcher``, ``web``; a builder has no address for health.
+    :param webapp: the section, as it stands in the file.
+    """
+    port = webapp.get("port", 8005)
+    if kind == BUILDER or not isinstance(port, int) or isinstance(port, bool) or not 0 < port < 65536:
+        return None
+    address = webapp.get("listen_address", "0.0.0.0")
+    host = _ANY.get(str(address), str(address))
+    return Target("https" if webapp.get("tls") else "http", host, port, path, verify=False)
+
+
+def _configured(options: argparse.Namespace, path: str) -> Target | None:
+    """Raises ConfigError: the file cannot be read."""
+    from nodepool.config.loader import read_documents
+    from nodepool.config.problems import Problems
+
+    # Only this section: a health check must not import drivers, twice a minute in each container.
+    document, _ = read_documents(options.config, options.secure, Problems(), sleep=lambda _seconds: None)
+    webapp = document.data.get("webapp")
+    target = target_of_webapp(options.kind, webapp if isinstance(webapp, dict) else {}, path)
+    if target is None and options.kind == WEB:
+        raise CommandError("webapp.port is none that can be asked; name the address with --url")
+    return target
+
+
+def ask(target: Target, timeout: float) -> tuple[int, str]:
+    """Status and first line of the answer. Blocks. Raises OSError, HTTPException.
+
+    :param timeout: of the connection, and of each part of the answer; seconds.
+    """
+    connection: http.client.HTTPConnection
+    if target.scheme == "https":
+        import ssl
+
+        context = ssl.create_default_context()
+        if not target.verify:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        connection = http.client.HTTPSConnection(target.host, target.port, timeout=timeout, context=context)
+    else:
+        connection = http.client.HTTPConnection(target.host, target.port, timeout=timeout)
+    try:
+        connection.request("GET", target.path, headers={"Connection": "close"})
+        answer = connection.getresponse()
+        lines = answer.read(200).decode("utf-8", "replace").splitlines()
+        return answer.status, lines[0] if lines else ""
+    finally:
+        connection.close()
+
+
+def _in_zookeeper(options: argparse.Namespace) -> str:
+    """What the registry of components says. Blocks. Raises CommandError, ConfigError, ZKException."""
+    from nodepool.cmd.session import open_zookeeper
+    from nodepool.zk.components import read_hosts
+
+    own = socket.gethostname()
+    with open_zookeeper(options) as zk:
+        if own not in read_hosts(zk.client, options.kind):
+            raise _failure(options.kind, f"none is registered in ZooKeeper for {own}")
+    return f"registered in ZooKeeper for {own}"
