@@ -26,7 +26,7 @@ DEBIAN: Mapping[str, Any] = {
     "name": "debian",
     "release": "bookworm",
     "dib-cmd": f"{os.environ.get(WRAPPER_VARIABLE, '')} {DISK_IMAGE_CREATE} -p cloud-init,openssh-server,ifupdown",
-    "elements": ["debian-minimal", "vm", "openssh-server", "cloud-init-datasources"],
+    "elements": ["debian-minimal", "vm", "block-device-mbr", "openssh-server", "cloud-init-datasources"],
     "env-vars": {
         "DIB_CLOUD_INIT_DATASOURCES": "ConfigDrive, OpenStack",
         "DIB_DISTRIBUTION_MIRROR": os.environ.get("DIB_DISTRIBUTION_MIRROR", "http://deb.debian.org/debian"),
