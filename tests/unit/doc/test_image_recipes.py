@@ -9,7 +9,7 @@ from typing import Any
 import diskimage_builder  # type: ignore[import-untyped]
 import pytest
 import yaml
-from diskimage_builder import element_dependencies  # type: ignore[import-untyped]
+from diskimage_builder import element_dependencies
 
 from tests.unit.test_samples import ROOT, yaml_blocks
 
