@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Images and containers of Debian's ``buildah``: without a daemon, a registry or namespaces of the kernel."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from tests.support.command_line import Result
+from tests.support.process import ChildProcess
+
+ROOT: Final = Path(__file__).parents[3]
+#: One command of buildah, also a build with all its packages; seconds.
+DEADLINE_SECONDS: Final = 1800.0
+_STAGE: Final = re.compile(r"^FROM \S+ AS (\S+)$", re.MULTILINE)
+
+
+class Buildah:
+    """A storage of images in a directory.
+
+    :param directory: for the storage and for outputs; several gigabytes.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        storage = f'[storage]\ndriver = "vfs"\nrunroot = "{directory}/run"\ngraphroot = "{directory}/storage"\n'
+        (directory / "storage.conf").write_text(storage, encoding="utf-8")
+        self.environment = {
+            **os.environ,
+            "BUILDAH_ISOLATION": "chroot",
+            "CONTAINERS_STORAGE_CONF": str(directory / "storage.conf"),
+            "STORAGE_DRIVER": "vfs",
+        }
+        self._count = 0
+
+    def __call__(self, *arguments: str) -> str:
+        """Run ``buildah``; returns its output. Blocks. Raises AssertionError: it failed."""
+        done = self.result(*arguments)
+        assert done.status == 0, f"buildah {' '.join(arguments)}:\n{done.out[-4000:]}\n{done.err[-4000:]}"
+        return done.out.strip()
+
+    def result(self, *arguments: str) -> Result:
+        """The same, however it ends."""
+        # In files: with pipes the last lines are lost now and then.
+        self._count += 1
+        files = [self.directory / f"{self._count}.{name}" for name in ("out", "err")]
+        with files[0].open("wb") as out, files[1].open("wb") as err:
+            done = subprocess.run(
+                ["buildah", *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                env=self.environment,
+                cwd=ROOT,
+                timeout=DEADLINE_SECONDS,
+                check=False,
+            )
+        texts = [file.read_text(encoding="utf-8", errors="replace") for file in files]
+        return Result(done.returncode, *texts)
+
+    def base_image(self, root: Path, name: str) -> None:
+        """Make an image of a directory, under the name that a ``FROM`` asks for."""
+        container = self("from", "scratch")
+        self("copy", "--quiet", container, str(root), "/")
+        self("commit", "--quiet", "--rm", container, name)
+
+    def build(self, dockerfile: str, tag: str, volumes: Sequence[str] = ()) -> None:
+        """Build the last stage of a Dockerfile, with the source as its context.
+
+        :param dockerfile: its text.
+        """
+        file = self.directory / f"Dockerfile.{tag}"
+        file.write_text(dockerfile, encoding="utf-8")
+        options = [f"--volume={volume}" for volume in volumes]
+        # Docker's format, because the other one has no health checks.
+        self("bud", "--pull-never", "--format=docker", *options, f"--file={file}", f"--tag={tag}", str(ROOT))
+
+    def settings(self, image: str) -> dict[str, Any]:
+        """What an image says: ``Cmd``, ``Entrypoint``, ``User``, ``Healthcheck`` and more."""
+        told: dict[str, Any] = json.loads(self("inspect", "--type=image", image))
+        config: dict[str, Any] = told["Docker"]["config"]
+        return config
+
+    @contextmanager
+    def container(self, image: str, volumes: Mapping[Path, str] | None = None) -> Iterator[Container]:
+        """A container of an image.
+
+        :param volumes: directory of this machine -> where it is in the container.
+        """
+        name = self("from", "--pull-never", f"localhost/{image}")
+        options = [f"--volume={source}:{target}" for source, target in (volumes or {}).items()]
+        try:
+            yield Container(self, name, options)
+        finally:
+            self("rm", name)
+
+
+class Container:
+    """A file system in which programs run, with the network of this machine."""
+
+    def __init__(self, buildah: Buildah, name: str, options: Sequence[str]) -> None:
+        self._buildah = buildah
+        self._name = name
+        self._options = options
+
+    def __call__(self, *command: str) -> Result:
+        """Run a command to its end."""
+        return self._buildah.result("run", *self._options, self._name, "--", *command)
+
+    def daemon(self, command: Sequence[str], log: Path) -> ChildProcess:
+        """Start a command that goes on; the caller stops it, and with it what runs in the container."""
+        whole = ["buildah", "run", *self._options, self._name, "--", *command]
+        process = ChildProcess(whole, log, env=self._buildah.environment)
+        process.start()
+        return process
+
+
+def stages(dockerfile: str) -> dict[str, str]:
+    """The stages of a Dockerfile by name, each with what stands above the first one."""
+    starts = list(_STAGE.finditer(dockerfile))
+    head = dockerfile[: starts[0].start()]
+    ends = [start.start() for start in starts[1:]] + [len(dockerfile)]
+    return {start[1]: head + dockerfile[start.start() : end] for start, end in zip(starts, ends, strict=True)}
+
+
+def debootstrap(directory: Path) -> None:
+    """Make a small Debian 12 with Python. Blocks for a minute."""
+    directory.mkdir(parents=True)
+    command = ["debootstrap", "--variant=minbase", "--include=python3,python3-venv,ca-certificates", "bookworm"]
+    log = directory.parent / "debootstrap.log"
+    with log.open("wb") as output:
+        done = subprocess.run(
+            [*command, str(directory)], stdout=output, stderr=output, timeout=DEADLINE_SECONDS, check=False
+        )
+    assert done.returncode == 0, log.read_text(encoding="utf-8", errors="replace")[-2000:]
+    for archive in (directory / "var" / "cache" / "apt" / "archives").glob("*.deb"):
+        archive.unlink()
+
+
+def pip_volumes(directory: Path) -> list[str]:
+    """What pip in a build needs to reach the index of packages as on this machine, which may be behind a proxy."""
+    volumes = []
+    lines = ["[global]"]
+    bundle = Path(os.environ.get("PIP_CERT") or os.environ.get("SSL_CERT_FILE") or "/etc/ssl/certs/ca-certificates.crt")
+    if bundle.is_file():
+        shutil.copy(bundle, directory / "authorities.pem")
+        volumes.append(f"{directory}/authorities.pem:/run/authorities.pem:ro")
+        lines.append("cert = /run/authorities.pem")
+    if index := os.environ.get("PIP_INDEX_URL"):
+        lines.append(f"index-url = {index}")
+    (directory / "pip.conf").write_text("\n".join([*lines, ""]), encoding="utf-8")
+    return [*volumes, f"{directory}/pip.conf:/etc/pip.conf:ro"]
