@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The page "At three in the morning": its commands say what it shows (OV-1 to OV-5).
+"""The page about failures (how-to/troubleshoot.rst): its commands say what it shows (OV-1 to OV-5).
 
 With the variable REWRITE_TRANSCRIPTS the page gets what the commands say now.
 """
