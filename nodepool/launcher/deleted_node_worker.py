@@ -244,8 +244,10 @@ class DeletedNodeWorker(Worker):
         if node.state != states.DELETING:
             node.state = states.DELETING
         zk.nodes.lock_and_save(node)
-        stays = "" if provider.LAUNCHES else "; its host stays"
-        log.info("Deleting node of provider %s: %s%s", node.provider, reason, stays)
+        if provider.LAUNCHES:
+            log.info("Deleting node of provider %s: %s", node.provider, reason)
+        else:
+            log.info("Removing the record of a static node of provider %s, its host stays: %s", node.provider, reason)
         try:
             task = gateway.start_node_cleanup(provider, node)
         except Exception as error:
