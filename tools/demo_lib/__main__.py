@@ -17,15 +17,21 @@ from types import FrameType
 from kazoo.exceptions import KazooException
 
 from demo_lib.errors import DemoError
-from demo_lib.story import Demo
+from demo_lib.story import BUILD_PART, HOSTS_PART, PARTS, Demo
 
 SAMPLE = Path(__file__).resolve().parents[2] / "etc" / "demo.yaml"
 
 DESCRIPTION = """\
 Run a complete Nodepool on this machine: a private ZooKeeper with TLS, an SSH server that answers for four static hosts,
-nodepool-launcher with its web pages, and a client that asks for two nodes, uses them and returns them, as Zuul does;
-then nodepool-builder, an image that goes to a simulated OpenStack, and a node that boots from it. Everything listens on
-loopback only, on free ports, and is gone after Ctrl-C."""
+a simulated OpenStack, nodepool-launcher with its web pages, and a client that asks for nodes, uses them and returns
+them, as Zuul does. Everything listens on loopback only, on free ports, and is gone after Ctrl-C. Without --hosts,
+--cloud and --build it shows what --hosts and --build show."""
+
+HELP = {
+    "hosts": "show static hosts: two are asked for, used, returned and ready again",
+    "cloud": "show a cloud: launches, a quota that is full, an outage, and what 'nodepool explain' says of them",
+    "build": "show images: one is built (without diskimage-builder) and uploaded, and a node boots from it",
+}
 
 
 class Interrupted(Exception):
@@ -34,6 +40,8 @@ class Interrupted(Exception):
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser("tools/demo", description=DESCRIPTION)
+    for part in PARTS:
+        parser.add_argument(f"--{part}", dest="parts", action="append_const", const=part, help=HELP[part])
     parser.add_argument("--once", action="store_true", help="end when all is shown")
     parser.add_argument("--directory", type=Path, help="keep everything, also the logs, in this new directory")
     parser.add_argument("--programs", type=Path, help="take nodepool and its daemons from this directory")
@@ -62,7 +70,8 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"tools/demo: {error}", file=sys.stderr)
         return 1
     print(f"Everything, the logs too, is in {directory}", flush=True)
-    demo = Demo(directory, options.programs or Path(sysconfig.get_path("scripts")), SAMPLE)
+    parts = options.parts or [HOSTS_PART, BUILD_PART]
+    demo = Demo(directory, options.programs or Path(sysconfig.get_path("scripts")), SAMPLE, parts)
     code = run(demo, options.once)
     keep = options.directory is not None or code == 1
     if not keep:

@@ -4,26 +4,24 @@
 from __future__ import annotations
 
 import json
-import os
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from demo_lib.errors import DemoError
-from demo_lib.processes import Processes, find_program, free_port, run
+from demo_lib.processes import Processes, find_program, run
 from demo_lib.screen import Screen, Tables
 from demo_lib.zuul import Zuul
 
 #: Of etc/demo.yaml.
-IMAGE, LABEL, CLOUD = "debian", "virtual", "demo"
+IMAGE, LABEL = "debian", "virtual"
 #: A build of ``--fake``, its upload, or a boot in the simulated cloud takes a second or two.
 PATIENCE_SECONDS = 60
 
 
 class ImageStory:
-    """What happens from an empty cloud to a node of an image that was built here.
+    """What happens from a cloud without our image to a node that boots from it.
 
     :param directory: of the demonstration.
     :param programs: where ``nodepool`` and ``nodepool-builder`` are.
@@ -38,18 +36,6 @@ class ImageStory:
         self._screen = screen
         self._tool: list[str | Path] = [programs / "nodepool", "-c", config]
         self._tables = Tables(self._tool)
-
-    def start_cloud(self) -> None:
-        """Start the simulator of OpenStack. Programs that are started later find it. Blocks. Raises DemoError."""
-        port = free_port(["127.0.0.1"])
-        self._screen.step(f"Starting a simulated OpenStack on 127.0.0.1:{port}")
-        clouds = self._directory / "clouds.yaml"
-        command = [sys.executable, "-m", "nodepool.testing.openstack", "--port", str(port)]
-        command += ["--cloud", CLOUD, "--clouds-yaml", str(clouds)]
-        process = self._processes.start("simulated OpenStack", command, self._directory / "openstack.log")
-        self._screen.note(f"log: {process.log}")
-        os.environ["OS_CLIENT_CONFIG_FILE"] = str(clouds)
-        self._wait("the simulated OpenStack", clouds.exists)
 
     def build_and_upload(self) -> None:
         """Start the builder, which makes the image that is missing and uploads it. Blocks. Raises DemoError."""

@@ -3,10 +3,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
+import os
+import pty
 import shutil
 import signal
 import socket
+import struct
 import subprocess
+import termios
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -114,6 +121,37 @@ def run(command: Sequence[str | Path], timeout_seconds: float = 60) -> str:
     if done.returncode != 0:
         raise DemoError(f"{' '.join(words)} failed, exit code {done.returncode}:\n{done.stderr.strip()}")
     return done.stdout
+
+
+def run_on_terminal(command: Sequence[str | Path], columns: int, timeout_seconds: float = 60) -> str:
+    """As `run`, on a terminal of this width; returns what stands on it, with its colours."""
+    words = [str(word) for word in command]
+    above, terminal = pty.openpty()
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 1000, columns, 0, 0))
+    environment = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
+    try:
+        process = subprocess.Popen(
+            words, stdin=subprocess.DEVNULL, stdout=terminal, stderr=terminal, start_new_session=True, env=environment
+        )
+    except OSError as error:
+        os.close(above)
+        raise DemoError(f"{' '.join(words)}: {error}") from error
+    finally:
+        os.close(terminal)
+    killer = threading.Timer(timeout_seconds, process.kill)
+    killer.start()
+    written = b""
+    # Linux says EIO when nobody has the terminal any more.
+    with contextlib.suppress(OSError), open(above, "rb", buffering=0) as stream:
+        while part := stream.read(65536):
+            written += part
+    code = process.wait()
+    killer.cancel()
+    killer.join()
+    text = written.decode(errors="replace").replace("\r\n", "\n")
+    if code != 0:
+        raise DemoError(f"{' '.join(words)} failed, exit code {code}:\n{text.strip()}")
+    return text
 
 
 def free_port(addresses: Sequence[str]) -> int:

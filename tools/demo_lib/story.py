@@ -8,9 +8,10 @@ import re
 import threading
 import time
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from demo_lib.cloud import CloudStory
 from demo_lib.errors import DemoError
 from demo_lib.images import IMAGE, ImageStory
 from demo_lib.processes import Processes, find_program, free_port
@@ -26,6 +27,9 @@ NODE_COUNT = 5
 
 LABELS = ("small", "large")
 
+#: What can be shown: static hosts; a cloud with a quota and an outage; images that are built and used.
+PARTS = HOSTS_PART, CLOUD_PART, BUILD_PART = "hosts", "cloud", "build"
+
 
 class Demo:
     """One demonstration.
@@ -33,9 +37,11 @@ class Demo:
     :param directory: empty; everything is kept in it.
     :param programs: where ``nodepool``, ``nodepool-launcher`` and ``nodepool-builder`` are.
     :param sample: the configuration to run with.
+    :param parts: of `PARTS`, what is shown.
     """
 
-    def __init__(self, directory: Path, programs: Path, sample: Path) -> None:
+    def __init__(self, directory: Path, programs: Path, sample: Path, parts: Sequence[str]) -> None:
+        self._parts = parts
         self._directory = directory
         self._programs = programs
         self._sample = sample
@@ -46,29 +52,29 @@ class Demo:
         self._tables = Tables([self._programs / "nodepool", "-c", self._config])
         #: Of the web pages; known when the launcher starts.
         self._pages = ""
+        self._cloud = CloudStory(directory, self._tables, self._processes, self._screen)
         self._images = ImageStory(directory, programs, self._config, self._processes, self._screen)
 
     def run(self) -> None:
         """All steps up to the last node being gone. Blocks. Raises DemoError."""
         zuul = self._start_zookeeper()
         self._start_hosts()
-        self._images.start_cloud()
+        self._cloud.start()
         self._start_launcher(zuul)
-        self._use_nodes(zuul, self._request_nodes(zuul))
-        self._images.build_and_upload()
-        self._images.use_node(zuul)
+        if HOSTS_PART in self._parts:
+            self._use_nodes(zuul, self._request_nodes(zuul))
+        if CLOUD_PART in self._parts:
+            self._cloud.run(zuul)
+        if BUILD_PART in self._parts:
+            self._images.build_and_upload()
+            self._images.use_node(zuul)
 
     def stay(self, stopped: threading.Event) -> None:
         """Wait until ``stopped`` is set. Blocks. Raises DemoError when a program ends by itself."""
         self._screen.step("Everything stays up. Press Ctrl-C to end it. In another terminal, try:")
         command = f"{self._programs / 'nodepool'} -c {self._config}"
-        for rest in (
-            "list --detail",
-            "image-list",
-            f"image-build {IMAGE} --wait",
-            "list --format json",
-            "config-validate",
-        ):
+        build = ("image-list", f"image-build {IMAGE} --wait") if BUILD_PART in self._parts else ()
+        for rest in ("list --detail", "status", *build, "list --format json", "config-validate"):
             self._screen.note(f"{command} {rest}")
         self._screen.note(f"editor {self._config}     (the launcher notices a change by itself)")
         self._screen.note(f"The web pages, which show all of that: {self._pages}")

@@ -17,6 +17,9 @@ from tests.support.pool_znodes import PoolZnodes
 from tests.support.process import ChildProcess
 from tests.support.wait import wait_for
 
+#: The first test of all waits for the images.
+pytestmark = pytest.mark.timeout(3600)
+
 DAEMONS: Final = [name for name in IMAGES if name != "nodepool"]
 #: That builds call.
 PROGRAMS: Final = (

@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``tools/demo --cloud`` and ``--hosts`` on a terminal of 80 columns."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.terminal import without_escapes
+
+ROOT = Path(__file__).parents[3]
+COLUMNS = 80
+
+pytestmark = pytest.mark.timeout(1000)
+
+
+def on_terminal(monkeypatch: pytest.MonkeyPatch, directory: Path, *options: str) -> list[str]:
+    """The lines that it writes; it must end well."""
+    programs = directory / "bin"
+    programs.mkdir()
+    for name, module in (("nodepool", "cli"), ("nodepool-launcher", "launcher"), ("nodepool-builder", "builder")):
+        program = programs / name
+        program.write_text(f'#!/bin/sh\nexec {sys.executable} -m nodepool.cmd.{module} "$@"\n')
+        program.chmod(0o755)
+    monkeypatch.setenv("PYTHONPATH", f"{ROOT / 'tools'}:{ROOT}")
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.syspath_prepend(str(ROOT / "tools"))
+    from demo_lib.processes import run_on_terminal
+
+    command: list[str | Path] = [sys.executable, "-m", "demo_lib", "--programs", programs, "--once", *options]
+    return without_escapes(run_on_terminal(command, COLUMNS, timeout_seconds=900)).splitlines()
+
+
+def test_cloud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = on_terminal(monkeypatch, tmp_path, "--cloud")
+    text = "\n".join(lines)
+    for words in ("room.instances", "provider.circuit-open", "The cloud is back", "The cloud has 0 servers now."):
+        assert words in text
+    assert "Nothing is left running" in text
+    assert "nodepool-builder" not in text
+    assert [line for line in lines if len(line) > COLUMNS and "/" not in line] == []
+
+
+def test_hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "\n".join(on_terminal(monkeypatch, tmp_path, "--hosts"))
+    assert "All 5 nodes are ready again" in text
+    assert os.linesep + "   $ nodepool image-list" not in text
