@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tells the metrics of this process what its builder builds."""
+"""Reports to the metrics of this process what its builder builds."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Deletions of uploaded images in their clouds, in threads: one slow cloud holds up none (rules R-4, R-7, R-8)."""
+"""Deletions of uploaded images in their clouds, in threads: a slow cloud delays no other (rules R-4, R-7, R-8)."""
 
 from __future__ import annotations
 

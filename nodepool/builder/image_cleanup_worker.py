@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ImageCleanupWorker`: removes builds, uploads and files that have to go (rules R-1 to R-17)."""
+"""`ImageCleanupWorker`: removes builds, uploads and files that are not needed any more (rules R-1 to R-17)."""
 
 from __future__ import annotations
 

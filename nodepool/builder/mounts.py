@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a build mounted below its work directory, and the loop devices whose files are there: taken away again."""
+"""What a build mounted below its work directory, and the loop devices whose files are there: their removal."""
 
 from __future__ import annotations
 

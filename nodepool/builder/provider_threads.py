@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ProviderThreads`: a few threads for each provider, so that a slow cloud holds up none but itself."""
+"""`ProviderThreads`: a few threads for each provider, so that a slow cloud delays only itself."""
 
 from __future__ import annotations
 

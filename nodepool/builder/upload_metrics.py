@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tells the metrics of this process what its builder uploads."""
+"""Reports to the metrics of this process what its builder uploads."""
 
 from __future__ import annotations
 

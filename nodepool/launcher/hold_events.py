@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`HoldEvents`: nodes that somebody put on hold, as events."""
+"""`HoldEvents`: nodes that were put on hold, as events."""
 
 from __future__ import annotations
 

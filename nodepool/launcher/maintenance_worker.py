@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`MaintenanceWorker`: tells of maintenance records, removes those that are over, and ends a drained launcher."""
+"""`MaintenanceWorker`: logs maintenance records, removes those that have ended, and ends a drained launcher."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`PoolRegistry`: the pools of all launchers, and those that went a moment ago (rule A-15)."""
+"""`PoolRegistry`: the pools of all launchers, and those that left a moment ago (rule A-15)."""
 
 from __future__ import annotations
 

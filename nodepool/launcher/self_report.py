@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`SelfReport`: what a launcher tells of itself, beside its pools (rules W)."""
+"""`SelfReport`: what a launcher reports about itself, beside its pools (rules W)."""
 
 from __future__ import annotations
 

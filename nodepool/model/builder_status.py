@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How far builders are with their builds and uploads, as they tell it in ZooKeeper."""
+"""How far builders are with their builds and uploads, as they report it in ZooKeeper."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a launcher tells of itself: ``/nodepool/status/launcher/<host>-<pid>`` (reference/zookeeper)."""
+"""What a launcher reports about itself: ``/nodepool/status/launcher/<host>-<pid>`` (reference/zookeeper)."""
 
 from __future__ import annotations
 

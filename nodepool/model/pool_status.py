@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a pool tells of itself to commands and pages: ``/nodepool/status/pool/<launcher id>`` (reference/zookeeper)."""
+"""What a pool reports about itself: ``/nodepool/status/pool/<launcher id>`` (reference/zookeeper)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which builds and uploads have to go? (rules R-1 to R-8, R-11 to R-14, R-17)
+"""Which builds and uploads must be removed? (rules R-1 to R-8, R-11 to R-14, R-17)
 
 A verdict rests on a view, which may be a little old. Whoever carries it out takes the lock that its class names, and
 writes with the version of the record in the verdict: what has changed since is left to the next look.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which local files of builds have to go? (rules R-9, R-10, R-15, R-16)"""
+"""Which local files of builds must be removed? (rules R-9, R-10, R-15, R-16)"""
 
 from __future__ import annotations
 

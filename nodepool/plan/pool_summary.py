@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the launchers that serve a pool tell of it, as one: for listings and pages."""
+"""What the launchers that serve a pool report of it, combined: for listings and pages."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When is what lasts told again? (rule J-6)"""
+"""When is a state that lasts logged again? (rule J-6)"""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which launchers serve a configuration file as it stands? They tell the checksum of what they have loaded."""
+"""Which launchers serve a configuration file as it stands? They publish the checksum of what they have loaded."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`CallWatch`: tells of calls of drivers that hang, while they do."""
+"""`CallWatch`: logs calls of drivers that hang, while they do."""
 
 from __future__ import annotations
 

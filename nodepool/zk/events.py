@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a recursive watch tells of a znode."""
+"""What a recursive watch reports of a znode."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`StatusCache`: what daemons and pools tell of themselves, kept up to date by one recursive watch.
+"""`StatusCache`: what daemons and pools report about themselves, kept up to date by one recursive watch.
 
 A site with many pools writes many records. The connection thread only takes their bytes; whoever asks decodes those
 that changed since somebody asked last.

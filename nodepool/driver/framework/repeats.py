@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What would be logged over and over, as long as some trouble lasts."""
+"""Limits how often a persistent error is logged."""
 
 from __future__ import annotations
 

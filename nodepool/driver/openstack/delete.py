@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The deletion of one server: its floating IP goes first (O-5)."""
+"""The deletion of one server: its floating IP is deleted first (O-5)."""
 
 from __future__ import annotations
 

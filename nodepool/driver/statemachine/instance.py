@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`Instance` and `Resource`: what an adapter tells about things in its cloud (reference/driver 7, 11)."""
+"""`Instance` and `Resource`: what an adapter reports of things in its cloud (reference/driver 7, 11)."""
 
 from __future__ import annotations
 

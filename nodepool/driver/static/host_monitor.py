@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the checks of each host have shown, and when it is checked again: those that are down hold up nobody."""
+"""What the checks of each host have shown, and when it is checked again: those that are down delay no other."""
 
 from __future__ import annotations
 

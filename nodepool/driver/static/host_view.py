@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a static provider tells of its hosts: to commands, and to requests that wait for one."""
+"""What a static provider reports of its hosts, to commands and to requests that wait for one."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`LaunchLog`: how the launches of a pool ended of late."""
+"""`LaunchLog`: how the latest launches of a pool ended."""
 
 from __future__ import annotations
 

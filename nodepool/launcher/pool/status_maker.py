@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`PoolStatusMaker`: what a pool tells of itself to commands and pages (rules W)."""
+"""`PoolStatusMaker`: what a pool reports about itself to commands and pages (rules W)."""
 
 from __future__ import annotations
 

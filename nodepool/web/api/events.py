@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``/events``: the rows of ``nodepool events``. What comes is told by ``/events/stream`` (`nodepool.web.stream`)."""
+"""``/events``: the rows of ``nodepool events``. New ones are sent by ``/events/stream`` (`nodepool.web.stream`)."""
 
 from __future__ import annotations
 

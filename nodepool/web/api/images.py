@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``/images``: each image with its builds and uploads, as the commands of images tell them."""
+"""``/images``: each image with its builds and uploads, as the commands for images show them."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``/summary``: what ``nodepool status`` tells, and how many nodes and requests are in each state."""
+"""``/summary``: what ``nodepool status`` shows, and how many nodes and requests are in each state."""
 
 from __future__ import annotations
 
