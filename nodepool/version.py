@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 from typing import TYPE_CHECKING
 
 from nodepool.late_names import late_names
@@ -23,6 +24,14 @@ def release_string() -> str:
         return metadata.version(DISTRIBUTION)
     except metadata.PackageNotFoundError:
         return "0.0.0"
+
+
+def how_to_install(extra: str) -> str:
+    """How an operator installs what an extra of the package brings: text for the end of an error.
+
+    It names a checkout: on PyPI the name of this package belongs to the released Nodepool.
+    """
+    return f"to install it, in the directory of Nodepool's source: {sys.prefix}/bin/pip install '.[{extra}]'"
 
 
 if not TYPE_CHECKING:

@@ -20,6 +20,7 @@ from typing import ClassVar, Final
 from nodepool.driver.framework import class_checks
 from nodepool.driver.interface import Driver
 from nodepool.guard import ERRORS, Guard, OnError
+from nodepool.version import how_to_install
 
 BUILTIN: Final = Path(__file__).parent
 #: In which all drivers are imported.
@@ -204,7 +205,7 @@ def _is_installed(module: str) -> bool:
 
 def _library_missing(driver: str, path: Path, reason: str) -> LibraryMissing:
     # An extra of its name brings it. That of a driver whose libraries the core brings has no content.
-    hint = f"; to install it: pip install 'nodepool[{driver}]'" if path.parent == BUILTIN else ""
+    hint = f"; {how_to_install(driver)}" if path.parent == BUILTIN else ""
     return LibraryMissing(f"driver {driver!r} needs what is not installed ({reason}){hint}")
 
 

@@ -20,7 +20,7 @@ import yaml
 
 from nodepool.driver.openstack.errors import one_line
 from nodepool.exceptions import ConfigError
-from nodepool.version import release_string
+from nodepool.version import how_to_install, release_string
 
 if TYPE_CHECKING:
     from openstack.config.cloud_region import CloudRegion
@@ -181,7 +181,7 @@ class Clouds:
                 try:
                     from openstack.config.loader import CONFIG_FILES, SECURE_FILES, OpenStackConfig
                 except ImportError as error:
-                    raise CloudProblem(f"{error}; to install it: pip install openstacksdk") from None
+                    raise CloudProblem(f"{error}; {how_to_install('openstack')}") from None
                 # It says of a broken file what YAML says. Adding a filter again does nothing.
                 logging.getLogger("openstack.config").addFilter(_without_quotations)
                 try:

@@ -202,13 +202,13 @@ def test_library_missing(
     text = "providers: [{name: a, cloud: b}, {name: lab, driver: static}]"
     config = load(text)
     assert isinstance(config.providers["a"], UnavailableProviderConfig)
-    assert "pip install 'nodepool[openstack]'" in config.providers["a"].reason
+    assert "pip install '.[openstack]'" in config.providers["a"].reason
     assert isinstance(config.providers["lab"], StaticProviderConfig)
     assert f"f.yaml:{FIRST}: providers[0]: driver 'openstack' needs what is not installed" in caplog.text
     file.write_text(HEAD + text, encoding="utf-8")
     (problem,) = validate(str(file))
     assert problem.severity is Severity.WARNING
-    assert "pip install 'nodepool[openstack]'" in problem.message
+    assert "pip install '.[openstack]'" in problem.message
 
 
 def test_default_driver(load: Any) -> None:

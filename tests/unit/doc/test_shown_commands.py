@@ -67,3 +67,10 @@ def test_files_of_the_source_are_there() -> None:
         for module in re.findall(r"python3? -m ((?:tests|benchmarks|tools|nodepool)[\w.]*\w)", text):
             path = ROOT / module.replace(".", "/")
             assert path.with_suffix(".py").exists() or (path / "__main__.py").exists(), f"{page.name}: {module}"
+
+
+def test_no_line_installs_another_package() -> None:
+    """On PyPI the name ``nodepool`` belongs to the released Nodepool: lines name a checkout."""
+    places = (ROOT / "README.rst", *(ROOT / "doc" / "source").rglob("*.rst"), *(ROOT / "nodepool").rglob("*.py"))
+    wrong = re.compile(r"pip3? install (?:-\S+ )*[\"']?nodepool\b")
+    assert [str(path) for path in places if wrong.search(path.read_text(encoding="utf-8"))] == []

@@ -246,7 +246,7 @@ class TestLibraries:
         with pytest.raises(LibraryMissing) as caught:
             Drivers.get("openstack")
         assert "'openstack' needs what is not installed (No module named 'openstack')" in str(caught.value)
-        assert str(caught.value).endswith("to install it: pip install 'nodepool[openstack]'")
+        assert str(caught.value).endswith("/bin/pip install '.[openstack]'")
 
     def test_installed_meanwhile(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """Without a restart."""
