@@ -16,6 +16,7 @@ from benchmarks.scenarios import (
     start,
     steady,
     viewers,
+    web,
 )
 from benchmarks.suite.model import Scenario
 
@@ -24,6 +25,7 @@ SCENARIOS: tuple[Scenario, ...] = (
     burst.SCENARIO,
     steady.SCENARIO,
     viewers.SCENARIO,
+    web.SCENARIO,
     backlog.SCENARIO,
     fleet.SCENARIO,
     *openstack.SCENARIOS,

@@ -34,6 +34,12 @@ class Filter:
     tenants: Sequence[str] = ()
     older_than: float | None = None
 
+    @property
+    def everything(self) -> bool:
+        """Is all wanted?"""
+        narrowed = self.states or self.labels or self.providers or self.pools or self.tenants
+        return not narrowed and self.older_than is None
+
     def node(self, node: Node, now: float) -> bool:
         """Is a node wanted? :param now: seconds since the epoch."""
         return (

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,7 +21,6 @@ from nodepool.plan.pool_summary import limiting, summarize
 
 if TYPE_CHECKING:
     from nodepool.model.launcher_status import LauncherStatus
-    from nodepool.model.node import Node
     from nodepool.model.request import NodeRequest
     from nodepool.plan.attention import Registered, StatusProblem
     from nodepool.plan.long_waits import LongWait
@@ -55,11 +54,11 @@ def overview(seen: Observed, launchers: Sequence[LauncherStatus], registered: Se
 
     :param launchers: their status records. ``registered``: all launchers.
     """
-    pools, nodes = summarize(seen.statuses), list(seen.nodes.values())
+    pools, nodes = summarize(seen.statuses), seen.node_index
     found = problems(pools, launchers, registered, nodes, seen.maintenance, seen.now)
     waits = long_waits(seen)
     told = sentence(waits, found, seen.requests.values())
-    return Overview(told, found, waits, capacity_table(pools, nodes), seen.now)
+    return Overview(told, found, waits, capacity_table(pools, nodes.counts), seen.now)
 
 
 def sentence(waits: Sequence[LongWait], found: Sequence[StatusProblem], requests: Iterable[NodeRequest]) -> str:
@@ -104,8 +103,11 @@ def problem_line(problem: StatusProblem, now: float) -> Paragraph:
     )
 
 
-def capacity_table(pools: Sequence[PoolSummary], nodes: Iterable[Node]) -> Table:
-    """What each pool has, and which of its limits is used most."""
+def capacity_table(pools: Sequence[PoolSummary], nodes: Mapping[tuple[str | None, str | None, str], int]) -> Table:
+    """What each pool has, and which of its limits is used most.
+
+    :param nodes: how many there are, by provider, pool and state.
+    """
     columns = (
         Column("Pool", "pool"),
         Column("State", "state", style=styles.state),
@@ -113,13 +115,12 @@ def capacity_table(pools: Sequence[PoolSummary], nodes: Iterable[Node]) -> Table
         Column("Waiting", "waiting"),
         Column("Most used", "limiting"),
     )
-    counts = Counter((node.provider, node.pool, node.state) for node in nodes)
     rows: list[list[Any]] = []
     for pool in pools:
         scarce = limiting(pool.limits)
         rows.append(
             [
-                *(pool.name, pool.state, *(counts[pool.provider, pool.pool, state] for state in _STATES)),
+                *(pool.name, pool.state, *(nodes.get((pool.provider, pool.pool, state), 0) for state in _STATES)),
                 *(pool.waiting, None if scarce is None else used_of(scarce)),
             ]
         )

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
-from nodepool.model import states
 from nodepool.model.launcher_status import LauncherStatus
 from nodepool.model.maintenance import Maintenance
 from nodepool.plan.pool_summary import PoolSummary, by_provider
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
     from nodepool.model.component import PoolComponent
     from nodepool.model.node import Node
     from nodepool.model.pool_status import HostStatus
+    from nodepool.plan.node_index import NodeIndex
 
 #: A deletion that takes longer is in trouble.
 DELETING_SECONDS: Final = 600.0
@@ -67,7 +67,7 @@ def problems(
     pools: Sequence[PoolSummary],
     launchers: Sequence[LauncherStatus],
     registered: Sequence[Registered],
-    nodes: Sequence[Node],
+    nodes: NodeIndex,
     maintenance: Sequence[Maintenance],
     now: float,
 ) -> list[StatusProblem]:
@@ -85,8 +85,8 @@ def problems(
         *_labels(pools),
         *_launches(pools),
         *_hosts(pools, {record.name for record in maintenance if record.kind == "host" and not record.is_over(now)}),
-        *_deleting(nodes, now),
-        *_held(nodes),
+        *_deleting(nodes.deleting, now),
+        *_held(nodes.held),
         *_reloads(launchers),
         *_differences(launchers, registered),
     ]
@@ -180,7 +180,7 @@ def _host_name(host: HostStatus) -> str:
 def _deleting(nodes: Iterable[Node], now: float) -> Iterator[StatusProblem]:
     stuck: dict[str, list[Node]] = {}
     for node in nodes:
-        if node.state == states.DELETING and node.state_time is not None and now - node.state_time > DELETING_SECONDS:
+        if node.state_time is not None and now - node.state_time > DELETING_SECONDS:
             stuck.setdefault(node.provider or "", []).append(node)
     for provider, found in sorted(stuck.items()):
         found.sort(key=lambda node: node.state_time or 0.0)
@@ -190,7 +190,7 @@ def _deleting(nodes: Iterable[Node], now: float) -> Iterator[StatusProblem]:
 
 
 def _held(nodes: Iterable[Node]) -> Iterator[StatusProblem]:
-    held = [node for node in nodes if node.state == states.HOLD and not node.hold_expiration and not is_parked(node)]
+    held = [node for node in nodes if not node.hold_expiration and not is_parked(node)]
     if held:
         held.sort(key=lambda node: node.state_time or 0.0)
         what = "node is" if len(held) == 1 else "nodes are"

@@ -78,8 +78,7 @@ def long_waits(seen: Observed, seconds: float = LONG_SECONDS) -> list[LongWait]:
 
 def _only(seen: Observed, requests: Mapping[str, NodeRequest]) -> Observed:
     """What has to do with some requests: whoever explains one of them looks through all requests and nodes."""
-    nodes = {node.key: node for node in seen.nodes.values() if node.allocated_to in requests}
-    return replace(seen, requests=requests, nodes=nodes)
+    return replace(seen, requests=requests, nodes=seen.node_index.allocated_to(requests))
 
 
 def causes(requests: Iterable[NodeRequest], seen: Observed) -> dict[str, WaitCause]:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from functools import cached_property
 
 from nodepool.model.component import PoolComponent
@@ -14,10 +14,13 @@ from nodepool.model.node import Node
 from nodepool.model.pool_status import PoolStatus
 from nodepool.model.request import NodeRequest
 from nodepool.plan.assignment import PoolInfo
+from nodepool.plan.node_index import NodeIndex
 from nodepool.quick_dataclass import dataclass
 
 #: Part of the id of each pool, in front of provider and pool.
 _POOL_MARK = "-PoolWorker."
+#: What `Observed` finds out when it is asked, and what is the same at every time.
+_TIMELESS = ("pools", "labels", "providers", "node_index")
 
 
 @dataclass(frozen=True)
@@ -111,6 +114,20 @@ class Observed:
     def providers(self) -> frozenset[str]:
         """Of all pools."""
         return frozenset(pool.provider for pool in self.pools.values())
+
+    @cached_property
+    def node_index(self) -> NodeIndex:
+        """Of all nodes."""
+        return NodeIndex(self.nodes.values())
+
+    def at(self, now: float) -> Observed:
+        """The same at another time. What was found out already is not looked for again.
+
+        :param now: seconds since the epoch.
+        """
+        later = replace(self, now=now)
+        vars(later).update({name: vars(self)[name] for name in _TIMELESS if name in vars(self)})
+        return later
 
     def maintenance_of(self, subjects: Iterable[tuple[str, str]]) -> list[Maintenance]:
         """The records that hold now.

@@ -7,6 +7,7 @@ import dataclasses
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final, Protocol
 
 from nodepool.clock import monotonic, wall_time
@@ -127,7 +128,7 @@ class SnapshotMaker:
         now = self._now()
         if now == old.observed.now:
             return old
-        return dataclasses.replace(old, observed=dataclasses.replace(old.observed, now=now))
+        return dataclasses.replace(old, observed=old.observed.at(now))
 
     def _note(self, kind: RecordKind, record_id: str) -> None:
         self._changes.note(kind, record_id)
@@ -155,7 +156,8 @@ class SnapshotMaker:
     def _make(self, number: int) -> WebSnapshot:
         cache = self._cache
         launchers = tuple(self._status.launchers())
-        nodes = {node.key: node for node in cache.nodes.values()}
+        # By their ids, as nearly all lists show them.
+        nodes = {node.key: node for node in sorted(cache.nodes.values(), key=attrgetter("id"))}
         observed = Observed(
             now=self._now(),
             requests={request.key: request for request in cache.requests.values()},

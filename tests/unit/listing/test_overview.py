@@ -13,6 +13,7 @@ from nodepool.model.pool_status import LimitStatus, PoolStatus, WaitingStatus
 from nodepool.model.request import NodeRequest
 from nodepool.plan.attention import StatusProblem
 from nodepool.plan.long_waits import LongWait, WaitCause
+from nodepool.plan.node_index import NodeIndex
 from nodepool.plan.pool_summary import summarize
 
 #: 2026-11-23 12:00:00 UTC
@@ -65,7 +66,7 @@ def test_colours() -> None:
     pause = StatusProblem("maintenance", "pool a/b is paused")
     assert [style for _, style in problem_line(GONE, NOON).spans] == ["", styles.BAD, ""]
     assert [style for _, style in problem_line(pause, NOON).spans] == ["", styles.WAITING, ""]
-    table = capacity_table([], [])
+    table = capacity_table([], {})
     firsts = []
     for problems, waits in (([], []), ([GONE], []), ([GONE], [GPU])):
         first = as_report(Overview("The sentence.", problems, waits, table, NOON)).parts[0]
@@ -87,7 +88,7 @@ def test_capacity() -> None:
     for state in (states.READY, states.READY, states.IN_USE, states.HOLD, states.USED):
         nodes.append(Node("gpu", "1"))
         nodes[-1].provider, nodes[-1].pool, nodes[-1].state = "cloud-1", "main", state
-    table = capacity_table(summarize([status]), nodes)
+    table = capacity_table(summarize([status]), NodeIndex(nodes).counts)
     assert [column.key for column in table.columns] == [
         *("pool", "state", "ready", "in_use", "building", "deleting", "hold", "waiting", "limiting")
     ]
@@ -95,17 +96,17 @@ def test_capacity() -> None:
 
 
 def test_as_text() -> None:
-    table = Table(capacity_table([], []).columns, [["a/b", "running", 0, 0, 0, 0, 0, 0, None]])
+    table = Table(capacity_table([], {}).columns, [["a/b", "running", 0, 0, 0, 0, 0, 0, None]])
     lines = as_text(as_report(Overview("The sentence.", [GONE], [], table, NOON))).splitlines()
     assert lines[:3] == ["The sentence.", "", "Needs attention:"]
     assert lines[3].startswith("- provider cloud-2 is unavailable")
     assert lines[4:] == ["", "Capacity:", *render(table).splitlines()]
-    nothing = Overview("The sentence.", [], [], capacity_table([], []), NOON)
+    nothing = Overview("The sentence.", [], [], capacity_table([], {}), NOON)
     assert as_text(as_report(nothing)) == "The sentence."
 
 
 def test_as_json() -> None:
-    table = Table(capacity_table([], []).columns, [["a/b", "running", 0, 0, 0, 0, 0, 0, None]])
+    table = Table(capacity_table([], {}).columns, [["a/b", "running", 0, 0, 0, 0, 0, 0, None]])
     told = json.loads(json.dumps(as_object(Overview("The sentence.", [GONE], [GPU], table, NOON))))
     assert told["sentence"] == "The sentence."
     assert told["waiting"] == [

@@ -13,6 +13,7 @@ from nodepool.model.maintenance import Maintenance, Mode
 from nodepool.model.node import Node
 from nodepool.model.pool_status import FailedLaunch, HostStatus, LabelStatus, LaunchesStatus, PoolStatus
 from nodepool.plan.attention import Registered, StatusProblem, named, problems
+from nodepool.plan.node_index import NodeIndex
 from nodepool.plan.pool_summary import summarize
 
 NOW = 10_000.0
@@ -27,7 +28,7 @@ def found(
     nodes: Sequence[Node] = (),
     maintenance: Sequence[Maintenance] = (),
 ) -> list[StatusProblem]:
-    return problems(summarize(pools), launchers, registered, nodes, maintenance, NOW)
+    return problems(summarize(pools), launchers, registered, NodeIndex(nodes), maintenance, NOW)
 
 
 def node(number: int, state: str, age: float, **fields: Any) -> Node:
