@@ -25,7 +25,12 @@ else:
 FORMAT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 #: (record attribute, short name in the text prefix), in the order of the prefix.
-_CONTEXT_FIELDS: Final = (("event_id", "e"), ("node_request", "node_request"), ("node", "node"))
+_CONTEXT_FIELDS: Final = (
+    ("event_id", "e"),
+    ("node_request", "node_request"),
+    ("node", "node"),
+    ("trace_id", "trace"),
+)
 
 #: Longest id in the text prefix: ids come from other programs, and stand in every line of a request.
 _MAX_ID: Final = 200
@@ -45,8 +50,8 @@ class LogConfigError(Exception):
 class AnnotatedLogger(_Adapter):
     """A logger that says which event, request and node each message is about.
 
-    Messages get the prefix ``[e: ..] [node_request: ..] [node: ..]`` and records the attributes
-    ``event_id``, ``node_request`` and ``node``. Nothing is computed for a level that is off.
+    Messages get the prefix ``[e: ..] [node_request: ..] [node: ..] [trace: ..]`` and records the attributes
+    ``event_id``, ``node_request``, ``node`` and ``trace_id``. Nothing is computed for a level that is off.
     """
 
     def __init__(self, logger: logging.Logger, fields: dict[str, str]) -> None:
@@ -116,7 +121,8 @@ def get_annotated_logger(
     :param event_id: id of the Zuul event that caused the work, or None when not known.
     :param node_request_id: znode name of the node request, or None.
     :param node_id: znode name of the node, or None.
-    :param about: attributes of the records that are not in the prefix, such as ``provider``; None = not known.
+    :param about: other attributes of the records, such as ``provider``; None = not known. Of these ``trace_id`` is in
+        the prefix, too.
     """
     fields: dict[str, str] = {}
     while isinstance(logger, logging.LoggerAdapter):

@@ -25,6 +25,7 @@ from nodepool.guard import Guard
 from nodepool.metrics import builds as build_metrics
 from nodepool.model import states
 from nodepool.model.image import ImageBuild
+from nodepool.tracing import image_spans
 
 if TYPE_CHECKING:
     from nodepool.config.objects import DiskImage
@@ -120,6 +121,7 @@ class BuildAttempt:
             # B-14: an error that nobody foresaw keeps the formats, and must not keep the lock.
             with Guard(self.log, "Error in build %s of image %s", record.key, record.image_name):
                 problem = self._build(progress, lock)
+            image_spans.build_ended(record.image_name, record.key, monotonic() - begun, problem)
             if problem:
                 record.state = states.FAILED
             else:

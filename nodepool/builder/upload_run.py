@@ -29,6 +29,7 @@ from nodepool.model import states
 from nodepool.model.image import ImageBuild, ImageUpload
 from nodepool.model.image_view import BuildView, ImagesView, ImageView, UploadView
 from nodepool.plan.image_uploads import UploadJob, overtaken
+from nodepool.tracing import image_spans
 from nodepool.zk.image_store import ImageStore
 
 if TYPE_CHECKING:
@@ -156,6 +157,7 @@ class UploadRun:
         settle([transfer], lambda: self._transfer(target, upload, lock, meter))
         error = transfer.exception()
         if error is not None:
+            self._trace(upload, monotonic() - begun, "failed", str(error) or type(error).__name__)
             return self._failed(upload, lock, as_exception(error))
         upload.format = self._job.format
         upload.username, upload.python_path, upload.shell_type = build.username, build.python_path, build.shell_type
@@ -166,10 +168,15 @@ class UploadRun:
             self._delete_without_record(upload)
             raise
         seconds = monotonic() - begun
+        self._trace(upload, seconds, outcome.value, "")
         if outcome is Outcome.READY:
             self._services.registry.time(IMAGE_UPDATE.series(self._job.image, self._job.provider), seconds)
             self.log.info("Image %s (%s) is ready in %s", upload.external_name, upload.external_id, self._job.provider)
         return outcome
+
+    def _trace(self, upload: ImageUpload, seconds: float, outcome: str, error: str) -> None:
+        job = self._job
+        image_spans.upload_ended(job.image, job.build_id, job.provider, upload.key, seconds, outcome, error)
 
     def _transfer(self, target: _Target, upload: ImageUpload, lock: ZkLock, meter: Meter) -> None:
         """Send the file, and ask the hook. Sets id and name of the image; raises whatever the driver raises."""

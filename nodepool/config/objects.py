@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Final
 
+from nodepool.config.traces import TracingSettings
 from nodepool.config.webapp import WebappSettings
 from nodepool.config.zookeeper import ZooKeeperServer as ZooKeeperServer
 from nodepool.config.zookeeper import ZooKeeperSettings
@@ -105,7 +106,7 @@ class TenantLimits(ConfigValue):
     volume_gb: int = key(LIMIT, None, "Space of volumes.", name="max-volume-gb", unit="GB", default_text="unlimited")
 
 
-class TopLevel(WebappSettings):
+class TopLevel(WebappSettings, TracingSettings):
     """The keys of a file, besides those of `ZooKeeperSettings`."""
 
     labels: dict[str, Label] = key(Sections(Label), None, "What jobs may ask for.")

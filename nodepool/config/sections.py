@@ -11,6 +11,7 @@ from nodepool.config.objects import Config, Label, TenantLimits, TopLevel
 from nodepool.config.problems import Problems, Severity, did_you_mean
 from nodepool.config.schema import Checker
 from nodepool.config.tolerance import Tolerance, check_or_change
+from nodepool.config.traces import check_tracing
 from nodepool.config.webapp import Authenticator, OperatorRule
 from nodepool.driver.framework.key_schema import fields_of
 from nodepool.model.config_keys import keys_of
@@ -42,6 +43,7 @@ def read_sections(document: Document, config: Config, problems: Problems) -> Non
     if fine:
         config.read_keys(data, TopLevel)
         _web_logins(document, config, problems)
+        check_tracing(config, document, problems)
     again = report_repeated(document, "labels", "name", "label", problems)
     for index, section in entries(data, "labels", "name"):
         name = section["name"]

@@ -27,6 +27,7 @@ from nodepool.plan import assignment
 from nodepool.plan.backoff import Backoff
 from nodepool.plan.queue import MIN_READY_REQUESTOR
 from nodepool.plan.request_stage import ENDED, UNFINISHED, Progress, Stage
+from nodepool.tracing import request_spans
 
 if TYPE_CHECKING:
     from nodepool.driver.framework.worker_view import PoolWorkerView
@@ -284,6 +285,7 @@ class NodeRequestHandler(HandlerHooks):
 
     def _fulfil(self) -> Callable[[], None] | None:
         """See `begin_poll`."""
+        begin = wall_time()
         self.request.nodes = [node.key for node in self.nodeset]
         self.request.state = states.FULFILLED
         try:
@@ -299,6 +301,7 @@ class NodeRequestHandler(HandlerHooks):
                 self._not_fulfilled(conflict)
                 return
             self.move(Stage.DONE)
+            request_spans.fulfilment(self.request, begin)
             self.log.info("Fulfilled node request with nodes %s", ", ".join(self.request.nodes))
 
         return end

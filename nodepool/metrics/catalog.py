@@ -109,6 +109,12 @@ RELOADS: Final = Metric(
     ("outcome",),
     "Changed configurations: applied, or refused as a whole or in part.",
 )
+SPANS: Final = Metric(
+    "nodepool_trace_spans",
+    MetricKind.COUNTER,
+    ("outcome",),
+    "Spans for the collector of traces: sent, or dropped because it does not take them.",
+)
 LEAKED: Final = Metric(
     "nodepool_provider_leaked",
     MetricKind.COUNTER,
@@ -291,6 +297,7 @@ ALL: Final = (
     BOOT,
     SCAN,
     RELOADS,
+    SPANS,
     LEAKED,
     CIRCUIT_OPEN,
     CIRCUIT_OPENED,

@@ -14,6 +14,7 @@ from nodepool.guard import Guard
 from nodepool.runtime import banner, connection
 from nodepool.runtime.main_loop import LOOP_SECONDS, MainLoop
 from nodepool.runtime.reload import Configuration
+from nodepool.runtime.tracing import FLUSH_SECONDS, Tracing
 from nodepool.version import release_string
 from nodepool.zk.components import check_model_api
 from nodepool.zk.transactions import ensure_path
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from nodepool.zk.client import ZooKeeperClient
 
 #: `ConnectedDaemon.stop` waits so much longer than the end may take.
-_MARGIN_SECONDS: Final = 5.0
+_MARGIN_SECONDS: Final = 5.0 + FLUSH_SECONDS
 
 
 class ConnectedDaemon(abc.ABC):
@@ -51,6 +52,7 @@ class ConnectedDaemon(abc.ABC):
         self._served = ""
         self._stopped = threading.Event()
         self._running = False
+        self._tracing = Tracing(self.log)
 
     # -- what each daemon does in its own way --
 
@@ -118,6 +120,7 @@ class ConnectedDaemon(abc.ABC):
         """Serve until `stop`; blocks. ``start`` must have been called."""
         self._running = True
         try:
+            self._tracing.follow(self._config())
             if not self.loop.stopping.is_set() and self._connect():
                 self.begin()
                 self._tell_served()
@@ -126,6 +129,7 @@ class ConnectedDaemon(abc.ABC):
             try:
                 self.end()
             finally:
+                self._tracing.stop()
                 self._stopped.set()
 
     def stop(self) -> None:
@@ -167,6 +171,7 @@ class ConnectedDaemon(abc.ABC):
 
     def _reconfigure(self, old: Config, new: Config) -> None:
         connection.follow(self.client, old, new)
+        self._tracing.follow(new)
         self.apply(new)
         self._tell_served()
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from nodepool.model import states
 from nodepool.model.request_origin import described, origin_of
 from nodepool.plan.decline_summary import why_failed
+from nodepool.tracing import request_spans
 
 if TYPE_CHECKING:
     from nodepool.logconfig import AnnotatedLogger
@@ -23,13 +24,14 @@ def log_declined(
     pool: str,
     others: Callable[[], Mapping[str, Reason | None]],
 ) -> None:
-    """Log that a pool declines a request, and that the request fails if it does.
+    """Log, and record as a span, that a pool declines a request, and that the request fails if it does.
 
     :param log: with the ids of the request.
     :param request: as it is written.
     :param pool: such as ``cloud-1/main``.
     :param others: what the other pools said; asked if the request fails.
     """
+    request_spans.declined(request, reason, pool)
     extra = {"code": reason.code.value, **origin_of(request)}
     log.info("Declining node request: %s (%s)", reason.text, described(request), extra=extra)
     if request.state == states.FAILED:

@@ -27,6 +27,7 @@ from nodepool.model.reasons import (
     ReasonCode,
     ReasonText,
 )
+from nodepool.tracing import recorder
 
 if TYPE_CHECKING:
     from nodepool.driver.config import ConfigPool, ProviderConfig
@@ -67,6 +68,7 @@ class HandlerHooks(NodeRequestHandlerNotifications, abc.ABC):
             logger,
             event_id=self.request.event_id,
             node_request_id=self.request.id,
+            trace_id=recorder.log_id(self.request),
             provider=self.provider.name,
             pool=self.pool.name,
         )

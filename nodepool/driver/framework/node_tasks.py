@@ -18,6 +18,7 @@ from nodepool.logconfig import get_annotated_logger
 from nodepool.metrics import launches
 from nodepool.model import states
 from nodepool.plan.failures import launch_outcome
+from nodepool.tracing import launch_spans, recorder
 
 if TYPE_CHECKING:
     from nodepool.driver.config import ProviderConfig
@@ -46,6 +47,7 @@ class NodeLauncher(threading.Thread, abc.ABC):
             event_id=handler.request.event_id,
             node_request_id=handler.request.id,
             node_id=node.id,
+            trace_id=recorder.log_id(handler.request),
         )
 
     @abc.abstractmethod
@@ -69,13 +71,16 @@ class NodeLauncher(threading.Thread, abc.ABC):
             self.complete = True
             self.handler.pw.wake()
         self.handler.pw.launch_ended(self.node, key, "" if error is None else str(error) or type(error).__name__)
+        seconds = monotonic() - started
         launches.report(
             key,
-            (monotonic() - started) * 1000,
+            seconds * 1000,
             provider=self.provider_config.name,
             az=self.node.az,
             requestor=self.handler.request.requestor,
         )
+        why = str(error) or type(error).__name__ if error is not None else "" if key == states.READY else key
+        launch_spans.attempt_ended(self.handler.request, self.node, self.provider_config.name, 1, seconds, why)
 
     def _store(self, error: Exception | None, started: float) -> str:
         """Store the outcome; returns the key of the result."""

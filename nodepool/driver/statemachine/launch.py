@@ -37,6 +37,7 @@ from nodepool.model import states
 from nodepool.plan import launch_attempt as plan
 from nodepool.plan.failures import Failure, classify, launch_outcome
 from nodepool.plan.launch_attempt import Abort, LaunchOutcome, Retry
+from nodepool.tracing import launch_spans, recorder
 
 if TYPE_CHECKING:
     from nodepool.driver.config import ConfigPool, LabelSettings, ProviderConfig
@@ -109,6 +110,7 @@ class NodeLaunch:
             node_id=node.id,
             pool=handler.pool.name,
             label=node.type[0],
+            trace_id=recorder.log_id(handler.request),
         )
         #: Set when the outcome is stored. ``node.state`` alone does not say so: it is set before it is written.
         self.outcome: LaunchOutcome | None = None
@@ -206,6 +208,7 @@ class NodeLaunch:
     def _created(self) -> float | None:
         now = self._clock()
         launches.report_boot(self._order.settings.name, now - self._attempt_begun)
+        self._trace_part(launch_spans.BOOT, now - self._attempt_begun)
         self._created_at = now
         if not getattr(self._order.label, "host_key_checking", True):
             return self._end(states.READY)
@@ -216,7 +219,15 @@ class NodeLaunch:
     def _scanned(self) -> float | None:
         seconds = self._clock() - self._created_at
         launches.report_scan(self._order.settings.name, seconds)
+        self._trace_part(launch_spans.SCAN, seconds)
         return self._end(states.READY)
+
+    def _trace_part(self, name: str, seconds: float) -> None:
+        launch_spans.part_ended(name, self._order.request, self.node, self._attempt, seconds)
+
+    def _trace_attempt(self, error: str) -> None:
+        seconds, name = self._clock() - self._attempt_begun, self._order.settings.name
+        launch_spans.attempt_ended(self._order.request, self.node, name, self._attempt, seconds, error)
 
     def _wants(self, machine: StateMachine) -> bool:
         """Is this the machine of the current attempt, and the node ours beyond doubt? Asked from any thread."""
@@ -247,6 +258,7 @@ class NodeLaunch:
         else:
             self._log_failure(error)
             self._report(launch_outcome(error)[1], str(error) or type(error).__name__)
+        self._trace_attempt(str(error) or type(error).__name__)
         provider, label = self._provider, self._order.label
         provider.calls.judge(error)
         if kind is Failure.QUOTA:
@@ -326,6 +338,7 @@ class NodeLaunch:
             if external_id and external_id != kept:
                 self._provider.delete_orphan(external_id, self.log)
         self._report("error.unknown", str(conflict))
+        self._trace_attempt(str(conflict))
         self._complete(made=True, why=Failure.ZOOKEEPER if self._error is None else classify(self._error))
         return None
 
@@ -351,6 +364,7 @@ class NodeLaunch:
             self.log.info("Node is ready after %.1f s", self._clock() - self._begun)
         if state == states.READY:
             self._report(launch_outcome(end.error)[1], str(end.error or ""))
+            self._trace_attempt(str(end.error or ""))
         self._complete(made, why)
         return None
 

@@ -15,6 +15,7 @@ from nodepool.logconfig import get_annotated_logger
 from nodepool.model.reasons import OTHER_LAUNCHERS, REQUEST_LOCKED, Reason, ReasonCode
 from nodepool.plan import assignment
 from nodepool.plan.queue import Bucket, RequestQueue
+from nodepool.tracing import recorder
 from nodepool.zk.transactions import TransactionFailed, result
 
 if TYPE_CHECKING:
@@ -106,7 +107,9 @@ class Declines:
         return request.created_time is not None and request.created_time < self._begun
 
     def _finish(self, request: NodeRequest, reply: Reply, reason: Reason) -> None:
-        log = get_annotated_logger(self.log, event_id=request.event_id, node_request_id=request.id)
+        log = get_annotated_logger(
+            self.log, event_id=request.event_id, node_request_id=request.id, trace_id=recorder.log_id(request)
+        )
         try:
             self._wait_written(request, reply)
         except ZKConnectionError:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import heapq
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from nodepool.clock import monotonic, wall_time
@@ -17,6 +18,8 @@ from nodepool.launcher.pool.explanations import Explanation, Explanations, Waiti
 from nodepool.model import reasons
 from nodepool.model.reasons import Reason, ReasonCode
 from nodepool.plan.request_stage import Progress, Stage
+from nodepool.tracing import recorder
+from nodepool.tracing.request_spans import ServiceSpans
 
 if TYPE_CHECKING:
     from nodepool.driver.handler import NodeRequestHandler
@@ -46,7 +49,7 @@ class Case:
     :param progress: that of the handler, where there is one.
     """
 
-    __slots__ = ("delay_seconds", "handler", "look_again_at", "others_turn", "pointless", "progress")
+    __slots__ = ("delay_seconds", "handler", "look_again_at", "others_turn", "pointless", "progress", "spans")
 
     def __init__(self, progress: Progress, handler: NodeRequestHandler | None = None) -> None:
         self.progress = progress
@@ -58,6 +61,8 @@ class Case:
         self.pointless: Callable[[], bool] | None = None
         #: Deferred for another pool: a change of the request is looked at all the same.
         self.others_turn = False
+        #: Of the service, if traces are recorded.
+        self.spans: ServiceSpans | None = None
 
     @property
     def stage(self) -> Stage:
@@ -126,10 +131,14 @@ class Desk:
         :param handler: of a request that the pool may take.
         """
         request_id = handler.request.key
+        reason = self._why_it_waited(request_id) if recorder.enabled() else None
         self._queue.discard(request_id)
         self._deferred.pop(request_id, None)
         case = self._begun[request_id] = Case(handler.progress, handler)
         case.progress.on_move = self._moved
+        if recorder.enabled():
+            case.spans = ServiceSpans(handler.request, handler.launcher_id, handler.pool.name, reason)
+            case.progress.on_move = partial(self._moved_traced, case.spans)
         case.progress.move(stage, wall_time())
         return case
 
@@ -151,6 +160,8 @@ class Desk:
         case = self._begun.pop(request_id, None) or self._locked.pop(request_id, None)
         if case is not None:
             case.progress.on_move = None
+            if case.spans is not None:
+                case.spans.end(case.stage)
             self._paused.discard(request_id)
         return case
 
@@ -159,6 +170,17 @@ class Desk:
             self._paused.add(progress.request_id)
         else:
             self._paused.discard(progress.request_id)
+
+    def _moved_traced(self, spans: ServiceSpans, progress: Progress) -> None:
+        self._moved(progress)
+        spans.moved(progress)
+
+    def _why_it_waited(self, request_id: str) -> Reason | None:
+        deferred = self._deferred.get(request_id)
+        if deferred is not None:
+            return deferred.reason
+        bucket = self._queue.bucket_of(request_id)
+        return None if bucket is None else self.explanations.of_kind(bucket.kind).reason
 
     def handlers(self) -> list[NodeRequestHandler]:
         """Handlers of requests whose lock this pool holds, in the order in which they were taken. Any thread."""

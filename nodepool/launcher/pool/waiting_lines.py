@@ -9,6 +9,7 @@ from nodepool.clock import monotonic, wall_time
 from nodepool.logconfig import get_annotated_logger
 from nodepool.model.request_origin import described, origin_of
 from nodepool.plan.reminders import STEPS, Reminders
+from nodepool.tracing import recorder
 
 if TYPE_CHECKING:
     import logging
@@ -71,7 +72,9 @@ class WaitingLines:
         if request is None:
             # Taken or gone since the pass.
             return
-        log = get_annotated_logger(self.log, event_id=request.event_id, node_request_id=request.id)
+        log = get_annotated_logger(
+            self.log, event_id=request.event_id, node_request_id=request.id, trace_id=recorder.log_id(request)
+        )
         waited = "" if request.created_time is None else f" for {max(0.0, wall_time() - request.created_time):.0f} s"
         others = f" with {bucket_size - 1} later ones" if bucket_size > 1 else ""
         extra = {"code": reason.code.value, **origin_of(request)}

@@ -25,7 +25,9 @@ CONTRACT: Final = {
     "zookeeper-tls.cert zookeeper-tls.key zookeeper-tls.ca",
     "nodepool.config.objects.TopLevel": "webapp.port webapp.listen_address webapp.builder-port webapp.zuul-url "
     "webapp.tls.cert webapp.tls.key webapp.auth.require-login webapp.auth.authenticators webapp.auth.operators "
-    "webapp.origins elements-dir images-dir build-log-dir "
+    "webapp.origins tracing.enabled tracing.protocol tracing.endpoint tracing.service_name tracing.tls_cert "
+    "tracing.tls_key tracing.tls_ca tracing.certificate_file tracing.insecure tracing.timeout tracing.compression "
+    "elements-dir images-dir build-log-dir "
     "build-log-retention labels max-hold-age diskimages providers tenant-resource-limits",
     "nodepool.config.zookeeper.ZooKeeperServer": "host port chroot",
     "nodepool.config.objects.Label": "name min-ready max-ready-age",

@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`OtlpTarget`: sends spans by the OpenTelemetry protocol. The only place that imports the extra ``tracing``."""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import os
+import socket
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from nodepool.quick_dataclass import dataclass
+from nodepool.tracing.span import Span
+from nodepool.version import release_string
+
+if TYPE_CHECKING:
+    import requests
+    from opentelemetry.sdk.trace.export import SpanExporter
+
+GRPC: Final = "grpc"
+HTTP: Final = "http/protobuf"
+#: Protocol -> module that sends by it.
+_MODULES: Final[Mapping[str, str]] = {
+    GRPC: "opentelemetry.exporter.otlp.proto.grpc.trace_exporter",
+    HTTP: "opentelemetry.exporter.otlp.proto.http.trace_exporter",
+}
+#: Logger of the exporters.
+_LIBRARY: Final = "opentelemetry.exporter"
+#: Longest cause in a message, in characters.
+_MAX_CAUSE: Final = 400
+#: Nanoseconds in a second.
+_NS: Final = 1_000_000_000
+
+
+@dataclass(frozen=True)
+class OtlpSettings:
+    """The section ``tracing`` of the configuration.
+
+    :param endpoint: of the collector; None = the protocol's default on this host.
+    :param insecure: gRPC without TLS; None = as the endpoint says.
+    :param timeout: seconds for one batch, with repeats; None = the default of the library.
+    """
+
+    protocol: str = GRPC
+    endpoint: str | None = None
+    service_name: str = "nodepool"
+    tls_cert: str | None = None
+    tls_key: str | None = None
+    tls_ca: str | None = None
+    insecure: bool | None = None
+    timeout: int | None = None
+    compression: str | None = None
+
+
+def missing_module(protocol: str) -> str | None:
+    """The first module of the extra ``tracing`` that is not installed; None = all are."""
+    for name in ("opentelemetry.sdk.trace", _MODULES[protocol]):
+        try:
+            found = importlib.util.find_spec(name)
+        except ImportError:
+            # A package above it is missing.
+            found = None
+        if found is None:
+            return name
+    return None
+
+
+class _LastCause(logging.Handler):
+    """What the library said last: it returns no cause."""
+
+    last = ""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if self.last and record.levelno > logging.WARNING and "due to timeout" in record.getMessage():
+            # It says less than the warning before it.
+            return
+        self.last = " ".join(record.getMessage().split())[:_MAX_CAUSE]
+
+
+class OtlpTarget:
+    """See `nodepool.tracing.exporter.SpanTarget`.
+
+    :raises OSError: a file with a certificate or a key cannot be read.
+    :raises ValueError: the library does not accept what is in it, or another setting.
+    """
+
+    def __init__(self, settings: OtlpSettings) -> None:
+        from opentelemetry.sdk.resources import Resource
+        from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+
+        self._resource = Resource.create(
+            {
+                "service.name": settings.service_name,
+                "service.version": release_string(),
+                "service.instance.id": f"{socket.gethostname()}-{os.getpid()}",
+                "host.name": socket.gethostname(),
+            }
+        )
+        self._said = _LastCause(logging.WARNING)
+        logging.getLogger(_LIBRARY).addHandler(self._said)
+        self._scope = InstrumentationScope("nodepool", release_string())
+        self._exporter = _grpc_exporter(settings) if settings.protocol == GRPC else _http_exporter(settings)
+
+    def send(self, spans: Sequence[Span]) -> str:
+        from opentelemetry.sdk.trace.export import SpanExportResult
+
+        result = self._exporter.export([self._readable(span) for span in spans])
+        return "" if result is SpanExportResult.SUCCESS else self._said.last or "the collector refuses them"
+
+    def close(self) -> None:
+        self._exporter.shutdown()
+        logging.getLogger(_LIBRARY).removeHandler(self._said)
+
+    def _readable(self, span: Span) -> Any:
+        from opentelemetry.sdk.trace import ReadableSpan
+        from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, TraceFlags
+
+        sampled = TraceFlags(TraceFlags.SAMPLED)
+        parent = SpanContext(span.trace_id, span.parent_id, True, sampled) if span.parent_id else None
+        return ReadableSpan(
+            name=span.name,
+            context=SpanContext(span.trace_id, span.span_id, False, sampled),
+            parent=parent,
+            resource=self._resource,
+            attributes=dict(span.attributes),
+            kind=SpanKind.INTERNAL,
+            status=Status(StatusCode.ERROR, span.error) if span.error else Status(StatusCode.UNSET),
+            start_time=int(span.begin * _NS),
+            end_time=int(span.end * _NS),
+            instrumentation_scope=self._scope,
+        )
+
+
+def _http_exporter(settings: OtlpSettings) -> SpanExporter:
+    from opentelemetry.exporter.otlp.proto.http import Compression
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+
+    for path in (settings.tls_ca, settings.tls_cert, settings.tls_key):
+        _read(path)
+    return OTLPSpanExporter(
+        endpoint=settings.endpoint,
+        certificate_file=settings.tls_ca,
+        client_key_file=settings.tls_key,
+        client_certificate_file=settings.tls_cert,
+        timeout=settings.timeout,
+        compression=None if settings.compression is None else Compression(settings.compression),
+        session=_session(),
+    )
+
+
+def _session() -> requests.Session:
+    """A session whose authority is that of the configuration, also if ``REQUESTS_CA_BUNDLE`` names another one."""
+    import requests
+
+    class Session(requests.Session):
+        def merge_environment_settings(self, url: Any, proxies: Any, stream: Any, verify: Any, cert: Any) -> Any:
+            configured = self.verify if isinstance(self.verify, str) and verify is None else verify
+            return super().merge_environment_settings(url, proxies, stream, configured, cert)
+
+    return Session()
+
+
+def _grpc_exporter(settings: OtlpSettings) -> SpanExporter:
+    import grpc
+    from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
+
+    files = [_read(path) for path in (settings.tls_ca, settings.tls_key, settings.tls_cert)]
+    credentials = grpc.ssl_channel_credentials(*files) if any(files) else None
+    compressions = {None: None, "none": grpc.Compression.NoCompression, "gzip": grpc.Compression.Gzip}
+    compressions["deflate"] = grpc.Compression.Deflate
+    return OTLPSpanExporter(
+        endpoint=settings.endpoint,
+        insecure=settings.insecure,
+        credentials=credentials,
+        timeout=settings.timeout,
+        compression=compressions[settings.compression],
+    )
+
+
+def _read(path: str | None) -> bytes | None:
+    return None if path is None else Path(path).read_bytes()
