@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from pathlib import Path
 
 from doc.source.extensions import log_messages
@@ -19,6 +20,7 @@ def rows() -> list[tuple[list[str], str, str, str]]:
     return [(re.findall(r"``(.*?)``", texts), level, meaning, remedy) for texts, level, meaning, remedy in found]
 
 
+@cache
 def logged() -> dict[str, set[str]]:
     """Each message of the code with its levels."""
     found: dict[str, set[str]] = {}
