@@ -117,6 +117,14 @@ class SnapshotMaker:
             self._latest = new
             return new
 
+    def current(self) -> int | None:
+        """Number of the snapshot that `latest` would give; None = it would make one. Neither waits nor computes."""
+        latest = self._latest
+        due = self._dirty and self._clock() - self._made_at >= LIFETIME_SECONDS
+        if latest is None or due or latest.complete != self.complete:
+            return None
+        return latest.number
+
     def take_changes(self) -> Mapping[RecordKind, frozenset[str]]:
         """What the latest snapshot shows that was not so at the last call; an id '' = any may have changed."""
         with self._lock:

@@ -31,6 +31,9 @@ class GivenSnapshots:
     def latest(self) -> WebSnapshot:
         return self.snapshot
 
+    def current(self) -> int | None:
+        return self.snapshot.number
+
     def take_changes(self) -> Mapping[RecordKind, frozenset[str]]:
         changed, self.changed = self.changed, {}
         return changed

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -99,15 +100,22 @@ class Frame:
     def route(self, path: str, make: MakePage) -> Route:
         """The route of a page; ``path`` as in starlette."""
 
-        def answer(request: Request) -> Response:
-            return self._answer(request, make)
+        async def answer(request: Request) -> Response:
+            # Without a thread: with many viewers nearly all answers are such.
+            kept = self._kept_part(request)
+            return await run_in_threadpool(self._answer, request, make) if kept is None else _response(kept, 200)
 
         return Route(path, answer)
 
+    def _kept_part(self, request: Request) -> bytes | None:
+        """A live part that was made for somebody else just now. Does not block."""
+        number = self._site.snapshots.current() if _is_part(request) else None
+        return None if number is None else self._kept.get(_key(request), number)
+
     def _answer(self, request: Request, make: MakePage) -> Response:
         snapshot = self._site.snapshots.latest()
-        part = request.headers.get("hx-request") == "true"
-        key = f"{root_of(request)} {place_of(request)}"
+        part = _is_part(request)
+        key = _key(request)
         # Only parts: all viewers of a page ask for them at the same time.
         content = self._kept.get(key, snapshot.number) if part else None
         status = 200
@@ -120,8 +128,7 @@ class Frame:
             content = self._render(page, request, snapshot, part=part)
             if part and status == 200 and not page.personal:
                 self._kept.put(key, snapshot.number, content)
-        headers = {"Cache-Control": "no-cache", "Vary": "HX-Request"}
-        return Response(content, status, headers, "text/html; charset=utf-8")
+        return _response(content, status)
 
     def page(self, request: Request, page: Page, status: int) -> Response:
         """The answer with a page that is not the same for everybody. Does not block."""
@@ -148,3 +155,18 @@ class Frame:
             actions=page.actions,
             back=place_of(request),
         )
+
+
+def _is_part(request: Request) -> bool:
+    """Is only the live part of the page wanted?"""
+    return request.headers.get("hx-request") == "true"
+
+
+def _key(request: Request) -> str:
+    """What a part that is kept was asked for."""
+    return f"{root_of(request)} {place_of(request)}"
+
+
+def _response(content: bytes, status: int) -> Response:
+    headers = {"Cache-Control": "no-cache", "Vary": "HX-Request"}
+    return Response(content, status, headers, "text/html; charset=utf-8")

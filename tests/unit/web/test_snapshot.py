@@ -111,6 +111,21 @@ def test_is_the_same_until_something_changes() -> None:
     assert later.observed.nodes is first.observed.nodes
 
 
+def test_current_makes_nothing() -> None:
+    """Its number while `latest` would give it as it is; None when that would make another one."""
+    place = Place()
+    assert place.maker.current() is None
+    number = place.maker.latest().number
+    assert place.maker.current() == number
+    place.put_node("0000000001")
+    assert place.maker.current() == number, "it is young enough"
+    place.clock.now += LIFETIME_SECONDS
+    assert place.maker.current() is None
+    assert place.maker.latest().number == place.maker.current() == number + 1
+    place.caches.ready = False
+    assert place.maker.current() is None, "it does not say yet that it is not complete"
+
+
 def test_is_made_anew_once_in_its_lifetime() -> None:
     place = Place()
     first = place.maker.latest()

@@ -6,6 +6,8 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
+import pytest
+
 from nodepool.web.changed_records import RecordKind
 from nodepool.web.pages.frame import NAVIGATION
 from nodepool.web.pages.templates import address
@@ -36,6 +38,14 @@ def test_live_part_is_made_once_for_all_viewers() -> None:
     assert site.client.get("/", headers=PART).text == first
     site.snapshots.snapshot = replace(snapshot, number=snapshot.number + 1, observed=later)
     assert site.client.get("/", headers=PART).text != first
+
+
+def test_kept_part_needs_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is not asked for the snapshot, which may have to be made."""
+    site = WebSite(full())
+    first = site.client.get("/nodes", headers=PART).text
+    monkeypatch.setattr(site.snapshots, "latest", pytest.fail)
+    assert site.client.get("/nodes", headers=PART).text == first
 
 
 def test_nothing_is_inline() -> None:
