@@ -8,6 +8,7 @@ from nodepool.config.problems import Problems
 from nodepool.driver.config import ConfigValue
 from nodepool.model.config_keys import FILLED_TEXT, FLAG, Text, Whole, key
 from nodepool.tracing.otlp import GRPC, HTTP, OtlpSettings, missing_module
+from nodepool.version import how_to_install
 
 
 class TracingSettings(ConfigValue):
@@ -103,9 +104,7 @@ def check_tracing(settings: TracingSettings, document: Document, problems: Probl
     http = settings.tracing_protocol == HTTP
     missing = missing_module(settings.tracing_protocol)
     if missing is not None:
-        refuse(
-            "enabled", f"{missing} is not installed; install Nodepool with its extra: pip install 'nodepool[tracing]'"
-        )
+        refuse("enabled", f"{missing} is not installed; {how_to_install('tracing')}")
     if http and settings.tracing_insecure is not None:
         refuse("insecure", f"only for protocol {GRPC}; with {HTTP} the endpoint begins with http:// or https://")
     if http and not (settings.tracing_endpoint or "http://").startswith(("http://", "https://")):
