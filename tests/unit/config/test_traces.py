@@ -55,5 +55,5 @@ def test_not_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """TR-1: only when it is enabled; a daemon refuses it, too."""
     monkeypatch.setattr("nodepool.config.traces.missing_module", lambda protocol: "opentelemetry.sdk.trace")
     load(tmp_path, "tracing: {protocol: grpc}")
-    with pytest.raises(ConfigError, match=r"f\.yaml:4: tracing\.enabled.*pip install 'nodepool\[tracing\]'"):
+    with pytest.raises(ConfigError, match=r"f\.yaml:4: tracing\.enabled.*pip install '\.\[tracing\]'"):
         load(tmp_path, "tracing:\n  enabled: true", strict=False)
