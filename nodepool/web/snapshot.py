@@ -7,7 +7,6 @@ import dataclasses
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from operator import attrgetter
 from typing import TYPE_CHECKING, Final, Protocol
 
 from nodepool.clock import monotonic, wall_time
@@ -164,16 +163,15 @@ class SnapshotMaker:
     def _make(self, number: int) -> WebSnapshot:
         cache = self._cache
         launchers = tuple(self._status.launchers())
-        # By their ids, as nearly all lists show them.
-        nodes = {node.key: node for node in sorted(cache.nodes.values(), key=attrgetter("id"))}
         observed = Observed(
             now=self._now(),
-            requests={request.key: request for request in cache.requests.values()},
-            nodes=nodes,
+            requests=cache.requests.snapshot(),
+            # By their ids, as nearly all lists show them.
+            nodes=dict(sorted(cache.nodes.snapshot().items())),
             registered=cache.pools.values(),
             statuses=tuple(self._status.pools()),
             maintenance=tuple(cache.maintenance.snapshot().values()),
             events=[event for launcher in launchers for event in launcher.events],
-            locked=frozenset(node_id for node_id in nodes if cache.nodes.is_locked(node_id)),
+            locked=cache.nodes.locked_ids(),
         )
         return WebSnapshot(number, observed, launchers, self._status.builders(), cache.images.snapshot(), self.complete)

@@ -79,6 +79,10 @@ class RecordCache(WatchedSubtree[[str]], Generic[R]):
     def ids(self) -> list[str]:
         return list(self._records)
 
+    def snapshot(self) -> dict[str, R]:
+        """All records by their ids, as they are now. Nothing changes the dictionary afterwards."""
+        return self._records.copy()
+
     def values(self) -> list[R]:
         return list(self._records.values())
 

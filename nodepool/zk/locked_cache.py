@@ -33,6 +33,10 @@ class LockedRecordCache(RecordCache[R]):
         """Does anybody hold or wait for the lock?"""
         return record_id in self._contenders
 
+    def locked_ids(self) -> frozenset[str]:
+        """The records for which `is_locked` is true now."""
+        return frozenset(self._contenders)
+
     def contenders(self, record_id: str) -> list[str]:
         """Names of the contenders' znodes, the holder first.
 

@@ -29,8 +29,11 @@ class Records:
     def values(self) -> list[Any]:
         return list(self.records.values())
 
-    def is_locked(self, record_id: str) -> bool:
-        return record_id in self.locked
+    def snapshot(self) -> Any:
+        return dict(self.records)
+
+    def locked_ids(self) -> frozenset[str]:
+        return frozenset(self.locked)
 
     def add_listener(self, listener: Callable[..., None]) -> None:
         self.listeners.append(listener)
@@ -98,6 +101,14 @@ def test_shows_what_the_caches_have() -> None:
     assert seen.nodes == {"0000000001": node}
     assert seen.locked == {"0000000001"}
     assert seen.now == 1_000.0
+
+
+def test_nodes_are_in_the_order_of_their_ids() -> None:
+    """In whatever order the cache has read them: lists by id rely on it."""
+    place = Place()
+    for node_id in ("0000000003", "0000000001", "0000000002"):
+        place.put_node(node_id)
+    assert list(place.maker.latest().observed.nodes) == ["0000000001", "0000000002", "0000000003"]
 
 
 def test_is_the_same_until_something_changes() -> None:
@@ -189,14 +200,14 @@ def test_status_records_are_read_anew() -> None:
 def test_change_while_it_is_made() -> None:
     """It causes another snapshot."""
     place = Place()
-    values = place.caches.requests.values
+    snapshot = place.caches.requests.snapshot
 
-    def change_and_list() -> list[Any]:
-        place.caches.requests.values = values  # type: ignore[method-assign]
+    def change_and_copy() -> Any:
+        place.caches.requests.snapshot = snapshot  # type: ignore[method-assign]
         place.caches.nodes.tell("0000000002")
-        return values()
+        return snapshot()
 
-    place.caches.requests.values = change_and_list  # type: ignore[method-assign]
+    place.caches.requests.snapshot = change_and_copy  # type: ignore[method-assign]
     first = place.maker.latest()
     place.clock.now += LIFETIME_SECONDS
     assert place.maker.latest().number == first.number + 1

@@ -140,6 +140,7 @@ def test_a_cache_hears_of_it(directory: dict[str, bytes], events: list[str]) -> 
             if name not in directory:
                 cache._on_event(event, f"{LOCK_DIR}/{name}")
     assert cache.is_locked(NODE_ID) == bool(directory)
+    assert (NODE_ID in cache.locked_ids()) == bool(directory)
     found = cache.contenders(NODE_ID)
     assert set(found) == set(directory)
     holder = NodeStore(client, None).lock_holder(NODE_ID)
