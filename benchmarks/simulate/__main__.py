@@ -13,7 +13,7 @@ from typing import Any
 
 from benchmarks.simulate import real
 from benchmarks.simulate.curves import draw
-from benchmarks.simulate.extrapolate import Site, ensembles_needed, first_limit, highest_rate, model, use
+from benchmarks.simulate.extrapolate import REAL_CPU, Site, ensembles_needed, first_limit, highest_rate, model, use
 from benchmarks.simulate.fleet import Cost, Demand, measure
 
 DESCRIPTION = """\
@@ -63,7 +63,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         checked = [_shown(real.measure(demand)) for demand in demands]
     factor = cpu_factor(simulated, checked)
     found = model(simulated, checked)
-    print(f"\nCPU of real launchers over that of simulated ones: {factor:.2f}{'' if checked else ' (not measured)'}")
+    origin = "" if checked else " (of an earlier run; --check measures it)"
+    print(f"\nCPU of real launchers over that of simulated ones: {factor:.2f}{origin}")
     print(
         f"A request costs, with n launchers: CPU {found.cpu.fixed * 1000:.2f} + {found.cpu.each * 1000:.2f} n ms, ",
         end="",
@@ -93,10 +94,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def cpu_factor(simulated: Sequence[Cost], checked: Sequence[Cost]) -> float:
-    """CPU of real launchers over that of simulated ones, in the runs that both have; 1 = there are none."""
+    """CPU of real launchers over that of simulated ones, in the runs that both have."""
     of_real = {cost.launchers: cost.cpu for cost in checked}
     both = [(of_real[cost.launchers], cost.cpu) for cost in simulated if cost.launchers in of_real]
-    return sum(one for one, _ in both) / sum(other for _, other in both) if both else 1.0
+    return sum(one for one, _ in both) / sum(other for _, other in both) if both else REAL_CPU
 
 
 def _shown(cost: Cost) -> Cost:

@@ -17,6 +17,8 @@ PACKETS_A_SECOND: Final = 8_000.0
 EVENTS_A_SECOND: Final = 100_000.0
 #: Share of a core that a launcher may take over time: one Python process computes in one thread at a time.
 CPU_SHARE: Final = 0.7
+#: CPU of real launchers over that of simulated ones, which have no sockets, threads and TLS; of a run with --check.
+REAL_CPU: Final = 2.7
 #: Memory of a launcher without nodes, and for each node that it knows; MiB and KiB.
 BASE_MIB, NODE_KIB = 60.0, 5.0
 #: Memory that a launcher may take, MiB.
@@ -68,9 +70,10 @@ def line(points: Sequence[tuple[float, float]]) -> Line:
 def model(costs: Sequence[Cost], checked: Sequence[Cost] = ()) -> Model:
     """What the costs of runs with several numbers of launchers say. Raises ValueError: too few.
 
-    :param checked: of real launchers, whose CPU is taken: simulated ones have no sockets, threads and TLS.
+    :param checked: of real launchers, whose CPU is taken; without any that of the simulated ones, times `REAL_CPU`.
     """
-    cpu = line([(cost.launchers, cost.cpu) for cost in checked or costs])
+    known = [(cost.launchers, cost.cpu) for cost in checked]
+    cpu = line(known or [(cost.launchers, cost.cpu * REAL_CPU) for cost in costs])
     packets = line([(cost.launchers, cost.packets) for cost in costs])
     events = line([(cost.launchers, cost.events) for cost in costs])
     return Model(cpu, packets, events, sum(cost.client_packets for cost in costs) / len(costs))

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from benchmarks.simulate.extrapolate import (
+    REAL_CPU,
     Line,
     Model,
     Site,
@@ -50,6 +51,7 @@ def test_model() -> None:
     costs = [Cost(n, 1, 100, 0.001 + 0.002 * n, 2.0 + 8 * n, 11.0, 14.0, 22.0 * n, 2.0) for n in (1, 2, 4)]
     found = model(costs, [replace(cost, cpu=2 * cost.cpu) for cost in costs])
     assert found.cpu.at(10) == pytest.approx(0.042)
+    assert model(costs).cpu.at(10) == pytest.approx(0.021 * REAL_CPU)
     assert found.packets.at(10) == pytest.approx(82.0)
     assert found.events.at(10) == pytest.approx(220.0)
     assert found.client_packets == pytest.approx(11.0)
