@@ -87,8 +87,11 @@ def _because(wait: LongWait) -> str:
     return f" ({where}{text if len(text) <= MAX_CAUSE else f'{text[:MAX_CAUSE]}...'})"
 
 
-def problem_line(problem: StatusProblem, now: float) -> Paragraph:
-    """A problem in one line."""
+def problem_line(problem: StatusProblem, now: float, *, command: bool = True) -> Paragraph:
+    """A problem in one line.
+
+    :param command: name the command that shows more.
+    """
     parts = [""]
     if problem.since:
         parts.append(f"since {times.since(now)(problem.since)}")
@@ -96,7 +99,7 @@ def problem_line(problem: StatusProblem, now: float) -> Paragraph:
         # Maintenance has an end, all else is tried again.
         word = "ends" if problem.kind == "maintenance" else "next try"
         parts.append(f"{word} {times.until(now)(problem.next)}")
-    if problem.command:
+    if problem.command and command:
         parts.append(f"see: nodepool {problem.command}")
     return Paragraph(
         [("- ", ""), (printable(problem.text), styles.problem(problem.kind)), (printable("; ".join(parts)), "")]

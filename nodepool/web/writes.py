@@ -85,6 +85,8 @@ def _route(path: str, change: Change, threads: CapacityLimiter, *methods: str, r
             _check_path(request.path_params)
             body = await bodies.read_body(request)
             wish = _wish(request, body, reason_needed=reason_needed)
+            if body.get("confirm") == "needed" and body.get("sure") != "yes":
+                raise ApiProblem(HTTPStatus.BAD_REQUEST, "Confirm the change: set the mark beside the button.")
             done = await run_sync(change, request.path_params, body, wish, limiter=threads)
         except ApiProblem as problem:
             return problem_response(problem.status, problem.detail)

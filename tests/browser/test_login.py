@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 from playwright.sync_api import expect
 
+from nodepool.model.maintenance import Maintenance, Mode
 from nodepool.web.access import Access
 from nodepool.web.tokens import Tokens
 from tests.support import web_records
@@ -29,6 +30,11 @@ class NotedHolds:
 
     def __init__(self) -> None:
         self.held: list[tuple[str, str, str]] = []
+        self.begun: list[tuple[str, str, str, str]] = []
+
+    def begin(self, kind: str, name: str, mode: str, wish: Any, seen: Any) -> Maintenance:
+        self.begun.append((kind, name, mode, wish.reason))
+        return Maintenance(kind, name, Mode(mode), wish.reason, wish.operator)
 
     def hold(self, node_id: str, wish: Any) -> None:
         self.held.append((node_id, wish.operator, wish.reason))
@@ -80,3 +86,33 @@ def test_viewer_sees_no_forms(guarded: WatchedPage) -> None:
     log_in(guarded, viewer_token())
     expect(guarded.page.get_by_role("link", name="Log in")).to_have_count(0)
     expect(guarded.page.locator("form.action").filter(has_text="Reason")).to_have_count(0)
+
+
+@pytest.mark.parametrize(
+    ("path", "button", "begun"),
+    [
+        ("/launchers?q=11.9", "Drain", ("launcher", "l2", "drain", "a new disk")),
+        ("/hosts?q=node8", "Quarantine", ("host", "zuul@node8:22", "quarantine", "a new disk")),
+        ("/providers/cloud-2", "Pause", ("provider", "cloud-2", "pause", "a new disk")),
+    ],
+)
+def test_maintenance_by_buttons(
+    guarded: WatchedPage, holds: NotedHolds, path: str, button: str, begun: tuple[str, str, str, str]
+) -> None:
+    """WP-97, WP-98"""
+    log_in(guarded, token())
+    page = guarded.open(path)
+    load_axe(page)
+    assert violations(page) == []
+    form = page.locator("form.action").filter(has=page.get_by_role("button", name=button)).first
+    form.get_by_label("Reason").fill("a new disk")
+    mark = form.get_by_role("checkbox")
+    if mark.count():
+        # The browser itself does not send the form without it.
+        form.get_by_role("button", name=button).click()
+        assert page.evaluate("() => document.querySelector('form.action input:invalid') !== null")
+        assert holds.begun == []
+        mark.check()
+    form.get_by_role("button", name=button).click()
+    wait_for("it was sent", lambda: holds.begun == [begun])
+    page.wait_for_url(f"{guarded.root}{path}")

@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 from nodepool.model import states
+from nodepool.model.maintenance import MODES, Mode
 from nodepool.web.pages.frame import PageAction
 from nodepool.web.pages.templates import address
 
@@ -14,6 +16,8 @@ if TYPE_CHECKING:
     from nodepool.plan.observed import Observed
 
 _API: Final = "api/v1"
+#: Subjects of one page that have buttons. A filter of the page chooses others.
+MOST_SUBJECTS: Final = 50
 
 
 def of_node(node: Node) -> list[PageAction]:
@@ -22,16 +26,44 @@ def of_node(node: Node) -> list[PageAction]:
         return []
     return [
         PageAction("Hold", f"{_API}/{address('nodes', node.key, 'hold')}", may_end=True),
-        PageAction("Delete", f"{_API}/{address('nodes', node.key, 'delete')}"),
+        PageAction("Delete", f"{_API}/{address('nodes', node.key, 'delete')}", sure=f"Delete node {node.key}"),
     ]
 
 
 def of_subject(kind: str, name: str, seen: Observed) -> list[PageAction]:
-    """Pause, or resume, of a provider or label."""
+    """What `MODES` allows for a provider, pool, label, host or launcher; or the end of what was begun."""
+    if not name.isprintable() or name in ("", ".", ".."):
+        # No address can name it.
+        return []
+    subject = f"{kind.capitalize()} {name}"
+    begun = seen.maintenance_of((kind, one) for one in _names(kind, name))
+    if begun:
+        word = "Release" if begun[0].mode is Mode.QUARANTINE else "Resume"
+        target = f"{_API}/{address('maintenance', kind, begun[0].name)}/end"
+        return [PageAction(word, target, needs_reason=False, subject=subject)]
     target = f"{_API}/{address('maintenance', kind, name)}"
-    if seen.maintenance_of([(kind, name)]):
-        return [PageAction("Resume", f"{target}/end", needs_reason=False)]
-    return [PageAction("Pause", target, mode="pause", may_end=True)]
+    return [
+        PageAction(
+            mode.value.capitalize(),
+            target,
+            mode=mode.value,
+            may_end=True,
+            subject=subject,
+            sure="" if mode is Mode.PAUSE else f"{mode.value.capitalize()} {kind} {name}",
+        )
+        for mode in MODES[kind]
+    ]
+
+
+def of_subjects(kind: str, names: Iterable[str], seen: Observed) -> list[PageAction]:
+    """Those of several subjects of one kind, each once, of at most `MOST_SUBJECTS`."""
+    chosen = list(dict.fromkeys(names))[:MOST_SUBJECTS]
+    return [action for name in chosen for action in of_subject(kind, name, seen)]
+
+
+def _names(kind: str, name: str) -> list[str]:
+    """Names by which a maintenance record may name the subject."""
+    return [name, name.rpartition(":")[0].rpartition("@")[2]] if kind == "host" else [name]
 
 
 def of_image(name: str, *, paused: bool) -> list[PageAction]:

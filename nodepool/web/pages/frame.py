@@ -47,6 +47,8 @@ class PageAction:
     :param target: of the form, relative to the root of the site.
     :param mode: of a maintenance record.
     :param may_end: there is a field for how long.
+    :param subject: what it is done to, where a page has buttons for several subjects.
+    :param sure: what must be confirmed by a mark before it is done; empty = nothing.
     """
 
     name: str
@@ -54,6 +56,8 @@ class PageAction:
     mode: str = ""
     needs_reason: bool = True
     may_end: bool = False
+    subject: str = ""
+    sure: str = ""
 
 
 @dataclass(frozen=True)

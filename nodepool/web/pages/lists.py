@@ -111,6 +111,11 @@ def make_list(
     return Page("list.html", subject.title, values, subject.kinds)
 
 
+def first_texts(page: Page) -> list[str]:
+    """The texts in the first column of the rows that a page with a list shows."""
+    return ["".join(part.text for part in row[0].parts) for row in page.values["view"].rows]
+
+
 def sorted_by(records: Iterable[_T], key: Callable[[_T], Any], *, descending: bool) -> list[_T]:
     """Records by a value that can be compared; those without one (None) come last."""
     found = [(key(record), record) for record in records]

@@ -99,12 +99,16 @@ def _first_rows(table: Table) -> Table:
 
 
 def _problem(problem: StatusProblem, now: float, links: Links) -> _Problem:
-    return _Problem(problem.kind, problem_line(problem, now).text.removeprefix("- "), _page_of(problem, links))
+    # The line is a link to what the command shows.
+    line = problem_line(problem, now, command=False).text.removeprefix("- ")
+    return _Problem(problem.kind, line, _page_of(problem, links))
 
 
 def _page_of(problem: StatusProblem, links: Links) -> str:
     """The page that shows what the command of a problem does."""
     command, _, name = problem.command.partition(" ")
+    if problem.kind == "maintenance":
+        return links.subject(problem.text.partition(" is ")[0]) or _PAGES["maintenance"]
     if problem.command == "list --state hold":
         return address("nodes", state="hold")
     found = (links.pool(name) or links.node(name) or links.label(name)) if command == "explain" else None

@@ -14,7 +14,7 @@ from nodepool.plan.explain_provider import explain_provider
 from nodepool.plan.pool_summary import PoolSummary, summarize
 from nodepool.plan.status_events import merged
 from nodepool.web.changed_records import RecordKind
-from nodepool.web.pages.change_buttons import of_subject
+from nodepool.web.pages.change_buttons import of_subject, of_subjects
 from nodepool.web.pages.details import ShownFact, fact, moments
 from nodepool.web.pages.frame import Page, PageError
 from nodepool.web.pages.links import Links
@@ -75,7 +75,8 @@ def provider_page(request: Request, snapshot: WebSnapshot) -> Page:
         "history": moments(told.history),
     }
     kinds = (RecordKind.PROVIDERS, RecordKind.NODES, RecordKind.LAUNCHERS)
-    return Page("detail.html", f"Provider {name}", values, kinds, of_subject("provider", name, seen))
+    actions = [*of_subject("provider", name, seen), *of_subjects("pool", (pool.name for pool in pools), seen)]
+    return Page("detail.html", f"Provider {name}", values, kinds, actions)
 
 
 def _facts(told: ExplainedProvider) -> list[ShownFact]:

@@ -16,10 +16,11 @@ from nodepool.plan.attention import registered_launchers
 from nodepool.plan.pool_summary import summarize
 from nodepool.plan.status_events import merged
 from nodepool.web.changed_records import RecordKind
+from nodepool.web.pages.change_buttons import of_subjects
 from nodepool.web.pages.choices import choices_of
 from nodepool.web.pages.frame import Page
 from nodepool.web.pages.links import Links
-from nodepool.web.pages.lists import FilterField, ListSubject, list_of_table
+from nodepool.web.pages.lists import FilterField, ListSubject, first_texts, list_of_table
 from nodepool.web.pages.table_view import CSS_CLASSES, CellText
 
 if TYPE_CHECKING:
@@ -72,7 +73,8 @@ def hosts_page(request: Request, snapshot: WebSnapshot) -> Page:
     page = list_of_table(request, _HOSTS, host_table(pools, seen.now), links)
     hosts = [host for pool in pools for host in pool.hosts]
     grid = [_slots(host, links) for host in hosts[:MOST_HOSTS]]
-    return replace(page, template="hosts.html", values={**page.values, "grid": grid})
+    actions = of_subjects("host", first_texts(page), seen)
+    return replace(page, template="hosts.html", values={**page.values, "grid": grid}, actions=actions)
 
 
 def _slots(host: HostStatus, links: Links) -> ShownHost:
@@ -85,7 +87,8 @@ def launchers_page(request: Request, snapshot: WebSnapshot) -> Page:
     """Launchers with version, configuration and pools."""
     seen = snapshot.observed
     table = launcher_table(snapshot.launchers, registered_launchers(seen.registered), seen.now)
-    return list_of_table(request, _LAUNCHERS, table, Links(snapshot))
+    page = list_of_table(request, _LAUNCHERS, table, Links(snapshot))
+    return replace(page, actions=of_subjects("launcher", first_texts(page), seen))
 
 
 def tenants_page(request: Request, snapshot: WebSnapshot) -> Page:

@@ -44,6 +44,8 @@ def test_needs_attention_and_leads_on() -> None:
     assert '<a href="./nodes?state=hold">1 node is on hold without an end' in text
     assert '<a href="./labels/broken">label broken of cloud-1/main' in text
     assert '<a href="./nodes/0000000003">1 node of cloud-2 in state deleting' in text
+    assert '<a href="./providers/cloud-1">provider cloud-1 is paused by alice' in text
+    assert "see: nodepool" not in text
 
 
 def test_capacity_names_the_limiting_resource() -> None:
