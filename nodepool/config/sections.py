@@ -12,7 +12,7 @@ from nodepool.config.problems import Problems, Severity, did_you_mean
 from nodepool.config.schema import Checker
 from nodepool.config.tolerance import Tolerance, check_or_change
 from nodepool.config.traces import check_tracing
-from nodepool.config.webapp import Authenticator, OperatorRule
+from nodepool.config.webapp import Authenticator, OperatorRule, is_network
 from nodepool.driver.framework.key_schema import fields_of
 from nodepool.model.config_keys import keys_of
 
@@ -63,6 +63,11 @@ def _web_logins(document: Document, config: Config, problems: Problems) -> None:
     if config.webapp_require_login and not config.webapp_authenticators:
         path = ["webapp", "auth", "require-login"]
         problems.add(document.path, document.line_of(path), path, "it needs webapp.auth.authenticators")
+    for index, text in enumerate(config.webapp_trusted_proxies):
+        if not is_network(text):
+            place: list[Hashable] = ["webapp", "trusted-proxies", index]
+            message = f"expected an address or a network such as 192.0.2.0/24, got {text!r}"
+            problems.add(document.path, document.line_of(place), place, message)
     if config.webapp_tls_key and not config.webapp_tls_cert:
         path = ["webapp", "tls", "key"]
         problems.add(document.path, document.line_of(path), path, "it needs webapp.tls.cert")

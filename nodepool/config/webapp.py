@@ -38,6 +38,17 @@ def _has_its_keys(data: dict[str, Any]) -> dict[str, Any]:
     return data
 
 
+def is_network(text: str) -> bool:
+    """Is it an IP address, or a network of them?"""
+    import ipaddress
+
+    try:
+        ipaddress.ip_network(text, strict=False)
+    except ValueError:
+        return False
+    return True
+
+
 class Authenticator(ConfigValue):
     """Who issues tokens, and how they are verified: the keys of a section ``[auth NAME]`` of ``zuul.conf``."""
 
@@ -137,6 +148,23 @@ class WebappSettings(ConfigValue):
         None,
         "Who may change something; everybody else may look.",
         name="webapp.auth.operators",
+    )
+    webapp_allowed_hosts: list[str] = key(
+        ListOf(FILLED_TEXT),
+        [],
+        "Names of the web pages, without port; ``*.example.org`` = all below it. Requests for another name are "
+        "refused. Addresses and ``localhost`` are always allowed.",
+        name="webapp.allowed-hosts",
+        convert=list,
+        default_text="every name is allowed",
+    )
+    webapp_trusted_proxies: list[str] = key(
+        ListOf(FILLED_TEXT),
+        [],
+        "Addresses and networks, such as ``192.0.2.0/24``, of proxies in front of the web pages: the limit of "
+        "connections for each client is not for them. Those of this host are always trusted.",
+        name="webapp.trusted-proxies",
+        convert=list,
     )
     webapp_origins: list[str] = key(
         ListOf(FILLED_TEXT),

@@ -10,11 +10,11 @@ import asyncio
 from typing import Any, Final
 
 import h11
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 #: A client has so long to send a request, from its first byte to its last.
 REQUEST_SECONDS: Final = 15.0
-#: Of more open connections new ones are closed at once, without an answer.
+#: With more open ones the connection is closed that has waited longest for a request; if none waits, the new one.
 MOST_OPEN: Final = 550
 
 
@@ -25,15 +25,27 @@ class BoundedConnection(H11Protocol):
         super().__init__(*arguments, **settings)
         #: Runs while a request is awaited, or a part of it.
         self._deadline: asyncio.TimerHandle | None = None
+        #: When something came last, in seconds of the event loop.
+        self.active_at = self.loop.time()
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         if len(self.connections) > MOST_OPEN:
-            transport.abort()
-        else:
-            self._watch()
+            waiting = [one for one in self.connections if isinstance(one, BoundedConnection) and one.waiting]
+            oldest = min(waiting, key=lambda one: one.active_at, default=self)
+            oldest.transport.abort()
+            if oldest is self:
+                return
+        self._watch()
+
+    @property
+    def waiting(self) -> bool:
+        """Is nothing being answered?"""
+        cycle: RequestResponseCycle | None = self.cycle
+        return cycle is None or cycle.response_complete
 
     def data_received(self, data: bytes) -> None:
+        self.active_at = self.loop.time()
         super().data_received(data)
         self._watch()
 

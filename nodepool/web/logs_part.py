@@ -39,6 +39,7 @@ def logs_part(builder: ImageBuilder, config: Config) -> Part[WebServer] | None:
         config.webapp_tls_cert,
         config.webapp_tls_key,
         "webapp.builder-port",
+        tuple(config.webapp_trusted_proxies),
     )
 
     def make_app() -> ASGIApp:
@@ -48,6 +49,11 @@ def logs_part(builder: ImageBuilder, config: Config) -> Part[WebServer] | None:
 
         version = release_string()
         site = LogSite(builder.fqdn, version, str(config.build_log_dir), builder.running_builds.ids, wall_time)
-        return make_logs_app(site, builder_routes(builder, version, partial(latency_metrics, builder.client)))
+        app: ASGIApp = make_logs_app(site, builder_routes(builder, version, partial(latency_metrics, builder.client)))
+        if config.webapp_allowed_hosts:
+            from nodepool.web.allowed_hosts import AllowedHosts
+
+            app = AllowedHosts(app, config.webapp_allowed_hosts)
+        return app
 
     return Part("WebServer", lambda: WebServer(address, make_app))

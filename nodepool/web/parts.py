@@ -69,14 +69,23 @@ def web_part(daemon: CachingDaemon, config: Config) -> Part[WebServer]:
         access=_access(daemon, config),
     )
     address = ListenAddress(
-        config.webapp_listen_address, config.webapp_port, config.webapp_tls_cert, config.webapp_tls_key
+        config.webapp_listen_address,
+        config.webapp_port,
+        config.webapp_tls_cert,
+        config.webapp_tls_key,
+        trusted_proxies=tuple(config.webapp_trusted_proxies),
     )
 
     def make_app() -> ASGIApp:
         # In the thread of the server: these imports take longer than the rest of the start.
         from nodepool.web.app import make_app
 
-        return make_app(site)
+        app: ASGIApp = make_app(site)
+        if config.webapp_allowed_hosts:
+            from nodepool.web.allowed_hosts import AllowedHosts
+
+            app = AllowedHosts(app, config.webapp_allowed_hosts)
+        return app
 
     return Part("WebServer", lambda: WebServer(address, make_app))
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from nodepool.guard import Guard
+from nodepool.web.counted_listener import CountedListener, OpenConnections
 
 if TYPE_CHECKING:
     import uvicorn
@@ -26,7 +27,7 @@ RETRY_SECONDS: Final = 30.0
 GRACE_SECONDS: Final = 2
 #: So long after that nothing is waited for any more.
 LAST_SECONDS: Final = 1
-#: More connections at a time are answered with status 503.
+#: More connections at a time are answered with status 503, but for probes.
 MOST_CONNECTIONS: Final = 500
 #: A connection is closed on which no other request follows.
 IDLE_SECONDS: Final = 15
@@ -49,6 +50,8 @@ class ListenAddress:
     certificate: str | None = None
     key: str | None = None
     port_key: str = "webapp.port"
+    #: Addresses and networks of proxies, whose connections are those of many clients.
+    trusted_proxies: tuple[str, ...] = ()
 
 
 class WebServer(threading.Thread):
@@ -97,7 +100,7 @@ class WebServer(threading.Thread):
             # of `create_server` does not; without it an answer of several writes waits 40 ms for an acknowledgement.
             listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, STALLED_SECONDS * 1000)
             listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            return listener
+            return CountedListener(listener, OpenConnections(address.trusted_proxies))
         except OSError as error:
             keys = f"webapp.listen_address, {address.port_key}"
             text = f"cannot listen on {address.host} port {address.port} ({keys}): {error}"
@@ -122,6 +125,7 @@ def _make_server(app: ASGIApp, address: ListenAddress) -> uvicorn.Server:
     import uvicorn
 
     from nodepool.web.bounded_connection import BoundedConnection
+    from nodepool.web.overload import Overload
 
     class Server(uvicorn.Server):
         """The daemon has the signals."""
@@ -155,10 +159,11 @@ def _make_server(app: ASGIApp, address: ListenAddress) -> uvicorn.Server:
         "log_config": None,
         "access_log": False,
         "server_header": False,
-        "limit_concurrency": MOST_CONNECTIONS,
         "timeout_keep_alive": IDLE_SECONDS,
         "timeout_graceful_shutdown": GRACE_SECONDS + LAST_SECONDS,
         "ssl_certfile": address.certificate,
         "ssl_keyfile": address.key,
     }
-    return Server(uvicorn.Config(app, **settings))
+    guarded = Overload(app, lambda: len(server.server_state.connections), MOST_CONNECTIONS)
+    server = Server(uvicorn.Config(guarded, **settings))
+    return server

@@ -12,8 +12,10 @@ from sse_starlette.sse import EventSourceResponse
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
+from nodepool.clock import wall_time
 from nodepool.web.any_json import to_json
 from nodepool.web.event_hub import EventHub, TooManyViewers, Viewer
+from nodepool.web.logins import user_of
 from nodepool.web.problem import problem_response
 
 if TYPE_CHECKING:
@@ -34,9 +36,10 @@ class EventStream(EventSourceResponse):
     """The answer to one viewer.
 
     :param first: what it is told first.
+    :param seconds: the stream ends after so long, with the login of the viewer; None = there is none.
     """
 
-    def __init__(self, hub: EventHub, viewer: Viewer, first: Sequence[Message]) -> None:
+    def __init__(self, hub: EventHub, viewer: Viewer, first: Sequence[Message], seconds: float | None = None) -> None:
         super().__init__(
             _encoded(hub, viewer, first),
             ping=PING_SECONDS,
@@ -44,6 +47,7 @@ class EventStream(EventSourceResponse):
         )
         self._hub = hub
         self._viewer = viewer
+        self._seconds = seconds
 
     @staticmethod
     async def _listen_for_exit_signal() -> None:
@@ -52,7 +56,10 @@ class EventStream(EventSourceResponse):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            await super().__call__(scope, receive, send)
+            with anyio.move_on_after(self._seconds) as login:
+                await super().__call__(scope, receive, send)
+            if login.cancelled_caught:
+                await send({"type": "http.response.body", "body": b"", "more_body": False})
         finally:
             self._hub.leave(self._viewer)
 
@@ -70,9 +77,15 @@ def routes() -> list[BaseRoute]:
             viewer, first = await hub.join(request.headers.get("last-event-id"))
         except TooManyViewers:
             return _refused()
-        return EventStream(hub, viewer, first)
+        return EventStream(hub, viewer, first, _login_seconds(request))
 
     return [Route("/api/v1/events/stream", stream, methods=["GET"])]
+
+
+def _login_seconds(request: Request) -> float | None:
+    """How long the login of a viewer is still good; None = nobody has logged in."""
+    user = user_of(request)
+    return None if user is None else max(1.0, user.expires - wall_time())
 
 
 def _refused() -> Response:

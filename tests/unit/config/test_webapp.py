@@ -87,3 +87,12 @@ def test_more_open_than_meant(tmp_path: Path, section: str, words: str) -> None:
     """A slip does not open the pages: also a daemon refuses it."""
     with pytest.raises(ConfigError, match=words):
         load(tmp_path, f"webapp: {section}", strict=False)
+
+
+def test_who_may_connect(tmp_path: Path) -> None:
+    """WP-66, WP-67."""
+    config = load(tmp_path, "webapp: {trusted-proxies: [192.0.2.1, '2001:db8::/32'], allowed-hosts: [a.example.org]}")
+    assert config.webapp_trusted_proxies == ["192.0.2.1", "2001:db8::/32"]
+    assert config.webapp_allowed_hosts == ["a.example.org"]
+    with pytest.raises(ConfigError, match=r"webapp\.trusted-proxies\[1\].*got 'proxy'"):
+        load(tmp_path, "webapp: {trusted-proxies: [192.0.2.1, proxy]}")

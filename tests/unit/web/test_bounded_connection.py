@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 
 import httpx2 as httpx
 import pytest
@@ -47,6 +47,16 @@ def test_request_that_does_not_end(sent: bytes, monkeypatch: pytest.MonkeyPatch)
         client.sendall(sent)
         while client.recv(1 << 16):
             pass
+
+
+def test_probes_come_through(monkeypatch: pytest.MonkeyPatch) -> None:
+    """WP-66: whoever opens connections and says nothing keeps no probe away; the one that waits longest goes."""
+    monkeypatch.setattr(bounded_connection, "MOST_OPEN", 3)
+    with serving() as port, ExitStack() as stack:
+        idle = [stack.enter_context(socket.create_connection(("127.0.0.1", port), SECONDS)) for _ in range(3)]
+        assert httpx.get(f"http://127.0.0.1:{port}/health/live", timeout=SECONDS).status_code == 200
+        with suppress(ConnectionError):
+            assert idle[0].recv(1) == b""
 
 
 def test_too_many_connections(monkeypatch: pytest.MonkeyPatch) -> None:

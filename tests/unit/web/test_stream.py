@@ -13,6 +13,7 @@ import httpx2 as httpx
 import pytest
 
 from nodepool import fast_json
+from nodepool.clock import wall_time
 from nodepool.model.event import Event
 from nodepool.model.launcher_status import LauncherStatus
 from nodepool.plan.observed import Observed
@@ -22,6 +23,7 @@ from nodepool.web.app import make_app
 from nodepool.web.changed_records import RecordKind
 from nodepool.web.server import ListenAddress, WebServer
 from nodepool.web.snapshot import WebSnapshot
+from nodepool.web.tokens import User
 from tests.support.wait import wait_for
 from tests.support.web_site import WebSite
 
@@ -127,6 +129,16 @@ def test_ping(monkeypatch: pytest.MonkeyPatch) -> None:
     with serving(WebSite()) as server, viewer(server) as reader:
         assert reader.next()[0] == "hello"
         assert reader.fields() == {"": "ping"}
+
+
+def test_ends_with_the_login(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """WP-65: in order, so that the browser comes back and is asked to log in."""
+    monkeypatch.setattr(stream, "user_of", lambda request: User("alice", operator=False, expires=wall_time()))
+    with serving(WebSite()) as server, viewer(server) as reader:
+        while reader.fields():
+            pass
+    assert "Traceback" not in caplog.text
+    assert "ASGI" not in caplog.text
 
 
 def test_server_stops(caplog: pytest.LogCaptureFixture) -> None:

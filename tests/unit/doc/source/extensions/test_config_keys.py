@@ -25,6 +25,7 @@ CONTRACT: Final = {
     "zookeeper-tls.cert zookeeper-tls.key zookeeper-tls.ca",
     "nodepool.config.objects.TopLevel": "webapp.port webapp.listen_address webapp.builder-port webapp.zuul-url "
     "webapp.tls.cert webapp.tls.key webapp.auth.require-login webapp.auth.authenticators webapp.auth.operators "
+    "webapp.allowed-hosts webapp.trusted-proxies "
     "webapp.origins tracing.enabled tracing.protocol tracing.endpoint tracing.service_name tracing.tls_cert "
     "tracing.tls_key tracing.tls_ca tracing.certificate_file tracing.insecure tracing.timeout tracing.compression "
     "elements-dir images-dir build-log-dir "
