@@ -18,7 +18,6 @@ from nodepool.config.objects import Config, Label
 from nodepool.driver.fake.cloud import FakeCloud
 from nodepool.model import states
 from nodepool.zk import paths
-from tests.model.process import Turn
 from tests.model.server import Change, Session
 from tests.model.setup import Setup
 from tests.model.world import World
@@ -277,6 +276,3 @@ def _idle(fleet: Fleet, names: Sequence[str], seconds: float) -> float:
     sample = 30.0
     fleet.run_seconds(sample)
     return (sum(fleet.cpu[name] for name in names) - before) * seconds / sample
-
-
-__all__ = ["Cost", "Demand", "Fleet", "Turn", "measure"]

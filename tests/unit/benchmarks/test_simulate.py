@@ -34,7 +34,6 @@ def test_small_site() -> None:
     # Every launcher hears of every change.
     assert two.events == 2 * one.events
     assert one.packets < two.packets < 3 * one.packets
-    assert one.cpu > 0
 
 
 def test_line() -> None:
