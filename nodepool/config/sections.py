@@ -12,6 +12,7 @@ from nodepool.config.problems import Problems, Severity, did_you_mean
 from nodepool.config.schema import Checker
 from nodepool.config.tolerance import Tolerance, check_or_change
 from nodepool.config.traces import check_tracing
+from nodepool.config.web_addresses import check_web_addresses
 from nodepool.config.webapp import Authenticator, OperatorRule, is_network
 from nodepool.driver.framework.key_schema import fields_of
 from nodepool.model.config_keys import keys_of
@@ -71,6 +72,7 @@ def _web_logins(document: Document, config: Config, problems: Problems) -> None:
     if config.webapp_tls_key and not config.webapp_tls_cert:
         path = ["webapp", "tls", "key"]
         problems.add(document.path, document.line_of(path), path, "it needs webapp.tls.cert")
+    check_web_addresses(config, document, problems)
 
 
 def _tenants(document: Document, config: Config, problems: Problems) -> None:

@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Are addresses and names in ``webapp`` of any use? A daemon serves pages without them, so it only warns."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import TYPE_CHECKING, Final
+from urllib.parse import SplitResult, urlsplit
+
+from nodepool.config.problems import Problems, Severity
+
+if TYPE_CHECKING:
+    from nodepool.config.marks import Document
+    from nodepool.config.webapp import Authenticator, WebappSettings
+
+#: Browsers leave these ports out of an origin.
+_DEFAULT_PORTS: Final = {"http": 80, "https": 443}
+
+
+def check_web_addresses(settings: WebappSettings, document: Document, problems: Problems) -> None:
+    """Tell what cannot work in ``webapp.zuul-url``, ``webapp.origins`` and ``webapp.auth.authenticators``."""
+
+    def tell(path: Sequence[Hashable], text: str | None) -> None:
+        if text is not None:
+            problems.add(document.path, document.line_of(path), path, text, Severity.TOLERATED)
+
+    if settings.webapp_zuul_url is not None:
+        tell(["webapp", "zuul-url"], wrong_address(settings.webapp_zuul_url))
+    for index, origin in enumerate(settings.webapp_origins):
+        tell(["webapp", "origins", index], wrong_origin(origin))
+    for index, name in repeated_names(settings.webapp_authenticators):
+        path = ["webapp", "auth", "authenticators", index, "name"]
+        tell(path, f"another authenticator has the name {name!r} already: messages must tell which one is meant")
+
+
+def wrong_address(given: str) -> str | None:
+    """Why links cannot begin with a text; None = they can."""
+    parts = _split(given)
+    if parts is None or parts.query or parts.fragment:
+        return f"{given!r} is no address of web pages, such as https://zuul.example.org or https://ci.example.org/zuul"
+    return None
+
+
+def wrong_origin(given: str) -> str | None:
+    """Why no browser sends a text as ``Origin``; None = one may."""
+    parts = _split(given)
+    if parts is None or parts.path not in ("", "/") or parts.query or parts.fragment or "@" in parts.netloc:
+        return f"{given!r} is no origin, such as https://nodepool.example.org or http://10.0.0.1:8080, without a path"
+    if parts.port == _DEFAULT_PORTS[parts.scheme]:
+        return f"browsers leave port {parts.port} out of an origin with {parts.scheme}: remove it from {given!r}"
+    return None
+
+
+def repeated_names(authenticators: Sequence[Authenticator]) -> list[tuple[int, str]]:
+    """Position and name of those whose name an earlier one has."""
+    names = [one.name for one in authenticators]
+    return [(index, name) for index, name in enumerate(names) if name in names[:index]]
+
+
+def _split(given: str) -> SplitResult | None:
+    """Parts of an address of HTTP; None = it is none."""
+    if not given.isprintable() or " " in given:
+        return None
+    try:
+        parts = urlsplit(given)
+        usable = parts.scheme in _DEFAULT_PORTS and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        # A port that is no number, or a bracket without the other one.
+        return None
+    return parts if usable else None
