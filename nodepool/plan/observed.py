@@ -118,7 +118,7 @@ class Observed:
     @cached_property
     def node_index(self) -> NodeIndex:
         """Of all nodes."""
-        return NodeIndex(self.nodes.values())
+        return NodeIndex.of(self.nodes.values())
 
     def at(self, now: float) -> Observed:
         """The same at another time. What was found out already is not looked for again.
@@ -128,6 +128,15 @@ class Observed:
         later = replace(self, now=now)
         vars(later).update({name: vars(self)[name] for name in _TIMELESS if name in vars(self)})
         return later
+
+    def with_node_index(self, index: NodeIndex) -> Observed:
+        """The same, whose `node_index` is known already.
+
+        :param index: of its nodes.
+        """
+        told = replace(self)
+        vars(told)["node_index"] = index
+        return told
 
     def maintenance_of(self, subjects: Iterable[tuple[str, str]]) -> list[Maintenance]:
         """The records that hold now.

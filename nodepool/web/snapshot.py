@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from nodepool.clock import monotonic, wall_time
 from nodepool.model.builder_status import BuilderStatus
 from nodepool.model.image_view import NO_IMAGES, ImagesView
+from nodepool.plan.followed_nodes import FollowedNodes
 from nodepool.plan.observed import Observed
 from nodepool.web.changed_records import MOST_IDS, ChangedRecords, RecordKind
 
@@ -81,6 +82,7 @@ class SnapshotMaker:
         self._made_at = 0.0
         self._dirty = True
         self._changes = ChangedRecords()
+        self._nodes = FollowedNodes()
         #: What the snapshots since the last `take_changes` have that those before have not.
         self._shown: dict[RecordKind, frozenset[str]] = {}
         cache.nodes.add_listener(lambda node_id: self._note(RecordKind.NODES, node_id))
@@ -104,9 +106,10 @@ class SnapshotMaker:
                 # What changes from here on may be missing in it: it causes another one.
                 self._dirty = False
                 self._made_at = clock
-                for kind, ids in self._changes.take().items():
+                changes = self._changes.take()
+                for kind, ids in changes.items():
                     self._show(kind, ids)
-                new = self._make(0 if old is None else old.number + 1)
+                new = self._make(0 if old is None else old.number + 1, changes.get(RecordKind.NODES, frozenset()))
                 if old is not None:
                     self._compare_status(old, new)
             elif old.complete != (complete := self.complete):
@@ -160,18 +163,24 @@ class SnapshotMaker:
         # Without viewers nobody takes them, for weeks.
         self._shown[kind] = frozenset({""}) if "" in known or len(known) > MOST_IDS else known
 
-    def _make(self, number: int) -> WebSnapshot:
+    def _make(self, number: int, changed: frozenset[str]) -> WebSnapshot:
+        """:param changed: ids of nodes that were noted since the last one."""
         cache = self._cache
+        raw = cache.nodes.snapshot()
+        if len(changed) >= MOST_IDS:
+            # There may be more of them than were noted.
+            self._nodes = FollowedNodes()
+        # By their ids, as nearly all lists show them.
+        nodes, index = self._nodes.follow(raw, changed)
         launchers = tuple(self._status.launchers())
         observed = Observed(
             now=self._now(),
             requests=cache.requests.snapshot(),
-            # By their ids, as nearly all lists show them.
-            nodes=dict(sorted(cache.nodes.snapshot().items())),
+            nodes=nodes,
             registered=cache.pools.values(),
             statuses=tuple(self._status.pools()),
             maintenance=tuple(cache.maintenance.snapshot().values()),
             events=[event for launcher in launchers for event in launcher.events],
             locked=cache.nodes.locked_ids(),
-        )
+        ).with_node_index(index)
         return WebSnapshot(number, observed, launchers, self._status.builders(), cache.images.snapshot(), self.complete)

@@ -88,7 +88,7 @@ def test_capacity() -> None:
     for state in (states.READY, states.READY, states.IN_USE, states.HOLD, states.USED):
         nodes.append(Node("gpu", "1"))
         nodes[-1].provider, nodes[-1].pool, nodes[-1].state = "cloud-1", "main", state
-    table = capacity_table(summarize([status]), NodeIndex(nodes).counts)
+    table = capacity_table(summarize([status]), NodeIndex.of(nodes).counts)
     assert [column.key for column in table.columns] == [
         *("pool", "state", "ready", "in_use", "building", "deleting", "hold", "waiting", "limiting")
     ]

@@ -28,7 +28,7 @@ def found(
     nodes: Sequence[Node] = (),
     maintenance: Sequence[Maintenance] = (),
 ) -> list[StatusProblem]:
-    return problems(summarize(pools), launchers, registered, NodeIndex(nodes), maintenance, NOW)
+    return problems(summarize(pools), launchers, registered, NodeIndex.of(nodes), maintenance, NOW)
 
 
 def node(number: int, state: str, age: float, **fields: Any) -> Node:

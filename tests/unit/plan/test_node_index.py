@@ -18,7 +18,7 @@ def node(number: int, state: str, request: str | None = None) -> Node:
 
 def test_one_pass() -> None:
     nodes = [node(1, states.READY), node(2, states.READY, "200-1"), node(3, states.DELETING), node(4, states.HOLD)]
-    index = NodeIndex(iter(nodes))
+    index = NodeIndex.of(iter(nodes))
     assert index.counts == {
         ("cloud", "main", states.READY): 2,
         ("cloud", "main", states.DELETING): 1,
@@ -29,7 +29,7 @@ def test_one_pass() -> None:
 
 
 def test_nothing() -> None:
-    index = NodeIndex([])
+    index = NodeIndex.of([])
     assert (dict(index.counts), index.deleting, index.held) == ({}, [], [])
     assert index.allocated_to(["200-1"]) == {}
 

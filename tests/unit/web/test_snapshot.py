@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, cast
 
+from nodepool.model import states
 from nodepool.model.builder_status import BuilderStatus
 from nodepool.model.image_view import NO_IMAGES
 from nodepool.model.launcher_status import LauncherStatus
@@ -109,6 +110,19 @@ def test_nodes_are_in_the_order_of_their_ids() -> None:
     for node_id in ("0000000003", "0000000001", "0000000002"):
         place.put_node(node_id)
     assert list(place.maker.latest().observed.nodes) == ["0000000001", "0000000002", "0000000003"]
+
+
+def test_counts_follow_the_nodes() -> None:
+    """A record that is replaced, one that is changed in place, and more of them than are noted one by one."""
+    place = Place()
+    nodes = [place.put_node(f"{number:010}") for number in range(MOST_IDS + 5)]
+    assert sum(place.maker.latest().observed.node_index.counts.values()) == len(nodes)
+    for changed in (nodes[:1], nodes):
+        for node in changed:
+            node.state = states.HOLD
+            place.caches.nodes.tell(node.key)
+        place.clock.now += LIFETIME_SECONDS
+        assert place.maker.latest().observed.node_index.held == changed
 
 
 def test_is_the_same_until_something_changes() -> None:
