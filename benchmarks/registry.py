@@ -15,6 +15,7 @@ from benchmarks.scenarios import (
     single,
     start,
     steady,
+    traces,
     viewers,
     web,
 )
@@ -25,6 +26,7 @@ SCENARIOS: tuple[Scenario, ...] = (
     burst.SCENARIO,
     steady.SCENARIO,
     viewers.SCENARIO,
+    traces.SCENARIO,
     web.SCENARIO,
     backlog.SCENARIO,
     fleet.SCENARIO,

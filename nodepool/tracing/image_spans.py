@@ -17,11 +17,6 @@ def _trace(image: str, build: str) -> Trace:
     return Trace(derived_id(TRACE_ID_BITS, "build", image, build))
 
 
-def log_id(image: str, build: str) -> str | None:
-    """The id of the trace of a build, for the log; None = nothing is recorded."""
-    return _trace(image, build).text if recorder.enabled() else None
-
-
 def build_ended(image: str, build: str, seconds: float, error: str) -> None:
     """A build has ended just now. Does not block.
 

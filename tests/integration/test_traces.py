@@ -67,9 +67,9 @@ def test_a_launch(place: Place, collector: Received, caplog: pytest.LogCaptureFi
 
 
 def test_attempts_that_fail(place: Place, collector: Received) -> None:
-    """TR-4: each attempt is a span with its error; so is the decline, and the request has failed."""
+    """TR-4: each attempt is a span with its error; the decline is one with its reason, and the request has failed."""
     place.section["launch-retries"] = 2
-    place.label["min-ram"] = 10**9
+    place.simulator.change(boots=[{"kind": "error"}])
     launch(place, collector)
     request = place.znodes.submit(["small"], requestor_data=DATA)
     place.failed(request)
@@ -77,7 +77,11 @@ def test_attempts_that_fail(place: Place, collector: Received) -> None:
     assert (whole.error, whole.attributes["nodepool.outcome"]) == ("every pool declined it", "failed")
     decline = one(collector, "nodepool.decline")
     assert (decline.parent_id, decline.attributes["nodepool.pool"]) == (whole.span_id, "cloud-a/main")
-    assert decline.attributes["nodepool.reason"]
+    assert decline.attributes["nodepool.reason"] == "launch.failed"
+    attempts = sorted(collector.named("nodepool.launch"), key=lambda span: span.begin)
+    assert [span.attributes["nodepool.attempt"] for span in attempts] == [1, 2]
+    assert all(span.error and span.parent_id == whole.span_id for span in attempts)
+    assert attempts[0].span_id != attempts[1].span_id
 
 
 def test_ready_nodes_and_requests_without_a_trace(place: Place, collector: Received) -> None:
