@@ -4,11 +4,20 @@
 from __future__ import annotations
 
 import socket
+import ssl
+from contextlib import ExitStack
+from pathlib import Path
 
+import httpx2 as httpx
 import pytest
 
 from nodepool.web import counted_listener
+from nodepool.web.app import make_app
 from nodepool.web.counted_listener import CountedListener, OpenConnections
+from nodepool.web.server import ListenAddress, WebServer
+from tests.support.certificates import make_certificates
+from tests.support.wait import wait_for
+from tests.support.web_site import WebSite
 
 
 def test_a_client_has_so_many() -> None:
@@ -48,6 +57,35 @@ def test_nothing_is_left() -> None:
         assert client is not None
         connections.closed(client)
     assert (connections.total, dict(connections._clients)) == (0, {})
+
+
+def test_before_the_handshake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """WP-66: who says nothing to a server with TLS counts; when it goes there is room again."""
+    monkeypatch.setattr(counted_listener, "MOST_OPEN", 2)
+    certificates = make_certificates(tmp_path / "tls")
+    address = ListenAddress("127.0.0.1", 0, str(tmp_path / "tls" / "server.pem"), str(tmp_path / "tls" / "server.key"))
+    server = WebServer(address, lambda: make_app(WebSite().site))
+    server.start()
+    try:
+        assert server.listening.wait(45)
+        url = f"https://127.0.0.1:{server.port}/health/live"
+        context = ssl.create_default_context(cafile=str(certificates.ca))
+
+        def answered() -> bool:
+            try:
+                return httpx.get(url, verify=context, timeout=45, trust_env=False).status_code == 200
+            except httpx.TransportError:
+                return False
+
+        with ExitStack() as stack:
+            for _ in range(2):
+                stack.enter_context(socket.create_connection(("127.0.0.1", server.port), 45))
+            assert not answered()
+        wait_for("an answer", answered)
+    finally:
+        server.stop()
+        server.join(45)
+    assert not server.is_alive()
 
 
 def test_a_real_connection(monkeypatch: pytest.MonkeyPatch) -> None:
