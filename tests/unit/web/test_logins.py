@@ -14,11 +14,16 @@ from nodepool.web.access import Access
 from nodepool.web.actions import Actions
 from nodepool.web.app import make_app
 from nodepool.web.logins import COOKIE
+from nodepool.web.pages.frame import NAVIGATION
 from nodepool.web.site import Site
 from nodepool.web.tokens import Tokens
+from tests.support.web_records import full
 from tests.support.web_site import WebSite
 from tests.support.web_tokens import authenticator, operator_rule, token, viewer_token
 
+PART = {"HX-Request": "true"}
+#: Pages with buttons for operators are among them.
+PAGES = (*(path for path, _ in NAVIGATION), "nodes/0000000001", "providers/cloud-1", "requests/200-0000000001")
 HOLD = "/api/v1/nodes/0000000001/hold"
 ORIGIN = {"Origin": "http://nodepool.example:8005"}
 
@@ -195,3 +200,29 @@ def test_viewers_get_no_buttons() -> None:
     site.log_in(viewer_token())
     assert "bob (viewer)" in site.client.get("/").text
     assert 'class="action"' not in site.client.get("/").text
+
+
+def test_parts_that_are_kept_tell_nothing_of_a_login() -> None:
+    """WP-89: live parts are made once for all viewers, so that none may have what one of them sees by a login."""
+    site = GuardedSite()
+    site.snapshots.snapshot = full()
+    for path in PAGES:
+        operator = site.client.get(f"/{path}", headers={**PART, **bearer(token())})
+        assert operator.status_code == 200
+        # Whoever comes next gets what was kept; what nobody kept says the same.
+        for headers in (PART, {**PART, **bearer(viewer_token())}):
+            assert site.client.get(f"/{path}", headers=headers).content == operator.content
+        fresh = GuardedSite()
+        fresh.snapshots.snapshot = site.snapshots.snapshot
+        assert fresh.client.get(f"/{path}", headers=PART).content == operator.content
+        assert b"<form" not in operator.content
+
+
+def test_parts_that_are_kept_need_the_login() -> None:
+    """WP-88: what was made for somebody with a login is given to nobody without one."""
+    site = GuardedSite(require_login=True)
+    site.snapshots.snapshot = full()
+    for path in PAGES:
+        assert site.client.get(f"/{path}", headers={**PART, **bearer(token())}).status_code == 200
+        refused = site.client.get(f"/{path}", headers=PART)
+        assert (refused.status_code, b'id="live"' in refused.content) == (401, False)
