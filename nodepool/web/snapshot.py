@@ -15,6 +15,7 @@ from nodepool.model.image_view import NO_IMAGES, ImagesView
 from nodepool.plan.followed_nodes import FollowedNodes
 from nodepool.plan.observed import Observed
 from nodepool.web.changed_records import MOST_IDS, ChangedRecords, RecordKind
+from nodepool.web.wait_times import WaitTimes
 
 if TYPE_CHECKING:
     from nodepool.model.launcher_status import LauncherStatus
@@ -47,6 +48,7 @@ class WebSnapshot:
 
     :param number: of this content; another content has a higher one. It counts from the start of the process.
     :param observed: nodes, requests, pools, maintenance, events; its ``now`` is when it was asked for.
+    :param waits: of the last hour, as they are when they are asked for.
     :param complete: does it show all that ZooKeeper has? Else the caches are being filled, or the connection is away.
     """
 
@@ -56,6 +58,7 @@ class WebSnapshot:
     builders: BuilderStatus = field(default_factory=BuilderStatus)
     images: ImagesView = NO_IMAGES
     complete: bool = True
+    waits: WaitTimes = field(default_factory=WaitTimes, compare=False)
 
 
 class SnapshotMaker:
@@ -83,10 +86,12 @@ class SnapshotMaker:
         self._dirty = True
         self._changes = ChangedRecords()
         self._nodes = FollowedNodes()
+        self._waits = WaitTimes()
         #: What the snapshots since the last `take_changes` have that those before have not.
         self._shown: dict[RecordKind, frozenset[str]] = {}
         cache.nodes.add_listener(lambda node_id: self._note(RecordKind.NODES, node_id))
         cache.requests.add_listener(lambda request_id: self._note(RecordKind.REQUESTS, request_id))
+        cache.requests.add_listener(lambda request_id: self._waits.note(cache.requests.get(request_id)))
         cache.pools.add_listener(lambda pool_id: self._note(RecordKind.PROVIDERS, pool_id))
         cache.maintenance.add_listener(lambda: self._note(RecordKind.PROVIDERS, ""))
         cache.images.add_listener(lambda image: self._note(RecordKind.IMAGES, image))
@@ -183,4 +188,6 @@ class SnapshotMaker:
             events=[event for launcher in launchers for event in launcher.events],
             locked=cache.nodes.locked_ids(),
         ).with_node_index(index)
-        return WebSnapshot(number, observed, launchers, self._status.builders(), cache.images.snapshot(), self.complete)
+        return WebSnapshot(
+            number, observed, launchers, self._status.builders(), cache.images.snapshot(), self.complete, self._waits
+        )

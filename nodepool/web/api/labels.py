@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from nodepool.listing.filters import matches
@@ -16,6 +16,7 @@ from nodepool.web.api import schemas
 from nodepool.web.api.resource import NAME, ApiResource, Records, list_resource, of_table
 from nodepool.web.problem import ApiProblem
 from nodepool.web.query import LABEL, PROVIDER, Query, state
+from nodepool.web.wait_times import WaitSummary
 
 if TYPE_CHECKING:
     from nodepool.web.snapshot import WebSnapshot
@@ -43,7 +44,7 @@ def resources() -> list[ApiResource]:
             f"/labels/{{{NAME}:path}}",
             "One label, as `nodepool explain` tells it",
             _label,
-            schemas.explained(ExplainedLabel),
+            _explained(),
         ),
     ]
 
@@ -66,4 +67,15 @@ def _label(snapshot: WebSnapshot, query: Query) -> Mapping[str, Any]:
     if name not in seen.labels and not any(name in request.node_types for request in seen.requests.values()):
         near = did_you_mean(name[:200], seen.labels)
         raise ApiProblem(404, f"No pool has a label {name!r}, and no request wants it{near}.")
-    return explain_label(name, seen).to_dict()
+    return {**explain_label(name, seen).to_dict(), "waits": asdict(snapshot.waits.of_label(name, seen.now))}
+
+
+def _explained() -> dict[str, Any]:
+    schema = schemas.explained(ExplainedLabel)
+    waits = {
+        **schemas.of_dataclass(WaitSummary),
+        "description": "seconds that requests waited that were fulfilled in the last hour. The whole wait of a request "
+        "with several labels counts for each of them; `shared` is the number of these requests",
+    }
+    properties = {**schema["properties"], "waits": waits}
+    return {**schema, "properties": properties, "required": list(properties)}

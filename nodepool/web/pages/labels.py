@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from nodepool.listing import times
 from nodepool.listing.labels import label_overview
 from nodepool.listing.table import Column, Table
+from nodepool.model.elapsed import short
 from nodepool.plan.explain_label import explain_label
 from nodepool.web.changed_records import RecordKind
 from nodepool.web.pages.change_buttons import of_subject
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
     from nodepool.plan.explained import LabelInPool
     from nodepool.web.snapshot import WebSnapshot
+    from nodepool.web.wait_times import WaitSummary
 
 _KINDS: Final = (RecordKind.PROVIDERS, RecordKind.REQUESTS, RecordKind.NODES)
 _SUBJECT: Final = ListSubject(
@@ -52,10 +54,19 @@ def label_page(request: Request, snapshot: WebSnapshot) -> Page:
             fact("State", told.state, css="state"),
             fact("Open requests", told.requests, address("requests", label=name)),
             fact("Oldest since", moment_of(told.oldest)),
+            fact("Waits of the last hour", _waits(snapshot.waits.of_label(name, seen.now))),
         ],
         "tables": [_pools(told.pools, seen.now, links), waiting_view(told.waiting, seen.now, links)],
     }
     return Page("detail.html", f"Label {name}", values, _KINDS, of_subject("label", name, seen))
+
+
+def _waits(waits: WaitSummary) -> str | None:
+    if waits.p50 is None or waits.p95 is None:
+        return None
+    shared = f"; {waits.shared} of them wanted other labels, too" if waits.shared else ""
+    requests = "1 request" if waits.count == 1 else f"{waits.count} requests"
+    return f"50 % at most {short(waits.p50)}, 95 % at most {short(waits.p95)} ({requests}{shared})"
 
 
 def _pools(pools: Sequence[LabelInPool], now: float, links: Links) -> TableView:

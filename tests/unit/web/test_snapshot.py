@@ -16,6 +16,7 @@ from nodepool.model.pool_status import PoolStatus
 from nodepool.web.changed_records import MOST_IDS, ChangedRecords, RecordKind
 from nodepool.web.snapshot import LIFETIME_SECONDS, SnapshotMaker
 from nodepool.zk.nodepool_cache import NodepoolCache
+from tests.support import observed
 from tests.support.manual_clock import ManualClock
 
 
@@ -32,6 +33,9 @@ class Records:
 
     def snapshot(self) -> Any:
         return dict(self.records)
+
+    def get(self, record_id: str) -> Any:
+        return self.records.get(record_id)
 
     def locked_ids(self) -> frozenset[str]:
         return frozenset(self.locked)
@@ -102,6 +106,18 @@ def test_shows_what_the_caches_have() -> None:
     assert seen.nodes == {"0000000001": node}
     assert seen.locked == {"0000000001"}
     assert seen.now == 1_000.0
+
+
+def test_waits_of_requests_that_end() -> None:
+    """WP-99"""
+    place = Place()
+    ended = observed.request(1, "gpu", state=states.FULFILLED)
+    ended.created_time, ended.state_time = 900.0, 940.0
+    place.caches.requests.records[ended.key] = ended
+    for changed in (ended.key, ended.key, "", "200-0000000009"):
+        place.caches.requests.tell(changed)
+    assert place.maker.latest().waits.of_label("gpu", 1_000.0).p50 == 40.0
+    assert place.maker.latest().waits.of_label("gpu", 1_000.0).count == 1
 
 
 def test_nodes_are_in_the_order_of_their_ids() -> None:
