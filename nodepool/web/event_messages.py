@@ -6,9 +6,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
+from sse_starlette.event import ServerSentEvent
+
 from nodepool.model.launcher_status import MAX_EVENTS
+from nodepool.web.any_json import to_json
 
 if TYPE_CHECKING:
     from nodepool.model.event import Event
@@ -41,6 +45,11 @@ class Message:
     seq: int
     name: str
     data: Mapping[str, Any]
+
+    @cached_property
+    def text(self) -> bytes:
+        """Name and content as a Server-Sent Event without its id; made once for all viewers."""
+        return ServerSentEvent(to_json(self.data).decode(), event=self.name).encode()
 
 
 class MessageLog:

@@ -13,7 +13,6 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from nodepool.clock import wall_time
-from nodepool.web.any_json import to_json
 from nodepool.web.event_hub import EventHub, TooManyViewers, Viewer
 from nodepool.web.logins import user_of
 from nodepool.web.problem import problem_response
@@ -101,5 +100,4 @@ async def _encoded(hub: EventHub, viewer: Viewer, first: Sequence[Message]) -> A
 
 
 def _bytes(hub: EventHub, message: Message) -> bytes:
-    data = to_json(message.data).decode()
-    return ServerSentEvent(data, event=message.name, id=f"{hub.boot}-{message.seq}").encode()
+    return b"id: %s-%d\r\n%s" % (hub.boot.encode(), message.seq, message.text)

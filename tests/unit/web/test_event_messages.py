@@ -10,7 +10,7 @@ import pytest
 from nodepool.model.event import Event
 from nodepool.model.launcher_status import MAX_EVENTS, LauncherStatus
 from nodepool.web.changed_records import RecordKind
-from nodepool.web.event_messages import MOST_EVENTS, MOST_GONE, MOST_IDS, MessageLog, NewEvents, of_changes
+from nodepool.web.event_messages import MOST_EVENTS, MOST_GONE, MOST_IDS, Message, MessageLog, NewEvents, of_changes
 
 
 def event(number: int, at: float | None = None) -> Event:
@@ -121,3 +121,10 @@ class TestNewEvents:
         new = NewEvents(since=0.0)
         assert new.take([launcher(*(event(n) for n in range(MOST_EVENTS + 1)))]) is None
         assert new.take([launcher(*(event(n) for n in range(MOST_EVENTS + 2)))]) == [event(MOST_EVENTS + 1)]
+
+
+def test_message_is_encoded_once() -> None:
+    """However many viewers get it."""
+    message = Message(3, "nodes", {"count": 1, "ids": ["0000000001"]})
+    assert message.text == b'event: nodes\r\ndata: {"count":1,"ids":["0000000001"]}\r\n\r\n'
+    assert message.text is message.text
