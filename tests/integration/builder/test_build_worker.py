@@ -69,7 +69,7 @@ def test_no_room(place: BuildSite, monkeypatch: pytest.MonkeyPatch, caplog: pyte
         assert place.once() == SPACE_SECONDS
         assert place.once() == SPACE_SECONDS
     assert len(place.builds()) == 1
-    told = [record.getMessage() for record in caplog.records if "is not built" in record.getMessage()]
+    told = [record.getMessage() for record in caplog.records if "cannot be built" in record.getMessage()]
     assert len(told) == 1
     assert "2 times as much must be free" in told[0]
     assert place.once() == 0.0
