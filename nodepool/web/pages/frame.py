@@ -82,11 +82,13 @@ class PageError(Exception):
     """There is no such page.
 
     :param status: of HTTP.
+    :param kinds: records of which one may be what was asked for; when they change it is asked for again.
     """
 
-    def __init__(self, status: int, text: str) -> None:
+    def __init__(self, status: int, text: str, kinds: Sequence[RecordKind] = ()) -> None:
         super().__init__(text)
         self.status = status
+        self.kinds = kinds
 
 
 #: Makes a page; raises PageError. It runs in a thread and must not do I/O.
@@ -128,7 +130,8 @@ class Frame:
                 page = make(request, snapshot)
             except PageError as problem:
                 status = problem.status
-                page = Page("error.html", "Not found" if status == 404 else "Not understood", {"text": str(problem)})
+                title = "Not found" if status == 404 else "Not understood"
+                page = Page("error.html", title, {"text": str(problem)}, problem.kinds)
             content = self._render(page, request, snapshot, part=part)
             if part and status == 200 and not page.personal:
                 self._kept.put(key, snapshot.number, content)

@@ -77,7 +77,7 @@ def image_page(request: Request, snapshot: WebSnapshot, builder_url: str | None 
     name, now = request.path_params["name"], snapshot.observed.now
     image = snapshot.images.images.get(name)
     if image is None:
-        raise PageError(404, f"There is no image {name}.")
+        raise PageError(404, f"There is no image {name}.", (RecordKind.IMAGES,))
     links, only = Links(snapshot), ImagesView({name: image})
     nodes = nodes_by_build(snapshot.observed.nodes.values())
     values = {

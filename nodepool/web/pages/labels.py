@@ -45,7 +45,7 @@ def label_page(request: Request, snapshot: WebSnapshot) -> Page:
     seen, name = snapshot.observed, request.path_params["name"]
     links = Links(snapshot)
     if name not in links.labels:
-        raise PageError(404, f"No pool has a label {name}, and no request wants it.")
+        raise PageError(404, f"No pool has a label {name}, and no request wants it.", _KINDS)
     told = explain_label(name, seen)
     values = {
         "kind": "Label",

@@ -81,7 +81,8 @@ def node_page(request: Request, snapshot: WebSnapshot) -> Page:
     seen, node_id = snapshot.observed, request.path_params["name"]
     node = seen.nodes.get(node_id)
     if node is None:
-        raise PageError(404, f"There is no node {node_id}. Nodes go when nobody needs them any more.")
+        text = f"There is no node {node_id}. Nodes go when nobody needs them any more."
+        raise PageError(404, text, (RecordKind.NODES,))
     told, links = explain_node(node, seen), Links(snapshot)
     values = {
         "kind": "Node",

@@ -55,7 +55,7 @@ def provider_page(request: Request, snapshot: WebSnapshot) -> Page:
     links = Links(snapshot)
     absent = [one for launcher in snapshot.launchers for one in launcher.absent if one.name == name]
     if name not in links.providers:
-        raise PageError(404, f"No launcher serves a provider {name}.")
+        raise PageError(404, f"No launcher serves a provider {name}.", (RecordKind.PROVIDERS,))
     told = explain_provider(name, seen)
     pools = [pool for pool in summarize(seen.statuses) if pool.provider == name]
     failures = [event for event in merged(seen.events) if _is_of(event.subject, event.actor, name)]

@@ -93,7 +93,8 @@ def request_page(request: Request, snapshot: WebSnapshot, zuul_url: str | None =
     seen, request_id = snapshot.observed, request.path_params["name"]
     record = seen.requests.get(request_id)
     if record is None:
-        raise PageError(404, f"There is no request {request_id}. Zuul removes those that are fulfilled or failed.")
+        text = f"There is no request {request_id}. Zuul removes those that are fulfilled or failed."
+        raise PageError(404, text, (RecordKind.REQUESTS,))
     told, links = explain_request(record, seen), Links(snapshot)
     values = {
         "kind": "Request",

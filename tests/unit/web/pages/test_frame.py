@@ -48,6 +48,14 @@ def test_kept_part_needs_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     assert site.client.get("/nodes", headers=PART).text == first
 
 
+@pytest.mark.parametrize("path", ["requests/200-9", "nodes/9", "providers/none", "labels/none", "images/none"])
+def test_page_of_what_is_not_there_yet(path: str) -> None:
+    """WP-41: who opens it a moment too early sees it when it comes."""
+    answer = WebSite(full()).client.get(f"/{path}")
+    assert answer.status_code == 404
+    assert re.search(r'hx-trigger="changed-[a-z]+ from:body throttle', answer.text), "it follows a kind of records"
+
+
 def test_nothing_is_inline() -> None:
     """WP-40: scripts and styles are files of the site, as its Content-Security-Policy demands."""
     text = WebSite(full()).client.get("/").text
