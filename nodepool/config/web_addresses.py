@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Final
 from urllib.parse import SplitResult, urlsplit
@@ -18,7 +19,7 @@ _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 
 
 def check_web_addresses(settings: WebappSettings, document: Document, problems: Problems) -> None:
-    """Tell what cannot work in ``webapp.zuul-url``, ``webapp.origins`` and ``webapp.auth.authenticators``."""
+    """Tell what cannot work in ``webapp.zuul-url``, ``origins``, ``allowed-hosts`` and ``auth.authenticators``."""
 
     def tell(path: Sequence[Hashable], text: str | None) -> None:
         if text is not None:
@@ -28,6 +29,8 @@ def check_web_addresses(settings: WebappSettings, document: Document, problems: 
         tell(["webapp", "zuul-url"], wrong_address(settings.webapp_zuul_url))
     for index, origin in enumerate(settings.webapp_origins):
         tell(["webapp", "origins", index], wrong_origin(origin))
+    for index, host in enumerate(settings.webapp_allowed_hosts):
+        tell(["webapp", "allowed-hosts", index], wrong_host(host))
     for index, name in repeated_names(settings.webapp_authenticators):
         path = ["webapp", "auth", "authenticators", index, "name"]
         tell(path, f"another authenticator has the name {name!r} already: messages must tell which one is meant")
@@ -49,6 +52,23 @@ def wrong_origin(given: str) -> str | None:
     if parts.port == _DEFAULT_PORTS[parts.scheme]:
         return f"browsers leave port {parts.port} out of an origin with {parts.scheme}: remove it from {given!r}"
     return None
+
+
+def wrong_host(given: str) -> str | None:
+    """Why no browser asks for a text as a host; None = one may. ``*.`` before a name stands for all below it."""
+    name = given.removeprefix("*.")
+    if not name or not name.isascii() or not name.isprintable() or set(name) & set(" /*@?#"):
+        return f"{given!r} is no name of a host, such as nodepool.example.org or *.example.org"
+    if ":" in name and not _is_ipv6(name):
+        return f"{given!r} has a port or a scheme: only the name of the host counts"
+    return None
+
+
+def _is_ipv6(text: str) -> bool:
+    try:
+        return ipaddress.ip_address(text.strip("[]")).version == 6
+    except ValueError:
+        return False
 
 
 def repeated_names(authenticators: Sequence[Authenticator]) -> list[tuple[int, str]]:

@@ -153,7 +153,7 @@ class WebappSettings(ConfigValue):
         ListOf(FILLED_TEXT),
         [],
         "Names of the web pages, without port; ``*.example.org`` = all below it. Requests for another name are "
-        "refused. Addresses and ``localhost`` are always allowed.",
+        "refused. Addresses, ``localhost`` and, for its logs, the own name of a builder are always allowed.",
         name="webapp.allowed-hosts",
         convert=list,
         default_text="every name is allowed",

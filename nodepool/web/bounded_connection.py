@@ -27,16 +27,23 @@ class BoundedConnection(H11Protocol):
         self._deadline: asyncio.TimerHandle | None = None
         #: When something came last, in seconds of the event loop.
         self.active_at = self.loop.time()
+        #: It was closed to make room. uvicorn still has it until the event loop turns.
+        self.dropped = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         if len(self.connections) > MOST_OPEN:
-            waiting = [one for one in self.connections if isinstance(one, BoundedConnection) and one.waiting]
-            oldest = min(waiting, key=lambda one: one.active_at, default=self)
+            self._make_room()
+        if not self.dropped:
+            self._watch()
+
+    def _make_room(self) -> None:
+        """Close one of those that are open. Several may come before the event loop turns: each closes another one."""
+        there = [one for one in self.connections if isinstance(one, BoundedConnection) and not one.dropped]
+        if len(there) > MOST_OPEN:
+            oldest = min((one for one in there if one.waiting), key=lambda one: one.active_at, default=self)
+            oldest.dropped = True
             oldest.transport.abort()
-            if oldest is self:
-                return
-        self._watch()
 
     @property
     def waiting(self) -> bool:

@@ -75,9 +75,11 @@ class _CountedSocket(socket.socket):
 
     def close(self) -> None:
         ended, self._ended = self._ended, None
-        super().close()
-        if ended is not None:
-            ended()
+        try:
+            super().close()
+        finally:
+            if ended is not None:
+                ended()
 
 
 class CountedListener(socket.socket):

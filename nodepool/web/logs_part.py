@@ -53,7 +53,8 @@ def logs_part(builder: ImageBuilder, config: Config) -> Part[WebServer] | None:
         if config.webapp_allowed_hosts:
             from nodepool.web.allowed_hosts import AllowedHosts
 
-            app = AllowedHosts(app, config.webapp_allowed_hosts)
+            # Links of the pages lead to the builder by its own name.
+            app = AllowedHosts(app, (*config.webapp_allowed_hosts, builder.fqdn))
         return app
 
     return Part("WebServer", lambda: WebServer(address, make_app))

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Protocol
 
 from nodepool.clock import monotonic, wall_time
+from nodepool.guard import OnError
 from nodepool.model.builder_status import BuilderStatus
 from nodepool.model.image_view import NO_IMAGES, ImagesView
 from nodepool.plan.followed_nodes import FollowedNodes
@@ -108,21 +109,32 @@ class SnapshotMaker:
             clock = self._clock()
             old = self._latest
             if old is None or (self._dirty and clock - self._made_at >= LIFETIME_SECONDS):
-                # What changes from here on may be missing in it: it causes another one.
-                self._dirty = False
-                self._made_at = clock
-                changes = self._changes.take()
-                for kind, ids in changes.items():
-                    self._show(kind, ids)
-                new = self._make(0 if old is None else old.number + 1, changes.get(RecordKind.NODES, frozenset()))
-                if old is not None:
-                    self._compare_status(old, new)
+                with OnError(lambda _error: self._start_anew()):
+                    new = self._made(old, clock)
             elif old.complete != (complete := self.complete):
                 new = dataclasses.replace(self._renewed(old), number=old.number + 1, complete=complete)
             else:
                 new = self._renewed(old)
             self._latest = new
             return new
+
+    def _made(self, old: WebSnapshot | None, clock: float) -> WebSnapshot:
+        """What the caches have now."""
+        # What changes from here on may be missing in it: it causes another one.
+        self._dirty = False
+        self._made_at = clock
+        changes = self._changes.take()
+        for kind, ids in changes.items():
+            self._show(kind, ids)
+        new = self._make(0 if old is None else old.number + 1, changes.get(RecordKind.NODES, frozenset()))
+        if old is not None:
+            self._compare_status(old, new)
+        return new
+
+    def _start_anew(self) -> None:
+        """After an error in the middle: nothing of what was followed is relied on."""
+        self._nodes = FollowedNodes()
+        self._dirty = True
 
     def current(self) -> int | None:
         """Number of the snapshot that `latest` would give; None = it would make one. Neither waits nor computes."""

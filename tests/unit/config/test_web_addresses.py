@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from nodepool.config.loader import load_config
-from nodepool.config.web_addresses import wrong_address, wrong_origin
+from nodepool.config.web_addresses import wrong_address, wrong_host, wrong_origin
 from nodepool.exceptions import ConfigError
 
 HEAD = "zookeeper-servers: [{host: zk}]\nzookeeper-tls: {cert: c, key: k, ca: a}\n"
@@ -36,6 +36,23 @@ def test_address(given: str) -> None:
 def test_no_address(given: str) -> None:
     assert "no address" in (wrong_address(given) or "")
     assert "no origin" in (wrong_origin(given) or "")
+
+
+@pytest.mark.parametrize("given", ["nodepool.example.org", "*.example.org", "10.0.0.1", "::1", "[2001:db8::1]", "ci"])
+def test_host(given: str) -> None:
+    assert wrong_host(given) is None
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        *((given, "no name of a host") for given in ("", "*", "*.", "a b", "a/b", "x.*.y", "n\u00f6de", "a\n")),
+        *((given, "only the name") for given in ("nodepool.example.org:8005", "http:", "[::1]:80")),
+        ("https://nodepool.example.org", "no name of a host"),
+    ],
+)
+def test_host_that_no_browser_asks_for(given: str, words: str) -> None:
+    assert words in (wrong_host(given) or "")
 
 
 @pytest.mark.parametrize("given", ["https://nodepool.example.org", "http://10.0.0.1:8080", "https://A.example/"])

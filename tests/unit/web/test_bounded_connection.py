@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import select
 import socket
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -13,6 +14,7 @@ import pytest
 from nodepool.web import bounded_connection
 from nodepool.web.app import make_app
 from nodepool.web.server import ListenAddress, WebServer
+from tests.support.wait import wait_for
 from tests.support.web_site import WebSite
 
 SECONDS = 45.0
@@ -57,6 +59,16 @@ def test_probes_come_through(monkeypatch: pytest.MonkeyPatch) -> None:
         assert httpx.get(f"http://127.0.0.1:{port}/health/live", timeout=SECONDS).status_code == 200
         with suppress(ConnectionError):
             assert idle[0].recv(1) == b""
+
+
+def test_many_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """WP-66: also when several come before the event loop turns, each makes another one go."""
+    monkeypatch.setattr(bounded_connection, "MOST_OPEN", 3)
+    with serving() as port, ExitStack() as stack:
+        clients = [stack.enter_context(socket.create_connection(("127.0.0.1", port), SECONDS)) for _ in range(30)]
+        # One that was closed can be read from.
+        wait_for("all but three are closed", lambda: len(select.select(clients, [], [], 0)[0]) == 27)
+        assert httpx.get(f"http://127.0.0.1:{port}/health/live", timeout=SECONDS).status_code == 200
 
 
 def test_too_many_connections(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,8 @@ import threading
 from collections.abc import Callable
 from typing import Any, cast
 
+import pytest
+
 from nodepool.model import states
 from nodepool.model.builder_status import BuilderStatus
 from nodepool.model.image_view import NO_IMAGES
@@ -225,6 +227,25 @@ def test_status_records_are_read_anew() -> None:
     place = Place()
     place.told.ready.clear()
     assert not place.maker.complete
+
+
+def test_error_while_it_is_made() -> None:
+    """The next one is made anew, of everything."""
+    place = Place()
+    place.maker.latest()
+    node = place.put_node("0000000001")
+    place.clock.now += LIFETIME_SECONDS
+    snapshot = place.caches.requests.snapshot
+
+    def fail() -> Any:
+        place.caches.requests.snapshot = snapshot  # type: ignore[method-assign]
+        raise MemoryError
+
+    place.caches.requests.snapshot = fail  # type: ignore[method-assign]
+    with pytest.raises(MemoryError):
+        place.maker.latest()
+    place.clock.now += LIFETIME_SECONDS
+    assert place.maker.latest().observed.nodes == {"0000000001": node}
 
 
 def test_change_while_it_is_made() -> None:
