@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from nodepool.driver import gateway
 from nodepool.exceptions import ZKConflict, ZKConnectionError
 from nodepool.guard import Guard
 from nodepool.launcher.pool import ended_requests
@@ -74,6 +75,10 @@ class Handlers:
     def _polling(self, handler: NodeRequestHandler) -> Guard:
         """Whatever a driver raises, the other requests go on."""
         return Guard(self.log, "Error while polling %s, trying again", handler.request, but=ZKConnectionError)
+
+    def launches(self) -> int:
+        """Launches in progress. Any thread may ask."""
+        return sum(gateway.alive_thread_count(handler) for handler in self._desk.handlers())
 
     def run_unfinished(self) -> None:
         """Requests that wait for room try again, in order; each unpauses alone (Q-10)."""

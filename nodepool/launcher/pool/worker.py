@@ -3,7 +3,7 @@
 
 A pass takes what changed since the last one, polls the handlers, lets `plan.triage` judge what waits, and applies that:
 at once where ready nodes are there (`fulfil`), else through a handler (`batch`). Everything here belongs to the thread.
-Others only leave ids of what changed and wake it. The parts are made here, and get what they use.
+Others only leave ids of what changed and wake it. `assembly` makes the parts.
 """
 
 from __future__ import annotations
@@ -12,38 +12,18 @@ import logging
 import socket
 import threading
 import uuid
-import zlib
 from typing import TYPE_CHECKING, Final
 
 from nodepool import log_names
-from nodepool.driver import gateway
-from nodepool.launcher.pool.batch import Batch
-from nodepool.launcher.pool.changes import Changes
-from nodepool.launcher.pool.decline import Declines
-from nodepool.launcher.pool.desk import Desk
-from nodepool.launcher.pool.entry import SIBLINGS_LOOK_SECONDS, PoolEntry
-from nodepool.launcher.pool.eviction import Eviction
-from nodepool.launcher.pool.fulfil import FastPath
-from nodepool.launcher.pool.handlers import Handlers
-from nodepool.launcher.pool.intake import Intake
-from nodepool.launcher.pool.launch_log import LaunchLog
-from nodepool.launcher.pool.nodes import FreeNodes
+from nodepool.launcher.pool.assembly import PoolParts
+from nodepool.launcher.pool.entry import SIBLINGS_LOOK_SECONDS
 from nodepool.launcher.pool.pass_context import PassContext
-from nodepool.launcher.pool.request_events import RequestEvents
-from nodepool.launcher.pool.room import Room
-from nodepool.launcher.pool.services import PoolServices
-from nodepool.launcher.pool.status_maker import PoolStatusMaker, StatusSources
-from nodepool.launcher.pool.turns import Turns
-from nodepool.launcher.pool.view import PoolView
-from nodepool.launcher.pool.waiting_lines import WaitingLines
-from nodepool.plan.queue import RequestQueue
 from nodepool.runtime.worker import Worker
 
 if TYPE_CHECKING:
     from nodepool.driver.handler import NodeRequestHandler
     from nodepool.launcher.pool.context import PoolContext
     from nodepool.model.reasons import Reason
-    from nodepool.plan.queue import RequestKind
 
 #: A pass at least this often while launches are in progress, for drivers that do not call ``pw.wake()``.
 POLL_SECONDS: Final = 1.0
@@ -67,52 +47,12 @@ class PoolWorker(Worker):
         self._retiring = threading.Event()
         self._launches = 0
         self._epoch = -1
-        self.queue = RequestQueue()
-        self.desk = Desk(self.queue)
         self.context = PassContext(launcher, provider_name, pool_name, self.launcher_id)
-        self.entry = PoolEntry(self.context, launcher.zk.client, launcher.version)
-        self._launch_log = LaunchLog()
-        self._make_parts(launcher)
-
-    def _make_parts(self, launcher: PoolContext) -> None:
-        pool, queue, desk, log, nodes = self.context, self.queue, self.desk, self.log, launcher.cache.nodes
-        self.free_nodes = FreeNodes(nodes, pool.provider_name, pool.pool_name, self.node_changed)
-        place = (pool.provider_name, pool.pool_name)
-        self.eviction = Eviction(place, self.free_nodes, launcher.zk, nodes.is_locked, log)
-        room = Room(pool, desk, log)
-        services = PoolServices(pool, self.free_nodes, self.eviction, room, self._launch_log, self.wake)
-        turns = Turns(launcher.free_counts)
-        self.view = PoolView(
-            *(pool, self.free_nodes.ready, room, turns),
-            make_handler=lambda request: gateway.get_request_handler(pool.provider, services, request),
-        )
-        slowness = 1.0 + zlib.crc32(self.launcher_id.encode()) % 256 / 512
-        events = RequestEvents(launcher.events, f"{socket.gethostname()} {pool.provider_name}/{pool.pool_name}")
-        self._handlers = Handlers(desk, self.launcher_id, slowness, self.request_changed, events, log)
-        self.fast_path = FastPath(pool, desk, self.free_nodes, self.wake, self.request_changed, log)
-        declines = Declines(pool, desk, queue, events, log)
-        batch = Batch(self.view, desk, self._handlers, self.request_changed)
-        self.intake = Intake(*(self.view, queue, desk, self.fast_path, declines, batch), self.eviction, self.wake, log)
-        self._waiting_lines = WaitingLines(pool, desk, queue, log)
-        self._changes = Changes(pool, queue, desk, self.free_nodes, self.eviction)
-        self.status = PoolStatusMaker(
-            pool, self._status_sources(), socket.gethostname(), launcher.version, launcher.config_digest
-        )
-
-    def _status_sources(self) -> StatusSources:
-        launcher, place = self._launcher, (self.provider_name, self.pool_name)
-
-        def oldest(kind: RequestKind) -> float | None:
-            request = launcher.cache.requests.get(self.queue.oldest(kind) or "")
-            return None if request is None else request.created_time
-
-        return StatusSources(
-            self.desk,
-            launches=lambda: self._launch_log.status(self.own_launches()),
-            oldest=oldest,
-            ready=lambda: launcher.free_counts.of_pool(*place),
-            tenant_use=launcher.known_tenant_use,
-        )
+        parts = PoolParts(launcher, self.context, self.wake, self.request_changed, self.node_changed, log)
+        self.queue, self.desk, self.entry = parts.queue, parts.desk, parts.entry
+        self.free_nodes, self.fast_path, self.intake = parts.free_nodes, parts.fast_path, parts.intake
+        self.view, self.status = parts.view, parts.status
+        self._handlers, self._changes, self._waiting_lines = parts.handlers, parts.changes, parts.waiting_lines
 
     # -- other threads --
 
@@ -139,7 +79,7 @@ class PoolWorker(Worker):
 
     def own_launches(self) -> int:
         """Launches in progress in this pool."""
-        return sum(gateway.alive_thread_count(handler) for handler in self.handlers)
+        return self._handlers.launches()
 
     def fulfils(self, request_id: str) -> bool:
         """Is this pool about to fulfil a request with ready nodes?"""
