@@ -15,6 +15,7 @@ RUN /usr/local/lib/nodepool/bin/pip install -r requirements.txt
 COPY LICENSE README.rst pyproject.toml setup.cfg setup.py ./
 COPY nodepool nodepool
 COPY etc etc
+COPY contrib contrib
 # With all extras that setup.cfg has.
 RUN extras=$(python3 -c "import configparser as c; p = c.ConfigParser(); p.read('setup.cfg'); print(','.join(p['options.extras_require']))") \
     && /usr/local/lib/nodepool/bin/pip install ".[$extras]" \

@@ -53,3 +53,16 @@ ON_A_CLOUD = Environment("functional-openstack", 15 * 60, tests=True)
 
 #: Only where images can be built, too (tools/functional-builder says how): after it.
 WITH_BUILDS = Environment("functional-builder", 8 * 60, tests=True)
+
+#: What ``tools/test --all`` runs besides, in the first row: slow, or root and large downloads.
+BEFORE_A_RELEASE = (
+    Environment("functional-demo", 8 * 60, tests=True),
+    Environment("lower-bounds", 25 * 60, tests=True),
+    Environment("chaos-images", 12 * 60),
+)
+
+#: Only where images of containers can be built (tools/functional-containers says how).
+WITH_CONTAINERS = Environment("functional-containers", 20 * 60, tests=True)
+
+#: Seconds for everything together with ``--all``.
+TOTAL_BUDGET_OF_ALL = 150 * 60

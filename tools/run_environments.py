@@ -7,8 +7,8 @@ tests that failed are shown once more, with the ends of their failures. A few te
 (``tools/second_runs.py``). Exit code 1 when an environment failed or took longer than its budget, or all together took
 longer than theirs.
 
-``--cloud`` adds the tests on a real OpenStack, ``--builds`` those with real image builds. ``--spent SECONDS`` were
-spent of the whole budget already.
+``--cloud`` adds the tests on a real OpenStack, ``--builds`` those with real image builds, ``--containers`` those of the
+images of containers, ``--all`` what is slow. ``--spent SECONDS`` were spent of the whole budget already.
 """
 
 from __future__ import annotations
@@ -21,7 +21,16 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from budgets import ON_A_CLOUD, ROWS, TOTAL_BUDGET, WITH_BUILDS, Environment
+from budgets import (
+    BEFORE_A_RELEASE,
+    ON_A_CLOUD,
+    ROWS,
+    TOTAL_BUDGET,
+    TOTAL_BUDGET_OF_ALL,
+    WITH_BUILDS,
+    WITH_CONTAINERS,
+    Environment,
+)
 from environment_report import complaints, ending, section, table
 from environment_runs import Result, Run, Runner
 from second_runs import SecondRuns
@@ -32,6 +41,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Run the default tox environments within their time budgets.")
     parser.add_argument("--cloud", action="store_true", help="the tests on a real OpenStack, too")
     parser.add_argument("--builds", action="store_true", help="the tests with real image builds, too")
+    parser.add_argument("--containers", action="store_true", help="the tests of the images of containers, too")
+    parser.add_argument("--all", action="store_true", help="what is slow, too; with a larger budget for the whole")
     parser.add_argument("--spent", type=float, default=0.0, help="seconds that were spent of the whole budget already")
     options = parser.parse_args(arguments)
     top, work = Path.cwd(), Path(".tox")
@@ -55,19 +66,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("\n".join(section(run, result, junit, top)), flush=True)
 
     second_runs = SecondRuns(start_again, junit, unstable, top)
-    more = [*([ON_A_CLOUD] if options.cloud else []), *([WITH_BUILDS] if options.builds else [])]
-    rows = [[*ROWS[0], *more], *ROWS[1:]]
+    rows = [[*ROWS[0], *additional(options)], *ROWS[1:]]
+    budget = TOTAL_BUDGET_OF_ALL if options.all else TOTAL_BUDGET
     # As a terminal's Ctrl-C: nothing is left running. SIGINT too: a shell's background job begins with it ignored, and
     # so would the tests, some of which send it.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)
     began = time.monotonic() - options.spent
-    results = Runner(rows, start, show, TOTAL_BUDGET - options.spent, second_runs.after).run()
+    results = Runner(rows, start, show, budget - options.spent, second_runs.after).run()
     seconds = time.monotonic() - began
-    wrong = complaints(results, seconds, junit)
-    print("\n".join(["", table(results, seconds), *wrong]))
+    wrong = complaints(results, seconds, junit, budget)
+    print("\n".join(["", table(results, seconds, budget), *wrong]))
     print("\n".join(ending(results, second_runs.unstable, junit, output, top)), flush=True)
     return 1 if wrong or any(result.code != 0 for result in results) else 0
+
+
+def additional(options: argparse.Namespace) -> list[Environment]:
+    """Environments that run after the default ones of the first row."""
+    chosen = ((options.cloud, ON_A_CLOUD), (options.builds, WITH_BUILDS), (options.containers, WITH_CONTAINERS))
+    return [*(environment for wanted, environment in chosen if wanted), *(BEFORE_A_RELEASE if options.all else ())]
 
 
 if __name__ == "__main__":

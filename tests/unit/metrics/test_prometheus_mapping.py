@@ -1,20 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""etc/statsd_exporter.yaml maps what we send to the Prometheus names that dashboards use (reference/metrics 8)."""
+"""The mapping for statsd_exporter maps what we send to the Prometheus names that dashboards use (metrics 8)."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import yaml
 
+from nodepool.driver.openstack import session
 from nodepool.metrics import catalog, gauges
 from nodepool.metrics.statsd_sink import statsd_names
 from nodepool.model.component import PoolComponent
 
-MAPPING = Path(__file__).parents[3] / "etc" / "statsd_exporter.yaml"
+MAPPING = Path(__file__).parents[3] / "contrib" / "statsd_exporter" / "statsd-mapping.yaml"
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +32,7 @@ def prometheus(mappings: list[dict[str, Any]], name: str, kind: str = "gauge") -
         if match and mapping.get("match_metric_type", kind) == kind:
             if mapping.get("action") == "drop":
                 return None
-            labels = {key: match[int(value.removeprefix("$"))] for key, value in mapping["labels"].items()}
+            labels = {key: match[int(value[1:])] if value else "" for key, value in mapping["labels"].items()}
             return mapping["name"], labels
     pytest.fail(f"{name} is neither mapped nor dropped")
 
@@ -119,6 +121,44 @@ def test_launches(mappings: list[dict[str, Any]], result: str, kind: str, suffix
         (f"nodepool_launch_by_provider{suffix}", {"provider": "p1", "result": result}),
         (f"nodepool_launch_by_provider_az{suffix}", {"provider": "p1", "az": "az1", "result": result}),
         (f"nodepool_launch_by_requestor{suffix}", {"requestor": "zuul_example", "result": result}),
+    ]
+
+
+@pytest.mark.parametrize(("kind", "suffix"), [("counter", ""), ("observer", "_timer")])
+def test_calls_to_openstack(mappings: list[dict[str, Any]], kind: str, suffix: str) -> None:
+    """Names of openstacksdk, and of Nodepool 11 with the provider; both have the same labels."""
+    outcome = {"service": "compute", "method": "GET", "operation": "servers_detail", "outcome": "200"}
+    name = "compute.GET.servers_detail.200"
+    assert prometheus(mappings, f"openstack.api.{name}", kind) == (
+        f"nodepool_task{suffix}",
+        {"provider": "", **outcome},
+    )
+    found = prometheus(mappings, f"nodepool.task.eu.west.{name}", kind)
+    assert found == (f"nodepool_task{suffix}", {"provider": "eu.west", **outcome})
+
+
+def test_counted_calls_are_mapped(mappings: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -> None:
+    """What we send of a call has a Prometheus name."""
+    sent: list[tuple[str, str]] = []
+
+    class Pipe:
+        def __enter__(self) -> Pipe:
+            return self
+
+        def __exit__(self, *_: object) -> None: ...
+
+        def incr(self, name: str) -> None:
+            sent.append((name, "counter"))
+
+        def timing(self, name: str, _milliseconds: int) -> None:
+            sent.append((name, "observer"))
+
+    monkeypatch.setattr(session, "shared_client", lambda: SimpleNamespace(pipeline=Pipe))
+    session.count("compute", "GET", "/servers/detail?limit=1", "200", 0.1)
+    assert [found[1]["outcome"] for name, kind in sent if (found := prometheus(mappings, name, kind))] == [
+        "attempted",
+        "200",
+        "200",
     ]
 
 

@@ -3,13 +3,27 @@
 
 from __future__ import annotations
 
+import argparse
 import configparser
 from pathlib import Path
 
-from budgets import ON_A_CLOUD, ROWS, TOTAL_BUDGET, WITH_BUILDS
+import pytest
+
+import run_environments
+from budgets import (
+    BEFORE_A_RELEASE,
+    ON_A_CLOUD,
+    ROWS,
+    TOTAL_BUDGET,
+    TOTAL_BUDGET_OF_ALL,
+    WITH_BUILDS,
+    WITH_CONTAINERS,
+    Environment,
+)
 
 ROOT = Path(__file__).resolve().parents[3]
 EVERY = [environment for row in ROWS for environment in row]
+MORE = [ON_A_CLOUD, WITH_BUILDS, WITH_CONTAINERS, *BEFORE_A_RELEASE]
 
 
 def tox() -> configparser.ConfigParser:
@@ -31,6 +45,30 @@ def test_all_together_stay_below_the_whole() -> None:
 def test_what_writes_a_junit_file_is_known_as_tests() -> None:
     """Its slowest tests are read from that file, and it is told when to end."""
     sections = tox()
-    for environment in [*EVERY, ON_A_CLOUD, WITH_BUILDS]:
+    for environment in [*EVERY, *MORE]:
         section = sections[f"testenv:{environment.name}"]
         assert environment.tests is ("junit/{env_name}.xml" in section["commands"]), environment.name
+
+
+def test_all_fits_its_budget() -> None:
+    assert sum(environment.budget for environment in [*ROWS[0], *MORE]) <= TOTAL_BUDGET_OF_ALL
+
+
+def test_each_functional_environment_is_part_of_all() -> None:
+    functional = {name.partition(":")[2] for name in tox().sections() if name.startswith("testenv:functional-")}
+    assert functional == {environment.name for environment in MORE if environment.name.startswith("functional-")}
+
+
+@pytest.mark.parametrize(
+    ("wanted", "expected"),
+    [
+        ([], []),
+        (["cloud", "builds"], [ON_A_CLOUD, WITH_BUILDS]),
+        (["all"], list(BEFORE_A_RELEASE)),
+        (["all", "cloud", "builds", "containers"], MORE),
+    ],
+)
+def test_additional(wanted: list[str], expected: list[Environment]) -> None:
+    """What cannot run here is left out, also of all."""
+    options = argparse.Namespace(**{name: name in wanted for name in ("cloud", "builds", "containers", "all")})
+    assert run_environments.additional(options) == expected

@@ -20,7 +20,7 @@ DOCS = Environment("docs", 60)
 
 def test_table() -> None:
     results = [Result(LINT, 0, 5.9, 4.0), Result(PY3, 1, 301, 475), Result(DOCS, None)]
-    assert table(results, 3723).splitlines() == [
+    assert table(results, 3723, TOTAL_BUDGET).splitlines() == [
         "environment              time    CPU  budget  result",
         "lint                     0:05   0:04    1:00  ok",
         "py3                      5:01   7:55   10:00  failed",
@@ -31,7 +31,7 @@ def test_table() -> None:
 
 def test_what_is_over_its_budget_is_named_with_its_slowest_tests(tmp_path: Path) -> None:
     write_suite(tmp_path / "py3.xml", case("tests.a", "test_b", seconds=612))
-    assert complaints([Result(PY3, 1, 615), Result(LINT, 0, 61), Result(DOCS, 1, 60)], 700, tmp_path) == [
+    assert complaints([Result(PY3, 1, 615), Result(LINT, 0, 61), Result(DOCS, 1, 60)], 700, tmp_path, TOTAL_BUDGET) == [
         "py3 took 10:15: its budget is 10:00 (tools/budgets.py).",
         "Its slowest tests:",
         "  612.0 s  tests.a::test_b",
@@ -41,7 +41,7 @@ def test_what_is_over_its_budget_is_named_with_its_slowest_tests(tmp_path: Path)
 
 def test_the_whole_over_its_budget(tmp_path: Path) -> None:
     write_suite(tmp_path / "py3.xml", case("tests.a", "test_b", seconds=612))
-    assert complaints([Result(LINT, 0, 1)], TOTAL_BUDGET + 1, tmp_path) == [
+    assert complaints([Result(LINT, 0, 1)], TOTAL_BUDGET + 1, tmp_path, TOTAL_BUDGET) == [
         "Everything took 45:01: the budget is 45:00 (tools/budgets.py).",
         "The slowest tests:",
         "  612.0 s  tests.a::test_b",
