@@ -3,7 +3,7 @@
 
 A pass takes what changed since the last one, polls the handlers, lets `plan.triage` judge what waits, and applies that:
 at once where ready nodes are there (`fulfil`), else through a handler (`batch`). Everything here belongs to the thread.
-Others only leave ids of what changed and wake it. `assembly` makes the parts.
+Others only leave ids of what changed and wake it. `pool_parts` makes the parts.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import uuid
 from typing import TYPE_CHECKING, Final
 
 from nodepool import log_names
-from nodepool.launcher.pool.assembly import PoolParts
 from nodepool.launcher.pool.entry import SIBLINGS_LOOK_SECONDS
 from nodepool.launcher.pool.pass_context import PassContext
+from nodepool.launcher.pool.pool_parts import PoolParts
 from nodepool.runtime.worker import Worker
 
 if TYPE_CHECKING:
