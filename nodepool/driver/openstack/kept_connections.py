@@ -11,7 +11,8 @@ from __future__ import annotations
 import contextlib
 import http.client
 import io
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import requests
 import urllib3
@@ -20,10 +21,23 @@ from requests.utils import get_encoding_from_headers
 from urllib3.connectionpool import HTTPConnectionPool
 from urllib3.exceptions import ClosedPoolError
 
+from nodepool.driver.openstack.answer_reader import Bounds, BrokenAnswer, QuickAnswer, read_answer
+from nodepool.guard import OnError
+
+A = TypeVar("A")
+
 #: With one of these in its head, more is made of an answer.
 _SPECIAL = ("Content-Encoding", "Set-Cookie")
 #: Calls that change nothing in the cloud.
 _READS = ("GET", "HEAD")
+
+
+class KeptResponse(requests.Response):
+    """An answer over a connection that was kept. :param pool: of the connection."""
+
+    def __init__(self, pool: KeptConnections) -> None:
+        super().__init__()
+        self.pool = pool
 
 
 class KeptConnections(HTTPConnectionPool):
@@ -40,6 +54,22 @@ class KeptConnections(HTTPConnectionPool):
         :raises requests.RequestException: of the kinds that requests would raise.
         """
         try:
+            return self._over_kept(lambda connection: self._exchange(connection, request, timeout))
+        except TimeoutError as error:
+            raise requests.ReadTimeout(error, request=request) from error
+        except (OSError, http.client.HTTPException) as error:
+            raise requests.ConnectionError(error, request=request) from error
+
+    def exchange_bytes(self, method: str, message: bytes, timeout: float, bounds: Bounds) -> QuickAnswer | None:
+        """As `exchange`, for a call that is there as bytes; not for HEAD.
+
+        :raises OSError: there is no answer. TimeoutError if there is none in time.
+        """
+        return self._over_kept(lambda connection: _exchange_bytes(connection, method, message, timeout, bounds))
+
+    def _over_kept(self, work: Callable[[Any], A | None]) -> A | None:
+        """Work with a connection that is open; None = there is none. After an error it is closed."""
+        try:
             connection: Any = self._get_conn()
         except ClosedPoolError:
             # The session was closed just now.
@@ -47,17 +77,32 @@ class KeptConnections(HTTPConnectionPool):
         try:
             if connection.is_closed:
                 return None
-            try:
-                answer = _begin(connection, request, timeout)
-                return None if answer is None else _answered(request, answer, answer.read())
-            except TimeoutError as error:
-                connection.close()
-                raise requests.ReadTimeout(error, request=request) from error
-            except (OSError, http.client.HTTPException) as error:
-                connection.close()
-                raise requests.ConnectionError(error, request=request) from error
+            with OnError(lambda _: connection.close()):
+                return work(connection)
         finally:
             self._put_conn(connection)
+
+    def _exchange(self, connection: Any, request: requests.PreparedRequest, timeout: float) -> requests.Response | None:
+        answer = _begin(connection, request, timeout)
+        return None if answer is None else _answered(KeptResponse(self), request, answer, answer.read())
+
+
+def _exchange_bytes(connection: Any, method: str, message: bytes, timeout: float, bounds: Bounds) -> QuickAnswer | None:
+    sock = connection.sock
+    sock.settimeout(timeout)
+    try:
+        # Who does not want to read it all may have answered all the same.
+        with contextlib.suppress(BrokenPipeError):
+            sock.sendall(message)
+        answer = read_answer(sock, bounds)
+    except ConnectionError as error:
+        if method not in _READS or isinstance(error, BrokenAnswer):
+            raise
+        connection.close()
+        return None
+    if not answer.keep:
+        connection.close()
+    return answer
 
 
 def _begin(connection: Any, request: requests.PreparedRequest, timeout: float) -> http.client.HTTPResponse | None:
@@ -78,8 +123,9 @@ def _begin(connection: Any, request: requests.PreparedRequest, timeout: float) -
         return None
 
 
-def _answered(request: requests.PreparedRequest, answer: http.client.HTTPResponse, data: bytes) -> requests.Response:
-    response = requests.Response()
+def _answered(
+    response: KeptResponse, request: requests.PreparedRequest, answer: http.client.HTTPResponse, data: bytes
+) -> requests.Response:
     headers = urllib3.HTTPHeaderDict(answer.headers.items())
     response.status_code = answer.status
     response.headers = CaseInsensitiveDict(headers)

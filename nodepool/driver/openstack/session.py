@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import re
 import threading
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 DEFAULT_TIMEOUT_SECONDS: Final = 60.0
 #: How long the endpoint of a service is not looked up again in the catalog, which comes with a login.
 ENDPOINT_SECONDS: Final = 60.0
-#: What an endpoint has when the versions of its service are known, e.g. ``/v2.1``.
-VERSION_IN_PATH: Final = re.compile(r"/v\d+(\.\d+)?(/|$)")
 #: Connections to one host that are kept.
 POOL_SIZE: Final = 32
 
@@ -100,6 +98,8 @@ def _client_class(service: str) -> Any:
     """Class of a keystoneauth adapter, to be made by openstacksdk."""
     from keystoneauth1 import adapter
 
+    from nodepool.driver.openstack.quick_calls import VERSION_IN_PATH, QuickCalls
+
     class Client(adapter.Adapter):
         def __init__(self, session: Any, **given: Any) -> None:
             kept = {
@@ -111,12 +111,26 @@ def _client_class(service: str) -> Any:
             self._turns = ServiceLimits(service, rate, concurrency)
             #: Where the service is, and until when that is not looked up again.
             self._endpoint: tuple[str | None, float] = (None, 0.0)
+            token = partial(session.get_auth_headers, self.auth)
+            # Who wants calls to be repeated gets that from keystoneauth.
+            repeats = self.connect_retries or self.status_code_retries
+            self._quick = None if repeats else QuickCalls(token, self._turns, float(session.timeout))
             # `count` does that; the SDK has opened a socket for it in vain.
             unused = given.get("statsd_client")
             if unused is not None:
                 unused.close()
 
         def request(self, url: str, method: str, **arguments: Any) -> Any:
+            if self._quick is None:
+                return self._long_way(url, method, arguments)
+            answer = self._quick.call(method, url, arguments)
+            if answer is not None:
+                return answer
+            response = self._long_way(url, method, arguments)
+            self._quick.learn(url, response)
+            return response
+
+        def _long_way(self, url: str, method: str, arguments: dict[str, Any]) -> Any:
             if not self.endpoint_override:
                 arguments["endpoint_override"] = self._known_endpoint()
             # At DEBUG keystoneauth would log user data, and the password in the answer to a creation.
