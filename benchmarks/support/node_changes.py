@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nodes that change all the time, as those of a busy launcher do."""
+"""Nodes that change all the time, as those of a busy launcher do: each is locked by whoever changes it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import itertools
 import json
 import threading
 import time
+import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -22,6 +23,13 @@ class NodeChanges:
     def __init__(self, znodes: PoolZnodes, nodes: Sequence[str], per_second: float) -> None:
         self._kazoo = znodes.kazoo
         self._records = {node: json.loads(self._kazoo.get(f"{NODES}/{node}")[0]) for node in nodes}
+        locks = [self._kazoo.create_async(f"{NODES}/{node}/lock") for node in nodes]
+        locks += [
+            self._kazoo.create_async(f"{NODES}/{node}/lock/{uuid.uuid4().hex}__lock__", ephemeral=True, sequence=True)
+            for node in nodes
+        ]
+        for lock in locks:
+            lock.get()
         self._pause = 1 / per_second
         self._ending = threading.Event()
         self._lock = threading.Lock()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""People who look at the web pages: each has a stream of events, and asks for its list again when that says so.
+"""People who look at the web pages: each has a stream of events, and asks for its page again when that says so.
 
 ``python -m benchmarks.support.viewers URL COUNT`` prints a line when all of them look, and ends with SIGTERM.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import random
 import re
 import signal
 import sys
@@ -24,10 +25,12 @@ from tests.support.wait import wait_for
 
 #: What they look at, each one of them.
 LISTS: Final = ("requests", "nodes", "")
-#: As in ``static/live.js``: no list is asked for more often.
-PAUSE_SECONDS: Final = 1.0
+#: As in ``static/live.js``: not all of them ask at the same moment.
+JITTER_SECONDS: Final = 0.05
 LOOKING: Final = "looking"
-_EVENT: Final = re.compile(rb"event: (requests|nodes)\r?\n")
+_EVENT: Final = re.compile(rb"event: (\w+)\r?\n")
+#: Which records a page says that it shows.
+_KINDS: Final = re.compile(rb'id="live"[^>]* data-kinds="([^"]*)"')
 _ADDRESS: Final = re.compile(r"Web pages at (http://127\.0\.0\.1:\d+)/")
 
 
@@ -56,14 +59,17 @@ def address_of(daemon: LauncherProcess) -> str:
 
 async def look(client: httpx.AsyncClient, path: str, looking: asyncio.Event) -> None:
     """One of them. Ends when it is cancelled."""
-    await client.get(f"/{path}")
+    page = await client.get(f"/{path}")
+    shown = _KINDS.search(page.content)
+    assert shown is not None, f"/{path} has no part that changes"
+    kinds = set(shown[1].split())
     changed = asyncio.Event()
     asker = asyncio.create_task(_ask_again(client, path, changed))
     try:
         async with client.stream("GET", "/api/v1/events/stream", timeout=None) as stream:
             looking.set()
             async for piece in stream.aiter_bytes():
-                if _EVENT.search(piece):
+                if kinds.intersection(_EVENT.findall(piece)):
                     changed.set()
     finally:
         asker.cancel()
@@ -72,9 +78,9 @@ async def look(client: httpx.AsyncClient, path: str, looking: asyncio.Event) -> 
 async def _ask_again(client: httpx.AsyncClient, path: str, changed: asyncio.Event) -> None:
     while True:
         await changed.wait()
+        await asyncio.sleep(random.uniform(0, JITTER_SECONDS))
         changed.clear()
         await client.get(f"/{path}", headers={"HX-Request": "true"})
-        await asyncio.sleep(PAUSE_SECONDS)
 
 
 async def look_all(url: str, count: int) -> None:

@@ -9,16 +9,18 @@ from typing import Any, Final
 
 import anyio.to_thread
 from starlette.applications import Starlette
-from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from nodepool.clock import monotonic
 from nodepool.web import health, metrics, released, stream, writes
 from nodepool.web.api import routes as api_routes
 from nodepool.web.event_hub import EventHub, running
 from nodepool.web.history import History, sampling
 from nodepool.web.logins import Logins
 from nodepool.web.pages import all_pages, charts
+from nodepool.web.pages.kept_answers import KeptAnswers
+from nodepool.web.pages.kept_parts import KeptParts
 from nodepool.web.pieces import Pieces
 from nodepool.web.problem import http_error
 from nodepool.web.server import ON_STOP
@@ -36,6 +38,9 @@ SECURITY_HEADERS: Final = {
 }
 
 
+_SECURITY_HEADERS: Final = [(name.lower().encode(), value.encode()) for name, value in SECURITY_HEADERS.items()]
+
+
 class SecurityHeaders:
     """Middleware that adds `SECURITY_HEADERS` to each answer."""
 
@@ -45,9 +50,9 @@ class SecurityHeaders:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                headers = MutableHeaders(scope=message)
-                for name, value in SECURITY_HEADERS.items():
-                    headers.setdefault(name, value)
+                there = {name.lower() for name, _ in message["headers"]}
+                missing = [header for header in _SECURITY_HEADERS if header[0] not in there]
+                message = {**message, "headers": [*message["headers"], *missing]}
             await send(message)
 
         await self._app(scope, receive, send_with_headers if scope["type"] == "http" else send)
@@ -56,6 +61,7 @@ class SecurityHeaders:
 def make_app(site: Site) -> Starlette:
     """The application of a daemon; nothing runs yet."""
     history = History()
+    kept = KeptAnswers(monotonic)
 
     @asynccontextmanager
     async def lifespan(_app: Starlette) -> AsyncIterator[Mapping[str, Any]]:
@@ -71,7 +77,7 @@ def make_app(site: Site) -> Starlette:
         stream.routes(),
         charts.routes(history),
         api_routes.routes(site),
-        all_pages.routes(site),
+        all_pages.routes(site, kept),
     ]
     if site.access is not None:
         # Before the API, which has the same addresses to look at.
@@ -83,6 +89,8 @@ def make_app(site: Site) -> Starlette:
     )
     # A path with a slash too many is another path, as in Nodepool 11.0.0; behind a proxy the redirect would be wrong.
     app.router.redirect_slashes = False
+    # The last one is the first that sees a request.
+    app.add_middleware(KeptParts, kept=kept, current=site.snapshots.current)
     if site.access is not None:
         app.add_middleware(
             Logins,

@@ -35,10 +35,14 @@ MOST_MISSED: Final = 500
 MOST_BEHIND: Final = 1000
 #: Messages that are kept. One look makes a few hundred at most.
 KEPT_MESSAGES: Final = 2000
-#: How often the snapshot is looked at while there are viewers.
+#: How often the snapshot is looked at while there are viewers and nothing changes.
 LOOK_SECONDS: Final = 0.25
-#: Least time between two messages about records of one kind.
-CHANGES_SECONDS: Final = 0.5
+#: So long before a look ZooKeeper is asked for what is known to have changed and was not read yet.
+READ_SECONDS: Final = 0.1
+#: Least time between two messages about records of one kind. A page that follows them shows a change within a second.
+CHANGES_SECONDS: Final = 0.7
+#: What viewers are told of is not older. All of them ask for parts of pages then, which are made of the same snapshot.
+FRESH_SECONDS: Final = 0.2
 #: After an error the next look is so much later.
 RETRY_SECONDS: Final = 10.0
 
@@ -154,15 +158,18 @@ class EventHub:
         """Look at the snapshots for as long as there are viewers; ends when it is cancelled."""
         while True:
             await self._someone.wait()
+            # A snapshot that is made before something may be told of it would be old then.
+            await asyncio.sleep(max(0.0, self._tell_at() - READ_SECONDS - self._clock()))
             with Guard(log, "Error while looking for events; trying again in %g s", RETRY_SECONDS) as looked:
+                await anyio.to_thread.run_sync(self._snapshots.refresh, limiter=self._thread)
+                await asyncio.sleep(READ_SECONDS)
                 await self.look()
-            await asyncio.sleep(RETRY_SECONDS if looked.error else LOOK_SECONDS)
+            await asyncio.sleep(RETRY_SECONDS if looked.error else LOOK_SECONDS - READ_SECONDS)
 
     async def look(self) -> None:
         """Make messages of what changed since the last look, wake the viewers, and drop those far behind."""
         async with self._looking:
-            with_changes = self._clock() >= self._changes_at + CHANGES_SECONDS
-            work = partial(_snapshot, self._snapshots, with_changes)
+            work = partial(_snapshot, self._snapshots, self._clock() >= self._tell_at())
             snapshot, changes = await anyio.to_thread.run_sync(work, limiter=self._thread)
             self._snapshot_number = snapshot.number
             before = self._log.seq
@@ -177,6 +184,10 @@ class EventHub:
             if self._log.seq - viewer.seq > MOST_BEHIND:
                 log.info("A viewer of events is dropped: it is %d messages behind", self._log.seq - viewer.seq)
                 self.leave(viewer)
+
+    def _tell_at(self) -> float:
+        """When viewers may be told of changes again."""
+        return self._changes_at + CHANGES_SECONDS
 
     def _add_events(self, snapshot: WebSnapshot) -> None:
         if self._new_events is None:
@@ -196,7 +207,7 @@ class EventHub:
 
 def _snapshot(snapshots: Snapshots, with_changes: bool) -> tuple[WebSnapshot, Mapping[RecordKind, frozenset[str]]]:
     """The latest snapshot and what it has that those before had not."""
-    snapshot = snapshots.latest()
+    snapshot = snapshots.latest(FRESH_SECONDS)
     return snapshot, snapshots.take_changes() if with_changes else {}
 
 

@@ -103,12 +103,12 @@ class SnapshotMaker:
         """Do the caches follow ZooKeeper, and have they read everything? Does not block."""
         return self._cache.ready and self._status.ready.is_set()
 
-    def latest(self) -> WebSnapshot:
-        """The newest snapshot, or one that is at most `LIFETIME_SECONDS` old. Its ``observed.now`` is now."""
+    def latest(self, lifetime: float = LIFETIME_SECONDS) -> WebSnapshot:
+        """The newest snapshot, or one that was made less than ``lifetime`` seconds ago. Its ``observed.now`` is now."""
         with self._lock:
             clock = self._clock()
             old = self._latest
-            if old is None or (self._dirty and clock - self._made_at >= LIFETIME_SECONDS):
+            if old is None or (self._dirty and clock - self._made_at >= lifetime):
                 with OnError(lambda _error: self._start_anew()):
                     new = self._made(old, clock)
             elif old.complete != (complete := self.complete):
@@ -143,6 +143,14 @@ class SnapshotMaker:
         if latest is None or due or latest.complete != self.complete:
             return None
         return latest.number
+
+    def refresh(self) -> None:
+        """Ask for the nodes that changed while somebody has their lock: the cache has them soon after.
+
+        By itself it reads them after the lock is released, or once a second. Does not block.
+        """
+        if self.complete:
+            self._cache.nodes.refresh_stale()
 
     def take_changes(self) -> Mapping[RecordKind, frozenset[str]]:
         """What the latest snapshot shows that was not so at the last call; an id '' = any may have changed."""

@@ -28,11 +28,14 @@ class GivenSnapshots:
     def complete(self) -> bool:
         return self.snapshot.complete
 
-    def latest(self) -> WebSnapshot:
+    def latest(self, lifetime: float = 0.0) -> WebSnapshot:
         return self.snapshot
 
     def current(self) -> int | None:
         return self.snapshot.number
+
+    def refresh(self) -> None:
+        """Nothing is read later than it is known."""
 
     def take_changes(self) -> Mapping[RecordKind, frozenset[str]]:
         changed, self.changed = self.changed, {}

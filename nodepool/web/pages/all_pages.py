@@ -10,6 +10,7 @@ from starlette.routing import BaseRoute
 from nodepool.web.pages import login
 from nodepool.web.pages.frame import Frame, MakePage
 from nodepool.web.pages.images import image_page, images_page
+from nodepool.web.pages.kept_answers import KeptAnswers
 from nodepool.web.pages.labels import label_page, labels_page
 from nodepool.web.pages.nodes import node_page, nodes_page
 from nodepool.web.pages.overview import overview_page
@@ -20,10 +21,13 @@ from nodepool.web.site import Site
 from nodepool.web.static_files import StaticFiles
 
 
-def routes(site: Site) -> list[BaseRoute]:
-    """Blocks for the file system, which has the templates and the files of ``/static``."""
+def routes(site: Site, kept: KeptAnswers) -> list[BaseRoute]:
+    """Blocks for the file system, which has the templates and the files of ``/static``.
+
+    :param kept: where live parts are put that are the same for everybody.
+    """
     files = StaticFiles()
-    frame = Frame(site, files)
+    frame = Frame(site, files, kept)
     pages: list[tuple[str, MakePage]] = [
         ("/", overview_page),
         ("/requests", requests_page),

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
@@ -12,11 +13,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from nodepool.clock import monotonic
 from nodepool.listing.times import date_and_time
 from nodepool.web.logins import user_of
 from nodepool.web.own_address import place_of, root_of
 from nodepool.web.pages.kept_answers import KeptAnswers
+from nodepool.web.pages.kept_parts import HEADERS, key_of
 from nodepool.web.pages.templates import Templates
 
 if TYPE_CHECKING:
@@ -96,46 +97,44 @@ MakePage = Callable[[Request, "WebSnapshot"], Page]
 
 
 class Frame:
-    """Makes routes of pages. The constructor blocks for the file system."""
+    """Makes routes of pages. The constructor blocks for the file system.
 
-    def __init__(self, site: Site, files: StaticFiles) -> None:
+    :param kept: where parts are put that are the same for everybody, see `nodepool.web.pages.kept_parts`.
+    """
+
+    def __init__(self, site: Site, files: StaticFiles, kept: KeptAnswers) -> None:
         self._site = site
-        self._kept = KeptAnswers(monotonic)
+        self._kept = kept
+        #: Held while a part is made, so that those who ask for the same meanwhile get that one.
+        self._making = threading.Lock()
         self._templates = Templates(files, site.version)
 
     def route(self, path: str, make: MakePage) -> Route:
         """The route of a page; ``path`` as in starlette."""
 
         async def answer(request: Request) -> Response:
-            # Without a thread: with many viewers nearly all answers are such.
-            kept = self._kept_part(request)
-            return await run_in_threadpool(self._answer, request, make) if kept is None else _response(kept, 200)
+            return await run_in_threadpool(self._part if _is_part(request) else self._whole, request, make)
 
         return Route(path, answer)
 
-    def _kept_part(self, request: Request) -> bytes | None:
-        """A live part that was made for somebody else just now. Does not block."""
-        number = self._site.snapshots.current() if _is_part(request) else None
-        return None if number is None else self._kept.get(_key(request), number)
-
-    def _answer(self, request: Request, make: MakePage) -> Response:
-        snapshot = self._site.snapshots.latest()
-        part = _is_part(request)
-        key = _key(request)
-        # Only parts: all viewers of a page ask for them at the same time.
-        content = self._kept.get(key, snapshot.number) if part else None
-        status = 200
-        if content is None:
-            try:
-                page = make(request, snapshot)
-            except PageError as problem:
-                status = problem.status
-                title = "Not found" if status == 404 else "Not understood"
-                page = Page("error.html", title, {"text": str(problem)}, problem.kinds)
-            content = self._render(page, request, snapshot, part=part)
-            if part and status == 200 and not page.personal:
+    def _part(self, request: Request, make: MakePage) -> Response:
+        """The live part alone. All viewers of a page ask for it at the same time: it is made for one of them."""
+        key = key_of(request.scope)
+        with self._making:
+            snapshot = self._site.snapshots.latest()
+            content = self._kept.get(key, snapshot.number)
+            if content is not None:
+                return _response(content, 200)
+            page, status = _made(request, snapshot, make)
+            content = self._render(page, request, snapshot, part=True)
+            if status == 200 and not page.personal:
                 self._kept.put(key, snapshot.number, content)
         return _response(content, status)
+
+    def _whole(self, request: Request, make: MakePage) -> Response:
+        snapshot = self._site.snapshots.latest()
+        page, status = _made(request, snapshot, make)
+        return _response(self._render(page, request, snapshot, part=False), status)
 
     def page(self, request: Request, page: Page, status: int) -> Response:
         """The answer with a page that is not the same for everybody. Does not block."""
@@ -143,7 +142,6 @@ class Frame:
         return Response(content, status, {"Cache-Control": "no-store"}, "text/html; charset=utf-8")
 
     def _render(self, page: Page, request: Request, snapshot: WebSnapshot, *, part: bool) -> bytes:
-        triggers = [f"changed-{kind} from:body throttle:1s" for kind in page.kinds]
         return self._templates.render(
             page.template,
             **page.values,
@@ -152,7 +150,7 @@ class Frame:
             root=root_of(request),
             here=request.url.path.strip("/").partition("/")[0],
             again=f"?{request.url.query}",
-            trigger=", ".join([*triggers, "changed-all from:body", "every 30s"]),
+            kinds=" ".join(page.kinds),
             snapshot_number=snapshot.number,
             complete=snapshot.complete,
             shown_at=date_and_time(snapshot.observed.now),
@@ -169,11 +167,14 @@ def _is_part(request: Request) -> bool:
     return request.headers.get("hx-request") == "true"
 
 
-def _key(request: Request) -> str:
-    """What a part that is kept was asked for."""
-    return f"{root_of(request)} {place_of(request)}"
+def _made(request: Request, snapshot: WebSnapshot, make: MakePage) -> tuple[Page, int]:
+    """A page and its status; one that cannot be made is a page, too."""
+    try:
+        return make(request, snapshot), 200
+    except PageError as problem:
+        title = "Not found" if problem.status == 404 else "Not understood"
+        return Page("error.html", title, {"text": str(problem)}, problem.kinds), problem.status
 
 
 def _response(content: bytes, status: int) -> Response:
-    headers = {"Cache-Control": "no-cache", "Vary": "HX-Request"}
-    return Response(content, status, headers, "text/html; charset=utf-8")
+    return Response(content, status, HEADERS)

@@ -82,18 +82,15 @@ def table_view(
         Head(column.header, _column_class(column), *((None, "") if head is None else head(column)))
         for column in table.columns
     ]
+    columns = [(column, _column_class(column), (links or {}).get(column.key)) for column in table.columns]
     rows = [
-        [
-            _cell(column, value, (links or {}).get(column.key), row)
-            for column, value in zip(table.columns, values, strict=True)
-        ]
+        [_cell(*column, value, row) for column, value in zip(columns, values, strict=True)]
         for row, values in zip(wanted, table.rows, strict=True)
     ]
     return TableView(caption, heads, rows)
 
 
-def _cell(column: Column, value: Any, link: Link | None, row: Mapping[str, Any]) -> Cell:
-    css = _column_class(column)
+def _cell(column: Column, css: str, link: Link | None, value: Any, row: Mapping[str, Any]) -> Cell:
     colour = CSS_CLASSES.get(column.style(value), "")
     if colour:
         css = f"{css} state {colour}".strip()

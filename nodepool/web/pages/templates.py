@@ -9,13 +9,12 @@ from urllib.parse import quote
 
 import jinja2
 
-from nodepool.listing.safe_text import printable_lines
+from nodepool.web.pages.shown_text import shown_text
+from nodepool.web.pages.table_html import parts_html, row_html
 
 if TYPE_CHECKING:
     from nodepool.web.static_files import StaticFiles
 
-#: Longest text that a page shows: texts come from other programs.
-MAX_TEXT: Final = 2000
 _DIRECTORY: Final = Path(__file__).parents[1] / "templates"
 
 
@@ -42,6 +41,7 @@ class Templates:
             finalize=_shown,
         )
         self._environment.globals.update(static=files.address, version=version)
+        self._environment.filters.update(row_html=row_html, parts_html=parts_html)
 
     def render(self, name: str, /, **values: Any) -> bytes:
         """A page. Blocks for the file system at the first use of a template."""
@@ -60,9 +60,7 @@ def _quoted(text: str) -> str:
 
 
 def _shown(value: Any) -> Any:
-    """What a template shows of a value: without characters that do more than be seen, and not too long."""
+    """What a template shows of a value."""
     if value is None:
         return ""
-    if type(value) is str:
-        return printable_lines(value if len(value) <= MAX_TEXT else f"{value[:MAX_TEXT]}...")
-    return value
+    return shown_text(value) if type(value) is str else value

@@ -2,18 +2,19 @@
 // Tells the page that records have changed: it then asks for its live part again, with the filters of its address.
 (() => {
   "use strict";
-  const KINDS = ["nodes", "requests", "providers", "launchers", "images", "event"];
-  const AGAIN_MS = 5000;
+  const KINDS = ["nodes", "requests", "providers", "launchers", "images"];
   // Viewers of a change do not ask all at the same moment.
-  const JITTER_MS = 100;
+  const [AGAIN_MS, JITTER_MS] = [5000, 50];
   const { stream: address, snapshot: shown } = document.currentScript.dataset;
-  const stale = document.getElementById("stale");
-  let [lost, again, stream] = [false, 0, null];
+  let [stale, lost, again, soon, stream] = [document.getElementById("stale"), false, 0, 0, null];
 
-  const changed = (kind) => document.body.dispatchEvent(new Event("changed-" + kind));
+  const ask = () => document.body.dispatchEvent(new Event("records-changed"));
+  // The server tells of all kinds at the same time, and not often: the page asks once for all of them.
+  const askSoon = () => (soon ||= setTimeout(() => ((soon = 0), ask()), Math.random() * JITTER_MS));
+  const shows = (kind) => document.getElementById("live")?.dataset.kinds.split(" ").includes(kind);
   const setLost = (isLost) => {
     if (isLost && !lost) document.getElementById("stale-since").textContent = new Date().toLocaleTimeString();
-    if (!isLost && lost) changed("all");
+    else if (lost && !isLost) ask();
     [lost, stale.hidden] = [isLost, !isLost];
   };
   const disconnect = () => (clearTimeout(again), stream?.close());
@@ -27,13 +28,13 @@
       if (stream.readyState === EventSource.CLOSED) again = setTimeout(connect, AGAIN_MS);
     };
     // What changed after this page was made and before the stream began is told by nobody.
-    stream.addEventListener("hello", (event) => String(JSON.parse(event.data).snapshot) === shown || changed("all"));
-    stream.addEventListener("reset", () => changed("all"));
-    KINDS.forEach((kind) => stream.addEventListener(kind, () => setTimeout(changed, Math.random() * JITTER_MS, kind)));
+    stream.addEventListener("hello", (event) => String(JSON.parse(event.data).snapshot) === shown || ask());
+    stream.addEventListener("reset", ask);
+    KINDS.forEach((kind) => stream.addEventListener(kind, () => shows(kind) && askSoon()));
   };
   addEventListener("pagehide", disconnect);
-  addEventListener("pageshow", (event) => event.persisted && (connect(), changed("all")));
-  // A browser has six connections to a server for all its tabs: one that nobody sees must keep none of them.
+  addEventListener("pageshow", (event) => event.persisted && (connect(), ask()));
+  // A browser has six connections to a server for all its tabs: one that nobody sees keeps none.
   document.addEventListener("visibilitychange", () => document.hidden ? disconnect() : connect());
   document.hidden || connect();
 })();

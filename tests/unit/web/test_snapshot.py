@@ -28,6 +28,7 @@ class Records:
     def __init__(self) -> None:
         self.records: dict[str, Any] = {}
         self.locked: set[str] = set()
+        self.refreshed = 0
         self.listeners: list[Callable[..., None]] = []
 
     def values(self) -> list[Any]:
@@ -41,6 +42,9 @@ class Records:
 
     def locked_ids(self) -> frozenset[str]:
         return frozenset(self.locked)
+
+    def refresh_stale(self) -> None:
+        self.refreshed += 1
 
     def add_listener(self, listener: Callable[..., None]) -> None:
         self.listeners.append(listener)
@@ -286,3 +290,24 @@ def test_changes_from_another_thread() -> None:
         found |= changes.take().get(RecordKind.NODES, frozenset())
     thread.join()
     assert found | changes.take().get(RecordKind.NODES, frozenset()) == ids
+
+
+def test_locked_nodes_are_asked_for() -> None:
+    """WP-61: not while nothing is known of ZooKeeper."""
+    place = Place()
+    place.caches.ready = False
+    place.maker.refresh()
+    assert place.caches.nodes.refreshed == 0
+    place.caches.ready = True
+    place.maker.refresh()
+    assert place.caches.nodes.refreshed == 1
+
+
+def test_younger_snapshot() -> None:
+    """Viewers are told of one that was made just now, also while an older one is still good for others."""
+    place = Place()
+    old = place.maker.latest().number
+    place.put_node("0000000001")
+    place.clock.now += LIFETIME_SECONDS / 2
+    assert place.maker.latest().number == old
+    assert place.maker.latest(LIFETIME_SECONDS / 2).number == old + 1

@@ -53,7 +53,7 @@ def test_page_of_what_is_not_there_yet(path: str) -> None:
     """WP-41: who opens it a moment too early sees it when it comes."""
     answer = WebSite(full()).client.get(f"/{path}")
     assert answer.status_code == 404
-    assert re.search(r'hx-trigger="changed-[a-z]+ from:body throttle', answer.text), "it follows a kind of records"
+    assert re.search(r'data-kinds="[a-z ]+"', answer.text), "it follows a kind of records"
 
 
 def test_nothing_is_inline() -> None:
@@ -100,10 +100,10 @@ def test_page_asks_anew_when_what_it_shows_changes() -> None:
     assert {kind.value for kind in RecordKind} <= told
     for path, _ in NAVIGATION:
         text = client.get(f"/{path}").text
-        triggers = re.findall(r"changed-(\w+) from:body", text)
-        assert triggers[-1] == "all"
-        assert set(triggers[:-1]) <= told
-        assert triggers[:-1]
+        kinds = re.findall(r'id="live"[^>]* data-kinds="([^"]*)"', text)[0].split()
+        assert kinds
+        assert set(kinds) <= told
+        assert 'hx-trigger="records-changed from:body' in text
         assert 'data-stream="./api/v1/events/stream"' in text
         assert re.search(r'<p id="stale" role="status"[^>]* hidden>', text)
 
