@@ -29,6 +29,7 @@ class SelfReport:
     :param digest: of the configuration that is in effect.
     :param pools: ``<provider>/<pool>`` of all pools.
     :param maintenance: the record that holds for the whole launcher.
+    :param leads: does it send the gauges of all nodes and requests?
     :param events: the newest events, the oldest of them first; is given how many.
     """
 
@@ -44,6 +45,7 @@ class SelfReport:
         reload: Callable[[], ReloadStatus | None],
         tenant_limits: Callable[[], Mapping[str, Mapping[str, float]]],
         maintenance: Callable[[], Maintenance | None],
+        leads: Callable[[], bool],
         events: Callable[[int], Sequence[Event]],
     ) -> None:
         self._digest = digest
@@ -52,6 +54,7 @@ class SelfReport:
         self._reload = reload
         self._tenant_limits = tenant_limits
         self._maintenance = maintenance
+        self._leads = leads
         self._events = events
         self._start = LauncherStatus(
             host=socket.gethostname(),
@@ -74,6 +77,7 @@ class SelfReport:
             config=self._digest(),
             state="draining" if draining else "running",
             maintenance=None if maintenance is None else maintenance.text,
+            leader=self._leads(),
             pools=sorted(self._pools()),
             absent=[provider for _, provider in sorted(self._absent().items())],
             reload=self._reload(),

@@ -85,6 +85,11 @@ class StatsWorker(PassThread):
         self._election_at = -math.inf
         self._sent_at = -math.inf
 
+    @property
+    def leading(self) -> bool:
+        """Does this launcher send the gauges of all nodes and requests? Any thread."""
+        return self._leading
+
     def changed(self, record_id: str = "") -> None:
         """A node, request or pool changed. For cache listeners: thread-safe, cheap, does not block.
 

@@ -189,6 +189,7 @@ class NodePool(ConnectedDaemon):
             reload=lambda: self.reload_events.last,
             tenant_limits=self._tenant_limits,
             maintenance=lambda: self.maintenance.launcher,
+            leads=lambda: self.stats is not None and self.stats.current.leading,
             events=self.events.last,
         )
 

@@ -31,6 +31,7 @@ def launcher_table(launchers: Sequence[LauncherStatus], registered: Iterable[Reg
         Column("Pools", "pools", priority=3),
         Column("Last reload", "reload", _reload(now), priority=2),
         Column("Maintenance", "maintenance", priority=4),
+        Column("Leader", "leader", lambda leads: "yes" if leads else "", priority=6),
         Column("File", "config_file", places=Place.WIDE),
         Column("ZooKeeper", "servers", places=Place.WIDE),
     )
@@ -48,7 +49,7 @@ def _row(launcher: LauncherStatus) -> list[Any]:
         *(launcher.host, launcher.pid, launcher.version, launcher.state, launcher.since or None),
         *(launcher.config or None, list(launcher.pools)),
         None if last is None else {"at": last.at, "ok": last.ok, "text": last.text},
-        *(launcher.maintenance, launcher.config_file or None, launcher.servers or None),
+        *(launcher.maintenance, launcher.leader, launcher.config_file or None, launcher.servers or None),
     ]
 
 

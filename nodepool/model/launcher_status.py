@@ -55,6 +55,7 @@ class LauncherStatus(TypedRecord):
     :param since: when it started, in seconds since the epoch.
     :param servers: of ZooKeeper, as in its connection string.
     :param state: ``running`` or ``draining``.
+    :param leader: does it send the gauges of all nodes and requests to statsd? One launcher does; without statsd none.
     :param pools: ``<provider>/<pool>`` of each that it serves.
     :param absent: providers that it does not serve although they are configured.
     :param tenant_limits: tenant -> resource -> limit of the configuration.
@@ -71,6 +72,7 @@ class LauncherStatus(TypedRecord):
     since: float = 0.0
     servers: str = ""
     state: str = "running"
+    leader: bool = False
     pools: Sequence[str] = ()
     absent: Sequence[AbsentProvider] = ()
     tenant_limits: Mapping[str, Mapping[str, float]] = field(default_factory=dict)

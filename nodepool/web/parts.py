@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 from nodepool.runtime.parts import Part
 from nodepool.version import release_string
 from nodepool.web.internals import connection_metrics
+from nodepool.web.lock_names import LockNames
 from nodepool.web.server import ListenAddress, WebServer
 from nodepool.web.site import Daemon, Site
 from nodepool.web.snapshot import SnapshotMaker
@@ -61,7 +62,7 @@ def web_part(daemon: CachingDaemon, config: Config) -> Part[WebServer]:
     status.start()
     site = Site(
         daemon,
-        SnapshotMaker(daemon.cache, status),
+        SnapshotMaker(daemon.cache, status, LockNames(daemon.client).of_node),
         release_string(),
         config.webapp_zuul_url,
         _builder_url(config),

@@ -43,6 +43,11 @@ class StatusSource(Protocol):
         """:param listener: called in the connection thread when any record changed; must not block."""
 
 
+def nobody(_node_id: str) -> str | None:
+    """Tells of no lock whose it is."""
+    return None
+
+
 @dataclass(frozen=True)
 class WebSnapshot:
     """Nothing in it is changed; what it holds is shared with the caches and must not be changed by readers.
@@ -50,6 +55,7 @@ class WebSnapshot:
     :param number: of this content; another content has a higher one. It counts from the start of the process.
     :param observed: nodes, requests, pools, maintenance, events; its ``now`` is when it was asked for.
     :param waits: of the last hour, as they are when they are asked for.
+    :param locker: who has the lock of a node; None = nobody, or that is not known. Asks ZooKeeper, and may block.
     :param complete: does it show all that ZooKeeper has? Else the caches are being filled, or the connection is away.
     """
 
@@ -60,12 +66,14 @@ class WebSnapshot:
     images: ImagesView = NO_IMAGES
     complete: bool = True
     waits: WaitTimes = field(default_factory=WaitTimes, compare=False)
+    locker: Callable[[str], str | None] = field(default=nobody, compare=False)
 
 
 class SnapshotMaker:
     """Makes snapshots of caches when they are asked for. Any thread.
 
     :param cache: it is listened to for as long as it lives.
+    :param locker: see `WebSnapshot`.
     :param clock: monotonic seconds. :param now: seconds since the epoch.
     """
 
@@ -73,11 +81,13 @@ class SnapshotMaker:
         self,
         cache: NodepoolCache,
         status: StatusSource,
+        locker: Callable[[str], str | None] = nobody,
         clock: Callable[[], float] = monotonic,
         now: Callable[[], float] = wall_time,
     ) -> None:
         self._cache = cache
         self._status = status
+        self._locker = locker
         self._clock = clock
         self._now = now
         #: Guards what follows; held while a snapshot is made, which does no I/O.
@@ -208,6 +218,5 @@ class SnapshotMaker:
             events=[event for launcher in launchers for event in launcher.events],
             locked=cache.nodes.locked_ids(),
         ).with_node_index(index)
-        return WebSnapshot(
-            number, observed, launchers, self._status.builders(), cache.images.snapshot(), self.complete, self._waits
-        )
+        builders, images = self._status.builders(), cache.images.snapshot()
+        return WebSnapshot(number, observed, launchers, builders, images, self.complete, self._waits, self._locker)

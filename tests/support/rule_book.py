@@ -9,8 +9,8 @@ from typing import Final
 #: Where a rule is defined.
 DEFINITION: Final = re.compile(r"^\.\. rule:: ([A-Z]+-\d+)$", re.MULTILINE)
 #: One letter, or two. ``UTF-8`` is none, a code such as ``L-43DA4232`` neither.
-_ID: Final = r"(?<![\w.-])(?:(?P<letters>[A-Z]|AW|AZ|CM|GC|IV|KU|MT|OS|OV|TR|WP)-(?P<number>\d{1,2}))(?![\w-])(?!\.\d)"
-_CITATION: Final = re.compile(_ID + r"(?:(?:`)?\s+to\s+(?:#\s+)?(?::rule:`)?(?P=letters)-(?P<last>\d{1,2})(?![\w-]))?")
+_ID: Final = r"(?<![\w.-])(?:(?P<letters>[A-Z]|AW|AZ|CM|GC|IV|KU|MT|OS|OV|TR|WP)-(?P<number>\d{1,3}))(?![\w-])(?!\.\d)"
+_CITATION: Final = re.compile(_ID + r"(?:(?:`)?\s+to\s+(?:#\s+)?(?::rule:`)?(?P=letters)-(?P<last>\d{1,3})(?![\w-]))?")
 _NUMBER: Final = r"\d+(?:\.\d+)?"
 _SECTIONS: Final = re.compile(
     rf"(?<![\w/])reference/(?P<page>[a-z][a-z-]*)(?P<numbers> {_NUMBER}(?:(?:, | and | to ){_NUMBER}(?![\w-]))*)?"

@@ -31,6 +31,10 @@ _PROPERTIES: Final = {
         ]
     },
     "maintenance": schemas.OPTIONAL_TEXT,
+    "leader": {
+        "type": ["boolean", "null"],
+        "description": "does it send the gauges of all nodes and requests to statsd? `null`: it does not tell",
+    },
     "config_file": schemas.OPTIONAL_TEXT,
     "servers": {**schemas.OPTIONAL_TEXT, "description": "of ZooKeeper"},
 }

@@ -54,7 +54,7 @@ _PROPERTIES: Final = {
     "pipeline": schemas.OPTIONAL_TEXT,
     "job": schemas.OPTIONAL_TEXT,
     "event_id": schemas.OPTIONAL_TEXT,
-    "locked_by": {**schemas.OPTIONAL_TEXT, "description": "not known here; `nodepool list -o wide` tells it"},
+    "locked_by": {**schemas.OPTIONAL_TEXT, "description": "who has the lock; only for one node, in a list it is null"},
     "hold_by": schemas.OPTIONAL_TEXT,
     "hold_reason": schemas.ANYTHING,
     "hold_until": schemas.OPTIONAL_MOMENT,
@@ -87,7 +87,10 @@ def _table(snapshot: WebSnapshot, nodes: Sequence[Node]) -> Table:
 
 
 def _node(snapshot: WebSnapshot, query: Query) -> Mapping[str, Any]:
-    return objects_of(_table(snapshot, [_found(snapshot, query)]))[0]
+    node, seen = _found(snapshot, query), snapshot.observed
+    locked = {node.key} & seen.locked
+    names = {key: name for key in locked if (name := snapshot.locker(key)) is not None}
+    return objects_of(node_table([node], NodeFacts(locked, seen.requests, names), seen.now, detail=True))[0]
 
 
 def _explain(snapshot: WebSnapshot, query: Query) -> Mapping[str, Any]:

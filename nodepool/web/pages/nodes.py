@@ -107,6 +107,7 @@ def node_page(request: Request, snapshot: WebSnapshot) -> Page:
             fact("Zone", node.az),
             fact("Launcher", told.launcher),
             fact("Locked", "yes" if told.locked else "no"),
+            fact("Locked by", snapshot.locker(node_id) if told.locked else None),
             fact("Held by", told.held_by),
             fact("Held until", moment_of(told.held_until)),
             fact("Reason", told.hold_reason),

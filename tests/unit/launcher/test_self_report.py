@@ -24,6 +24,7 @@ def report(events: list[Event], reload: ReloadStatus | None = None, hold: Mainte
         reload=lambda: reload,
         tenant_limits=lambda: {"t1": {"cores": 8}},
         maintenance=lambda: hold,
+        leads=lambda: True,
         events=lambda count: events[-count:],
     )
 
@@ -51,6 +52,7 @@ def test_everything() -> None:
         "0123456789ab",
     )
     assert (status.servers, status.state) == ("zk1:2281,zk2:2281", "running")
+    assert status.leader
     assert status.pools == ["a/main", "b/main"]
     assert [provider.name for provider in status.absent] == ["c"]
     assert status.tenant_limits == {"t1": {"cores": 8}}

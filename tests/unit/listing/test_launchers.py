@@ -17,22 +17,23 @@ L1 = LauncherStatus(
     pools=("cloud/main",),
     reload=ReloadStatus(20.0, False, "unknown key"),
     maintenance="launcher l1 is drained by alice",
+    leader=True,
 )
 
 
 def test_with_those_of_older_releases() -> None:
     table = launcher_table([L1], [Registered("l1", "12.0.0"), Registered("old", "11.0.0", "paused")], 50.0)
     assert [column.key for column in table.columns] == [
-        *("host", "pid", "version", "state", "since", "config", "pools", "reload", "maintenance", "config_file"),
-        "servers",
+        *("host", "pid", "version", "state", "since", "config", "pools", "reload", "maintenance"),
+        *("leader", "config_file", "servers"),
     ]
     assert table.rows == [
         [
             *("l1", 42, "12.0.0", "running", 10.0, "9f3c", ["cloud/main"]),
             {"at": 20.0, "ok": False, "text": "unknown key"},
-            *("launcher l1 is drained by alice", "/etc/np.yaml", "zk:2281"),
+            *("launcher l1 is drained by alice", True, "/etc/np.yaml", "zk:2281"),
         ],
-        ["old", None, "11.0.0", "paused", *[None] * 7],
+        ["old", None, "11.0.0", "paused", *[None] * 8],
     ]
 
 
@@ -42,4 +43,4 @@ def test_a_reload_as_text() -> None:
 
 def test_one_that_tells_little() -> None:
     (row,) = launcher_table([LauncherStatus(host="l2")], [], 50.0).rows
-    assert row[4:] == [None, None, [], None, None, None, None]
+    assert row[4:] == [None, None, [], None, None, False, None, None]

@@ -94,7 +94,9 @@ class Told(Records):
 class Place:
     def __init__(self) -> None:
         self.caches, self.told, self.clock, self.time = Caches(), Told(), ManualClock(), 1_000.0
-        self.maker = SnapshotMaker(cast("NodepoolCache", self.caches), self.told, self.clock, lambda: self.time)
+        self.maker = SnapshotMaker(
+            cast("NodepoolCache", self.caches), self.told, clock=self.clock, now=lambda: self.time
+        )
 
     def put_node(self, node_id: str) -> Node:
         node = Node("small")

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import dataclasses
 import re
 
 from tests.support.web_records import full
@@ -27,3 +28,20 @@ def test_held_node() -> None:
     text = page("0000000002")
     assert '<span class="state waiting">hold</span>' in text
     assert "<dt>Reason</dt><dd>look</dd>" in text
+
+
+def test_who_has_the_lock() -> None:
+    """WP-100: nobody asks about a node that is not locked."""
+    asked: list[str] = []
+
+    def locker(node_id: str) -> str:
+        asked.append(node_id)
+        return "Zuul executor ze01"
+
+    client = WebSite(dataclasses.replace(full(), locker=locker)).client
+    assert "<dt>Locked by</dt><dd>Zuul executor ze01</dd>" in client.get("/nodes/0000000001").text
+    assert client.get("/api/v1/nodes/0000000001").json()["locked_by"] == "Zuul executor ze01"
+    assert "Locked by" not in client.get("/nodes/0000000002").text
+    assert client.get("/api/v1/nodes/0000000002").json()["locked_by"] is None
+    assert client.get("/api/v1/nodes").json()["items"][0]["locked_by"] is None
+    assert set(asked) == {"0000000001"}
