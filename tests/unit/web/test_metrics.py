@@ -87,7 +87,7 @@ def test_internals(site: WebSite) -> None:
 def test_error(site: WebSite, caplog: pytest.LogCaptureFixture) -> None:
     """WP-71: an error in one part is logged and hides no other."""
 
-    def broken(_lifetime: float = 0.0) -> WebSnapshot:
+    def broken(lifetime: float = 0.0) -> WebSnapshot:
         raise ValueError("broken snapshot")
 
     site.snapshots.latest = broken  # type: ignore[method-assign]
