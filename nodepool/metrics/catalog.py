@@ -109,6 +109,12 @@ RELOADS: Final = Metric(
     ("outcome",),
     "Changed configurations: applied, or refused as a whole or in part.",
 )
+WEB_CLOSED: Final = Metric(
+    "nodepool_web_connections_closed",
+    MetricKind.COUNTER,
+    ("cause",),
+    "Connections of clients that the web server closed to protect itself.",
+)
 SPANS: Final = Metric(
     "nodepool_trace_spans",
     MetricKind.COUNTER,
@@ -297,6 +303,7 @@ ALL: Final = (
     BOOT,
     SCAN,
     RELOADS,
+    WEB_CLOSED,
     SPANS,
     LEAKED,
     CIRCUIT_OPEN,

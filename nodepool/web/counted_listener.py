@@ -7,79 +7,56 @@ descriptor of the daemon, and nobody would know.
 
 from __future__ import annotations
 
-import ipaddress
+import asyncio
 import socket
-from collections import Counter
-from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any, Final
 
-#: Open connections of all clients; more are closed at once. Those that wait for the end of a handshake count.
-MOST_OPEN: Final = 600
-#: Of one client. A browser has six.
-MOST_OF_A_CLIENT: Final = 100
-#: A client has a network of its own in IPv6.
-_CLIENT_BITS: Final = 64
+from nodepool.web.closed_connections import ClosedFor
+from nodepool.web.open_connections import OpenConnections, Pending
 
-Network = ipaddress.IPv4Network | ipaddress.IPv6Network
-#: Who speaks for many clients: a proxy on this host.
-LOOPBACK: Final[tuple[Network, ...]] = (ipaddress.ip_network("127.0.0.0/8"), ipaddress.ip_network("::1/128"))
-
-
-class OpenConnections:
-    """Counts by client. For the event loop.
-
-    :param trusted: addresses and networks of proxies, whose connections are those of many clients.
-    """
-
-    def __init__(self, trusted: Iterable[str] = ()) -> None:
-        self._trusted = (*LOOPBACK, *(ipaddress.ip_network(text, strict=False) for text in trusted))
-        self._clients: Counter[str] = Counter()
-        self.total = 0
-
-    def admit(self, host: str) -> str | None:
-        """Count a connection. Returns the name of its client for `closed`; None = it is one too many."""
-        client = self._client(host)
-        if self.total >= MOST_OPEN or (client and self._clients[client] >= MOST_OF_A_CLIENT):
-            return None
-        self.total += 1
-        if client:
-            self._clients[client] += 1
-        return client
-
-    def closed(self, client: str) -> None:
-        """A connection has ended.
-
-        :param client: what `admit` said.
-        """
-        self.total -= 1
-        if client:
-            self._clients[client] -= 1
-            if self._clients[client] <= 0:
-                del self._clients[client]
-
-    def _client(self, host: str) -> str:
-        """Who has an address; empty = a proxy."""
-        address = ipaddress.ip_address(host.partition("%")[0])
-        mapped = getattr(address, "ipv4_mapped", None)
-        address = mapped or address
-        if any(address in network for network in self._trusted):
-            return ""
-        bits = _CLIENT_BITS if address.version == 6 else 32
-        return str(ipaddress.ip_network((address, bits), strict=False))
+#: A client has so long from the begin of a connection to the end of the TLS handshake.
+HANDSHAKE_SECONDS: Final = 10.0
 
 
 class _CountedSocket(socket.socket):
-    """A connection that is counted until it is closed."""
+    """A connection that is counted until it is closed.
 
-    _ended: Any = None
+    :param connections: has admitted it.
+    """
+
+    def __init__(self, accepted: socket.socket, client: str, connections: OpenConnections) -> None:
+        super().__init__(accepted.family, accepted.type, accepted.proto, fileno=accepted.detach())
+        self._connections = connections
+        self._deadline: asyncio.TimerHandle | None = None
+        self._pending: Pending | None = Pending(client, self._end)
+
+    def begin(self) -> None:
+        """The handshake begins; there is an event loop."""
+        assert self._pending is not None
+        self._connections.begin(self.fileno(), self._pending)
+        self._deadline = asyncio.get_running_loop().call_later(HANDSHAKE_SECONDS, self._late)
+
+    def _late(self) -> None:
+        if self._pending is not None and self._pending.waits:
+            self._connections.closed_by_us.note(ClosedFor.HANDSHAKE)
+            self._end()
+
+    def _end(self) -> None:
+        """asyncio closes it when it sees that nothing follows."""
+        with suppress(OSError):
+            self.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
-        ended, self._ended = self._ended, None
+        pending, self._pending = self._pending, None
+        if self._deadline is not None:
+            self._deadline.cancel()
+        fileno = self.fileno()
         try:
             super().close()
         finally:
-            if ended is not None:
-                ended()
+            if pending is not None:
+                self._connections.closed(fileno, pending)
 
 
 class CountedListener(socket.socket):
@@ -99,6 +76,6 @@ class CountedListener(socket.socket):
         if client is None:
             connection.close()
             raise ConnectionAbortedError("there are too many connections")
-        counted = _CountedSocket(connection.family, connection.type, connection.proto, fileno=connection.detach())
-        counted._ended = lambda: self._connections.closed(client)
+        counted = _CountedSocket(connection, client, self._connections)
+        counted.begin()
         return counted, address

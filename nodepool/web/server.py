@@ -10,10 +10,12 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from nodepool.guard import Guard
-from nodepool.web.counted_listener import CountedListener, OpenConnections
+from nodepool.web.counted_listener import CountedListener
+from nodepool.web.open_connections import OpenConnections
 
 if TYPE_CHECKING:
     import uvicorn
@@ -67,6 +69,7 @@ class WebServer(threading.Thread):
         self._stopping = threading.Event()
         self._server: uvicorn.Server | None = None
         self._told = ""
+        self._connections = OpenConnections(address.trusted_proxies)
         #: Set while it listens; ``port`` is known then.
         self.listening = threading.Event()
         self.port = address.port
@@ -100,7 +103,7 @@ class WebServer(threading.Thread):
             # of `create_server` does not; without it an answer of several writes waits 40 ms for an acknowledgement.
             listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, STALLED_SECONDS * 1000)
             listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            return CountedListener(listener, OpenConnections(address.trusted_proxies))
+            return CountedListener(listener, self._connections)
         except OSError as error:
             keys = f"webapp.listen_address, {address.port_key}"
             text = f"cannot listen on {address.host} port {address.port} ({keys}): {error}"
@@ -112,7 +115,7 @@ class WebServer(threading.Thread):
     def _serve(self, app: ASGIApp, listener: socket.socket) -> None:
         self._told = ""
         self.port = listener.getsockname()[1]
-        self._server = server = _make_server(app, self._address)
+        self._server = server = _make_server(app, self._address, self._connections)
         if self._stopping.is_set():
             return
         scheme = "https" if self._address.certificate else "http"
@@ -121,7 +124,7 @@ class WebServer(threading.Thread):
         server.run(sockets=[listener])
 
 
-def _make_server(app: ASGIApp, address: ListenAddress) -> uvicorn.Server:
+def _make_server(app: ASGIApp, address: ListenAddress, connections: OpenConnections) -> uvicorn.Server:
     import uvicorn
 
     from nodepool.web.bounded_connection import BoundedConnection
@@ -152,7 +155,7 @@ def _make_server(app: ASGIApp, address: ListenAddress) -> uvicorn.Server:
 
     settings: dict[str, Any] = {
         "loop": "asyncio",
-        "http": BoundedConnection,
+        "http": partial(BoundedConnection, opened=connections),
         "ws": "none",
         "lifespan": "on",
         # Of the daemon: uvicorn must not configure logging.
