@@ -10,6 +10,7 @@ from typing import Final
 from anyio import CapacityLimiter
 
 from nodepool.web.actions import Actions
+from nodepool.web.pending_changes import PendingChanges
 from nodepool.web.tokens import Tokens
 
 #: Tokens are checked in so many threads at most.
@@ -26,6 +27,7 @@ class Access:
 
     :param require_login: nobody sees anything who has not logged in.
     :param origins: addresses of the pages as browsers see them, beside that of the request.
+    :param pending: changes that wait for the lock of a node.
     :param threads: in which tokens are checked: not those of pages, because an OpenID Connect provider may be slow.
     """
 
@@ -33,4 +35,5 @@ class Access:
     actions: Actions
     require_login: bool = False
     origins: Sequence[str] = ()
+    pending: PendingChanges | None = None
     threads: CapacityLimiter = field(default_factory=_threads)

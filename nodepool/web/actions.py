@@ -15,6 +15,7 @@ from nodepool.exceptions import ZKConflict, ZKConnectionError, ZKLockException
 from nodepool.model import states
 from nodepool.model.maintenance import MODES, Maintenance, Mode
 from nodepool.plan.maintenance_subjects import UnclearSubject, find
+from nodepool.web.pending_changes import MOST_PENDING, AlreadyPending, GivenUp, PendingChange, TooManyPending
 from nodepool.web.problem import ApiProblem
 from nodepool.zk import operator_lock
 from nodepool.zk.lock_owners import COMMAND, LockOwners
@@ -22,6 +23,7 @@ from nodepool.zk.lock_owners import COMMAND, LockOwners
 if TYPE_CHECKING:
     from nodepool.model.node import Node
     from nodepool.plan.observed import Observed
+    from nodepool.web.pending_changes import PendingChanges
     from nodepool.zk.maintenance_store import MaintenanceStore
     from nodepool.zk.zookeeper import ZooKeeper
 
@@ -33,6 +35,10 @@ LOCK_SECONDS: Final = 2.0
 MOST_TEXT: Final = 500
 #: What an operator did: who, what is it about (``node 0000000001``), what and why.
 Note = Callable[[str, str, str], None]
+
+
+class NodeIsLocked(Exception):
+    """Somebody else has the lock of the node."""
 
 
 @dataclass(frozen=True)
@@ -56,45 +62,92 @@ class Wish:
 class Actions:
     """Changes records in ZooKeeper. Any thread; every method blocks for round trips, and raises ApiProblem.
 
+    :param pending: changes that wait for the lock of a node; None = none may wait.
     :param note: told of each change, with who did it, the subject, and what was done and why; must not block.
     """
 
     def __init__(
-        self, zk: ZooKeeper, maintenance: MaintenanceStore, note: Note, now: Callable[[], float] = wall_time
+        self,
+        zk: ZooKeeper,
+        maintenance: MaintenanceStore,
+        note: Note,
+        pending: PendingChanges | None = None,
+        now: Callable[[], float] = wall_time,
     ) -> None:
         self._zk = zk
         self._maintenance = maintenance
         self._note = note
+        self._pending = pending
         self._now = now
 
     # -- nodes --
 
-    def hold(self, node_id: str, wish: Wish) -> None:
-        """As ``nodepool hold``."""
+    def hold(self, node_id: str, wish: Wish, *, when_free: bool = False) -> bool:
+        """As ``nodepool hold``. Is it done?
+
+        :param when_free: if somebody has the lock, as soon as it is free.
+        """
 
         def change(node: Node) -> None:
+            if when_free and node.state in (states.DELETING, states.DELETED):
+                raise GivenUp("the node is being deleted")
             seconds = None if wish.until is None else max(1, round(wish.until - self._now()))
             node.hold(by=wish.operator, reason=wish.reason, seconds=seconds)
 
-        self._change_node(node_id, change, wish)
-        self._done(wish, f"node {node_id}", "hold")
+        return self._change_node(node_id, "hold", change, wish, when_free=when_free)
 
-    def delete(self, node_id: str, wish: Wish) -> None:
-        """As ``nodepool delete``: the launcher does the rest."""
+    def delete(self, node_id: str, wish: Wish, *, when_free: bool = False) -> bool:
+        """As ``nodepool delete``: the launcher does the rest. Is it done? :param when_free: see `hold`."""
 
         def change(node: Node) -> None:
             node.state = states.DELETING
 
-        self._change_node(node_id, change, wish)
-        self._done(wish, f"node {node_id}", "delete")
+        return self._change_node(node_id, "delete", change, wish, when_free=when_free)
 
-    def _change_node(self, node_id: str, change: Callable[[Node], None], wish: Wish) -> None:
+    def withdraw(self, node_id: str, wish: Wish) -> None:
+        """Give up a change that waits for the lock of a node."""
+        change = None if self._pending is None else self._pending.withdraw(node_id)
+        if change is None:
+            raise ApiProblem(HTTPStatus.NOT_FOUND, f"No change of node {node_id} waits for its lock.")
+        self._done(wish, f"node {node_id}", f"{change.what} withdrawn")
+
+    def _change_node(
+        self, node_id: str, what: str, change: Callable[[Node], None], wish: Wish, *, when_free: bool
+    ) -> bool:
+        try:
+            self._change_now(node_id, change, wish, 0.0 if when_free else LOCK_SECONDS)
+        except NodeIsLocked as locked:
+            if not when_free or self._pending is None:
+                raise ApiProblem(HTTPStatus.CONFLICT, f"{locked} Try again later, or with when_free.") from None
+            done = self._wait_for_lock(self._pending, PendingChange(node_id, what, wish, change))
+        except GivenUp as error:
+            raise ApiProblem(HTTPStatus.CONFLICT, f"Node {node_id}: {error}.") from None
+        else:
+            done = True
+        self._done(wish, f"node {node_id}", what if done else f"{what} when its lock is free")
+        return done
+
+    def _wait_for_lock(self, pending: PendingChanges, change: PendingChange) -> bool:
+        try:
+            with _translated():
+                return pending.add(change)
+        except AlreadyPending as other:
+            text = f"Node {change.node_id}: {other} waits for the lock already. Withdraw that first."
+            raise ApiProblem(HTTPStatus.CONFLICT, text) from None
+        except TooManyPending:
+            text = f"{MOST_PENDING} changes wait for locks already."
+            raise ApiProblem(HTTPStatus.TOO_MANY_REQUESTS, text) from None
+        except GivenUp as error:
+            raise ApiProblem(HTTPStatus.CONFLICT, f"Node {change.node_id}: {error}.") from None
+
+    def _change_now(self, node_id: str, change: Callable[[Node], None], wish: Wish, seconds: float) -> None:
+        """Raises NodeIsLocked after so many seconds."""
         with _translated():
             node = self._zk.getNode(node_id)
             if node is None:
                 raise _no_node(node_id)
             try:
-                operator_lock.take(self._zk, node, LOCK_SECONDS, f"{COMMAND}{wish.operator}")
+                operator_lock.take(self._zk, node, seconds, f"{COMMAND}{wish.operator}")
                 try:
                     change(node)
                     self._zk.storeNode(node)
@@ -102,9 +155,7 @@ class Actions:
                     operator_lock.give_back(self._zk, node)
             except ZKLockException:
                 owner = LockOwners(self._zk.client).of_node(node_id) or "somebody"
-                raise ApiProblem(
-                    HTTPStatus.CONFLICT, f"Node {node_id} is {node.state}, and {owner} has its lock. Try again later."
-                ) from None
+                raise NodeIsLocked(f"Node {node_id} is {node.state}, and {owner} has its lock.") from None
             except ZKConflict:
                 if self._zk.getNode(node_id) is None:
                     raise _no_node(node_id) from None

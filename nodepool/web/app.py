@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from typing import Any, Final
 
 import anyio.to_thread
@@ -21,6 +21,7 @@ from nodepool.web.logins import Logins
 from nodepool.web.pages import all_pages, charts
 from nodepool.web.pages.kept_answers import KeptAnswers
 from nodepool.web.pages.kept_parts import KeptParts
+from nodepool.web.pending_changes import making
 from nodepool.web.pieces import Pieces
 from nodepool.web.problem import http_error
 from nodepool.web.server import ON_STOP
@@ -67,7 +68,9 @@ def make_app(site: Site) -> Starlette:
     async def lifespan(_app: Starlette) -> AsyncIterator[Mapping[str, Any]]:
         anyio.to_thread.current_default_thread_limiter().total_tokens = THREADS
         hub = EventHub(site.snapshots, site.version)
-        async with running(hub), sampling(history, site.snapshots):
+        pending = None if site.access is None else site.access.pending
+        waiting = nullcontext() if pending is None else making(pending)
+        async with running(hub), sampling(history, site.snapshots), waiting:
             yield {stream.HUB: hub, ON_STOP: [hub.stop]}
 
     groups = [

@@ -27,7 +27,7 @@ async def read_body(request: Request) -> dict[str, Any]:
 
     :raises ApiProblem: it is neither, or too long.
     """
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    kind = _kind(request)
     body = await _read(request)
     if kind == FORM:
         try:
@@ -43,6 +43,15 @@ async def read_body(request: Request) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise ApiProblem(HTTPStatus.BAD_REQUEST, "The body must be a JSON object.")
     return found
+
+
+def is_form(request: Request) -> bool:
+    """Does a form of a page send it?"""
+    return _kind(request) == FORM
+
+
+def _kind(request: Request) -> str:
+    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
 async def _read(request: Request) -> bytes:

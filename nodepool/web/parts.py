@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import logging
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
@@ -12,7 +13,7 @@ from nodepool.web.internals import connection_metrics
 from nodepool.web.lock_names import LockNames
 from nodepool.web.server import ListenAddress, WebServer
 from nodepool.web.site import Daemon, Site
-from nodepool.web.snapshot import SnapshotMaker
+from nodepool.web.snapshot import SnapshotMaker, nothing
 from nodepool.zk.status_cache import StatusCache
 
 if TYPE_CHECKING:
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
     from nodepool.zk.client import ZooKeeperClient
     from nodepool.zk.nodepool_cache import NodepoolCache
     from nodepool.zk.zookeeper import ZooKeeper
+
+
+log = logging.getLogger("nodepool.web.parts")
 
 
 class CachingDaemon(Daemon, Protocol):
@@ -42,14 +46,22 @@ def _access(daemon: CachingDaemon, config: Config) -> Access | None:
     # Libraries for tokens, which most sites do not need.
     from nodepool.web.access import Access
     from nodepool.web.actions import Actions
+    from nodepool.web.pending_changes import PendingChange, PendingChanges
     from nodepool.web.tokens import Tokens
     from nodepool.zk.maintenance_store import MaintenanceStore
 
+    def tell(change: PendingChange, became: str) -> None:
+        wish, subject = change.wish, f"node {change.node_id}"
+        log.info("%s: %s when free, for %s: %s", subject, change.what, wish.operator, became)
+        daemon.note(wish.operator, subject, f"{change.what} when free, for {wish.operator}: {became}: {wish.reason}")
+
+    pending = PendingChanges(daemon.zk, daemon.cache.nodes, tell)
     return Access(
         Tokens(config.webapp_authenticators, config.webapp_operators),
-        Actions(daemon.zk, MaintenanceStore(daemon.client), daemon.note),
+        Actions(daemon.zk, MaintenanceStore(daemon.client), daemon.note, pending),
         config.webapp_require_login,
         config.webapp_origins,
+        pending,
     )
 
 
@@ -60,14 +72,16 @@ def web_part(daemon: CachingDaemon, config: Config) -> Part[WebServer]:
     """
     status = StatusCache(daemon.client)
     status.start()
+    access = _access(daemon, config)
+    pending = nothing if access is None or access.pending is None else access.pending.of_node
     site = Site(
         daemon,
-        SnapshotMaker(daemon.cache, status, LockNames(daemon.client).of_node),
+        SnapshotMaker(daemon.cache, status, LockNames(daemon.client).of_node, pending),
         release_string(),
         config.webapp_zuul_url,
         _builder_url(config),
         partial(connection_metrics, daemon.client, daemon.cache),
-        access=_access(daemon, config),
+        access=access,
     )
     address = ListenAddress(
         config.webapp_listen_address,

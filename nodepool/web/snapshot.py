@@ -21,6 +21,7 @@ from nodepool.web.wait_times import WaitTimes
 if TYPE_CHECKING:
     from nodepool.model.launcher_status import LauncherStatus
     from nodepool.model.pool_status import PoolStatus
+    from nodepool.web.pending_changes import PendingChange
     from nodepool.zk.nodepool_cache import NodepoolCache
 
 #: A snapshot is used for so long, although something has changed: however many viewers there are.
@@ -48,6 +49,11 @@ def nobody(_node_id: str) -> str | None:
     return None
 
 
+def nothing(_node_id: str) -> PendingChange | None:
+    """Tells of no change that waits."""
+    return None
+
+
 @dataclass(frozen=True)
 class WebSnapshot:
     """Nothing in it is changed; what it holds is shared with the caches and must not be changed by readers.
@@ -56,6 +62,7 @@ class WebSnapshot:
     :param observed: nodes, requests, pools, maintenance, events; its ``now`` is when it was asked for.
     :param waits: of the last hour, as they are when they are asked for.
     :param locker: who has the lock of a node; None = nobody, or that is not known. Asks ZooKeeper, and may block.
+    :param pending: the change of a node that waits for its lock in this process.
     :param complete: does it show all that ZooKeeper has? Else the caches are being filled, or the connection is away.
     """
 
@@ -67,13 +74,14 @@ class WebSnapshot:
     complete: bool = True
     waits: WaitTimes = field(default_factory=WaitTimes, compare=False)
     locker: Callable[[str], str | None] = field(default=nobody, compare=False)
+    pending: Callable[[str], PendingChange | None] = field(default=nothing, compare=False)
 
 
 class SnapshotMaker:
     """Makes snapshots of caches when they are asked for. Any thread.
 
     :param cache: it is listened to for as long as it lives.
-    :param locker: see `WebSnapshot`.
+    :param locker: see `WebSnapshot`. ``pending``, too.
     :param clock: monotonic seconds. :param now: seconds since the epoch.
     """
 
@@ -82,12 +90,14 @@ class SnapshotMaker:
         cache: NodepoolCache,
         status: StatusSource,
         locker: Callable[[str], str | None] = nobody,
+        pending: Callable[[str], PendingChange | None] = nothing,
         clock: Callable[[], float] = monotonic,
         now: Callable[[], float] = wall_time,
     ) -> None:
         self._cache = cache
         self._status = status
         self._locker = locker
+        self._pending = pending
         self._clock = clock
         self._now = now
         #: Guards what follows; held while a snapshot is made, which does no I/O.
@@ -219,4 +229,6 @@ class SnapshotMaker:
             locked=cache.nodes.locked_ids(),
         ).with_node_index(index)
         builders, images = self._status.builders(), cache.images.snapshot()
-        return WebSnapshot(number, observed, launchers, builders, images, self.complete, self._waits, self._locker)
+        return WebSnapshot(
+            number, observed, launchers, builders, images, self.complete, self._waits, self._locker, self._pending
+        )

@@ -19,7 +19,7 @@ from starlette.routing import BaseRoute, Route
 
 from nodepool.clock import wall_time
 from nodepool.listing.times import duration
-from nodepool.model.maintenance import MODES
+from nodepool.model.maintenance import MODES, Mode
 from nodepool.web import bodies
 from nodepool.web.actions import MOST_TEXT, Actions, Wish
 from nodepool.web.logins import user_of
@@ -30,6 +30,8 @@ from nodepool.web.site import Site
 API: Final = "/api/v1"
 #: Changes that are made at a time.
 THREADS: Final = 2
+#: Modes of maintenance that must be confirmed.
+_TAKE_MUCH: Final = (Mode.DRAIN.value, Mode.QUARANTINE.value)
 #: What a change does with the fields that were sent; blocks; returns what is answered.
 Change = Callable[[Mapping[str, str], Mapping[str, Any], Wish], Mapping[str, Any]]
 
@@ -40,13 +42,17 @@ def routes(site: Site, actions: Actions) -> list[BaseRoute]:
     # Not those of pages: a change waits for locks and for ZooKeeper.
     threads = CapacityLimiter(THREADS)
 
-    def hold(path: Mapping[str, str], _body: Mapping[str, Any], wish: Wish) -> Mapping[str, Any]:
-        actions.hold(path["id"], wish)
-        return {"id": path["id"], "state": "hold"}
+    def hold(path: Mapping[str, str], body: Mapping[str, Any], wish: Wish) -> Mapping[str, Any]:
+        done = actions.hold(path["id"], wish, when_free=_flag(body, "when_free"))
+        return {"id": path["id"], **({"state": "hold"} if done else {"pending": "hold"})}
 
-    def delete(path: Mapping[str, str], _body: Mapping[str, Any], wish: Wish) -> Mapping[str, Any]:
-        actions.delete(path["id"], wish)
-        return {"id": path["id"], "state": "deleting"}
+    def delete(path: Mapping[str, str], body: Mapping[str, Any], wish: Wish) -> Mapping[str, Any]:
+        done = actions.delete(path["id"], wish, when_free=_flag(body, "when_free"))
+        return {"id": path["id"], **({"state": "deleting"} if done else {"pending": "delete"})}
+
+    def withdraw(path: Mapping[str, str], _body: Mapping[str, Any], wish: Wish) -> Mapping[str, Any]:
+        actions.withdraw(path["id"], wish)
+        return {"id": path["id"], "pending": None}
 
     def begin(path: Mapping[str, str], body: Mapping[str, Any], wish: Wish) -> Mapping[str, Any]:
         seen = site.snapshots.latest().observed
@@ -71,6 +77,8 @@ def routes(site: Site, actions: Actions) -> list[BaseRoute]:
     return [
         _route(f"{API}/nodes/{{id}}/hold", hold, threads, "POST"),
         _route(f"{API}/nodes/{{id}}/delete", delete, threads, "POST"),
+        _route(f"{API}/nodes/{{id}}/pending", withdraw, threads, "DELETE", reason_needed=False),
+        _route(f"{API}/nodes/{{id}}/pending/end", withdraw, threads, "POST", reason_needed=False),
         # A form can only POST: what ends with ``/end`` is for it.
         _route(f"{maintenance}/end", end, threads, "POST", reason_needed=False),
         _route(maintenance, begin, threads, "PUT", "POST"),
@@ -84,18 +92,26 @@ def _route(path: str, change: Change, threads: CapacityLimiter, *methods: str, r
         try:
             _check_path(request.path_params)
             body = await bodies.read_body(request)
-            wish = _wish(request, body, reason_needed=reason_needed)
-            if body.get("confirm") == "needed" and body.get("sure") != "yes":
+            if bodies.is_form(request) and _takes_much(path, body) and body.get("sure") != "yes":
                 raise ApiProblem(HTTPStatus.BAD_REQUEST, "Confirm the change: set the mark beside the button.")
+            wish = _wish(request, body, reason_needed=reason_needed)
             done = await run_sync(change, request.path_params, body, wish, limiter=threads)
         except ApiProblem as problem:
             return problem_response(problem.status, problem.detail)
         back = body.get("back")
         if isinstance(back, str) and back:
             return RedirectResponse(own_address(request, back), HTTPStatus.SEE_OTHER)
-        return JSONResponse(dict(done))
+        return JSONResponse(dict(done), HTTPStatus.ACCEPTED if done.get("pending") else HTTPStatus.OK)
 
     return Route(path, answer, methods=list(methods))
+
+
+def _takes_much(path: str, body: Mapping[str, Any]) -> bool:
+    """Does the change take nodes away, or what runs on them?
+
+    :param path: of the route, e.g. ``/api/v1/nodes/{id}/delete``.
+    """
+    return path.endswith("/delete") or (path.endswith("/{name:path}") and body.get("mode") in _TAKE_MUCH)
 
 
 def _check_path(given: Mapping[str, str]) -> None:
@@ -122,6 +138,16 @@ def _wish(request: Request, body: Mapping[str, Any], *, reason_needed: bool) -> 
     if reason_needed and not reason:
         raise ApiProblem(HTTPStatus.BAD_REQUEST, "reason must say why, for everybody who asks.")
     return Wish(user.name, reason, _until(body.get("until"), wall_time()))
+
+
+def _flag(body: Mapping[str, Any], name: str) -> bool:
+    """A truth value of a JSON object, or the mark of a form."""
+    given = body.get(name)
+    if given in (None, False, ""):
+        return False
+    if given in (True, "yes"):
+        return True
+    raise ApiProblem(HTTPStatus.BAD_REQUEST, f"{name} must be true or false.")
 
 
 def _until(given: Any, now: float) -> float | None:

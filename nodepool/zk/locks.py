@@ -77,6 +77,29 @@ def acquire(
     return taken_lock
 
 
+def join(client: ZooKeeperClient, lock_dir: str, prefix: str, identifier: str) -> ZkLock:
+    """Stand in the queue of a lock: it is held when this contender comes first (`contenders`). Blocks for round trips.
+
+    :param prefix: of `contender_prefix`, another one in each session. Who had no answer calls again with the same one:
+        a contender that is there already is ours.
+    :raises ZKConflict: the lock directory does not exist. ZKConnectionError: no connection, or no answer.
+    """
+    epoch = client.session_epoch
+    try:
+        beginning = prefix.rpartition("/")[2]
+        made = [name for name in client.kazoo.get_children(lock_dir) if name.startswith(beginning)]
+        path = f"{lock_dir}/{made[0]}" if made else None
+        if path is None:
+            path = client.kazoo.create(prefix, identifier.encode(), ephemeral=True, sequence=True)
+    except KazooException as error:
+        raise translate(error) from None
+    place = ZkLock(lock_dir, path, epoch)
+    if client.session_epoch != epoch:
+        release(client, place)
+        raise SessionLost(f"the session was lost while {lock_dir} was being locked")
+    return place
+
+
 def contenders(client: ZooKeeperClient, lock_dir: str) -> list[tuple[str, str]]:
     """Path and identifier of who holds and waits for a lock, the holder first. Blocks.
 

@@ -20,6 +20,11 @@ _UNTIL: Final = {
     "type": ["number", "string"],
     "description": "when it ends: seconds since the epoch, or a duration such as `8h`; without it somebody ends it",
 }
+_WHEN_FREE: Final = {
+    "type": "boolean",
+    "default": False,
+    "description": "if somebody has the lock of the node: make the change as soon as it is free, within 24 hours",
+}
 _MODE: Final = {"enum": [mode.value for mode in Mode], "default": Mode.PAUSE.value}
 _NODE: Final = {"id": schemas.TEXT}
 _SUBJECT: Final = {"kind": {"enum": list(MODES)}, "name": schemas.TEXT}
@@ -29,6 +34,8 @@ _IMAGE: Final = {"name": schemas.TEXT, "what": {"enum": ["build", "pause", "unpa
 def paths() -> dict[str, Any]:
     """Each path -> its methods."""
     of_node = schemas.thing({"id": schemas.TEXT, "state": schemas.TEXT})
+    waits = schemas.thing({"id": schemas.TEXT, "pending": {"enum": ["hold", "delete"]}})
+    withdrawn = schemas.thing({"id": schemas.TEXT, "pending": {"type": "null"}})
     begun = schemas.thing(
         {
             "kind": schemas.TEXT,
@@ -43,10 +50,16 @@ def paths() -> dict[str, Any]:
     )
     ended = schemas.thing({"kind": schemas.TEXT, "name": schemas.TEXT, "mode": {"type": "null"}})
     reason: dict[str, schemas.Schema] = {"reason": _REASON}
+    free: dict[str, schemas.Schema] = {"when_free": _WHEN_FREE}
     until: dict[str, schemas.Schema] = {**reason, "until": _UNTIL}
     return {
-        "/nodes/{id}/hold": {"post": _change("hold_node", "Keep a node", _NODE, until, of_node)},
-        "/nodes/{id}/delete": {"post": _change("delete_node", "Delete a node", _NODE, reason, of_node)},
+        "/nodes/{id}/hold": {"post": _change("hold_node", "Keep a node", _NODE, {**until, **free}, of_node, waits)},
+        "/nodes/{id}/delete": {
+            "post": _change("delete_node", "Delete a node", _NODE, {**reason, **free}, of_node, waits)
+        },
+        "/nodes/{id}/pending": {
+            "delete": _change("withdraw_change", "Give up a change that waits", _NODE, {}, withdrawn)
+        },
         "/maintenance/{kind}/{name}": {
             "put": _change(
                 "begin_maintenance",
@@ -69,8 +82,13 @@ def _change(
     path: Mapping[str, schemas.Schema],
     body: Mapping[str, schemas.Schema],
     answer: schemas.Schema,
+    later: schemas.Schema | None = None,
 ) -> dict[str, Any]:
-    """:param path: names in the path. :param body: fields of what is sent; empty = nothing needs to be sent."""
+    """How a change is described.
+
+    :param path: names in the path. :param body: fields of what is sent; empty = nothing needs to be sent.
+    :param later: what is answered when the change waits; None = it never does.
+    """
     described: dict[str, Any] = {
         "summary": summary,
         "operationId": operation,
@@ -81,6 +99,9 @@ def _change(
             "default": {"$ref": "#/components/responses/Problem"},
         },
     }
+    if later is not None:
+        content = {"application/json": {"schema": later}}
+        described["responses"]["202"] = {"description": "it waits for the lock of the node", "content": content}
     if body:
         schema = {"type": "object", "properties": dict(body), "required": ["reason"]}
         described["requestBody"] = {"required": True, "content": {"application/json": {"schema": schema}}}

@@ -20,6 +20,7 @@ from nodepool.web.query import LABEL, OLDER_THAN, POOL, PROVIDER, TENANT, Query,
 if TYPE_CHECKING:
     from nodepool.listing.table import Table
     from nodepool.model.node import Node
+    from nodepool.web.pending_changes import PendingChange
     from nodepool.web.snapshot import WebSnapshot
 
 _STATE: Final = state((*states.NODE_STATES, ALLOCATED))
@@ -60,11 +61,27 @@ _PROPERTIES: Final = {
     "hold_until": schemas.OPTIONAL_MOMENT,
 }
 
+_PENDING: Final = {
+    "description": "a change that waits for the lock of the node in the process that answers",
+    "anyOf": [
+        schemas.thing(
+            {
+                "what": {"enum": ["hold", "delete"]},
+                "by": schemas.TEXT,
+                "reason": schemas.TEXT,
+                "since": schemas.MOMENT,
+                "until": schemas.MOMENT,
+            }
+        ),
+        {"type": "null"},
+    ],
+}
+
 
 def resources() -> list[ApiResource]:
     return [
         list_resource("/nodes", "Nodes", _nodes, _PROPERTIES, (_STATE, LABEL, PROVIDER, POOL, TENANT, OLDER_THAN)),
-        ApiResource(f"/nodes/{{{NAME}}}", "One node", _node, schemas.thing(_PROPERTIES)),
+        ApiResource(f"/nodes/{{{NAME}}}", "One node", _node, schemas.thing({**_PROPERTIES, "pending": _PENDING})),
         ApiResource(
             f"/nodes/{{{NAME}}}/explain",
             "For whom a node is, and what is done with it, as `nodepool explain` tells it",
@@ -90,7 +107,20 @@ def _node(snapshot: WebSnapshot, query: Query) -> Mapping[str, Any]:
     node, seen = _found(snapshot, query), snapshot.observed
     locked = {node.key} & seen.locked
     names = {key: name for key in locked if (name := snapshot.locker(key)) is not None}
-    return objects_of(node_table([node], NodeFacts(locked, seen.requests, names), seen.now, detail=True))[0]
+    [row] = objects_of(node_table([node], NodeFacts(locked, seen.requests, names), seen.now, detail=True))
+    waits = snapshot.pending(node.key)
+    return {**row, "pending": None if waits is None else _pending(waits)}
+
+
+def _pending(change: PendingChange) -> Mapping[str, Any]:
+    wish = change.wish
+    return {
+        "what": change.what,
+        "by": wish.operator,
+        "reason": wish.reason,
+        "since": change.since,
+        "until": change.until,
+    }
 
 
 def _explain(snapshot: WebSnapshot, query: Query) -> Mapping[str, Any]:

@@ -33,9 +33,15 @@ class NotedActions:
 
     def __init__(self) -> None:
         self.held: list[tuple[str, str, str]] = []
+        self.deleted: list[str] = []
 
-    def hold(self, node_id: str, wish: Any) -> None:
+    def hold(self, node_id: str, wish: Any, *, when_free: bool) -> bool:
         self.held.append((node_id, wish.operator, wish.reason))
+        return not when_free
+
+    def delete(self, node_id: str, _wish: Any, *, when_free: bool) -> bool:
+        self.deleted.append(node_id)
+        return not when_free
 
 
 class GuardedSite(WebSite):

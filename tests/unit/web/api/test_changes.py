@@ -39,7 +39,7 @@ def test_has_every_change() -> None:
         path = route.path.removeprefix(ROOT).replace(":path}", "}")
         served.setdefault(path, set()).update(method.lower() for method in route.methods or ())
     described = {path: set(methods) for path, methods in changes.paths().items()}
-    assert set(served) - set(described) == {"/maintenance/{kind}/{name}/end"}
+    assert set(served) - set(described) == {"/maintenance/{kind}/{name}/end", "/nodes/{id}/pending/end"}
     for path, methods in described.items():
         assert methods <= served[path]
         assert served[path] - methods <= {"post"}
@@ -50,6 +50,7 @@ def test_has_every_change() -> None:
     [
         ("post", "/nodes/{id}/hold", "/nodes/0000000002/hold", {"reason": "r", "until": "8h"}),
         ("post", "/nodes/{id}/delete", "/nodes/0000000002/delete", {"reason": "r"}),
+        ("delete", "/nodes/{id}/pending", "/nodes/0000000002/pending", {}),
         ("put", "/maintenance/{kind}/{name}", "/maintenance/provider/cloud-1", {"reason": "r", "mode": "drain"}),
         ("delete", "/maintenance/{kind}/{name}", "/maintenance/provider/cloud-1", {}),
         ("post", "/images/{name}/{what}", "/images/debian/pause", {"reason": "r"}),
@@ -62,7 +63,7 @@ def test_answers_fit(monkeypatch: pytest.MonkeyPatch, method: str, path: str, pl
         Draft202012Validator(described["requestBody"]["content"]["application/json"]["schema"]).validate(body)
     site = GuardedSite()
     site.snapshots.snapshot = full()
-    for name in ("delete", "end", "build", "set_paused"):
+    for name in ("withdraw", "end", "build", "set_paused"):
         monkeypatch.setattr(site.actions, name, lambda *_arguments: None, raising=False)
     record = Maintenance("provider", "cloud-1", Mode.DRAIN, "r", "alice", 1.0)
     monkeypatch.setattr(site.actions, "begin", lambda *_arguments: record, raising=False)
@@ -70,3 +71,26 @@ def test_answers_fit(monkeypatch: pytest.MonkeyPatch, method: str, path: str, pl
     assert answer.status_code == 200, answer.text
     schema = described["responses"]["200"]["content"]["application/json"]["schema"]
     Draft202012Validator(schema).validate(answer.json())
+
+
+@pytest.mark.parametrize("what", ["hold", "delete"])
+def test_change_that_waits(monkeypatch: pytest.MonkeyPatch, what: str) -> None:
+    """WP-27, WP-101"""
+    asked: list[bool] = []
+
+    def waits(_node_id: str, _wish: Any, *, when_free: bool) -> bool:
+        asked.append(when_free)
+        return False
+
+    site = GuardedSite()
+    monkeypatch.setattr(site.actions, what, waits, raising=False)
+    body = {"reason": "r", "when_free": True}
+    described = changes.paths()[f"/nodes/{{id}}/{what}"]["post"]
+    Draft202012Validator(described["requestBody"]["content"]["application/json"]["schema"]).validate(body)
+    answer = site.client.post(f"{ROOT}/nodes/0000000002/{what}", json=body, headers=bearer(token()))
+    assert (answer.status_code, asked) == (202, [True])
+    Draft202012Validator(described["responses"]["202"]["content"]["application/json"]["schema"]).validate(answer.json())
+    wrong = site.client.post(
+        f"{ROOT}/nodes/0000000002/{what}", json={"reason": "r", "when_free": "maybe"}, headers=bearer(token())
+    )
+    assert (wrong.status_code, len(asked)) == (400, 1)

@@ -10,7 +10,7 @@ import pytest
 from nodepool.model.maintenance import Maintenance, Mode
 from nodepool.web.access import Access
 from nodepool.web.actions import Actions
-from nodepool.web.pages.change_buttons import MOST_SUBJECTS, of_subject, of_subjects
+from nodepool.web.pages.change_buttons import MOST_SUBJECTS, of_node, of_subject, of_subjects
 from nodepool.web.tokens import Tokens
 from tests.support.web_records import HOSTILE, NOW, full
 from tests.support.web_site import WebSite
@@ -83,12 +83,32 @@ def test_each_subject_once_and_not_too_many() -> None:
     assert len(of_subjects("launcher", ["l1", "l1"], SEEN)) == 2
 
 
-@pytest.mark.parametrize(
-    ("sent", "status"), [({"confirm": "needed"}, 400), ({"confirm": "needed", "sure": "yes"}, 200)]
-)
+@pytest.mark.parametrize(("sent", "status"), [({}, 400), ({"sure": "yes"}, 200)])
 def test_confirmation(sent: dict[str, str], status: int) -> None:
     """WP-98: the server looks, whatever a browser does."""
     site = GuardedSite()
     form = {"reason": "why", **sent}
-    assert site.client.post("/api/v1/nodes/0000000001/hold", data=form, headers=bearer(token())).status_code == status
-    assert len(site.actions.held) == (status == 200)
+    assert site.client.post("/api/v1/nodes/0000000001/delete", data=form, headers=bearer(token())).status_code == status
+    assert len(site.actions.deleted) == (status == 200)
+    drain = site.client.post(
+        "/api/v1/maintenance/provider/none", data={**form, "mode": "drain"}, headers=bearer(token())
+    )
+    assert "Confirm" in drain.text or status == 200
+
+
+def test_confirmation_is_for_forms() -> None:
+    """WP-98: a program, and what takes nothing away, need none."""
+    site = GuardedSite()
+    path = "/api/v1/nodes/0000000001"
+    assert site.client.post(f"{path}/delete", json={"reason": "why"}, headers=bearer(token())).status_code == 200
+    assert site.client.post(f"{path}/hold", data={"reason": "why"}, headers=bearer(token())).status_code == 200
+
+
+def test_node_that_is_locked() -> None:
+    """WP-101: it can wait; what waits can be withdrawn."""
+    node = full().observed.nodes["0000000001"]
+    assert [action.may_wait for action in of_node(node, locked=True, pending=False)] == [True, True]
+    assert [action.may_wait for action in of_node(node, locked=False, pending=False)] == [False, False]
+    [withdraw] = of_node(node, locked=True, pending=True)
+    assert withdraw.target == "api/v1/nodes/0000000001/pending/end"
+    assert 'name="when_free"' in page("/nodes/0000000001", token())
