@@ -90,10 +90,15 @@ def test_confirmation(sent: dict[str, str], status: int) -> None:
     form = {"reason": "why", **sent}
     assert site.client.post("/api/v1/nodes/0000000001/delete", data=form, headers=bearer(token())).status_code == status
     assert len(site.actions.deleted) == (status == 200)
-    drain = site.client.post(
-        "/api/v1/maintenance/provider/none", data={**form, "mode": "drain"}, headers=bearer(token())
-    )
-    assert "Confirm" in drain.text or status == 200
+
+
+@pytest.mark.parametrize("mode", ["drain", "quarantine"])
+def test_confirmation_of_maintenance(mode: str) -> None:
+    """WP-98"""
+    form = {"reason": "why", "mode": mode}
+    answer = GuardedSite().client.post("/api/v1/maintenance/provider/none", data=form, headers=bearer(token()))
+    assert answer.status_code == 400
+    assert "Confirm" in answer.text
 
 
 def test_confirmation_is_for_forms() -> None:
