@@ -7,7 +7,8 @@ The daemon needs its file descriptors for ZooKeeper and for clouds.
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Final
+import logging
+from typing import Any, Final, cast
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
@@ -21,6 +22,19 @@ REQUEST_SECONDS: Final = 15.0
 MOST_OPEN: Final = 550
 
 
+class _Errors(logging.LoggerAdapter[logging.Logger]):
+    """uvicorn's own log without what any client can cause as often as it likes, e.g. by requests that are none."""
+
+    #: uvicorn asks for it.
+    level = logging.ERROR
+
+    def isEnabledFor(self, level: int) -> bool:
+        return level >= logging.ERROR
+
+
+_ERRORS: Final = cast("logging.Logger", _Errors(logging.getLogger("uvicorn.error"), {}))
+
+
 class BoundedConnection(H11Protocol):
     """For the event loop. uvicorn closes connections by itself only between two requests.
 
@@ -30,6 +44,7 @@ class BoundedConnection(H11Protocol):
     def __init__(self, *arguments: Any, opened: OpenConnections, **settings: Any) -> None:
         super().__init__(*arguments, **settings)
         self._opened = opened
+        self.logger = _ERRORS
         #: Runs while a request is awaited, or a part of it.
         self._deadline: asyncio.TimerHandle | None = None
         #: When something came last, in seconds of the event loop.

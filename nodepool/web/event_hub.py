@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from functools import partial
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("nodepool.web")
 
-#: Viewers at a time; more of them are refused.
+#: Viewers at a time. For one more, the client with most of them loses its oldest one, or the new one is refused.
 MOST_VIEWERS: Final = 200
 #: A viewer that comes back is told so many messages that it missed; of more only that there were.
 MOST_MISSED: Final = 500
@@ -55,10 +56,12 @@ class Viewer:
     """One stream. For the event loop.
 
     :param seq: of the last message that it has.
+    :param client: its address.
     """
 
-    def __init__(self, seq: int) -> None:
+    def __init__(self, seq: int, client: str = "") -> None:
         self.seq = seq
+        self.client = client
         #: Set when there are messages, or `ended` is.
         self.woken = asyncio.Event()
         #: It gets no more messages.
@@ -84,7 +87,8 @@ class EventHub:
         #: Tells numbers of this hub from those of another process, or of one before.
         self.boot = secrets.token_hex(4)
         self._log = MessageLog(KEPT_MESSAGES)
-        self._viewers: set[Viewer] = set()
+        #: In the order in which they came.
+        self._viewers: dict[Viewer, None] = {}
         self._someone = asyncio.Event()
         self._stopping = False
         self._looking = asyncio.Lock()
@@ -100,16 +104,17 @@ class EventHub:
         """How many there are."""
         return len(self._viewers)
 
-    async def join(self, last_id: str | None) -> tuple[Viewer, Sequence[Message]]:
+    async def join(self, last_id: str | None, client: str = "") -> tuple[Viewer, Sequence[Message]]:
         """A new viewer, and what it is told first. Whoever calls it calls `leave` at the end.
 
         :param last_id: of the last message that the viewer got, as it tells; None = it comes for the first time.
+        :param client: its address.
         :raises TooManyViewers: it is refused.
         """
-        if self._stopping or len(self._viewers) >= MOST_VIEWERS:
+        if self._stopping or (len(self._viewers) >= MOST_VIEWERS and not self._make_room(client)):
             raise TooManyViewers
-        viewer = Viewer(self._log.seq)
-        self._viewers.add(viewer)
+        viewer = Viewer(self._log.seq, client)
+        self._viewers[viewer] = None
         if not self._someone.is_set():
             # Nobody looked for some time. What happened meanwhile is for those who come back.
             with OnError(lambda _error: self.leave(viewer)), Guard(log, "Error while looking for events"):
@@ -127,10 +132,19 @@ class EventHub:
             first.append(Message(viewer.seq, RESET, {"seq": viewer.seq}))
         return viewer, first
 
+    def _make_room(self, client: str) -> bool:
+        """For a viewer of a client. A few addresses must not take the streams of all others."""
+        counts = Counter(viewer.client for viewer in self._viewers)
+        most, count = counts.most_common(1)[0]
+        if count <= counts[client] + 1:
+            return False
+        self.leave(next(viewer for viewer in self._viewers if viewer.client == most))
+        return True
+
     def leave(self, viewer: Viewer) -> None:
         """The viewer is gone; it may have been dropped already."""
         viewer.end()
-        self._viewers.discard(viewer)
+        self._viewers.pop(viewer, None)
         if not self._viewers:
             self._someone.clear()
 

@@ -17,6 +17,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from nodepool.clock import wall_time
+from nodepool.web.few_lines import FewLines
 from nodepool.web.own_address import own_address, place_of
 from nodepool.web.problem import problem_response
 from nodepool.web.tokens import BadTokenError, Tokens, User
@@ -83,6 +84,8 @@ class Logins:
         self._require_login = require_login
         self._origins = frozenset(origin.rstrip("/").lower() for origin in origins)
         self._known = KnownUsers(now)
+        #: Nobody can fill the log with tokens that are none.
+        self._refusals = FewLines()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -115,7 +118,8 @@ class Logins:
             try:
                 request.scope[USER] = await self._user(token)
             except BadTokenError as error:
-                log.info("Refused a token: %s", error)
+                if self._refusals.one_more():
+                    log.info("Refused a token: %s", error)
                 if not in_cookie:
                     return _unauthorized(f"The token is not accepted: {error}", "invalid_token")
         path = path_of(request)

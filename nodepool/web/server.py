@@ -128,6 +128,7 @@ def _make_server(app: ASGIApp, address: ListenAddress, connections: OpenConnecti
     import uvicorn
 
     from nodepool.web.bounded_connection import BoundedConnection
+    from nodepool.web.long_requests import LongRequests
     from nodepool.web.overload import Overload
 
     class Server(uvicorn.Server):
@@ -162,11 +163,13 @@ def _make_server(app: ASGIApp, address: ListenAddress, connections: OpenConnecti
         "log_config": None,
         "access_log": False,
         "server_header": False,
+        # Who a client of these is, they say.
+        "forwarded_allow_ips": ["127.0.0.1", "::1", *address.trusted_proxies],
         "timeout_keep_alive": IDLE_SECONDS,
         "timeout_graceful_shutdown": GRACE_SECONDS + LAST_SECONDS,
         "ssl_certfile": address.certificate,
         "ssl_keyfile": address.key,
     }
-    guarded = Overload(app, lambda: len(server.server_state.connections), MOST_CONNECTIONS)
+    guarded = Overload(LongRequests(app), lambda: len(server.server_state.connections), MOST_CONNECTIONS)
     server = Server(uvicorn.Config(guarded, **settings))
     return server

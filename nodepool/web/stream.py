@@ -73,7 +73,9 @@ def routes() -> list[BaseRoute]:
         if hub is None:
             return _refused()
         try:
-            viewer, first = await hub.join(request.headers.get("last-event-id"))
+            viewer, first = await hub.join(
+                request.headers.get("last-event-id"), request.client.host if request.client else ""
+            )
         except TooManyViewers:
             return _refused()
         return EventStream(hub, viewer, first, _login_seconds(request))

@@ -13,6 +13,7 @@ from starlette.routing import BaseRoute, Route
 
 from nodepool.clock import wall_time
 from nodepool.web import bodies
+from nodepool.web.few_lines import FewLines
 from nodepool.web.logins import COOKIE, log, user_of
 from nodepool.web.own_address import own_address
 from nodepool.web.pages.frame import Frame, Page
@@ -29,6 +30,7 @@ MOST_COOKIE: Final = 4000
 
 def routes(frame: Frame, access: Access) -> list[BaseRoute]:
     """The page with the form, and what its buttons do."""
+    refusals = FewLines()
 
     async def log_in(request: Request) -> Response:
         try:
@@ -41,7 +43,8 @@ def routes(frame: Frame, access: Access) -> list[BaseRoute]:
             if len(token) > MOST_COOKIE:
                 raise BadTokenError("it is too long for a cookie; use it with the API")
         except BadTokenError as error:
-            log.info("Refused a login: %s", error)
+            if refusals.one_more():
+                log.info("Refused a login: %s", error)
             return frame.page(request, _page(f"The token is not accepted: {error}", target), HTTPStatus.FORBIDDEN)
         log.info("Login of %s (%s)", user.name, "operator" if user.operator else "viewer")
         answer = RedirectResponse(own_address(request, target), HTTPStatus.SEE_OTHER)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import logging
 import select
 import socket
 from collections.abc import Iterator
@@ -49,6 +50,25 @@ def test_request_that_does_not_end(sent: bytes, monkeypatch: pytest.MonkeyPatch)
         client.sendall(sent)
         while client.recv(1 << 16):
             pass
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"\r\n\r\nx y z\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close, upgrade\r\nUpgrade: websocket\r\n\r\n",
+    ],
+)
+def test_clients_cannot_fill_the_log(sent: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    """WP-66: nothing is said of requests that are none."""
+    with (
+        caplog.at_level(logging.WARNING, "uvicorn.error"),
+        serving() as port,
+        socket.create_connection(("127.0.0.1", port), SECONDS) as client,
+    ):
+        client.sendall(sent)
+        assert client.recv(1 << 16).startswith(b"HTTP/1.1 ")
+    assert caplog.records == []
 
 
 def test_probes_come_through(monkeypatch: pytest.MonkeyPatch) -> None:

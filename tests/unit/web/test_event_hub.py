@@ -225,6 +225,23 @@ def test_too_many_viewers() -> None:
     with_hub(scenario)
 
 
+def test_streams_of_a_few_clients() -> None:
+    """WP-64: they keep nobody else from having one."""
+
+    async def scenario(place: Place) -> None:
+        first, _ = await place.hub.join(None, "192.0.2.1")
+        greedy = [(await place.hub.join(None, f"192.0.2.{2 + n % 2}"))[0] for n in range(MOST_VIEWERS - 1)]
+        other, _ = await place.hub.join(None, "192.0.2.9")
+        assert place.hub.viewers == MOST_VIEWERS
+        assert [viewer for viewer in greedy if viewer.ended] == greedy[:1]
+        assert not first.ended
+        assert not other.ended
+        with pytest.raises(TooManyViewers):
+            await place.hub.join(None, "192.0.2.3")
+
+    with_hub(scenario)
+
+
 def test_stop() -> None:
     """WP-65: all streams end at once, and there are no new ones."""
 

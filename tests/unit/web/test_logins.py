@@ -232,3 +232,12 @@ def test_parts_that_are_kept_need_the_login() -> None:
         assert site.client.get(f"/{path}", headers={**PART, **bearer(token())}).status_code == 200
         refused = site.client.get(f"/{path}", headers=PART)
         assert (refused.status_code, b'id="live"' in refused.content) == (401, False)
+
+
+def test_refusals_cannot_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    """WP-66: whoever sends tokens that are none."""
+    site = GuardedSite()
+    with caplog.at_level(logging.INFO, "nodepool.web.auth"):
+        for number in range(50):
+            assert site.client.get("/nodes", headers=bearer(f"none{number}")).status_code == 401
+    assert 1 <= len(caplog.records) <= 30
