@@ -26,18 +26,20 @@ MOST_ENDS: Final = 10_000
 
 @dataclass(frozen=True)
 class WaitSummary:
-    """Of the requests with a label that were fulfilled in the last hour, since this process has looked.
+    """Of the requests with a label that were fulfilled in the last hour, or in its last part if there were very many.
 
     :param count: requests. ``shared``: those of them that wanted other labels, too. Their wait counts as a whole for
         each label, because a record does not tell which of its nodes was there first.
     :param p50: seconds from submission until the request was fulfilled, which half of them did not exceed; ``p95``: 95
         of 100; None = there was no request.
+    :param covered_seconds: the part of the hour of which all are known; less than 3,600 if only the last ones are kept.
     """
 
     count: int
     shared: int
     p50: float | None
     p95: float | None
+    covered_seconds: float = WINDOW_SECONDS
 
 
 @dataclass(frozen=True)
@@ -82,12 +84,14 @@ class WaitTimes:
     def of_label(self, label: str, now: float) -> WaitSummary:
         """:param now: seconds since the epoch."""
         with self._lock:
-            waits = list(self._waits.get(label, ()))
-        waits = [one for one in waits if now - WINDOW_SECONDS <= one.at]
+            kept = list(self._waits.get(label, ()))
+        waits = [one for one in kept if now - WINDOW_SECONDS <= one.at]
         seconds = sorted(one.seconds for one in waits)
-        return WaitSummary(
-            len(waits), sum(one.shared for one in waits), percentile(seconds, 50), percentile(seconds, 95)
-        )
+        # Those before the oldest one were forgotten.
+        all_kept = len(waits) < MOST_WAITS
+        covered = WINDOW_SECONDS if all_kept else max(0.0, now - min(one.at for one in waits))
+        shared = sum(one.shared for one in waits)
+        return WaitSummary(len(waits), shared, percentile(seconds, 50), percentile(seconds, 95), covered)
 
 
 def percentile(values: Sequence[float], percent: int) -> float | None:

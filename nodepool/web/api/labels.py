@@ -75,7 +75,8 @@ def _explained() -> dict[str, Any]:
     waits = {
         **schemas.of_dataclass(WaitSummary),
         "description": "seconds that requests waited that were fulfilled in the last hour. The whole wait of a request "
-        "with several labels counts for each of them; `shared` is the number of these requests",
+        "with several labels counts for each of them; `shared` is the number of these requests. `covered_seconds` is "
+        "less than 3,600 if there were more than 1,000 requests: these are the last ones",
     }
     properties = {**schema["properties"], "waits": waits}
     return {**schema, "properties": properties, "required": list(properties)}

@@ -19,6 +19,7 @@ from nodepool.web.pages.lists import ListSubject, list_of_table
 from nodepool.web.pages.providers import waiting_view
 from nodepool.web.pages.table_view import TableView, table_view
 from nodepool.web.pages.templates import address
+from nodepool.web.wait_times import WINDOW_SECONDS, WaitSummary
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 
     from nodepool.plan.explained import LabelInPool
     from nodepool.web.snapshot import WebSnapshot
-    from nodepool.web.wait_times import WaitSummary
 
 _KINDS: Final = (RecordKind.PROVIDERS, RecordKind.REQUESTS, RecordKind.NODES)
 _SUBJECT: Final = ListSubject(
@@ -66,7 +66,8 @@ def _waits(waits: WaitSummary) -> str | None:
         return None
     shared = f"; {waits.shared} of them wanted other labels, too" if waits.shared else ""
     requests = "1 request" if waits.count == 1 else f"{waits.count} requests"
-    return f"50 % at most {short(waits.p50)}, 95 % at most {short(waits.p95)} ({requests}{shared})"
+    last = f", those of the last {short(waits.covered_seconds)}" if waits.covered_seconds < WINDOW_SECONDS else ""
+    return f"50 % at most {short(waits.p50)}, 95 % at most {short(waits.p95)} ({requests}{last}{shared})"
 
 
 def _pools(pools: Sequence[LabelInPool], now: float, links: Links) -> TableView:

@@ -78,3 +78,15 @@ def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     for number, label in enumerate(("a", "b", "a", "c")):
         waits.note(ended(number, 1.0, label))
     assert [waits.of_label(label, NOW).count for label in "abc"] == [2, 0, 1]
+
+
+def test_only_the_last_ones_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """WP-99: then it is told of which part of the hour they are."""
+    monkeypatch.setattr(wait_times, "MOST_WAITS", 3)
+    waits = WaitTimes()
+    for number in range(1, 3):
+        waits.note(ended(number, 1.0, "gpu", ago=600.0 - 60.0 * number))
+    assert waits.of_label("gpu", NOW).covered_seconds == 3600.0
+    for number in range(3, 9):
+        waits.note(ended(number, 1.0, "gpu", ago=600.0 - 60.0 * number))
+    assert waits.of_label("gpu", NOW) == WaitSummary(3, 0, 1.0, 1.0, 240.0)

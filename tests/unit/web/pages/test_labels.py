@@ -26,4 +26,4 @@ def test_waits_of_the_last_hour() -> None:
     text = site.client.get("/labels/gpu").text
     assert "50 % at most 1 min, 95 % at most 1 min (2 requests; 1 of them wanted other labels, too)" in text
     told = site.client.get(f"{ROOT}/labels/gpu").json()
-    assert told["waits"] == {"count": 2, "shared": 1, "p50": 60.0, "p95": 60.0}
+    assert told["waits"] == {"count": 2, "shared": 1, "p50": 60.0, "p95": 60.0, "covered_seconds": 3600.0}
