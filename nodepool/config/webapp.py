@@ -32,9 +32,10 @@ def _has_its_keys(data: dict[str, Any]) -> dict[str, Any]:
     needed = {HS256: "secret", RS256: "public_key"}.get(data.get("driver", ""))
     if needed is not None and not data.get(needed):
         raise v.Invalid(f"{needed} is needed with driver {data['driver']}", path=["driver"])
-    if PLACEHOLDER.search(str(data.get("secret"))):
-        # The text is in the documentation: everybody could sign with it.
-        raise v.Invalid("its environment variable is not set", path=["secret"])
+    for name in ("secret", "client_secret"):
+        if PLACEHOLDER.search(str(data.get(name))):
+            # The text is in the documentation: everybody could sign with it.
+            raise v.Invalid("its environment variable is not set", path=[name])
     return data
 
 
@@ -79,6 +80,14 @@ class Authenticator(ConfigValue):
     public_key: str | None = key(
         FILLED_TEXT, None, "RS256: file with the public key of the issuer, PEM.", name="public_key"
     )
+    client_secret: str | None = key(
+        FILLED_TEXT,
+        None,
+        "OpenIDConnect: the secret of the client, for a provider that asks for one when a browser logs in. Give it as "
+        "``%(NODEPOOL_...)``.",
+        name="client_secret",
+    )
+    scope: str = key(FILLED_TEXT, "openid profile", "OpenIDConnect: what is asked for when a browser logs in.")
     keys_url: str | None = key(
         FILLED_TEXT,
         None,

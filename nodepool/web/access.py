@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from anyio import CapacityLimiter
 
 from nodepool.web.actions import Actions
+from nodepool.web.browser_login import BrowserLogin
 from nodepool.web.pending_changes import PendingChanges
 from nodepool.web.tokens import Tokens
 
@@ -28,6 +29,8 @@ class Access:
     :param require_login: nobody sees anything who has not logged in.
     :param origins: addresses of the pages as browsers see them, beside that of the request.
     :param pending: changes that wait for the lock of a node.
+    :param browser_logins: providers at which a browser can log in, by the names of their authenticators.
+    :param login_threads: for these, because such a provider may be slow, and tokens are to be checked meanwhile.
     :param threads: in which tokens are checked: not those of pages, because an OpenID Connect provider may be slow.
     """
 
@@ -36,4 +39,6 @@ class Access:
     require_login: bool = False
     origins: Sequence[str] = ()
     pending: PendingChanges | None = None
+    browser_logins: Mapping[str, BrowserLogin] = field(default_factory=dict)
+    login_threads: CapacityLimiter = field(default_factory=_threads)
     threads: CapacityLimiter = field(default_factory=_threads)

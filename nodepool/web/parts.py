@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     from nodepool.config.objects import Config
     from nodepool.web.access import Access
+    from nodepool.web.browser_login import BrowserLogin
+    from nodepool.web.tokens import Tokens
     from nodepool.zk.client import ZooKeeperClient
     from nodepool.zk.nodepool_cache import NodepoolCache
     from nodepool.zk.zookeeper import ZooKeeper
@@ -55,14 +57,29 @@ def _access(daemon: CachingDaemon, config: Config) -> Access | None:
         log.info("%s: %s when free, for %s: %s", subject, change.what, wish.operator, became)
         daemon.note(wish.operator, subject, f"{change.what} when free, for {wish.operator}: {became}: {wish.reason}")
 
+    tokens = Tokens(config.webapp_authenticators, config.webapp_operators)
     pending = PendingChanges(daemon.zk, daemon.cache.nodes, tell)
     return Access(
-        Tokens(config.webapp_authenticators, config.webapp_operators),
+        tokens,
         Actions(daemon.zk, MaintenanceStore(daemon.client), daemon.note, pending),
         config.webapp_require_login,
         config.webapp_origins,
         pending,
+        _browser_logins(config, tokens),
     )
+
+
+def _browser_logins(config: Config, tokens: Tokens) -> dict[str, BrowserLogin]:
+    """The providers at which browsers can log in."""
+    from nodepool.config.webapp import OPENID_CONNECT
+    from nodepool.web.browser_login import EXTRA, BrowserLogin, is_installed
+
+    providers = [one for one in config.webapp_authenticators if one.driver == OPENID_CONNECT]
+    if providers and not is_installed():
+        names = ", ".join(one.name for one in providers)
+        log.info("Browsers cannot log in at %s, only tokens are taken: the extra %s is not installed", names, EXTRA)
+        return {}
+    return {one.name: BrowserLogin(one, tokens) for one in providers}
 
 
 def web_part(daemon: CachingDaemon, config: Config) -> Part[WebServer]:

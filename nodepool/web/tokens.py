@@ -125,12 +125,23 @@ class ProviderKeys:
         if client is None:
             url = self._url
             if url is None:
-                place = f"{self._issuer.rstrip('/')}/.well-known/openid-configuration"
-                answer = requests.get(place, timeout=PROVIDER_SECONDS)
-                answer.raise_for_status()
-                url = str(answer.json()["jwks_uri"])
+                url = str(discovery(self._issuer)["jwks_uri"])
             client = self._client = jwt.PyJWKClient(url, timeout=PROVIDER_SECONDS, lifespan=KEYS_SECONDS)
         return client
+
+
+def discovery(issuer: str) -> Mapping[str, Any]:
+    """The configuration that an OpenID Connect provider publishes (OpenID Connect Discovery 1.0); blocks.
+
+    :raises requests.RequestException: it cannot be had. ValueError: it is no JSON object.
+    """
+    place = f"{issuer.rstrip('/')}/.well-known/openid-configuration"
+    answer = requests.get(place, timeout=PROVIDER_SECONDS)
+    answer.raise_for_status()
+    found = answer.json()
+    if not isinstance(found, dict):
+        raise ValueError(f"{place} is no JSON object")
+    return found
 
 
 class _Issuer:

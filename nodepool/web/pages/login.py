@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
@@ -13,12 +14,13 @@ from starlette.routing import BaseRoute, Route
 
 from nodepool.clock import wall_time
 from nodepool.web import bodies
+from nodepool.web.browser_login import LoginFailed, LoginState
 from nodepool.web.few_lines import FewLines
 from nodepool.web.logins import COOKIE, log, user_of
 from nodepool.web.own_address import own_address
 from nodepool.web.pages.frame import Frame, Page
 from nodepool.web.problem import ApiProblem
-from nodepool.web.tokens import BadTokenError
+from nodepool.web.tokens import BadTokenError, User
 
 if TYPE_CHECKING:
     from nodepool.web.access import Access
@@ -26,17 +28,90 @@ if TYPE_CHECKING:
 
 #: Browsers keep no longer cookie.
 MOST_COOKIE: Final = 4000
+#: Of a login that has begun, until the provider sends the browser back.
+BEGUN_COOKIE: Final = "nodepool_login"
+BEGUN_SECONDS: Final = 600
+#: Longest address of a page that a login leads to, and longest part of the answer of a provider.
+MOST_TARGET: Final = 1000
+MOST_ANSWER: Final = 4000
 
 
 def routes(frame: Frame, access: Access) -> list[BaseRoute]:
     """The page with the form, and what its buttons do."""
+
     refusals = FewLines()
+    providers = list(access.browser_logins)
+
+    def logged_in(request: Request, token: str, user: User, target: str) -> Response:
+        log.info("Login of %s (%s)", user.name, "operator" if user.operator else "viewer")
+        answer = RedirectResponse(own_address(request, target), HTTPStatus.SEE_OTHER)
+        answer.set_cookie(
+            COOKIE,
+            token,
+            max_age=max(1, int(user.expires - wall_time())),
+            path=request.scope.get("root_path", "") or "/",
+            secure=_is_secure(request, access.origins),
+            httponly=True,
+            samesite="lax",
+        )
+        return answer
+
+    def login_page(request: Request, _snapshot: WebSnapshot) -> Page:
+        user = user_of(request)
+        told = "" if user is None else f"You are logged in as {user.name}."
+        return _page(told, request.query_params.get("next", "")[:MOST_TARGET], providers)
+
+    def refused(request: Request, error: Exception, target: str, status: HTTPStatus) -> Response:
+        if refusals.one_more():
+            log.info("Refused a login: %s", error)
+        return frame.page(request, _page(f"{error}.", target, providers), status)
+
+    async def begin(request: Request) -> Response:
+        provider = access.browser_logins.get(request.query_params.get("name", ""))
+        target = request.query_params.get("next", "")[:MOST_TARGET]
+        if provider is None:
+            text = LoginFailed("There is no such provider of logins")
+            return refused(request, text, target, HTTPStatus.NOT_FOUND)
+        redirect = f"{_origin(request, access.origins)}{request.scope.get('root_path', '')}/login/done"
+        try:
+            url, begun = await run_sync(provider.begin, redirect, target, limiter=access.login_threads)
+        except LoginFailed as error:
+            return refused(request, error, target, HTTPStatus.BAD_GATEWAY)
+        answer = RedirectResponse(url, HTTPStatus.SEE_OTHER)
+        answer.set_cookie(
+            BEGUN_COOKIE,
+            begun.to_cookie(),
+            max_age=BEGUN_SECONDS,
+            path=_login_path(request),
+            secure=_is_secure(request, access.origins),
+            httponly=True,
+            samesite="lax",
+        )
+        return answer
+
+    async def done(request: Request) -> Response:
+        begun = LoginState.of_cookie(request.cookies.get(BEGUN_COOKIE, ""))
+        provider = None if begun is None else access.browser_logins.get(begun.name)
+        if begun is None or provider is None:
+            text = LoginFailed("This browser has begun no login, or too long ago; try again")
+            return refused(request, text, "", HTTPStatus.BAD_REQUEST)
+        given = {name: value[:MOST_ANSWER] for name, value in request.query_params.items()}
+        try:
+            token, user = await run_sync(provider.finish, begun, given, limiter=access.login_threads)
+            if len(token) > MOST_COOKIE:
+                raise LoginFailed("the token is too long for a cookie; let the provider put fewer claims into it")
+        except LoginFailed as error:
+            answer = refused(request, error, begun.target, HTTPStatus.FORBIDDEN)
+        else:
+            answer = logged_in(request, token, user, begun.target)
+        answer.delete_cookie(BEGUN_COOKIE, path=_login_path(request), httponly=True, samesite="lax")
+        return answer
 
     async def log_in(request: Request) -> Response:
         try:
             form = await bodies.read_body(request)
         except ApiProblem as problem:
-            return frame.page(request, _page(str(problem), ""), problem.status)
+            return frame.page(request, _page(str(problem), "", providers), problem.status)
         token, target = str(form.get("token", "")).strip(), str(form.get("next", ""))
         try:
             user = await run_sync(access.tokens.user, token, limiter=access.threads)
@@ -45,19 +120,9 @@ def routes(frame: Frame, access: Access) -> list[BaseRoute]:
         except BadTokenError as error:
             if refusals.one_more():
                 log.info("Refused a login: %s", error)
-            return frame.page(request, _page(f"The token is not accepted: {error}", target), HTTPStatus.FORBIDDEN)
-        log.info("Login of %s (%s)", user.name, "operator" if user.operator else "viewer")
-        answer = RedirectResponse(own_address(request, target), HTTPStatus.SEE_OTHER)
-        answer.set_cookie(
-            COOKIE,
-            token,
-            max_age=max(1, int(user.expires - wall_time())),
-            path=request.scope.get("root_path", "") or "/",
-            secure=_is_secure(request),
-            httponly=True,
-            samesite="lax",
-        )
-        return answer
+            text = f"The token is not accepted: {error}"
+            return frame.page(request, _page(text, target, providers), HTTPStatus.FORBIDDEN)
+        return logged_in(request, token, user, target)
 
     async def log_out(request: Request) -> Response:
         answer = RedirectResponse(own_address(request, ""), HTTPStatus.SEE_OTHER)
@@ -67,20 +132,30 @@ def routes(frame: Frame, access: Access) -> list[BaseRoute]:
     return [
         frame.route("/login", login_page),
         Route("/login", log_in, methods=["POST"]),
+        # Links: browsers do not let a form lead to another site (Content-Security-Policy: form-action).
+        *([Route("/login/at", begin), Route("/login/done", done)] if providers else []),
         Route("/logout", log_out, methods=["POST"]),
     ]
 
 
-def login_page(request: Request, _snapshot: WebSnapshot) -> Page:
-    """The form."""
-    user = user_of(request)
-    told = "" if user is None else f"You are logged in as {user.name}."
-    return _page(told, request.query_params.get("next", "")[:1000])
+def _page(told: str, target: str, providers: Sequence[str]) -> Page:
+    return Page("login.html", "Log in", {"told": told, "next": target, "providers": providers}, personal=True)
 
 
-def _page(told: str, target: str) -> Page:
-    return Page("login.html", "Log in", {"told": told, "next": target}, personal=True)
+def _is_secure(request: Request, origins: Sequence[str]) -> bool:
+    """Does the browser use HTTPS? A link sends no ``Origin``."""
+    origin = request.headers.get("origin") or _origin(request, origins)
+    return request.url.scheme == "https" or origin.startswith("https:")
 
 
-def _is_secure(request: Request) -> bool:
-    return request.url.scheme == "https" or request.headers.get("origin", "").startswith("https:")
+def _origin(request: Request, origins: Sequence[str]) -> str:
+    """The address of these pages as the browser sees them: of ``webapp.origins`` the one that it asks for."""
+    host = request.headers.get("host", "")
+    for origin in origins:
+        if origin.partition("://")[2].rstrip("/").lower() == host.lower():
+            return origin.rstrip("/")
+    return origins[0].rstrip("/") if origins else f"{request.url.scheme}://{host}"
+
+
+def _login_path(request: Request) -> str:
+    return f"{request.scope.get('root_path', '')}/login"
