@@ -36,7 +36,7 @@ CONTRACT: Final = {
     "build-timeout release elements env-vars pause username python-path shell-type dib-cmd metadata",
     "nodepool.config.objects.TenantLimits": "tenant-name max-servers max-cores max-ram max-volumes max-volume-gb",
     "nodepool.config.webapp.Authenticator": "name driver client_id issuer_id audience uid_claim max_validity_time "
-    "skew secret public_key keys_url",
+    "skew secret public_key client_secret scope keys_url",
     "nodepool.config.webapp.OperatorRule": "claim contains",
     "nodepool.driver.config.ProviderConfig": PROVIDER,
     "nodepool.driver.config.ConfigPool": POOL,
