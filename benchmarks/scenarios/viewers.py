@@ -120,7 +120,7 @@ def _steady(ready: ReadyHosts, side: Side, count: int) -> Run:
 
 SCENARIO = Scenario(
     name=NAME,
-    title="80 and 600 requests at once, 100 static nodes are ready, and people look at the web pages",
+    title="80 and 1200 requests at once, 100 static nodes are ready, and people look at the web pages",
     metrics=(
         RATE,
         *LATENCIES,
@@ -138,6 +138,6 @@ SCENARIO = Scenario(
         Bound("failed", at_most=0),
     ),
     run=run,
-    sizes={"hosts": 100, "requests": 80, "steady": 600, "rounds": 8, "bursts": 4, "warm_up": 200, "viewers": 20},
+    sizes={"hosts": 100, "requests": 80, "steady": 1200, "rounds": 8, "bursts": 4, "warm_up": 200, "viewers": 20},
     quick={"hosts": 20, "requests": 15, "steady": 60, "rounds": 2, "bursts": 1, "warm_up": 10},
 )
