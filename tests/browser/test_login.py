@@ -36,8 +36,9 @@ class NotedHolds:
         self.begun.append((kind, name, mode, wish.reason))
         return Maintenance(kind, name, Mode(mode), wish.reason, wish.operator)
 
-    def hold(self, node_id: str, wish: Any) -> None:
+    def hold(self, node_id: str, wish: Any, *, when_free: bool) -> bool:
         self.held.append((node_id, wish.operator, wish.reason))
+        return not when_free
 
 
 @pytest.fixture
