@@ -13,7 +13,7 @@ import sysconfig
 from importlib import metadata
 from pathlib import Path
 
-COMMANDS = ("nodepool", "nodepool-launcher", "nodepool-builder", "nodepool-web")
+COMMANDS = ("nodepool", "nodepool-launcher", "nodepool-builder", "nodepool-web", "nodepool-tls")
 #: diskimage-builder's, which builders look for beside their Python.
 BUILD_COMMAND = "disk-image-create"
 

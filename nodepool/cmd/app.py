@@ -68,10 +68,15 @@ def absolute_path(value: str) -> str:
 def make_parser(prog: str, description: str) -> argparse.ArgumentParser:
     """A parser with the options that all three programs have (reference/commands 1)."""
     parser = argparse.ArgumentParser(prog=prog, description=description)
-    parser.add_argument("--version", action=_VersionAction, help="show the version and exit")
+    add_version_option(parser)
     add_file_options(parser)
     parser.set_defaults(config=DEFAULT_CONFIG, secure=None, logconfig=None)
     return parser
+
+
+def add_version_option(parser: argparse.ArgumentParser) -> None:
+    """Give a program ``--version``."""
+    parser.add_argument("--version", action=_VersionAction, help="show the version and exit")
 
 
 def add_file_options(parser: argparse.ArgumentParser) -> None:

@@ -13,7 +13,7 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from nodepool.cmd import builder, cli, launcher, web
+from nodepool.cmd import builder, cli, launcher, tls, web
 from nodepool.config.loader import load_config
 from nodepool.config.validator import validate
 
@@ -28,6 +28,7 @@ PARSERS: Final = {
     "nodepool-launcher": launcher.make_parser,
     "nodepool-builder": builder.make_parser,
     "nodepool-web": web.make_parser,
+    "nodepool-tls": tls.make_parser,
 }
 #: Where somebody may put keys.
 SECRETS: Final = ("etc/kubernetes/tls/zk-client.key", "etc/tls/server.pem", "etc/client.p12", "etc/ca.key")

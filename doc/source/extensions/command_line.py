@@ -52,10 +52,11 @@ def _program(parser: argparse.ArgumentParser) -> Iterator[str]:
     if not commands:
         return
     yield from _section("Commands", "-")
-    yield "Each command also has ``-h``, ``-c``, ``-s``, ``-l`` and ``--debug``."
-    yield "They may stand before the command or after it."
-    yield ""
     shared = {option for action in parser._actions for option in action.option_strings}
+    if "-c" in shared:
+        yield "Each command also has ``-h``, ``-c``, ``-s``, ``-l`` and ``--debug``."
+        yield "They may stand before the command or after it."
+        yield ""
     for command, names in _with_names(commands):
         yield from _section(" or ".join(f"``{name}``" for name in names), "~")
         yield command.description or ""
