@@ -227,6 +227,11 @@ class NodeRequestHandler(HandlerHooks):
         cache = self.zk.cache
         return cache is not None and cache.requests.get(self.request.key) is None
 
+    @property
+    def awaits_launches(self) -> bool:
+        """Would `poll` surely find that a launch runs? For frameworks, not for drivers: it must not raise."""
+        return False
+
     def poll(self) -> bool:
         """Is the request finished? Fulfils, fails or waits further. Does not block on launches."""
         if (end := self._poll()) is not None:
@@ -252,12 +257,10 @@ class NodeRequestHandler(HandlerHooks):
         self.ready_nodes = [node for node in self.nodeset if node.state == states.READY]
         if self.is_gone():
             self._drop()
-        elif self._decline_failed():
-            return None
-        elif len(self.ready_nodes) < len(self.nodeset):
+        elif not self._decline_failed():
+            if len(self.ready_nodes) == len(self.nodeset):
+                return self._fulfil()
             self._launch_again_later()
-        else:
-            return self._fulfil()
         return None
 
     def _decline_failed(self) -> bool:

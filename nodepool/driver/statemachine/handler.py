@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from nodepool.driver import gateway
 from nodepool.driver.framework.worker_view import ProviderView
@@ -53,10 +53,16 @@ class ServingProvider(ProviderView, LaunchingProvider, Protocol):
         ...
 
 
+#: Who defines one of these is polled in each pass.
+POLLED: Final = frozenset({"poll", "begin_poll", "launchesComplete", "alive_thread_count"})
+
+
 class StateMachineHandler(NodeRequestHandler):
     """All methods are called by the pool worker's thread; none of them waits for the cloud."""
 
     manager: ServingProvider
+    #: Has a subclass a word of its own in when launches are complete, or in what a poll looks at?
+    _polled_always = False
 
     def __init__(self, pw: PoolWorkerView, request: NodeRequest) -> None:
         super().__init__(pw, request)
@@ -65,6 +71,22 @@ class StateMachineHandler(NodeRequestHandler):
         self._outpaced: set[str] = set()
         self._az: str | None = None
         self._az_chosen = False
+
+    def __init_subclass__(cls, **settings: Any) -> None:
+        super().__init_subclass__(**settings)
+        below = cls.__mro__[: cls.__mro__.index(StateMachineHandler)]
+        cls._polled_always = any(not POLLED.isdisjoint(vars(base)) for base in below)
+
+    @property
+    def awaits_launches(self) -> bool:
+        """Of a hundred requests that launch, a pass finds one or two whose launches have ended."""
+        if self._polled_always:
+            return False
+        # No generator: this is asked for each request in each pass.
+        for launch in self._launches.values():  # noqa: SIM110
+            if not launch.complete:
+                return True
+        return False
 
     @property
     def alive_thread_count(self) -> int:

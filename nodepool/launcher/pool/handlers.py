@@ -58,6 +58,9 @@ class Handlers:
         """
         with ExitStack() as ends:
             for handler in self._desk.handlers():
+                # Equal to a poll, which would find that launches run.
+                if handler.awaits_launches and not handler.done:
+                    continue
                 with self._polling(handler):
                     end = handler.begin_poll()
                     if end is not None:

@@ -37,6 +37,7 @@ class Scripted:
         self.order: list[str] = []
         #: Does it fulfil its request in a poll?
         self.writes = False
+        self.awaits_launches = False
 
     @property
     def done(self) -> bool:
@@ -134,6 +135,19 @@ def test_one_error_while_serving_affects_no_other(place: Place, caplog: pytest.L
     bad.error = ZKConnectionError("away")
     with pytest.raises(ZKConnectionError):
         getattr(place.handlers, what)()
+
+
+def test_who_awaits_launches_is_not_polled(place: Place) -> None:
+    """A-19: the others are, in each pass, and it is as soon as it awaits none."""
+    waiting, asked = place.add(1, Stage.LAUNCHING), place.add(2, Stage.LAUNCHING)
+    waiting.awaits_launches = True
+    place.handlers.poll()
+    place.handlers.poll()
+    assert (waiting.called, asked.called) == ([], ["poll", "poll"])
+    waiting.awaits_launches, waiting.to = False, Stage.DONE
+    place.handlers.poll()
+    assert waiting.called == ["poll"]
+    assert place.locked() == [asked.request.key]
 
 
 def test_lost_connection_ends_the_pass(place: Place) -> None:
