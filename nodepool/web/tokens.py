@@ -166,6 +166,9 @@ class _Issuer:
             )
         except jwt.PyJWTError as error:
             raise BadTokenError(str(error)) from None
+        if not all(isinstance(claims[name], (int, float)) for name in ("iat", "exp")):
+            # The library takes texts with digits, too.
+            raise BadTokenError("iat and exp must be numbers")
         if settings.max_validity_time is not None and now > claims["iat"] + settings.max_validity_time + settings.skew:
             raise BadTokenError(f"issued more than {settings.max_validity_time} s ago (max_validity_time)")
         return claims

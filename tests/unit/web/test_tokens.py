@@ -55,6 +55,7 @@ def test_operator_and_viewer() -> None:
         ({"exp": 1}, "expired"),
         ({"exp": None}, "exp"),
         ({"iat": None}, "iat"),
+        ({"iat": "1"}, "must be numbers"),
         ({"iss": "somebody"}, "issuer is 'somebody'"),
         ({"aud": "somebody else"}, "udience"),
         ({"aud": None}, "aud"),
