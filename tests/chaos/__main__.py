@@ -16,12 +16,13 @@ from tests.chaos.run import Settings, run
 from tests.chaos.schedule import OF_LAUNCHER_RUNS, from_json, make_arrivals, make_schedule
 from tests.chaos.world import Limits
 from tests.support.launcher import COMMAND_VARIABLE
+from tests.support.seeds import seeds
 
 
 def main() -> int:
     """Parses the arguments, runs, prints."""
     parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
-    parser.add_argument("--seeds", default="1", help="for example 7 or 1-20 (%(default)s)")
+    parser.add_argument("--seeds", type=seeds, default="1", help="for example 7, 1-20 or 4,5 (%(default)s)")
     parser.add_argument("--seconds", type=float, default=60.0, help="time with faults (%(default)s)")
     parser.add_argument("--every", type=float, default=1.5, help="mean seconds between faults (%(default)s)")
     parser.add_argument("--launchers", type=int, default=3, help="(%(default)s)")
@@ -51,8 +52,7 @@ def main() -> int:
     kinds = [kind for kind in options.kinds.split(",") if kind]
     parent = options.directory or Path(tempfile.mkdtemp(prefix="chaos-"))
     failed = False
-    first, _, last = options.seeds.partition("-")
-    for seed in range(int(first), int(last or first) + 1):
+    for seed in options.seeds:
         if options.replay:
             before = json.loads(options.replay.read_text(encoding="utf-8"))
             faults, zookeepers = from_json(before["faults"]), before.get("zookeepers", 1)

@@ -13,13 +13,14 @@ from pathlib import Path
 
 from tests.chaos.images.image_run import ImageRun, ImageSettings
 from tests.chaos.schedule import OF_IMAGE_RUNS, from_json, make_schedule
+from tests.support.seeds import seeds
 
 
 def main() -> int:
     """Parses the arguments, runs, prints."""
     parser = argparse.ArgumentParser(prog="python -m tests.chaos.images", description=__doc__)
     there_are = ", ".join(OF_IMAGE_RUNS)
-    parser.add_argument("--seeds", default="1", help="for example 7 or 1-20 (%(default)s)")
+    parser.add_argument("--seeds", type=seeds, default="1", help="for example 7, 1-20 or 4,5 (%(default)s)")
     parser.add_argument("--seconds", type=float, default=300.0, help="time with faults (%(default)s)")
     parser.add_argument("--every", type=float, default=3.0, help="mean seconds between faults (%(default)s)")
     parser.add_argument("--kinds", default="", metavar="KIND,...", help=f"only these faults: {there_are}")
@@ -36,8 +37,7 @@ def main() -> int:
     kinds = [kind for kind in options.kinds.split(",") if kind]
     parent = options.directory or Path(tempfile.mkdtemp(prefix="chaos-images-"))
     failed = False
-    first, _, last = options.seeds.partition("-")
-    for seed in range(int(first), int(last or first) + 1):
+    for seed in options.seeds:
         if options.replay:
             faults = from_json(json.loads(options.replay.read_text(encoding="utf-8"))["faults"])
         else:
