@@ -255,7 +255,8 @@ class PendingChanges:
         if place.epoch != self._zk.client.session_epoch:
             return
         try:
-            locks.release(self._zk.client, place)
+            # Not patient: this may be the end of the daemon, and the session's end frees the place, too.
+            locks.release(self._zk.client, place, patient=False)
         except ZKException as error:
             log.debug("%s could not be given back: %s; trying again", place.contender, error)
             with self._lock:
@@ -322,7 +323,9 @@ async def making(pending: PendingChanges) -> AsyncIterator[None]:
                 await run_sync(pending.look, limiter=threads)
 
     def wake() -> None:
-        loop.call_soon_threadsafe(woken.set)
+        # The thread of the connection may be here while the server ends.
+        with contextlib.suppress(RuntimeError):
+            loop.call_soon_threadsafe(woken.set)
 
     pending.on_news = wake
     task = asyncio.create_task(look(), name="PendingChanges")

@@ -79,7 +79,8 @@ class LockedRecordCache(RecordCache[R]):
         if left:
             self._contenders[record_id] = left
             for listener in self._queue_listeners:
-                listener(record_id)
+                with self._guard:
+                    listener(record_id)
             return
         self._contenders.pop(record_id, None)
         with self._lock:

@@ -140,10 +140,16 @@ def in_order(names: Iterable[str]) -> list[str]:
     return sorted(sequences, key=sequences.__getitem__)
 
 
-def release(client: ZooKeeperClient, lock: ZkLock) -> None:
-    """Give a lock back; one that is gone already is fine. Raises ZKConnectionError."""
+def release(client: ZooKeeperClient, lock: ZkLock, *, patient: bool = True) -> None:
+    """Give a lock back; one that is gone already is fine. Raises ZKConnectionError.
+
+    :param patient: waits for the connection if it is away, for as long as the session may live.
+    """
     try:
-        client.kazoo.retry(client.kazoo.delete, lock.contender)
+        if patient:
+            client.kazoo.retry(client.kazoo.delete, lock.contender)
+        else:
+            client.kazoo.delete(lock.contender)
     except NoNodeError:
         return
     except KazooException as error:

@@ -194,7 +194,8 @@ def test_answer_is_lost(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_place_cannot_be_given_back(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """WP-101: it is tried again, until nobody stands there."""
 
-    def away(_client: ZooKeeperClient, _lock: locks.ZkLock) -> None:
+    def away(_client: ZooKeeperClient, _lock: locks.ZkLock, *, patient: bool) -> None:
+        assert not patient
         raise ZKConnectionError("away")
 
     place.actions.hold(place.node_id, WISH, when_free=True)
