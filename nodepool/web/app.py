@@ -97,10 +97,9 @@ def make_app(site: Site) -> Starlette:
     if site.access is not None:
         app.add_middleware(
             Logins,
-            tokens=site.access.tokens,
+            verify=site.access.user,
             require_login=site.access.require_login,
             origins=site.access.origins,
-            threads=site.access.threads,
         )
     app.add_middleware(SecurityHeaders)
     app.add_middleware(Pieces)

@@ -5,13 +5,11 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
-from anyio import CapacityLimiter
-from anyio.to_thread import run_sync
 from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
@@ -20,7 +18,7 @@ from nodepool.clock import wall_time
 from nodepool.web.few_lines import FewLines
 from nodepool.web.own_address import own_address, place_of
 from nodepool.web.problem import problem_response
-from nodepool.web.tokens import BadTokenError, Tokens, User
+from nodepool.web.tokens import BadTokenError, User
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -63,7 +61,7 @@ class KnownUsers:
 class Logins:
     """Middleware. It puts the user into the scope, and answers requests itself that are not allowed.
 
-    :param threads: in which tokens are checked.
+    :param verify: tells who a token is of; raises BadTokenError.
     :param require_login: nobody who has not logged in sees anything but `OPEN_PATHS`.
     :param origins: addresses of these pages as browsers see them, beside that of the request.
     """
@@ -71,16 +69,14 @@ class Logins:
     def __init__(
         self,
         app: ASGIApp,
-        tokens: Tokens,
+        verify: Callable[[str], Awaitable[User]],
         *,
-        threads: CapacityLimiter,
         require_login: bool = False,
         origins: Sequence[str] = (),
         now: Callable[[], float] = wall_time,
     ) -> None:
         self._app = app
-        self._tokens = tokens
-        self._threads = threads
+        self._verify = verify
         self._require_login = require_login
         self._origins = frozenset(origin.rstrip("/").lower() for origin in origins)
         self._known = KnownUsers(now)
@@ -133,7 +129,7 @@ class Logins:
         user = self._known.get(token)
         if user is None:
             # It may ask an OpenID Connect provider.
-            user = await run_sync(self._tokens.user, token, limiter=self._threads)
+            user = await self._verify(token)
             self._known.put(token, user)
         return user
 

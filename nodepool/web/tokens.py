@@ -191,6 +191,16 @@ class Tokens:
         self._operators = operators
         self._now = now
 
+    def may_ask_provider(self, token: str) -> bool:
+        """Does a token say that an OpenID Connect provider made it? Then `user` may ask that. Does not block."""
+        if len(token) > MOST_BYTES or not token.isascii():
+            return False
+        try:
+            issuer = jwt.decode(token, options={"verify_signature": False}).get("iss")
+        except (jwt.PyJWTError, RecursionError):
+            return False
+        return any(one.settings.issuer_id == issuer and one.settings.driver == OPENID_CONNECT for one in self._issuers)
+
     def user(self, token: str) -> User:
         """Who a token is of. Raises BadTokenError."""
         if len(token) > MOST_BYTES or not token.isascii():

@@ -114,7 +114,7 @@ def routes(frame: Frame, access: Access) -> list[BaseRoute]:
             return frame.page(request, _page(str(problem), "", providers), problem.status)
         token, target = str(form.get("token", "")).strip(), str(form.get("next", ""))
         try:
-            user = await run_sync(access.tokens.user, token, limiter=access.threads)
+            user = await access.user(token)
             if len(token) > MOST_COOKIE:
                 raise BadTokenError("it is too long for a cookie; use it with the API")
         except BadTokenError as error:

@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any, cast
 from urllib.parse import parse_qs, urlsplit
@@ -20,10 +22,11 @@ from nodepool.web.app import make_app
 from nodepool.web.browser_login import BrowserLogin, LoginFailed, LoginState, is_installed
 from nodepool.web.logins import COOKIE
 from nodepool.web.pages.login import BEGUN_COOKIE
-from nodepool.web.tokens import Tokens
+from nodepool.web.tokens import BadTokenError, Tokens
 from tests.support.oidc_provider import CLIENT, OidcProvider
+from tests.support.wait import DEADLINE_SECONDS
 from tests.support.web_site import WebSite
-from tests.support.web_tokens import operator_rule
+from tests.support.web_tokens import authenticator, operator_rule, token
 
 BASE = "http://nodepool.example:8005"
 
@@ -230,3 +233,28 @@ def test_without_the_extra(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCa
     with caplog.at_level(logging.INFO):
         assert parts._browser_logins(config, Tokens([settings], [])) == {}
     assert "the extra web-login is not installed" in caplog.text
+
+
+def test_provider_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """WP-102, WP-83: tokens that need no provider are checked meanwhile, however many others are sent."""
+    asked, go_on = threading.Semaphore(0), threading.Event()
+
+    def hang(_issuer: str) -> Any:
+        asked.release()
+        go_on.wait(DEADLINE_SECONDS)
+        raise requests.ConnectionError("hung")
+
+    monkeypatch.setattr("nodepool.web.tokens.discovery", hang)
+    provider = Authenticator({"name": "kc", "driver": "OpenIDConnect", "client_id": CLIENT, "issuer_id": "http://kc"})
+    access = Access(Tokens([provider, authenticator()], [operator_rule()]), cast("Actions", None))
+
+    async def check() -> str:
+        bad = [asyncio.create_task(access.user(token(iss="http://kc"))) for _ in range(5)]
+        for _ in range(2):
+            await asyncio.to_thread(asked.acquire)
+        user = await access.user(token())
+        go_on.set()
+        assert all(isinstance(one, BadTokenError) for one in await asyncio.gather(*bad, return_exceptions=True))
+        return user.name
+
+    assert asyncio.run(check()) == "alice"
