@@ -136,6 +136,10 @@ class ConfigSource:
         self._unreadable = False
         self._checked: CheckedSections | None = None
 
+    def files(self) -> list[str]:
+        """Paths of all that `changed` looks at; a file may be missing."""
+        return [*self._paths, *self._watched]
+
     def changed(self) -> bool:
         """Is it time for another `load`? Does not parse.
 
@@ -166,7 +170,7 @@ class ConfigSource:
         return config
 
     def _times(self) -> tuple[int | None, ...]:
-        return tuple(_modified(path) for path in (*self._paths, *self._watched))
+        return tuple(map(_modified, self.files()))
 
 
 def _modified(path: str) -> int | None:

@@ -12,6 +12,7 @@ from nodepool.config.loader import ConfigSource
 from nodepool.exceptions import ZKConnectionError
 from nodepool.guard import Guard
 from nodepool.runtime import banner, connection
+from nodepool.runtime.file_watch import FileWatch
 from nodepool.runtime.main_loop import LOOP_SECONDS, MainLoop
 from nodepool.runtime.reload import Configuration
 from nodepool.runtime.tracing import FLUSH_SECONDS, Tracing
@@ -46,7 +47,13 @@ class ConnectedDaemon(abc.ABC):
     def __init__(self, config_path: str, secure_path: str | None = None) -> None:
         self.configuration = Configuration(ConfigSource(config_path, secure_path), self._reconfigure, self.log)
         self.client: ZooKeeperClient
-        self.loop = MainLoop(self._turn, lambda: self.client.connected, self.configuration.changed, self.log)
+        self.loop = MainLoop(
+            self._turn,
+            lambda: self.client.connected,
+            self.configuration.changed,
+            FileWatch(self.configuration.files, self.log),
+            self.log,
+        )
         self._paths = (config_path, secure_path)
         #: What was logged last of what is served.
         self._served = ""

@@ -6,7 +6,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Protocol
 
 from nodepool.clock import monotonic
 from nodepool.exceptions import ZKConnectionError
@@ -14,8 +14,22 @@ from nodepool.guard import Guard
 
 #: One turn of the main loop (G-1).
 LOOP_SECONDS: Final = 1.0
-#: So often it looks in between whether the configuration changed.
-LOOK_SECONDS: Final = 0.2
+
+
+class ChangeWait(Protocol):
+    """How the loop waits between turns, e.g. `nodepool.runtime.file_watch.FileWatch`."""
+
+    def open(self) -> None:
+        """Before the first wait."""
+
+    def close(self) -> None:
+        """After the last one."""
+
+    def wait(self, seconds: float) -> None:
+        """Block at most so many seconds; ends when the configuration may have changed."""
+
+    def wake(self) -> None:
+        """End the wait. Any thread; does not block."""
 
 
 class MainLoop:
@@ -24,6 +38,7 @@ class MainLoop:
     :param turn: one turn; whatever it raises, the next one comes.
     :param connected: can ZooKeeper be reached? The daemon is ready after its first turn with a connection.
     :param changed: did the configuration change? Must not block.
+    :param wait: ends a wait when `changed` is worth asking.
     """
 
     def __init__(
@@ -31,12 +46,14 @@ class MainLoop:
         turn: Callable[[], None],
         connected: Callable[[], bool],
         changed: Callable[[], bool],
+        wait: ChangeWait,
         log: logging.Logger,
     ) -> None:
         self.log = log
         self._turn = turn
         self._connected = connected
         self._changed = changed
+        self._wait = wait
         #: Set by `stop`.
         self.stopping = threading.Event()
         #: Set once the daemon serves.
@@ -46,22 +63,29 @@ class MainLoop:
 
     def run(self) -> None:
         """Make turns until `stop`; blocks."""
-        while not self.pause():
-            self.guarded_turn()
+        self._wait.open()
+        try:
+            while not self.pause():
+                self.guarded_turn()
+        finally:
+            self._wait.close()
 
     def stop(self) -> None:
         """End after the turn that is being made. Any thread; does not block."""
         self.stopping.set()
+        self._wait.wake()
 
     def pause(self) -> bool:
         """Wait for the next turn, or until the configuration changed. True = it is time to stop."""
         if not self.ready.is_set():
             return self.stopping.is_set()
         until = monotonic() + LOOP_SECONDS
-        while not self.stopping.wait(LOOK_SECONDS):
+        while not self.stopping.is_set():
+            # First: when the last turn did not follow a change, e.g. because it ended early, turns must not race.
+            self._wait.wait(max(0.0, until - monotonic()))
             if monotonic() >= until or self._changed():
-                return False
-        return True
+                break
+        return self.stopping.is_set()
 
     def guarded_turn(self) -> None:
         """One turn. Does not raise; after an error it waits a little."""

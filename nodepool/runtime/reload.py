@@ -23,6 +23,9 @@ MAX_CHANGES: Final = 100
 class Source(Protocol):
     """Where the configuration comes from, e.g. `nodepool.config.loader.ConfigSource`."""
 
+    def files(self) -> Sequence[str]:
+        """Paths of all that `changed` looks at."""
+
     def changed(self) -> bool:
         """Is it time for another `load`? Does not parse."""
 
@@ -51,6 +54,10 @@ class Configuration:
         """Load for the first time. Raises ConfigError."""
         self.current = self.source.load()
         return self.current
+
+    def files(self) -> Sequence[str]:
+        """Paths of the files that are followed; any of them may be missing."""
+        return self.source.files()
 
     def changed(self) -> bool:
         """Has a file changed since the last load, whether that went well or not?"""

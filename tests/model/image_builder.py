@@ -40,6 +40,9 @@ class ImageSource:
         self._directory = directory
         self._loaded: ImageLayout | None = None
 
+    def files(self) -> list[str]:
+        return []
+
     def changed(self) -> bool:
         return self._loaded is not self._world.images
 

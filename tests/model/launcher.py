@@ -36,6 +36,9 @@ class ModelSource:
         self._world = world
         self._loaded: Layout | None = None
 
+    def files(self) -> list[str]:
+        return []
+
     def changed(self) -> bool:
         return self._loaded is not self._world.layout
 

@@ -13,13 +13,35 @@ from nodepool.runtime import main_loop
 from nodepool.runtime.main_loop import MainLoop
 
 
+class Waits:
+    """Waits that end at once, as if a file had changed."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+
+    def open(self) -> None:
+        self.calls.append("open")
+
+    def close(self) -> None:
+        self.calls.append("close")
+
+    def wait(self, seconds: float) -> None:
+        assert seconds <= main_loop.LOOP_SECONDS
+
+    def wake(self) -> None:
+        self.calls.append("wake")
+
+
 class Daemon:
     def __init__(self) -> None:
+        self.waits = Waits()
         self.connected = True
         self.error: Exception | None = None
         self.changes: Iterator[bool] = iter([])
         self.turns = 0
-        self.loop = MainLoop(self.turn, lambda: self.connected, self.changed, logging.getLogger("test.loop"))
+        self.loop = MainLoop(
+            self.turn, lambda: self.connected, self.changed, self.waits, logging.getLogger("test.loop")
+        )
 
     def turn(self) -> None:
         self.turns += 1
@@ -64,20 +86,19 @@ def test_turns_until_it_is_stopped(
 ) -> None:
     """G-1: whatever a turn raises, the next one comes."""
     monkeypatch.setattr(main_loop, "LOOP_SECONDS", 0.0)
-    monkeypatch.setattr(main_loop, "LOOK_SECONDS", 0.0)
     daemon.error = error
     daemon.loop.run()
     assert daemon.turns == 3
+    assert daemon.waits.calls == ["open", "wake", "close"]
     assert ("going on" in caplog.text) == isinstance(error, RuntimeError)
     assert ("Main loop interrupted: away" in caplog.text) == isinstance(error, ZKConnectionError)
 
 
 def test_pause_ends_when_the_configuration_changes(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
-    """G-1: looked at several times a turn; and a stop ends it, too."""
+    """G-1: asked for after each wait; and a stop ends it, too."""
     daemon.loop.ready.set()
     daemon.changes = iter([False, False, True])
     monkeypatch.setattr(main_loop, "LOOP_SECONDS", 3600.0)
-    monkeypatch.setattr(main_loop, "LOOK_SECONDS", 0.0)
     assert not daemon.loop.pause()
     assert next(daemon.changes, "all looked at") == "all looked at"
     daemon.loop.stop()

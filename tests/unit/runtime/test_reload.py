@@ -27,6 +27,9 @@ class Files:
         self.next: Config | ConfigError = Config()
         self._loaded: object = None
 
+    def files(self) -> list[str]:
+        return []
+
     def changed(self) -> bool:
         return self.next is not self._loaded
 
