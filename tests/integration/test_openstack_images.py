@@ -11,6 +11,7 @@ import pytest
 from nodepool.driver.framework import upload_progress
 from nodepool.driver.framework.upload_progress import UploadGivenUp
 from nodepool.exceptions import ImageCreateException
+from nodepool.testing.openstack.image_data import Upload
 from tests.support.openstack_place import Place
 
 KEYS = {"nodepool_provider_name": "cloud-a", "nodepool_build_id": "b1", "nodepool_upload_id": "1"}
@@ -67,7 +68,48 @@ def test_failure(place: Place, upload: Any, trouble: str) -> None:
     assert text.startswith("Provider cloud-a: image built-1 was not imported by a task: ")
     assert "image_api_use_tasks to false in clouds.yaml" in text
     assert {"task": "VHD", "no storage": "object-store", "refused": "not for you"}[trouble] in text
-    assert objects(place) == 0 or trouble == "refused"
+    assert objects(place) == 0
+    with place.simulator.cloud() as cloud:
+        assert [image["name"] for image in cloud.images.images] == ["cloud-image"]
+
+
+@pytest.mark.parametrize("largest", [5 * 2**30, 2_000_000], ids=["whole", "in segments"])
+def test_progress(place: Place, upload: Any, tmp_path: Path, largest: int) -> None:
+    """The builder hears how far the object is, also when its segments are sent at once; nothing is left."""
+    (tmp_path / "image.vhd").write_bytes(bytes(5_000_000))
+    place.simulator.change(object_bytes=largest)
+    told: list[int] = []
+
+    def listen(done: int, total: int) -> None:
+        assert total == 5_000_000
+        told.append(done)
+
+    with upload_progress.watched(listen):
+        found = upload()
+    assert told[-1] == 5_000_000
+    assert 3 <= len(told) <= 8
+    with place.simulator.cloud() as cloud:
+        image = cloud.images.images.get(found)
+    assert (image["status"], image["size"]) == ("active", 5_000_000)
+    assert place.calls("object.create_object") == (1 if largest > 5_000_000 else 4)
+
+
+@pytest.mark.parametrize("largest", [5 * 2**30, 1_500_000], ids=["whole", "in segments"])
+def test_given_up_before_the_task(place: Place, upload: Any, tmp_path: Path, largest: int) -> None:
+    """U-9, U-12: nobody wants it any more: it ends on its way, and no object or segment stays."""
+    (tmp_path / "image.vhd").write_bytes(bytes(5_000_000))
+    place.simulator.change(object_bytes=largest)
+
+    def stop(done: int, total: int) -> None:
+        if done > 3_000_000:
+            raise UploadGivenUp("enough")
+
+    with place.simulator.cloud() as cloud:
+        cloud.objects["images"] = {"built-10/000000": Upload()}
+    with upload_progress.watched(stop), pytest.raises(UploadGivenUp, match="enough"):
+        upload()
+    # Those of another image stay.
+    assert (place.calls("image.create_task"), objects(place)) == (0, 1)
     with place.simulator.cloud() as cloud:
         assert [image["name"] for image in cloud.images.images] == ["cloud-image"]
 

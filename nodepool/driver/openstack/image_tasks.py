@@ -2,19 +2,23 @@
 """Uploads to clouds that take images only through their object storage (clouds.yaml: ``image_api_use_tasks: true``).
 
 openstacksdk does it: the file becomes an object (in segments, if it is large), a task of Glance makes an image of it,
-the properties are set, and the object is deleted.
+the properties are set, and the object is deleted. The builder hears how far the object is, and can give the upload up
+until the task begins: Glance has no means to end a task, and the image that it makes must be deleted then.
 """
 
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from nodepool.driver.openstack.errors import CloudNotFound, one_line
 from nodepool.driver.openstack.image_check import wrong
 from nodepool.driver.openstack.image_content import UPLOAD_KEYS, Content, api_properties
+from nodepool.driver.openstack.task_data import SentData
 from nodepool.exceptions import ImageCreateException, LaunchError
+from nodepool.guard import Guard
 
 if TYPE_CHECKING:
     from openstack.config.cloud_region import CloudRegion
@@ -22,6 +26,9 @@ if TYPE_CHECKING:
     from nodepool.driver.openstack.api import Api
 
 log = logging.getLogger("nodepool.driver.openstack.images")
+
+#: Of the objects in Swift; the SDK's own default.
+_CONTAINER: Final = "images"
 
 
 class TaskUploads:
@@ -51,26 +58,20 @@ class TaskUploads:
         :param checksums: ``md5`` and ``sha256`` of the file; computed where None.
         :param timeout: seconds for the task of Glance.
         :raises ImageCreateException: it took too long, or the cloud cannot use the image.
+        :raises UploadGivenUp: nobody wants it any more.
         """
-        from openstack.connection import Connection
-
-        connection = Connection(config=region)
+        sent = SentData(os.path.getsize(filename))
         try:
-            image = connection.image.create_image(
-                name,
-                filename=filename,
-                md5=checksums.get("md5"),
-                sha256=checksums.get("sha256"),
-                allow_duplicates=True,
-                wait=True,
-                timeout=timeout,
-            )
+            image_id = _imported(region, name, filename, checksums, timeout, sent)
             # The SDK leaves those out that are no texts of its own.
-            self._api.set_image_properties(str(image.id), api_properties(properties))
+            self._api.set_image_properties(image_id, api_properties(properties))
             with open(filename, "rb") as file:
-                problem = wrong(self._api.image(str(image.id)), image_format, Content(file), checksums)
+                problem = wrong(self._api.image(image_id), image_format, Content(file), checksums)
         except Exception as error:
+            _discard_objects(region, name)
             self._discard(name, properties)
+            if sent.given_up is not None:
+                raise sent.given_up from None
             # Of a task that failed; the error itself does not say why.
             said = getattr(getattr(error, "extra_data", None), "message", None)
             reason = one_line(f"{type(error).__name__}: {error} {said or ''}")
@@ -78,14 +79,12 @@ class TaskUploads:
                 f"Provider {self.provider}: image {name} was not imported by a task: {reason}; does the cloud have "
                 "object storage, and may its user run tasks? Else set image_api_use_tasks to false in clouds.yaml"
             ) from error
-        finally:
-            connection.close()
         if problem:
             self._discard(name, properties)
             raise ImageCreateException(
                 f"Provider {self.provider}: image {name} did not arrive as it was sent: {problem}"
             )
-        return str(image.id)
+        return image_id
 
     def _discard(self, name: str, properties: Mapping[str, Any]) -> None:
         """A task may have made the image, but it has none of our properties: nobody would find it."""
@@ -98,3 +97,47 @@ class TaskUploads:
             log.debug("Image %s is gone already", name)
         except LaunchError as error:
             log.warning("Provider %s: image %s may be left over: %s", self.provider, name, error)
+
+
+def _imported(
+    region: CloudRegion,
+    name: str,
+    filename: str,
+    checksums: Mapping[str, str | None],
+    timeout: float,
+    sent: SentData,
+) -> str:
+    """Send the file, and wait for the task; returns the id of the image. After an error nothing is sent any more."""
+    from openstack.connection import Connection
+
+    with Connection(config=region) as connection:
+        if connection.has_service("object-store"):
+            storage = connection.object_store
+            # The library has no hook for it. All bytes of objects go through this method.
+            storage.put = sent.watch(storage.put)  # type: ignore[method-assign]
+        image = connection.image.create_image(
+            name,
+            filename=filename,
+            md5=checksums.get("md5"),
+            sha256=checksums.get("sha256"),
+            container=_CONTAINER,
+            allow_duplicates=True,
+            wait=True,
+            timeout=timeout,
+        )
+    return str(image.id)
+
+
+def _discard_objects(region: CloudRegion, name: str) -> None:
+    """Delete the object and the segments that an upload has left. What stays is deleted by the cloud a day later."""
+    from openstack.connection import Connection
+
+    # It runs after an error, which says more than one of the clean-up.
+    with (
+        Guard(log, "Objects of image %s may be left over", name, level=logging.WARNING, traceback=False),
+        Connection(config=region) as connection,
+    ):
+        if connection.has_service("object-store"):
+            connection.object_store.delete_object(name, container=_CONTAINER)
+            # The slash: other images may have names that begin with this one.
+            connection.delete_autocreated_image_objects(_CONTAINER, f"{name}/")

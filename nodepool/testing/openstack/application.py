@@ -50,13 +50,13 @@ class CloudApplication:
     def body_sink(self, request: Request) -> BodySink | None:
         """Image data are not kept."""
         parts = [part for part in request.path.split("/") if part]
-        if request.method != "PUT" or len(parts) != 5:
+        if request.method != "PUT" or len(parts) < 5:
             return None
         status = {"file": "saving", "stage": "uploading"}.get(parts[4])
         with self.cloud.core.lock:
             if parts[0] == "object":
-                return expect(self.cloud.core, parts[4])
-            if parts[:3] != ["image", "v2", "images"] or status is None:
+                return None if "multipart-manifest" in request.query else expect(self.cloud.core, parts[4])
+            if len(parts) > 5 or parts[:3] != ["image", "v2", "images"] or status is None:
                 return None
             if not self.identity.valid(request.headers.get("x-auth-token", "")):
                 return Upload(checksums=False)

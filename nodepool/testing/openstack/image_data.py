@@ -82,6 +82,11 @@ class Upload(SteeredSink):
         for one in self._hashes:
             one.update(data)
 
+    def add(self, other: Upload) -> None:
+        """Another one's data come behind; checksums do not know of them."""
+        self.size += other.size
+        self.head = (self.head + other.head)[:HEAD_BYTES]
+
     def pause_seconds(self) -> float:
         if self._slow is None or self.over:
             return 0.0

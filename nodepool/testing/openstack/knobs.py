@@ -156,7 +156,7 @@ class Knobs:
     :param token_seconds: life of a token.
     :param block_storage: whether there is a Cinder; ``floating_ips``: whether there are floating IPs.
     :param image_tasks: images are made by tasks, of objects in a Swift, and cannot be uploaded; else neither is there.
-        ``image_task_failure``: what all tasks fail with.
+        ``image_task_failure``: what all tasks fail with. ``object_bytes``: the largest object.
     :param image_imports: methods of the interoperable import; "glance-direct" is known. ``image_import_seconds``: how
         long one takes; ``image_import_failure``: what all fail with; ``image_conversion``: the disk format they make.
     :param image_uploads: what goes wrong with data on their way.
@@ -185,6 +185,7 @@ class Knobs:
     floating_ips: bool = True
     image_tasks: bool = False
     image_task_failure: str = ""
+    object_bytes: int = 5 * 1024**3
     image_imports: list[str] = field(default_factory=list)
     image_import_seconds: Range = (0.02, 0.1)
     image_import_failure: str = ""

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Bytes that openstacksdk sends are counted."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import pytest
+from requests.utils import super_len
+
+from nodepool.driver.framework import upload_progress
+from nodepool.driver.framework.upload_progress import UploadGivenUp
+from nodepool.driver.openstack.image_content import REPORT_BYTES
+from nodepool.driver.openstack.task_data import SentData, SentPart
+
+SIZE = 3 * REPORT_BYTES
+
+
+def bodies(sent: SentData, *sources: Any) -> list[Any]:
+    """What another function gets to send."""
+    found: list[Any] = []
+    put = sent.watch(lambda url, data=None, headers=None: found.append(data))
+    for source in sources:
+        put("url", data=source, headers={})
+    return found
+
+
+def test_what_is_sent_again_counts_once() -> None:
+    """Two parts at once, one of which is repeated; what is no file is passed on."""
+    told: list[int] = []
+    with upload_progress.watched(lambda done, total: told.append(done)):
+        sent = SentData(SIZE)
+    first, second, manifest = bodies(sent, io.BytesIO(bytes(2 * REPORT_BYTES)), io.BytesIO(bytes(REPORT_BYTES)), "text")
+    assert manifest == "text"
+    # As requests finds the length, which reads nothing.
+    assert super_len(first) == 2 * REPORT_BYTES
+    assert told == []
+    first.read(REPORT_BYTES)
+    first.seek(0)
+    assert first.tell() == 0
+    first.read()
+    second.read(10)
+    second.read()
+    assert second.read() == b""
+    assert told == [REPORT_BYTES, 0, 2 * REPORT_BYTES, SIZE, SIZE]
+
+
+def test_given_up() -> None:
+    """U-9: parts that were begun, or wait for their turn, end, too."""
+
+    def stop(done: int, total: int) -> None:
+        raise UploadGivenUp(f"at {done}")
+
+    with upload_progress.watched(stop):
+        sent = SentData(SIZE)
+    parts: list[SentPart] = bodies(sent, io.BytesIO(bytes(SIZE)), io.BytesIO(bytes(SIZE)))
+    parts[0].read(10)
+    assert sent.given_up is None
+    with pytest.raises(UploadGivenUp, match=f"at {REPORT_BYTES + 10}") as caught:
+        parts[1].read(REPORT_BYTES)
+    assert sent.given_up is caught.value
+    with pytest.raises(UploadGivenUp):
+        parts[0].read(10)
