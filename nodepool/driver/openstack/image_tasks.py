@@ -68,6 +68,7 @@ class TaskUploads:
             with open(filename, "rb") as file:
                 problem = wrong(self._api.image(image_id), image_format, Content(file), checksums)
         except Exception as error:
+            # Whatever the SDK, a cloud or the builder ended it with: nothing may be left.
             _discard_objects(region, name)
             self._discard(name, properties)
             if sent.given_up is not None:
