@@ -61,6 +61,8 @@ def _many(stage: Stage, candidate: Candidate, size: Mapping[str, Any]) -> dict[s
         ready = site.wait_ready(images) - start
         idle = _idle(site, size)
         begun = _requests(site, images[0], size["requests"])
+        # The removal is to be measured, not the end of an upload.
+        site.wait_settled(images[0])
         site.configure(images[1:])
         changed = time.monotonic()
         gone = site.wait_gone(images[0], before + len(images) - 1) - changed

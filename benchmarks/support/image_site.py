@@ -117,6 +117,18 @@ class ImageSite:
         look = self.records.image
         return self._moment(f"{image} is {state} in {cloud}", lambda: look(image).uploads(cloud, state))
 
+    def wait_settled(self, image: str, seconds: float = PATIENCE_SECONDS) -> None:
+        """Until nothing of an image is on its way: all clouds have its newest build."""
+
+        def settled() -> bool:
+            self.check()
+            found = self.records.image(image)
+            newest = max(found.builds, key=lambda build: float((build.record or {}).get("state_time") or 0))
+            states = {build.state for build in found.builds} | {upload.state for upload in found.uploads()}
+            return states == {"ready"} and {one.provider for one in newest.uploads} == set(self.clouds)
+
+        self._moment(f"{image} is settled", settled, seconds)
+
     def wait_gone(self, image: str, images_left: int) -> float:
         """Until nothing is left of an image in ZooKeeper, on the disk and in the clouds; returns when (monotonic)."""
 
