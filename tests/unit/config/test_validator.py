@@ -39,7 +39,7 @@ def test_everything_in_one_go(tmp_path: Path) -> None:
         "providers:\n"
         "- {name: p, driver: sttic}\n"
         "- {name: q, driver: static, pools: [{name: r, nodes: [{name: h, labels: [b]}]}]}\n"
-        "- {name: r, driver: aws}\n"
+        "- {name: r, driver: gce}\n"
         "max-hold-age: 1\n"
     )
     found = check(tmp_path, text)

@@ -1,0 +1,247 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Configuration of the AWS driver.
+
+::
+
+    providers:
+      - name: ec2-north
+        driver: aws
+        region-name: eu-north-1
+        cloud-images:
+          - name: debian
+            image-id: ami-0123456789abcdef0
+            username: admin
+        pools:
+          - name: main
+            max-servers: 20
+            subnet-id: subnet-0123456789abcdef0
+            labels:
+              - name: small
+                cloud-image: debian
+                instance-type: t3.medium
+                key-name: zuul
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from nodepool.driver.aws import config_checks as checks
+from nodepool.driver.aws.image_config import AwsCloudImage, AwsDiskImage
+from nodepool.driver.config import ConfigPool
+from nodepool.driver.framework.images import ImageLabel, one_image
+from nodepool.driver.framework.sections import CloudProviderConfig
+from nodepool.model.config_keys import (
+    ANY_MAPPING,
+    FILLED_TEXT,
+    FLAG,
+    REQUIRED,
+    SECONDS,
+    TEXT,
+    WHOLE,
+    From,
+    ListOf,
+    MappingOf,
+    Number,
+    Sections,
+    Text,
+    Whole,
+    key,
+    with_default,
+)
+
+if TYPE_CHECKING:
+    from nodepool.config.objects import Config
+
+#: How a fleet chooses among its instance types.
+STRATEGIES = ("prioritized", "price-capacity-optimized", "capacity-optimized", "diversified", "lowest-price")
+
+
+def texts(tags: dict[Any, Any]) -> dict[str, str]:
+    """Tags as AWS takes them."""
+    return {str(name): str(value) for name, value in tags.items()}
+
+
+class AwsLabel(ImageLabel):
+    """How to make a node of a label."""
+
+    checks: ClassVar[tuple[Any, ...]] = (
+        one_image,
+        checks.one_type,
+        checks.one_profile,
+        checks.no_spot_on_a_host,
+        checks.no_fleet_on_a_host,
+    )
+
+    pool: AwsPool
+    diskimage: AwsDiskImage | None
+    cloud_image: AwsCloudImage | None
+
+    key_name: str = key(FILLED_TEXT, REQUIRED, "Key pair in the region; the image's user accepts it.")
+    instance_type: str | None = key(
+        FILLED_TEXT, None, "E.g. ``t3.medium``; either this or ``fleet``.", default_text="one is required"
+    )
+    fleet_types: list[str] | None = key(
+        ListOf(FILLED_TEXT),
+        REQUIRED,
+        "Types of which AWS chooses one. The need of quota is not known before: it counts as one instance.",
+        name="fleet.instance-types",
+    )
+    fleet_strategy: str | None = key(
+        Text(choices=STRATEGIES),
+        REQUIRED,
+        "How AWS chooses; with ``prioritized`` the first type that has room.",
+        name="fleet.allocation-strategy",
+    )
+    ebs_optimized: bool = key(FLAG, False, "Bandwidth of its own for the volumes, on types that do not have it anyway.")
+    volume_type: str | None = key(
+        TEXT.or_null(),
+        None,
+        "Of the root volume, e.g. ``gp3``. With it the volume counts against the quotas of volumes.",
+        default_text="the image's",
+    )
+    volume_size: int | None = key(Whole(1), None, "Of the root volume.", unit="GiB", default_text="the image's")
+    iops: int | None = key(Whole(1), None, "Of the root volume.", default_text="the image's")
+    throughput: int | None = key(Whole(1), None, "Of the root volume.", unit="MiB/s", default_text="the image's")
+    userdata: str | None = key(TEXT.or_null(), None, "User data for cloud-init.")
+    profile_name: str | None = key(
+        FILLED_TEXT, None, "Instance profile, by its name.", name="iam-instance-profile.name"
+    )
+    profile_arn: str | None = key(
+        FILLED_TEXT, None, "Instance profile, by its ARN; either this or the name.", name="iam-instance-profile.arn"
+    )
+    tags: dict[str, str] = key(
+        ANY_MAPPING,
+        {},
+        "Of the instance and its volumes, e.g. ``team: ci``. ``Name``, and those that begin with ``nodepool_``, are "
+        "Nodepool's.",
+        convert=texts,
+    )
+    dynamic_tags: dict[str, str] = key(
+        ANY_MAPPING,
+        {},
+        'The same with values of the request: ``tenant: "{request.tenant_name}"``. There are ``id``, ``labels``, '
+        "``requestor``, ``requestor_data``, ``relative_priority``, ``event_id``, ``created_time`` and ``tenant_name``. "
+        "A value that cannot be formatted is left out and logged.",
+        convert=texts,
+    )
+    use_spot: bool = key(FLAG, False, "A spot instance: cheaper, and AWS may take it away while a job runs.")
+    imdsv2: str | None = key(
+        Text(choices=("required", "optional")),
+        None,
+        "Whether requests to the metadata service must have a token.",
+        default_text="the image's or the account's",
+    )
+    dedicated_host: bool = key(
+        FLAG,
+        False,
+        "A host of its own for each instance, as instances of macOS need it; the pool must have an "
+        "``availability-zone``.",
+    )
+    host_key_checking: bool = key(FLAG, From("pool"), "Instead of that of the pool.")
+
+
+class AwsPool(ConfigPool):
+    """A slice of the region."""
+
+    checks: ClassVar[tuple[Any, ...]] = (checks.zone_for_hosts,)
+
+    max_servers: float = key(
+        WHOLE,
+        From("provider"),
+        "Nodes at once; 0 or less = the pool declines every request.",
+        default_text="that of the provider",
+    )
+    max_cores: int | None = key(
+        WHOLE, From("provider"), "Cores that the nodes may use.", default_text="that of the provider"
+    )
+    max_ram: int | None = key(
+        WHOLE, From("provider"), "Memory that the nodes may use.", unit="MiB", default_text="that of the provider"
+    )
+    max_resources: dict[str, int] = key(
+        MappingOf(WHOLE),
+        {},
+        "Limits by quota code, e.g. ``L-1216C47A: 64``; those of the provider count for codes that are not named.",
+    )
+    availability_zone: str | None = key(TEXT.or_null(), None, "E.g. ``eu-north-1a``.", default_text="AWS chooses")
+    subnet_id: str | None = key(TEXT.or_null(), None, "Subnet of the instances.", default_text="the default VPC's")
+    security_group_id: str | None = key(
+        TEXT.or_null(), None, "Security group of the instances.", default_text="the VPC's default group"
+    )
+    public_ipv4: bool = key(FLAG, From("provider"), "Instances get a public IPv4 address.")
+    public_ipv6: bool = key(FLAG, From("provider"), "Instances get an IPv6 address; the subnet must have some.")
+    public_ip_address: bool | None = key(
+        FLAG, None, "Old name of ``public-ipv4``; it wins if both are given.", default_text="not given"
+    )
+    use_internal_ip: bool = key(FLAG, From("provider"), "Nodes are reached at their private addresses.")
+    host_key_checking: bool = key(
+        FLAG, From("provider"), "false: a node is not contacted before it is given out, and has no host keys."
+    )
+    labels: dict[str, AwsLabel] = key(Sections(AwsLabel), None, "What nodes are made of.")
+
+    def __init__(self, provider: AwsProviderConfig) -> None:
+        super().__init__()
+        self.provider = provider
+
+    def load(self, pool_config: dict[str, Any]) -> None:
+        super().load(pool_config)
+        self.max_resources = {**self.provider.max_resources, **self.max_resources}
+        if self.public_ip_address is not None:
+            self.public_ipv4 = self.public_ip_address
+        for data in pool_config.get("labels") or []:
+            self.labels[data["name"]] = AwsLabel(self, self.provider, data)
+
+
+class AwsProviderConfig(CloudProviderConfig[AwsPool]):
+    """One ``providers[]`` section with ``driver: aws``."""
+
+    checks: ClassVar[tuple[Any, ...]] = (*CloudProviderConfig.checks, checks.bucket_for_imports)
+    without_keys: ClassVar[tuple[str, ...]] = ("image-name-format",)
+
+    region_name: str = key(FILLED_TEXT, REQUIRED, "E.g. ``eu-north-1``.")
+    profile_name: str | None = key(
+        TEXT.or_null(), None, "Profile in the files of boto.", default_text="boto's own choice"
+    )
+    rate: float = key(
+        Number(0),
+        2.0,
+        "Calls per second that change something, in the long run; those that read get ten times as many; 0 = no limit.",
+    )
+    boot_timeout: float = with_default(CloudProviderConfig.boot_timeout, 180.0)
+    max_servers: float = key(WHOLE, math.inf, "Of pools that do not say it.", default_text="unlimited")
+    max_cores: int | None = key(WHOLE, None, "Of pools that do not say it.", default_text="unlimited")
+    max_ram: int | None = key(WHOLE, None, "Of pools that do not say it.", unit="MiB", default_text="unlimited")
+    max_resources: dict[str, int] = key(
+        MappingOf(WHOLE), {}, "Of pools: limits by quota code, e.g. ``L-43DA4232: 64``.", default_text="unlimited"
+    )
+    bucket_name: str | None = key(
+        FILLED_TEXT,
+        None,
+        "Bucket in S3, which must exist: images that are imported go through it. Not needed for ``ebs-direct``.",
+        name="object-storage.bucket-name",
+    )
+    image_type: str = key(
+        Text(choices=("ova", "vhd", "vhdx", "vmdk", "raw")), "raw", "Format of uploaded images.", name="image-format"
+    )
+    image_import_timeout: float | None = key(
+        SECONDS,
+        None,
+        "For so long an import is tried again that AWS refuses because too many are under way.",
+        unit="seconds",
+        default_text="the first refusal is an error",
+    )
+    use_internal_ip: bool = key(FLAG, False, "Of pools that do not say it.")
+    host_key_checking: bool = key(FLAG, True, "Of pools that do not say it.")
+    public_ipv4: bool = key(FLAG, True, "Of pools that do not say it.")
+    public_ipv6: bool = key(FLAG, False, "Of pools that do not say it.")
+    diskimages: dict[str, AwsDiskImage] = key(Sections(AwsDiskImage), None, "Images that ``nodepool-builder`` uploads.")
+    cloud_images: dict[str, AwsCloudImage] = key(
+        Sections(AwsCloudImage), None, "Images that are in the region already."
+    )
+    _pools: dict[str, AwsPool] = key(Sections(AwsPool), None, "Slices of the provider.", name="pools")
+
+    def load(self, newconfig: Config) -> None:
+        # The format of images is asked for before the framework reads the keys.
+        self.read_keys(self.provider)
+        super().load(newconfig)
