@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from nodepool.clock import monotonic
 from nodepool.driver.framework.rate import RateLimiter
-from nodepool.driver.openstack.errors import ServiceAbsent
+from nodepool.driver.openstack.errors import ServiceAbsent, without_login
 from nodepool.metrics.statsd import shared_client
 
 if TYPE_CHECKING:
@@ -97,6 +97,7 @@ def _session_of(region: CloudRegion) -> Any:
 def _client_class(service: str) -> Any:
     """Class of a keystoneauth adapter, to be made by openstacksdk."""
     from keystoneauth1 import adapter
+    from keystoneauth1.exceptions import DiscoveryFailure
 
     from nodepool.driver.openstack.quick_calls import VERSION_IN_PATH, QuickCalls
 
@@ -139,8 +140,10 @@ def _client_class(service: str) -> Any:
         def _known_endpoint(self) -> str | None:
             """keystoneauth goes through a copy of the whole catalog for it.
 
-            A service that does not tell its versions just then has an endpoint without a version for keystoneauth,
-            where calls end with 404. Such an endpoint is not kept, and takes the place of none that is known.
+            A service that does not tell its versions just then has an endpoint without a version for keystoneauth.
+            All calls there end with 404, and 404 means that a server or an image is gone. Such an endpoint is not used.
+
+            :raises DiscoveryFailure: there is no other (O-21).
             """
             known, until = self._endpoint
             if known is not None and monotonic() < until:
@@ -151,7 +154,9 @@ def _client_class(service: str) -> Any:
             # Names in %() are filled in by keystoneauth.
             endpoint = str(found).replace("%", "%%")
             if VERSION_IN_PATH.search(endpoint) is None:
-                return known or endpoint
+                if known is None:
+                    raise DiscoveryFailure(f"the {service} service at {without_login(endpoint)} tells no version")
+                return known
             self._endpoint = endpoint, monotonic() + ENDPOINT_SECONDS
             return endpoint
 

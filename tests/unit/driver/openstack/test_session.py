@@ -10,10 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from keystoneauth1.exceptions import DiscoveryFailure
 
 from nodepool.driver.openstack import session
+from nodepool.driver.openstack.api import Api
 from nodepool.driver.openstack.clouds import Clouds
+from nodepool.driver.openstack.errors import CloudAway
+from nodepool.driver.openstack.images import OpenStackImages
 from nodepool.driver.openstack.session import ENDPOINT_SECONDS, ServiceLimits, close, make_client
+from nodepool.driver.openstack.transport import Transport
 from nodepool.testing.openstack import CLOUD_NAME, OpenStackSimulator
 from tests.support.manual_clock import monotonic_clock
 
@@ -82,8 +87,8 @@ def test_endpoint_is_looked_up_once_in_a_while(tmp_path: Path, monkeypatch: pyte
         close(client)
 
 
-def test_endpoint_without_a_version_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A service that does not tell its versions for a moment is not called at the wrong place for a minute."""
+def test_endpoint_without_a_version_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """O-21: what is asked for at the wrong place seems to be gone."""
     clock = monotonic_clock(monkeypatch, session)
     with OpenStackSimulator() as simulator:
         monkeypatch.setenv("OS_CLIENT_CONFIG_FILE", str(simulator.write_clouds_yaml(tmp_path / "clouds.yaml")))
@@ -93,12 +98,31 @@ def test_endpoint_without_a_version_is_not_kept(tmp_path: Path, monkeypatch: pyt
         bare = right.split("/v2")[0]
         told = [bare, right, bare]
         monkeypatch.setattr(client, "get_endpoint", lambda: told.pop(0))
-        assert client.request("/images", "GET", raise_exc=False).status_code == 404
+        with pytest.raises(DiscoveryFailure, match=f"the image service at {bare}/* tells no version"):
+            client.request("/images", "GET", raise_exc=False)
         assert client.request("/images", "GET").status_code == 200, "looked up again at once"
         clock.pass_seconds(1.1 * ENDPOINT_SECONDS)
         assert client.request("/images", "GET").status_code == 200, "the one that is known stays"
         assert told == []
         close(client)
+
+
+def test_deletion_while_a_service_tells_no_versions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """O-21: an image that is still there is not taken for gone."""
+    with OpenStackSimulator() as simulator:
+        monkeypatch.setenv("OS_CLIENT_CONFIG_FILE", str(simulator.write_clouds_yaml(tmp_path / "clouds.yaml")))
+        with simulator.cloud() as cloud:
+            image = str(cloud.images.add_active("kept")["id"])
+        transport = Transport("cloud-a", Clouds().region(CLOUD_NAME, None), 0)
+        api = Api(transport)
+        simulator.change(errors=[{"operation": "image.versions", "kind": "500"}])
+        with pytest.raises(CloudAway, match=r"the image service at .* tells no version"):
+            OpenStackImages("cloud-a", api, transport.stopped).delete(image)
+        simulator.change(errors=[])
+        OpenStackImages("cloud-a", api, transport.stopped).delete(image)
+        with simulator.cloud() as cloud:
+            assert image not in cloud.images.images
+        transport.close()
 
 
 @pytest.mark.parametrize("setting", [{}, {"concurrency": {"compute": 1}}])
