@@ -186,9 +186,14 @@ def launch_failed(causes: Mapping[str, str]) -> Reason:
     return Reason(ReasonCode.LAUNCH_FAILED, text, {"nodes": len(causes)})
 
 
-def images_missing(labels: Sequence[str]) -> Reason:
-    """:param labels: whose images are not there."""
-    return Reason(ReasonCode.IMAGE_MISSING, f"{IMAGE_MISSING.text}: label(s) {', '.join(labels)}")
+def images_missing(labels: Sequence[str], causes: Mapping[str, str]) -> Reason:
+    """The images of labels are not there.
+
+    :param labels: all of them. ``causes``: label -> why, and what corrects it, as far as it is known.
+    """
+    text = f"{IMAGE_MISSING.text}: label(s) {', '.join(labels)}"
+    known = [f"{label}: {causes[label]}" for label in labels if label in causes]
+    return Reason(ReasonCode.IMAGE_MISSING, "; ".join([text, *known]))
 
 
 def tenant_order(tenant: str, cause: Reason) -> Reason:

@@ -69,13 +69,15 @@ def test_label_without_a_flavor(place: Place) -> None:
 
 
 def test_label_without_an_image(place: Place) -> None:
-    """W-4"""
+    """W-4, J-3: the request is declined with what the label lacks."""
     place.section["cloud-images"][0]["image-name"] = "nothing"
     place.launch()
     place.failed(place.znodes.submit(["small"]))
     told = until(place, lambda told: "small" in told.labels)
     assert told.labels["small"].code == "image.missing"
-    assert "no usable image" in told.labels["small"].text
+    assert told.labels["small"].text.startswith("the cloud has no usable image")
+    (declined,) = until(place, lambda told: bool(told.declined)).declined
+    assert declined.text.endswith(f"label(s) small; small: {told.labels['small'].text}")
 
 
 def test_circuit_breaker(place: Place) -> None:

@@ -48,7 +48,7 @@ class FakeRequestHandler(NodeRequestHandler):
 
     def why_images_missing(self) -> Reason:
         return images_missing(
-            [name for name in sorted(set(self.request.node_types)) if not self.manager.labelReady(name)]
+            [name for name in sorted(set(self.request.node_types)) if not self.manager.labelReady(name)], {}
         )
 
     def hasProviderQuota(self, node_types: list[str]) -> bool:

@@ -100,7 +100,9 @@ class StateMachineHandler(NodeRequestHandler):
     def why_images_missing(self) -> Reason:
         labels = self.pool.labels
         wanted = sorted(set(self.request.node_types))
-        return images_missing([name for name in wanted if not gateway.label_ready(self.manager, labels[name])])
+        missing = [name for name in wanted if not gateway.label_ready(self.manager, labels[name])]
+        known = gateway.label_errors(self.manager)
+        return images_missing(missing, {label: known[label].text for label in missing if label in known})
 
     def hasProviderQuota(self, node_types: list[str]) -> bool:
         return self.manager.canEverFit(self.pool, node_types)

@@ -64,11 +64,8 @@ class LabelImages:
         return {label: cause for label, cause in self._missing.causes().items() if not self.ready(label)}
 
     def no_upload(self, label: LabelSettings) -> str:
-        """What to tell about a label whose diskimage has no ready upload."""
-        return (
-            f"provider {self._provider}, label {label.name}: there is no ready upload of image "
-            f"{getattr(node_fields.diskimage_of(label), 'name', '')}; is it built and uploaded, and not paused?"
-        )
+        """The message about a label whose diskimage has no ready upload."""
+        return f"provider {self._provider}, label {label.name}: {_no_ready_upload(label)}"
 
     def _labels(self, name: str) -> list[LabelSettings]:
         return [pool.labels[name] for pool in self._pools.values() if name in pool.labels]
@@ -79,9 +76,9 @@ class LabelImages:
             uploaded = self._uploaded(diskimage.name)
             if not uploaded and self._repeats.worth_saying(label.name):
                 self._log.warning("%s", self.no_upload(label))
-            return self._noted(label, uploaded, self.no_upload)
+            return self._noted(label, uploaded, _no_ready_upload)
         try:
-            return self._noted(label, self._known_of(label).get(), self._no_cloud_image)
+            return self._noted(label, self._known_of(label).get(), _no_cloud_image)
         except NotKnown as reason:
             # Nobody knows that it is not there, and a request must not be declined for that.
             self._log.debug("Label %s: %s", label.name, reason)
@@ -103,9 +100,12 @@ class LabelImages:
             self._missing.add(label.name, text(label))
         return there
 
-    def _no_cloud_image(self, label: LabelSettings) -> str:
-        image = getattr(label.cloud_image, "name", "")
-        return (
-            f"provider {self._provider}, label {label.name}: the cloud has no usable image for cloud-image {image!r}; "
-            "correct cloud-image, or upload the image"
-        )
+
+def _no_ready_upload(label: LabelSettings) -> str:
+    image = getattr(node_fields.diskimage_of(label), "name", "")
+    return f"there is no ready upload of image {image}; is it built and uploaded, and not paused?"
+
+
+def _no_cloud_image(label: LabelSettings) -> str:
+    image = getattr(label.cloud_image, "name", "")
+    return f"the cloud has no usable image for cloud-image {image!r}; correct cloud-image, or upload the image"

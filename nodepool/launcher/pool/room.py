@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from nodepool.driver import gateway
 from nodepool.launcher.pool import tenants
+from nodepool.logconfig import OnBehalfOf
 from nodepool.model.reasons import Reason, tenant_order
 
 if TYPE_CHECKING:
@@ -67,7 +68,8 @@ class Room:
         """How many requests of a kind, the handler's included, have room for sure; 1 = nobody knows."""
         if self.tenant_limited(kind):
             return 1
-        room = gateway.room_ahead(handler)
+        with OnBehalfOf(handler.log):
+            room = gateway.room_ahead(handler)
         limit = self.max_concurrency
         return min(room, limit - self.launches_running if limit > 0 else math.inf)
 

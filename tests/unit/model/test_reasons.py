@@ -96,7 +96,10 @@ def test_hidden_limit() -> None:
 
 
 def test_missing_images() -> None:
-    assert reasons.images_missing(["big", "small"]).text == "images are not available: label(s) big, small"
+    """J-3: with the cause of each label, as far as it is known."""
+    assert reasons.images_missing(["big", "small"], {}).text == "images are not available: label(s) big, small"
+    told = reasons.images_missing(["big", "small"], {"small": "no usable image", "other": "-"})
+    assert told.text == "images are not available: label(s) big, small; small: no usable image"
 
 
 def test_tenant() -> None:

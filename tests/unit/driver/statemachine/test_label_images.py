@@ -46,8 +46,9 @@ def test_diskimage() -> None:
     assert not site.images.ready("built")
     assert not site.images.ready(site.built)
     missing = site.images.missing()["built"]
-    assert (missing.code, missing.text) == ("image.missing", site.log[0])
-    assert "no ready upload of image disk" in missing.text
+    assert missing.code == "image.missing"
+    assert missing.text.startswith("there is no ready upload of image disk;")
+    assert site.log[0] == f"provider cloud, label built: {missing.text}"
     assert len(site.log) == 1
     site.uploads.add("disk")
     assert site.images.missing() == {}

@@ -11,6 +11,7 @@ from typing import Any, cast
 import pytest
 
 from nodepool.launcher.pool.room import Room
+from nodepool.logconfig import ContextLogger, get_annotated_logger
 from nodepool.model.node import Node
 from nodepool.model.quota import QuotaInformation
 from nodepool.model.reasons import ReasonCode
@@ -48,7 +49,15 @@ def kind(tenant: str | None = "poor") -> RequestKind:
 
 
 def handler(room: float) -> Any:
-    return SimpleNamespace(provider=SimpleNamespace(name="one"), room_ahead=lambda: room)
+    log = get_annotated_logger(logging.getLogger("test.room"), node_request_id="200-1")
+    provider = SimpleNamespace(name="one")
+    return SimpleNamespace(provider=provider, log=log, room_ahead=lambda: _told(room))
+
+
+def _told(room: float) -> float:
+    """As the quota of a provider, which all requests share."""
+    ContextLogger(logging.getLogger("test.quota")).error("Provider one: a label can never work")
+    return room
 
 
 @pytest.fixture
@@ -70,6 +79,12 @@ def test_requests_that_have_room_for_sure(place: Place, says: float, limit: floa
     """A-10: as many as driver and ``max-concurrency`` allow."""
     place.max_concurrency, place.running = limit, running
     assert place.room.ahead(kind("rich"), handler(says)) == ahead
+
+
+def test_errors_met_on_the_way_have_the_ids(place: Place, caplog: pytest.LogCaptureFixture) -> None:
+    """J-5"""
+    place.room.ahead(kind("rich"), handler(1))
+    assert caplog.messages == ["[node_request: 200-1] Provider one: a label can never work"]
 
 
 def test_tenants_with_limits_go_one_by_one(place: Place) -> None:
