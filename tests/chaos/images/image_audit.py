@@ -4,7 +4,8 @@
 * B-11: a build begins, and becomes ready, only under the lock of its image.
 * U-2: an upload begins, and becomes ready, only under the lock of its build and provider.
 * U-12: no upload becomes ready after one of a newer build became ready there.
-* R-1, R-2: a builder marks no ready build or upload that is one of the two newest and still wanted.
+* R-1, R-2: a builder marks no ready build or upload that is one of the two newest and still wanted. An upload that has
+  just become ready, still under the same lock, may find that one of a newer build is ready, too (U-12).
 """
 
 from __future__ import annotations
@@ -27,7 +28,12 @@ KEPT = 2
 
 @dataclass
 class _Record:
-    """:param order: state time of a ready build: which one is newer. :param by_hand: a fault changed it."""
+    """A build or an upload.
+
+    :param order: state time of a ready build: which one is newer.
+    :param by_hand: a fault changed it.
+    :param tenure: the lock and its first contender when the record was written.
+    """
 
     image: str
     build: str
@@ -35,6 +41,7 @@ class _Record:
     state: str
     order: float = 0.0
     by_hand: bool = False
+    tenure: tuple[str, int] | None = None
 
 
 @dataclass
@@ -92,6 +99,7 @@ class ImageAudit:
         before = records.get(path)
         record = _Record(match["image"], match["build"], provider, str(content.get("state")))
         record.by_hand = before is not None and before.by_hand
+        record.tenure = self._tenure(path)
         record.order = before.order if before is not None else 0.0
         if record.state == "ready" and not provider:
             record.order = float(content.get("state_time") or 0)
@@ -114,10 +122,15 @@ class ImageAudit:
         if record.provider and record.state == "ready" and (before is None or before.state != "ready"):
             self._judge_age(write, path, record)
         if record.state == "deleting" and before is not None and before.state == "ready" and not before.by_hand:
-            self._judge_deletion(write, path, record)
+            self._judge_deletion(write, path, record, before)
+
+    def _tenure(self, path: str) -> tuple[str, int] | None:
+        lock = _lock_of(path)
+        contenders = self._contenders.get(lock)
+        return (lock, min(contenders)) if contenders else None
 
     def _judge_lock(self, write: Write, path: str, record: _Record) -> None:
-        lock = f"{path.rpartition('/')[0]}/lock"
+        lock = _lock_of(path)
         contenders = self._contenders.get(lock)
         owner = contenders[min(contenders)] if contenders else None
         kind = "upload" if record.provider else "build"
@@ -144,7 +157,7 @@ class ImageAudit:
                 return
         self.counts["uploads that are the newest"] += 1
 
-    def _judge_deletion(self, write: Write, path: str, record: _Record) -> None:
+    def _judge_deletion(self, write: Write, path: str, record: _Record, before: _Record) -> None:
         if record.image in self.removable:
             return
         records = self._uploads if record.provider else self._builds
@@ -157,10 +170,15 @@ class ImageAudit:
         newer = [other for other in rivals if (other.state == "ready" or other.by_hand) and self._order(other) >= own]
         build = self._builds.get(f"{IMAGES}/{record.image}/builds/{record.build}")
         asked = record.provider and (build is None or build.by_hand or build.state == "deleting")
-        if len(newer) >= KEPT or asked:
+        just_ready = record.provider and record.tenure is not None and record.tenure == before.tenure
+        if len(newer) >= (1 if just_ready else KEPT) or asked:
             self.counts["deletions of what is not wanted"] += 1
         else:
             self.violations.append(f"transaction {write.number:x}: {path} was wanted, and is deleting now")
+
+
+def _lock_of(path: str) -> str:
+    return f"{path.rpartition('/')[0]}/lock"
 
 
 def _decoded(data: bytes) -> dict[str, Any] | None:

@@ -106,6 +106,24 @@ def test_wanted_uploads_stay(story: Story) -> None:
     assert "was wanted" in story.judged().violations[0]
 
 
+@pytest.mark.parametrize("same_lock", [True, False])
+def test_upload_that_is_overtaken_while_it_becomes_ready(story: Story, same_lock: bool) -> None:
+    """U-12: it goes at once. Later, it would be the second newest, and stay."""
+    story.build(ONE, "b1", 1)
+    story.build(ONE, "b2", 2)
+    path = f"{BUILDS}/b1/providers/one/images/0000000001"
+    lock = f"{BUILDS}/b1/providers/one/images/lock/a__lock__000000000"
+    story.write(ONE, "create", f"{lock}1")
+    story.record(ONE, "create", path, "uploading")
+    story.record(ONE, "set", path, "ready")
+    story.upload(TWO, "b2")
+    if not same_lock:
+        story.write(ONE, "delete", f"{lock}1")
+        story.write(ONE, "create", f"{lock}2")
+    story.record(ONE, "set", path, "deleting")
+    assert bool(story.judged().violations) is not same_lock
+
+
 def test_hands_may_write_as_they_like(story: Story) -> None:
     story.build(ONE, "b1", 1)
     story.record(HAND, "set", f"{BUILDS}/b1", "deleting")
