@@ -8,10 +8,12 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from nodepool import logconfig
 from nodepool.cmd import app, service_runner
+from nodepool.cmd.file_places import make_directory_of, remedy
 from nodepool.cmd.pidfile import PidFile, PidFileError
 
 if TYPE_CHECKING:
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("nodepool.cmd.daemon")
 
+#: Of a new directory for the log: logs are not for everybody.
+LOG_DIRECTORY_MODE: Final = 0o750
 #: Bits of a mode that new files do not get: all of others, and writing of the group.
 NOT_FOR_OTHERS: Final = 0o027
 
@@ -56,9 +60,10 @@ def set_up_logging(options: argparse.Namespace, logfile: str) -> None:
         logconfig.apply_config(logconfig.default_config())
     else:
         try:
+            make_directory_of(Path(logfile), LOG_DIRECTORY_MODE)
             logconfig.apply_config(logconfig.default_config(filename=logfile))
         except logconfig.LogConfigError as error:
-            hint = "make its directory writable, or say with -l where to log"
+            hint = f"{remedy(Path(logfile))}, or say with -l where to log"
             raise logconfig.LogConfigError(f"cannot log to {logfile} ({error}); {hint}") from error
 
 

@@ -63,7 +63,9 @@ def list_events(options: argparse.Namespace) -> int:
         events = _read(zk, begin, options.subject)
     if not events:
         which = "an event" if options.subject is None and options.since is None else "such an event"
-        terminal.hint(f"no launcher tells of {which}; launchers forget them when they end, the logs have all")
+        terminal.hint(
+            f"no launcher reports {which}; a launcher forgets its events when it ends, the logs have all of them"
+        )
     if options.format == "table" and not options.columns and not options.sort and sys.stdout.isatty():
         # The cause is what people look for: it is not cut, as a column would be.
         for event in events:

@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 
 #: Exit status of ``status --fail-on-problems`` when something needs attention.
 PROBLEMS: Final = 3
-NO_LAUNCHER: Final = "no launcher tells of itself: is one running, with the same zookeeper-servers?"
+NO_LAUNCHER: Final = (
+    "no launcher reports its state: is nodepool-launcher running, with the same zookeeper-servers and chroot?"
+)
 
 
 def add_commands(add: Callable[..., argparse.ArgumentParser]) -> None:

@@ -16,7 +16,10 @@ from types import TracebackType
 from typing import Final
 
 from nodepool.clock import monotonic, sleep
+from nodepool.cmd.file_places import make_directory_of, remedy
 
+#: Of a new directory: whoever watches the daemon may read its pid file.
+DIRECTORY_MODE: Final = 0o755
 ACQUIRE_SECONDS: Final = 10.0
 _RETRY_SECONDS: Final = 0.1
 
@@ -46,8 +49,11 @@ class PidFile:
     def acquire(self) -> None:
         """Lock the file and write our process number; a stale file is taken over. Blocks up to ``timeout``.
 
+        A missing directory is made, if its parent lets us.
+
         :raises PidFileError: another daemon has it, or it cannot be written.
         """
+        make_directory_of(self.path, DIRECTORY_MODE)
         deadline = monotonic() + self.timeout
         while not self._try():
             if monotonic() >= deadline:
@@ -60,7 +66,8 @@ class PidFile:
         try:
             fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except OSError as error:
-            raise PidFileError(f"{self.path}: cannot write the pid file: {error.strerror}") from error
+            hint = f"{remedy(self.path)}, or name another file with -p"
+            raise PidFileError(f"{self.path}: cannot write the pid file: {error.strerror}; {hint}") from error
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

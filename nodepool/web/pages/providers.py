@@ -34,7 +34,7 @@ _SUBJECT: Final = ListSubject(
     "Providers",
     (RecordKind.PROVIDERS, RecordKind.LAUNCHERS),
     lambda links: {"pool": links.pool, "launchers": links.launcher},
-    "No launcher tells of a provider: is one running, with the same zookeeper-servers?",
+    "No launcher reports a provider: is one running, with the same zookeeper-servers?",
 )
 #: Rows of each table of one provider.
 MOST_ROWS: Final = 200

@@ -36,7 +36,7 @@ _HOSTS: Final = ListSubject(
     "No static host is served.",
 )
 _LAUNCHERS: Final = ListSubject(
-    "Launchers", (RecordKind.LAUNCHERS,), lambda links: {"pools": links.pool}, "No launcher tells of itself."
+    "Launchers", (RecordKind.LAUNCHERS,), lambda links: {"pools": links.pool}, "No launcher reports its state."
 )
 _TENANTS: Final = ListSubject(
     "Tenants",
@@ -48,7 +48,7 @@ _EVENTS: Final = ListSubject(
     "Events",
     (RecordKind.LAUNCHERS,),
     lambda links: {"subject": links.subject},
-    "No launcher tells of an event. Launchers forget them when they end; the logs have all.",
+    "No launcher reports an event. A launcher forgets its events when it ends; the logs have all of them.",
 )
 #: Hosts whose slots are shown, and slots of each.
 MOST_HOSTS: Final = 200

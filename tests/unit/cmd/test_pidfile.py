@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 import subprocess
 import sys
 from pathlib import Path
@@ -20,10 +21,11 @@ def dead_process() -> int:
     return process.pid
 
 
-def take_over(directory: Path, content: str) -> None:
-    """A pid file with this content keeps nobody from starting."""
+def take_over(directory: Path, content: str | None) -> None:
+    """A pid file with this content (None = there is none) keeps nobody from starting."""
     path = directory / "nodepool.pid"
-    path.write_text(content, encoding="ascii")
+    if content is not None:
+        path.write_text(content, encoding="ascii")
     pidfile = PidFile(str(path), timeout=0)
     pidfile.acquire()
     assert pidfile.read() == os.getpid()
@@ -79,5 +81,18 @@ def test_running_daemon_without_flock_is_respected(tmp_path: Path) -> None:
 
 
 def test_unwritable_directory_is_one_clear_line(tmp_path: Path) -> None:
-    with pytest.raises(PidFileError, match="cannot write the pid file: No such file or directory"):
-        PidFile(str(tmp_path / "missing" / "nodepool.pid")).acquire()
+    missing = tmp_path / "missing" / "too"
+    with pytest.raises(PidFileError, match="cannot write the pid file: No such file or directory") as caught:
+        PidFile(str(missing / "nodepool.pid")).acquire()
+    assert f"make the directory: install -d -o {pwd.getpwuid(os.geteuid()).pw_name} {missing}," in str(caught.value)
+
+
+def test_missing_directory_is_made(tmp_path: Path) -> None:
+    """reference/commands 3: after a boot ``/var/run`` is empty. Whoever watches the daemon may read the file."""
+    path = tmp_path / "run" / "nodepool.pid"
+    umask = os.umask(0o077)
+    try:
+        take_over(path.parent, None)
+    finally:
+        os.umask(umask)
+    assert path.parent.stat().st_mode & 0o777 == 0o755

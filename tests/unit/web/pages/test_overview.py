@@ -66,7 +66,7 @@ def test_nothing_is_there() -> None:
     text = page()
     assert "no launcher is registered" in text
     assert "No request waits." in text
-    assert "No launcher tells of a provider." in text
+    assert "No launcher reports a provider." in text
 
 
 def test_all_is_well() -> None:
