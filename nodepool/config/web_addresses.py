@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import SplitResult, urlsplit
 
 from nodepool.config.problems import Problems, Severity
+from nodepool.config.webapp import OPENID_CONNECT
 
 if TYPE_CHECKING:
     from nodepool.config.marks import Document
@@ -31,6 +32,10 @@ def check_web_addresses(settings: WebappSettings, document: Document, problems: 
         tell(["webapp", "origins", index], wrong_origin(origin))
     for index, host in enumerate(settings.webapp_allowed_hosts):
         tell(["webapp", "allowed-hosts", index], wrong_host(host))
+    for index, one in enumerate(settings.webapp_authenticators):
+        if one.driver == OPENID_CONNECT:
+            name, asked = ("issuer_id", one.issuer_id) if one.keys_url is None else ("keys_url", one.keys_url)
+            tell(["webapp", "auth", "authenticators", index, name], wrong_provider_address(asked))
     for index, name in repeated_names(settings.webapp_authenticators):
         path = ["webapp", "auth", "authenticators", index, "name"]
         tell(path, f"another authenticator has the name {name!r} already: messages must tell which one is meant")
@@ -52,6 +57,21 @@ def wrong_origin(given: str) -> str | None:
     if parts.port == _DEFAULT_PORTS[parts.scheme]:
         return f"browsers leave port {parts.port} out of an origin with {parts.scheme}: remove it from {given!r}"
     return None
+
+
+def wrong_provider_address(given: str) -> str | None:
+    """Why no OpenID Connect provider is asked at an address; None = it may be: nobody on the way can change answers."""
+    parts = _split(given)
+    if parts is None or (parts.scheme != "https" and not _is_this_host(str(parts.hostname))):
+        return f"{given!r} is no address of a provider: it must begin with https://, or with http:// on this host"
+    return None
+
+
+def _is_this_host(name: str) -> bool:
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return name == "localhost"
 
 
 def wrong_host(given: str) -> str | None:

@@ -16,11 +16,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-import jwt
 import requests
 
 from nodepool.clock import monotonic
-from nodepool.web.tokens import KEYS_SECONDS, PROVIDER_SECONDS, BadTokenError, Tokens, User, discovery
+from nodepool.config.web_addresses import wrong_provider_address
+from nodepool.web.provider_session import mount
+from nodepool.web.tokens import KEYS_SECONDS, BadTokenError, Tokens, User, discovery
 
 if TYPE_CHECKING:
     from nodepool.config.webapp import Authenticator
@@ -122,9 +123,9 @@ class BrowserLogin:
         if not isinstance(identity, str):
             raise LoginFailed(f"{self.name} gives no id_token; is the scope openid allowed?")
         try:
-            claimed = jwt.decode(identity, options={"verify_signature": False}).get("nonce")
-        except jwt.PyJWTError as error:
-            raise LoginFailed(f"the id_token of {self.name} cannot be read: {error}") from None
+            claimed = self._tokens.identity(identity, self._settings).get("nonce")
+        except BadTokenError as error:
+            raise LoginFailed(f"the id_token of {self.name} is not accepted: {error}") from None
         if not isinstance(claimed, str) or not secrets.compare_digest(claimed.encode(), begun.nonce.encode()):
             raise LoginFailed("the id_token does not belong to this login; try again")
         return self._accepted([identity, given.get("access_token")])
@@ -151,10 +152,8 @@ class BrowserLogin:
                     code=code,
                     code_verifier=begun.verifier,
                     grant_type="authorization_code",
-                    timeout=PROVIDER_SECONDS,
-                    allow_redirects=False,
                 )
-            except (AuthlibBaseError, requests.RequestException, ValueError, KeyError) as error:
+            except (AuthlibBaseError, requests.RequestException, ValueError, KeyError, TypeError) as error:
                 raise LoginFailed(f"{self.name} gives no token: {error}") from None
         return found if isinstance(found, Mapping) else {}
 
@@ -162,7 +161,7 @@ class BrowserLogin:
         from authlib.integrations.requests_client import OAuth2Session
 
         settings = self._settings
-        return OAuth2Session(
+        session = OAuth2Session(
             settings.client_id,
             settings.client_secret,
             token_endpoint_auth_method="client_secret_basic" if settings.client_secret else "none",
@@ -170,12 +169,16 @@ class BrowserLogin:
             redirect_uri=redirect,
             code_challenge_method="S256",
         )
+        mount(session)
+        return session
 
     def _endpoint(self, name: str) -> str:
         """An address of the provider's configuration. Raises LoginFailed."""
         found = self._configuration().get(name)
-        if not isinstance(found, str) or not found.startswith(("https://", "http://")):
+        if not isinstance(found, str):
             raise LoginFailed(f"{self.name} has no {name} in its configuration")
+        if (wrong := wrong_provider_address(found)) is not None:
+            raise LoginFailed(f"{name} of {self.name}: {wrong}")
         return found
 
     def _configuration(self) -> Mapping[str, Any]:

@@ -18,6 +18,7 @@ import requests
 
 from nodepool.clock import wall_time
 from nodepool.config.webapp import HS256, OPENID_CONNECT
+from nodepool.web.provider_session import provider_json
 
 if TYPE_CHECKING:
     from nodepool.config.webapp import Authenticator, OperatorRule
@@ -26,8 +27,6 @@ log = logging.getLogger("nodepool.web.auth")
 
 #: Longer ones are refused unread.
 MOST_BYTES: Final = 16 * 1024
-#: Answers of an OpenID Connect provider are waited for no longer.
-PROVIDER_SECONDS: Final = 5.0
 #: Keys of a provider are asked for again after this time.
 KEYS_SECONDS: Final = 3600
 #: Names in logs and records are cut.
@@ -126,8 +125,19 @@ class ProviderKeys:
             url = self._url
             if url is None:
                 url = str(discovery(self._issuer)["jwks_uri"])
-            client = self._client = jwt.PyJWKClient(url, timeout=PROVIDER_SECONDS, lifespan=KEYS_SECONDS)
+            client = self._client = _KeyClient(url, lifespan=KEYS_SECONDS)
         return client
+
+
+class _KeyClient(jwt.PyJWKClient):
+    """Keeps the keys; asks for them as for all else of a provider."""
+
+    def fetch_data(self) -> Any:
+        found = provider_json(self.uri)
+        if self.jwk_set_cache is not None:
+            # Not all releases of the library do that for a subclass.
+            self.jwk_set_cache.put(found)
+        return found
 
 
 def discovery(issuer: str) -> Mapping[str, Any]:
@@ -135,13 +145,7 @@ def discovery(issuer: str) -> Mapping[str, Any]:
 
     :raises requests.RequestException: it cannot be had. ValueError: it is no JSON object.
     """
-    place = f"{issuer.rstrip('/')}/.well-known/openid-configuration"
-    answer = requests.get(place, timeout=PROVIDER_SECONDS)
-    answer.raise_for_status()
-    found = answer.json()
-    if not isinstance(found, dict):
-        raise ValueError(f"{place} is no JSON object")
-    return found
+    return provider_json(f"{issuer.rstrip('/')}/.well-known/openid-configuration")
 
 
 class _Issuer:
@@ -151,20 +155,24 @@ class _Issuer:
         self.settings = settings
         self.keys = keys
 
-    def claims(self, token: str, now: float) -> Mapping[str, Any]:
-        """The claims of a token that is valid. Raises BadTokenError."""
+    def claims(self, token: str, now: float, audience: str | None = None) -> Mapping[str, Any]:
+        """The claims of a token that is valid. Raises BadTokenError.
+
+        :param audience: None = that of the configuration.
+        """
         settings = self.settings
         try:
             claims: Mapping[str, Any] = jwt.decode(
                 token,
                 self.keys.key_of(token),
                 algorithms=list(self.keys.algorithms),
-                audience=settings.audience or settings.client_id,
+                audience=audience or settings.audience or settings.client_id,
                 issuer=settings.issuer_id,
                 leeway=settings.skew,
                 options={"require": list(NEEDED)},
             )
-        except jwt.PyJWTError as error:
+        except (jwt.PyJWTError, TypeError, ValueError) as error:
+            # Not only errors of its own: the algorithm that a token names may not be one for the key.
             raise BadTokenError(str(error)) from None
         if not all(isinstance(claims[name], (int, float)) for name in ("iat", "exp")):
             # The library takes texts with digits, too.
@@ -207,7 +215,7 @@ class Tokens:
             raise BadTokenError("no JSON Web Token, or a very long one")
         try:
             said = jwt.decode(token, options={"verify_signature": False})
-        except jwt.PyJWTError:
+        except (jwt.PyJWTError, RecursionError):
             raise BadTokenError("no JSON Web Token") from None
         known = [one for one in self._issuers if one.settings.issuer_id == said.get("iss")]
         if not known:
@@ -221,6 +229,14 @@ class Tokens:
             else:
                 return self._user(claims, issuer.settings)
         raise error
+
+    def identity(self, token: str, settings: Authenticator) -> Mapping[str, Any]:
+        """The claims of an id token, whose audience is always the client. Raises BadTokenError.
+
+        :param settings: of the provider that has given it.
+        """
+        issuer = next(one for one in self._issuers if one.settings is settings)
+        return issuer.claims(token, self._now(), settings.client_id)
 
     def _user(self, claims: Mapping[str, Any], settings: Authenticator) -> User:
         name = claim(claims, settings.uid_claim)

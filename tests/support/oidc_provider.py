@@ -30,6 +30,8 @@ class OidcProvider(ThreadingHTTPServer):
 
     def __init__(self, secret: str | None = None) -> None:
         self.key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+        #: What it signs with; the published key stays.
+        self.signing_key = self.key
         self.secret = secret
         #: Changes of what it answers.
         self.configuration: dict[str, Any] = {}
@@ -76,11 +78,14 @@ class OidcProvider(ThreadingHTTPServer):
         if form.get("redirect_uri") != asked["redirect_uri"]:
             return {"error": "invalid_grant"}
         said = claims(**{"iss": self.issuer, "aud": CLIENT, "nonce": asked["nonce"], **self.claims})
-        private = self.key.private_bytes(
+        return {"access_token": "opaque", "token_type": "Bearer", "id_token": self.signed(said), **self.token_answer}
+
+    def signed(self, said: dict[str, Any]) -> str:
+        """A token with these claims."""
+        private = self.signing_key.private_bytes(
             serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
         )
-        signed = jwt.encode(said, private, "RS256", headers={"kid": "k1"})
-        return {"access_token": "opaque", "token_type": "Bearer", "id_token": signed, **self.token_answer}
+        return jwt.encode(said, private, "RS256", headers={"kid": "k1"})
 
 
 class _Answer(BaseHTTPRequestHandler):

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from nodepool.config.loader import load_config
-from nodepool.config.web_addresses import wrong_address, wrong_host, wrong_origin
+from nodepool.config.web_addresses import wrong_address, wrong_host, wrong_origin, wrong_provider_address
 from nodepool.exceptions import ConfigError
 
 HEAD = "zookeeper-servers: [{host: zk}]\nzookeeper-tls: {cert: c, key: k, ca: a}\n"
@@ -36,6 +36,19 @@ def test_address(given: str) -> None:
 def test_no_address(given: str) -> None:
     assert "no address" in (wrong_address(given) or "")
     assert "no origin" in (wrong_origin(given) or "")
+
+
+@pytest.mark.parametrize("given", ["https://kc.example/x", "http://localhost:8080", "http://127.0.0.2", "http://[::1]"])
+def test_provider(given: str) -> None:
+    assert wrong_provider_address(given) is None
+
+
+@pytest.mark.parametrize(
+    "given", ["http://kc.example", "http://10.0.0.1", "http://localhost.example", "x", "file:///x"]
+)
+def test_provider_that_is_not_asked(given: str) -> None:
+    """WP-103"""
+    assert "must begin with https" in (wrong_provider_address(given) or "")
 
 
 @pytest.mark.parametrize("given", ["nodepool.example.org", "*.example.org", "10.0.0.1", "::1", "[2001:db8::1]", "ci"])
@@ -83,6 +96,14 @@ def test_origin_that_no_browser_sends(given: str, words: str) -> None:
         (
             f"{{auth: {{authenticators: [{ONE}, {ONE}]}}}}",
             r"authenticators\[1\].name: another authenticator has the name",
+        ),
+        (
+            "{auth: {authenticators: [{name: kc, driver: OpenIDConnect, client_id: c, issuer_id: 'http://kc'}]}}",
+            r"f.yaml:3: webapp.auth.authenticators\[0\].issuer_id: 'http://kc' is no address of a provider",
+        ),
+        (
+            "{auth: {authenticators: [{name: kc, driver: OpenIDConnect, client_id: c, issuer_id: kc, keys_url: kc}]}}",
+            r"authenticators\[0\].keys_url: 'kc' is no address of a provider",
         ),
     ],
 )

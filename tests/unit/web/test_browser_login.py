@@ -12,6 +12,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 import requests
+from cryptography.hazmat.primitives.asymmetric import rsa
 from starlette.testclient import TestClient
 
 from nodepool.config.webapp import Authenticator
@@ -26,7 +27,7 @@ from nodepool.web.tokens import BadTokenError, Tokens
 from tests.support.oidc_provider import CLIENT, OidcProvider
 from tests.support.wait import DEADLINE_SECONDS
 from tests.support.web_site import WebSite
-from tests.support.web_tokens import authenticator, operator_rule, token
+from tests.support.web_tokens import authenticator, claims, operator_rule, token
 
 BASE = "http://nodepool.example:8005"
 
@@ -162,11 +163,24 @@ def test_token_of_another_login(site: LoginSite, provider: OidcProvider) -> None
     assert site.log_in().status_code == 403
 
 
+def test_audience(provider: OidcProvider) -> None:
+    """WP-102: with ``audience`` the access token is the session; the id token is verified all the same."""
+    site = LoginSite(provider, audience="pages")
+    provider.token_answer = {"access_token": provider.signed(claims(iss=provider.issuer, aud="pages"))}
+    assert site.log_in().status_code == 303
+    other = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    provider.signing_key = other
+    answer = site.log_in()
+    assert answer.status_code == 403
+    assert "the id_token of keycloak is not accepted: Signature" in answer.text
+
+
 @pytest.mark.parametrize(
     ("answer", "claims", "words"),
     [
         ({"id_token": None}, {}, "no id_token"),
-        ({"id_token": "x.y.z"}, {}, "cannot be read"),
+        ({"id_token": "x.y.z"}, {}, "is not accepted"),
+        ({"expires_in": [1]}, {}, "gives no token"),
         ({}, {"aud": "somebody"}, "udience"),
         ({}, {"exp": 1}, "expired"),
         ({}, {"groups": ["x" * 100] * 60}, "too long for a cookie"),
@@ -186,7 +200,8 @@ def test_bad_tokens(
     ("configuration", "words"),
     [
         ({"issuer": "http://evil.example"}, "calls itself"),
-        ({"authorization_endpoint": "javascript:alert(1)"}, "no authorization_endpoint"),
+        ({"authorization_endpoint": "javascript:alert(1)"}, "must begin with https"),
+        ({"authorization_endpoint": "http://keycloak.example/authorize"}, "must begin with https"),
         ({"authorization_endpoint": None}, "no authorization_endpoint"),
     ],
 )

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import threading
 import time
@@ -179,6 +180,27 @@ def test_openid_connect(provider: Provider, key: rsa.RSAPrivateKey) -> None:
     assert provider.asked == ["/realm/.well-known/openid-configuration", "/realm/keys"]
     with pytest.raises(BadTokenError, match="keys of"):
         found.user(signed(key, provider.issuer, "k2"))
+
+
+@pytest.mark.parametrize("algorithm", ["ES256", "EdDSA", "PS256", "none", "x"])
+def test_algorithm_that_is_not_for_the_key(provider: Provider, algorithm: str) -> None:
+    """WP-80: anybody can send such a token, without any key; it is refused as others are."""
+    found = tokens(driver="OpenIDConnect", issuer_id=provider.issuer)
+    parts = ({"alg": algorithm, "kid": "k1"}, claims(iss=provider.issuer), "")
+    made = ".".join(base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=") for part in parts)
+    with pytest.raises(BadTokenError):
+        found.user(made)
+
+
+def test_deeply_nested_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    """WP-80: older releases of the library raise it."""
+
+    def too_deep(*_: Any, **__: Any) -> Any:
+        raise RecursionError
+
+    monkeypatch.setattr(jwt, "decode", too_deep)
+    with pytest.raises(BadTokenError, match="no JSON Web Token"):
+        tokens().user("a.b.c")
 
 
 def test_openid_connect_is_away(provider: Provider, key: rsa.RSAPrivateKey) -> None:
