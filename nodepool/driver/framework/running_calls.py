@@ -3,8 +3,8 @@
 
 There is hardly a hard bound on calls of drivers. A thread cannot be ended from outside, and who goes on without the
 answer of a call has a driver that still works in the background with a node or request that may be somebody else's by
-then. So `Provider.idle`, ``stop`` and ``join`` only, after which nobody needs the provider any more, are given up.
-A call of another hook is told of while it hangs, again and again.
+then. So `Provider.idle`, ``stop`` and ``join`` only, after which nobody needs the provider any more, are abandoned.
+A call of another hook is logged while it hangs, again and again.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 from nodepool.clock import monotonic
 from nodepool.model.node import Node
 
-#: After so many seconds a call that is late is told of; then once an hour.
+#: After so many seconds a call that is late is logged; then once an hour.
 TOLD_SECONDS: Final = (1.0, 10.0, 60.0, 600.0, 3600.0)
 
 
@@ -35,17 +35,17 @@ class TimeBound(NamedTuple):
 
 
 #: The thread that calls serves others, too.
-AT_ONCE: Final = TimeBound(False, 1.0, "1 s: told of; others wait for the thread")
+AT_ONCE: Final = TimeBound(False, 1.0, "1 s: logged; others wait for the thread")
 #: The thread of the pool: it may ask ZooKeeper, or wait for a first answer of the cloud.
-OF_THE_POOL: Final = TimeBound(True, 1.0, "1 s: told of; the pool waits")
+OF_THE_POOL: Final = TimeBound(True, 1.0, "1 s: logged; the pool waits")
 #: Such a call, but one that the launcher can do without.
-GIVEN_UP: Final = TimeBound(True, 10.0, "10 s: given up; it has a thread of its own")
+GIVEN_UP: Final = TimeBound(True, 10.0, "10 s: abandoned; it has a thread of its own")
 #: Such a call, but one that nothing else waits for.
-OF_THE_START: Final = TimeBound(True, 60.0, "60 s: told of; it has a thread of its own, and nothing waits for it")
+OF_THE_START: Final = TimeBound(True, 60.0, "60 s: logged; it has a thread of its own, and nothing waits for it")
 #: The driver asks its cloud, or may do so.
-OF_THE_CLOUD: Final = TimeBound(True, 60.0, "60 s: told of; the time limits of the driver end it")
+OF_THE_CLOUD: Final = TimeBound(True, 60.0, "60 s: logged; the time limits of the driver end it")
 #: The cloud works for long.
-LONG: Final = TimeBound(True, 600.0, "600 s: told of; the time limits of the driver end it")
+LONG: Final = TimeBound(True, 600.0, "600 s: logged; the time limits of the driver end it")
 
 
 class LateCall(NamedTuple):
@@ -114,7 +114,7 @@ class RunningCalls:
 
 
 def _step(seconds: float, late_seconds: float) -> float:
-    """The last time at which a call was to be told of."""
+    """The last time at which a call was due to be logged."""
     longest = TOLD_SECONDS[-1]
     if seconds >= longest:
         return seconds // longest * longest
