@@ -13,7 +13,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-LINE = re.compile(r"(?P<name>[A-Za-z0-9._-]+)(>=(?P<least>\d[\w.]*)(,<\d[\d.]*)?|==(?P<exactly>\d[\w.]*))")
+LINE = re.compile(
+    r"(?P<name>[A-Za-z0-9._-]+)(\[[a-z0-9,-]+\])?(>=(?P<least>\d[\w.]*)(,<\d[\d.]*)?|==(?P<exactly>\d[\w.]*))"
+)
 
 
 def extra(name: str) -> list[str]:

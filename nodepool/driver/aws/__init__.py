@@ -3,13 +3,20 @@
 
 Where to begin to read:
 
-* ``config.py``, ``image_config.py``, ``config_checks.py``: what stands in the configuration.
+* ``config.py``, ``image_config.py``, ``config_checks.py``: what stands in the configuration;
+* ``transport.py``: one call; ``client.py``: all calls that are made; ``errors.py``: what can go wrong;
+* ``types.py``: what AWS says; ``facts.py``: what of it seldom changes;
+* ``launch_spec.py``: what an instance is to be like; ``instances.py``: how it is made and ended;
+* ``adapter.py``: puts it all together for the framework in `nodepool.driver.statemachine`.
+
+botocore is imported when a provider is made, that is, only if this driver is configured.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+from nodepool.driver.aws.adapter import AwsAdapter
 from nodepool.driver.aws.config import AwsProviderConfig
 from nodepool.driver.statemachine.driver import StateMachineDriver
 
@@ -23,5 +30,5 @@ class AwsDriver(StateMachineDriver):
     def getProviderConfig(self, provider: dict[str, Any]) -> AwsProviderConfig:
         return AwsProviderConfig(provider)
 
-    def getAdapter(self, provider_config: Any) -> Any:
-        raise NotImplementedError("this release checks sections of AWS, but does not launch there yet")
+    def getAdapter(self, provider_config: Any) -> AwsAdapter:
+        return AwsAdapter(provider_config)

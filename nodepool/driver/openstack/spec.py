@@ -5,27 +5,15 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
+from nodepool.driver.framework.dynamic_values import dynamic_value
 from nodepool.driver.openstack.views import Flavor
 
 if TYPE_CHECKING:
     from nodepool.driver.openstack.config import OpenStackLabel
     from nodepool.driver.statemachine.adapter import Log
     from nodepool.model.request import NodeRequest
-
-#: Request fields that dynamic values may use (reference/configuration 5), and where they come from.
-_REQUEST_FIELDS: Final = {
-    "id": "id",
-    "labels": "node_types",
-    "requestor": "requestor",
-    "requestor_data": "requestor_data",
-    "relative_priority": "relative_priority",
-    "event_id": "event_id",
-    "created_time": "created_time",
-    "tenant_name": "tenant_name",
-}
 
 
 def server_body(
@@ -86,12 +74,3 @@ def server_metadata(
             values[str(key)] = text
     values["groups"] = ",".join([provider, image.name if image else "", label.name])
     return {**values, **ours}
-
-
-def dynamic_value(template: Any, request: NodeRequest | None) -> str | None:
-    """Format a dynamic value from the request that causes a launch (L-15); None = it cannot be formatted."""
-    values = {name: getattr(request, source, None) for name, source in _REQUEST_FIELDS.items()}
-    try:
-        return str(template).format(request=SimpleNamespace(**values))
-    except (AttributeError, IndexError, KeyError, TypeError, ValueError):
-        return None

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Callable, Mapping
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
 from nodepool.clock import monotonic
 from nodepool.driver.statemachine import metadata as tags
@@ -111,6 +111,14 @@ class CreationMachine(InventoryMachine[R]):
 
     def found(self) -> None:
         """An instance was adopted whose creation gave no answer."""
+
+    def gone(self) -> Exception:
+        """What it means that the cloud says that the instance does not exist any more."""
+        return LaunchStatusException(f"{self.where}: instance {self.record_id} was deleted by somebody else")
+
+    def stored_id(self, record_id: str) -> Any:
+        """What the record of the node says of its instance: ``external_id``, the id itself unless there is more."""
+        return record_id
 
     def permit(self) -> None:
         """Is the instance still wanted? For `create`: the call may have waited for minutes for its turn. Any thread.
@@ -234,12 +242,14 @@ class CreationMachine(InventoryMachine[R]):
         raise self._lost
 
     def _created(self, record_id: str) -> bool:
-        self.external_id = record_id
+        self.record_id = record_id
+        self.external_id = self.stored_id(record_id)
         self.wait_for("boot", record_id)
         return self.go(self.BUILDING)
 
     def _building(self) -> Instance | bool:
-        record = self.cloud.inventory.get(self.external_id)
+        assert self.record_id is not None
+        record = self.cloud.inventory.get(self.record_id)
         if record is None:
             return self._absent()
         # Whoever asked for the instance while it was absent has the answer.
@@ -248,9 +258,10 @@ class CreationMachine(InventoryMachine[R]):
 
     def _absent(self) -> bool:
         """Not in the lists (yet): ask for the instance itself after a while."""
-        record_id, inventory = self.external_id, self.cloud.inventory
+        record_id, inventory = self.record_id, self.cloud.inventory
+        assert record_id is not None
         if inventory.is_gone(record_id):
-            raise LaunchStatusException(f"{self.where}: instance {record_id} was deleted by somebody else")
+            raise self.gone()
         if self.answered:
             try:
                 self.own_answer()

@@ -50,7 +50,7 @@ class DeletionMachine(InventoryMachine[R]):
         self, cloud: InstanceCloud[R], external_id: str | None, log: Log, clock: Callable[[], float] = monotonic
     ) -> None:
         super().__init__(cloud, log, clock)
-        self.external_id = external_id
+        self.external_id = self.record_id = external_id
         #: Deletions that were accepted.
         self._accepted = 0
         #: Errors in a row.
@@ -131,7 +131,7 @@ class DeletionMachine(InventoryMachine[R]):
         record_id = self.external_id
         if not self.waiting:
             self.wait_for("delete", record_id)
-        self.call(lambda: self.cloud.delete_instance(record_id))
+        self.await_call(self.cloud.begin_deletion(record_id))
         return self.go(self.DELETING)
 
     def _deleting(self) -> bool:

@@ -7,11 +7,11 @@ import abc
 import logging
 import threading
 from collections.abc import Callable, Iterable
-from concurrent.futures import Executor
+from concurrent.futures import Executor, Future
 from typing import ClassVar, Final, Generic
 
 from nodepool.clock import monotonic
-from nodepool.driver.framework.shared_threads import SharedThreads
+from nodepool.driver.framework.shared_threads import SharedThreads, ThreadShare
 from nodepool.driver.statemachine import metadata
 from nodepool.driver.statemachine.inventory import Inventory, R, no_changes
 from nodepool.driver.statemachine.list_pace import Waiter
@@ -74,6 +74,12 @@ class InstanceCloud(abc.ABC, Generic[R]):
     @abc.abstractmethod
     def delete_instance(self, record_id: str) -> None:
         """Order the deletion of an instance; does not wait for it. Raises NotFound when it is gone."""
+
+    def begin_deletion(self, record_id: str) -> Future[None]:
+        """The same for `DeletionMachine`; does not block. A cloud that takes several at once may gather them."""
+        # The machine's step ends with it: the same thread can make the call.
+        submit = self.others.submit_next if isinstance(self.others, ThreadShare) else self.others.submit
+        return submit(self.delete_instance, record_id)
 
     def get_instance(self, record_id: str) -> R:
         """One instance, as it is now; raises NotFound when it is gone: that is the proof.

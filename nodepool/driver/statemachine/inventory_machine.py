@@ -44,6 +44,8 @@ class InventoryMachine(StateMachine, abc.ABC, Generic[R]):
         #: When the state began, and when the framework looked last.
         self.since = clock()
         self.advanced_at = clock()
+        #: Id of the instance in lists; ``external_id`` may say more.
+        self.record_id: str | None = None
         self._call: Future[Any] | None = None
         self._waiter: Waiter | None = None
 
@@ -87,8 +89,12 @@ class InventoryMachine(StateMachine, abc.ABC, Generic[R]):
         share = executor or self.cloud.others
         # Steps end when they have made a call: the same thread can make it.
         submit = share.submit_next if isinstance(share, ThreadShare) else share.submit
-        self._call = submit(function)
-        self._call.add_done_callback(lambda _: self.wake())
+        self.await_call(submit(function))
+
+    def await_call(self, call: Future[Any]) -> None:
+        """A call was made elsewhere; its end wakes the machine. See `answered` and `answer`."""
+        self._call = call
+        call.add_done_callback(lambda _: self.wake())
 
     @property
     def calling(self) -> bool:
@@ -111,7 +117,8 @@ class InventoryMachine(StateMachine, abc.ABC, Generic[R]):
 
     def ask_itself(self) -> None:
         """Ask for the instance, because it is in no list: lists can overlook it. See `own_answer`."""
-        record_id = self.external_id
+        record_id = self.record_id
+        assert record_id is not None
         self.call(lambda: self.cloud.get_instance(record_id))
 
     def own_answer(self, *passing: type[Exception]) -> R | None:
@@ -127,7 +134,7 @@ class InventoryMachine(StateMachine, abc.ABC, Generic[R]):
         except NotFound:
             raise
         except nothing as error:
-            self.log.debug("Instance %s: %s", self.external_id, error)
+            self.log.debug("Instance %s: %s", self.record_id, error)
             return None
         return record
 

@@ -5,12 +5,8 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable
-from typing import Any
 
-import pytest
-
-from nodepool.driver.openstack.spec import dynamic_value
-from tests.unit.driver.openstack.support import METADATA, REQUEST, StubCloud, body, label_section, machine
+from tests.unit.driver.openstack.support import METADATA, StubCloud, body, label_section, machine
 
 MakeCloud = Callable[..., StubCloud]
 
@@ -54,20 +50,3 @@ def test_default_network_of_clouds_yaml(make_cloud: MakeCloud) -> None:
     cloud = make_cloud(settings={"networks": [{"name": "internal", "default_interface": True}]})
     machine(cloud).advance()
     assert body(cloud)["networks"] == [{"uuid": "n1"}]
-
-
-@pytest.mark.parametrize(
-    ("template", "wanted"),
-    [
-        ("{request.id}-{request.tenant_name}", "200-7-t"),
-        ("{request.relative_priority}", "None"),
-        (7, "7"),
-        ("{request.nope}", None),
-        ("{other}", None),
-        ("{", None),
-        ("{request.zk}", None),
-    ],
-)
-def test_dynamic_value(template: Any, wanted: str | None) -> None:
-    """L-15: a bad format skips that value only; nothing but the documented fields can be reached."""
-    assert dynamic_value(template, REQUEST) == wanted

@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`AwsAdapter`: what the framework asks of a region (reference/driver 9)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from nodepool.driver.aws.client import Ec2
+from nodepool.driver.aws.facts import AwsFacts
+from nodepool.driver.aws.instance import AwsInstance, instance_of
+from nodepool.driver.aws.instances import AwsCreation, AwsDeletion, AwsInstances
+from nodepool.driver.aws.transport import AwsTransport
+from nodepool.driver.statemachine import SWEEP_LIST_SECONDS, Adapter, Creation, Resource
+from nodepool.exceptions import RuntimeConfigurationException
+from nodepool.model.quota import QuotaInformation
+
+if TYPE_CHECKING:
+    from nodepool.driver.aws.config import AwsProviderConfig
+    from nodepool.driver.statemachine.adapter import Log
+    from nodepool.model.request import NodeRequest
+
+INSTANCE: Final = "instance"
+VOLUME: Final = "volume"
+#: States of volumes that nothing uses.
+_FREE: Final = ("available", "error")
+
+
+class AwsResource(Resource):
+    """Something that says whose it is; ``id`` is that of AWS."""
+
+    def __init__(self, metadata: Mapping[str, str], type: str, id: str) -> None:
+        super().__init__(dict(metadata), type)
+        self.id = id
+
+
+class AwsAdapter(Adapter):
+    """One region. Making it imports botocore, and does not ask AWS.
+
+    :param transport: for tests.
+    """
+
+    lag_seconds = AwsInstances.lag_seconds
+    advance_threads = 8
+
+    def __init__(self, provider_config: AwsProviderConfig, transport: AwsTransport | None = None) -> None:
+        super().__init__(provider_config)
+        self.config = provider_config
+        self.client = Ec2(
+            transport
+            or AwsTransport(
+                provider_config.name, provider_config.region_name, provider_config.profile_name, provider_config.rate
+            )
+        )
+        self.facts = AwsFacts(self.client)
+        self.instances = AwsInstances(provider_config, self.client, self.facts)
+        self.instances.on_room = lambda: self.on_room()
+        self.shared_threads = self.instances.threads
+
+    def stop(self) -> None:
+        self.instances.stop()
+
+    # -- machines --
+
+    def getCreateStateMachine(
+        self,
+        hostname: str,
+        label: Any,
+        image_external_id: Any,
+        metadata: dict[str, str],
+        request: NodeRequest | None,
+        az: str | None,
+        log: Log,
+    ) -> AwsCreation:
+        return AwsCreation(self.instances, hostname, label, image_external_id, metadata, request, log)
+
+    def getDeleteStateMachine(self, external_id: Any, log: Log) -> AwsDeletion:
+        return AwsDeletion(self.instances, instance_of(external_id), log)
+
+    # -- lists --
+
+    def listInstances(self) -> list[AwsInstance]:
+        records = self.instances.inventory.all(max_age=0.0)
+        for name in {record.type for record in records if record.type}:
+            self.facts.instance_type(name)
+        return [AwsInstance(record, self.config.region_name, self.facts.use_of(record)) for record in records]
+
+    def unansweredCreations(self) -> Iterable[Creation]:
+        return self.instances.unanswered()
+
+    def listResources(self) -> Iterator[AwsResource]:
+        for record in self.instances.inventory.all(SWEEP_LIST_SECONDS):
+            yield AwsResource(record.metadata, INSTANCE, record.id)
+        for volume in self.client.volumes():
+            if volume.status in _FREE:
+                yield AwsResource(volume.metadata, VOLUME, volume.id)
+
+    def deleteResource(self, resource: Resource) -> None:
+        assert isinstance(resource, AwsResource)
+        if resource.type == INSTANCE:
+            self.instances.delete_instance(resource.id)
+        else:
+            self.client.delete_volume(resource.id)
+
+    # -- quota --
+
+    def getQuotaForLabel(self, label: Any) -> QuotaInformation:
+        if label.fleet_types or label.dedicated_host:
+            what = "fleets" if label.fleet_types else "dedicated hosts"
+            raise RuntimeConfigurationException(f"this release does not launch {what}; name an instance-type instead")
+        return self.facts.need(self.facts.instance_type(label.instance_type))
+
+    # -- trouble --
+
+    def getConsoleLog(self, label: Any, external_id: Any) -> str | None:
+        instance_id = instance_of(external_id)
+        return self.client.console(instance_id) if label.console_log and instance_id else None

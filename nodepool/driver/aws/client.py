@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`Ec2`: all calls of EC2 that the driver makes for instances. Lists always say how long their pages are: AWS takes
+twice as many of these."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from nodepool.driver.aws import transport as t
+from nodepool.driver.aws.errors import AwsNotFound, AwsRefused, instance_ids_in
+from nodepool.driver.aws.types import AwsImage, AwsRecord, AwsVolume, InstanceType, tag_list
+
+#: Longest pages.
+INSTANCES_A_PAGE: Final = 1000
+VOLUMES_A_PAGE: Final = 500
+#: Values that a filter takes.
+VALUES_A_FILTER: Final = 200
+
+
+class Ec2:
+    """One region. All methods block; any thread may call them. They raise what `nodepool.driver.aws.errors` has."""
+
+    def __init__(self, transport: t.AwsTransport) -> None:
+        self.transport = transport
+
+    # -- instances --
+
+    def instances(self) -> list[AwsRecord]:
+        """All of the region."""
+        pages = self._list("DescribeInstances", {"MaxResults": INSTANCES_A_PAGE}, "Reservations")
+        return [AwsRecord.of(data) for reservation in pages for data in reservation.get("Instances") or ()]
+
+    def instance(self, instance_id: str) -> AwsRecord:
+        """One instance, as it is now; raises AwsNotFound."""
+        found = self._instances_where("instance-id", instance_id)
+        if not found:
+            raise AwsNotFound(f"there is no instance {instance_id}", "InvalidInstanceID.NotFound")
+        return found[0]
+
+    def instances_of_token(self, token: str) -> list[AwsRecord]:
+        """What a creation with this client token made."""
+        return self._instances_where("client-token", token)
+
+    def _instances_where(self, name: str, value: str) -> list[AwsRecord]:
+        # An id that is not known (yet) is an error in a list of ids, but not in a filter.
+        filters = [{"Name": name, "Values": [value]}]
+        found = self._list("DescribeInstances", {"Filters": filters, "MaxResults": INSTANCES_A_PAGE}, "Reservations")
+        return [AwsRecord.of(data) for reservation in found for data in reservation.get("Instances") or ()]
+
+    def run_instance(self, arguments: dict[str, Any], permit: Callable[[], None]) -> AwsRecord:
+        """Make one instance; returns it as it is then."""
+        given = {**arguments, "MinCount": 1, "MaxCount": 1}
+        answer = self.transport.call("ec2", t.RUN, "RunInstances", given, permit)
+        return AwsRecord.of(answer["Instances"][0])
+
+    def terminate(self, take: Callable[[], list[str]]) -> dict[str, Exception]:
+        """Order the end of instances in one call; returns the errors of those that are refused.
+
+        :param take: asked for the ids when the call's turn has come.
+        """
+        ids: list[str] = []
+
+        def arguments() -> dict[str, Any]:
+            ids[:] = take()
+            return {"InstanceIds": ids}
+
+        try:
+            self.transport.call("ec2", t.TERMINATE, "TerminateInstances", arguments)
+        except AwsRefused as error:
+            return self._one_refused(ids, error)
+        return {}
+
+    def _one_refused(self, ids: list[str], error: AwsRefused) -> dict[str, Exception]:
+        """One id that AWS does not take makes it refuse all: the others are sent again without it."""
+        if len(ids) == 1:
+            return {ids[0]: error}
+        named = instance_ids_in(str(error)).intersection(ids)
+        if isinstance(error, AwsNotFound) and named and len(named) < len(ids):
+            rest = [instance_id for instance_id in ids if instance_id not in named]
+            return {**dict.fromkeys(named, error), **self.terminate(lambda: rest)}
+        half = len(ids) // 2
+        return {**self.terminate(lambda: ids[:half]), **self.terminate(lambda: ids[half:])}
+
+    def console(self, instance_id: str) -> str | None:
+        """What an instance wrote to its console; None = nothing so far, or it is gone."""
+        with contextlib.suppress(AwsNotFound):
+            answer = self.transport.call("ec2", t.READ, "GetConsoleOutput", {"InstanceId": instance_id})
+            return answer.get("Output") or None
+        return None
+
+    # -- volumes --
+
+    def volumes(self) -> list[AwsVolume]:
+        """All of the region."""
+        found = self._list("DescribeVolumes", {"MaxResults": VOLUMES_A_PAGE}, "Volumes")
+        return [AwsVolume.of(data) for data in found]
+
+    def delete_volume(self, volume_id: str) -> None:
+        self.transport.call("ec2", t.CHANGE, "DeleteVolume", {"VolumeId": volume_id})
+
+    def tag(self, ids: Iterable[str], tags: dict[str, str]) -> None:
+        """Set tags of things of any kind."""
+        self.transport.call("ec2", t.TAG, "CreateTags", {"Resources": list(ids), "Tags": tag_list(tags)})
+
+    # -- images and types --
+
+    def image(self, image_id: str) -> AwsImage:
+        """One AMI; raises AwsNotFound."""
+        answer = self.transport.call("ec2", t.READ, "DescribeImages", {"ImageIds": [image_id]})
+        if not answer.get("Images"):
+            raise AwsNotFound(f"there is no image {image_id}; correct image-id", "InvalidAMIID.NotFound")
+        return AwsImage.of(answer["Images"][0])
+
+    def images_where(self, filters: list[dict[str, Any]]) -> list[AwsImage]:
+        """AMIs of anybody for which all filters hold."""
+        return [AwsImage.of(data) for data in self._list("DescribeImages", {"Filters": filters}, "Images")]
+
+    def instance_type(self, name: str) -> InstanceType:
+        """One type; an AwsRefused with the code ``InvalidInstanceType`` if AWS does not know it in the region."""
+        answer = self.transport.call("ec2", t.READ, "DescribeInstanceTypes", {"InstanceTypes": [name]})
+        return InstanceType.of(answer["InstanceTypes"][0])
+
+    def _list(self, operation: str, arguments: dict[str, Any], key: str) -> list[dict[str, Any]]:
+        return list(self.transport.pages("ec2", t.READ, operation, arguments, key))

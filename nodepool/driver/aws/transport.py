@@ -1,0 +1,235 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`AwsTransport`: one call to one service of AWS: credentials, pace, and errors that can be told apart.
+
+botocore finds the credentials, signs, and knows the endpoints. It does not repeat calls: what is throttled waits here,
+as a class (AW-15), and what got no answer is the business of who called.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from nodepool.clock import monotonic
+from nodepool.driver.aws.errors import THROTTLED, AwsAway, AwsRefused, AwsSetup, meaning, one_line
+from nodepool.driver.framework.rate_classes import Call, RateClasses
+from nodepool.driver.framework.token_bucket import BucketSize
+
+log = logging.getLogger("nodepool.driver.aws.transport")
+
+#: Attempts of a call that AWS puts off.
+THROTTLED_ATTEMPTS: Final = 6
+CONNECT_SECONDS: Final = 10
+READ_SECONDS: Final = 45
+#: botocore keeps 10 by itself, which is less than the threads of a provider.
+CONNECTIONS: Final = 32
+#: Reads per second, of the ``rate`` of changes.
+READS: Final = 10.0
+
+#: Classes of calls as EC2 counts them, and what it takes of each at once.
+READ: Final = "read"
+RUN: Final = "run"
+TERMINATE: Final = "terminate"
+TAG: Final = "tag"
+CHANGE: Final = "change"
+QUOTAS: Final = "quotas"
+STORE: Final = "store"
+_BURSTS: Final = {RUN: 5, TERMINATE: 100, TAG: 100, CHANGE: 50, QUOTAS: 5}
+_READ_BURST: Final = 100
+
+#: Exceptions of botocore for calls that never left this machine, and for credentials that are not there.
+_NOT_SENT: Final = ("EndpointConnectionError", "ConnectTimeoutError", "ProxyConnectionError", "SSLError")
+_NO_LOGIN: Final = ("Credential", "SSO", "Token", "Login", "ProfileNotFound")
+#: botocore writes tokens of sessions to its log at DEBUG.
+_TALKATIVE: Final = ("botocore", "boto3", "s3transfer")
+
+
+def class_sizes(rate: float) -> dict[str, BucketSize]:
+    """Buckets of the classes.
+
+    :param rate: changing calls per second, in the long run; 0 = no limit.
+    """
+    sizes = {kind: BucketSize(burst, rate) for kind, burst in _BURSTS.items()}
+    # Data of images are limited by the network.
+    return {**sizes, READ: BucketSize(_READ_BURST, READS * rate), STORE: BucketSize(1, 0)}
+
+
+class AwsTransport:
+    """Calls of one provider. Thread-safe; all calls block. Making it imports botocore, and asks nobody.
+
+    ``_lock`` guards session and clients; it is not held during a call.
+
+    :param provider: name, for errors.
+    :param profile: of boto's files; None = boto chooses.
+    :param rate: changing calls per second.
+    :param make_client: for tests: makes the client of a service.
+    """
+
+    def __init__(
+        self,
+        provider: str,
+        region: str,
+        profile: str | None,
+        rate: float,
+        make_client: Callable[[str], Any] | None = None,
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
+        self.provider = provider
+        self.region = region
+        self._profile = profile
+        self._make_client = make_client or self._client_of_botocore
+        self._classes = RateClasses(class_sizes(rate), BucketSize(1, rate), clock, self._sleep)
+        self.stopped = threading.Event()
+        self._lock = threading.Lock()
+        self._session: Any = None
+        self._clients: dict[str, Any] = {}
+        if make_client is None:
+            import botocore.session  # noqa: F401 - a provider whose library is broken shall not start
+
+            for name in _TALKATIVE:
+                logger = logging.getLogger(name)
+                logger.setLevel(max(logger.level, logging.INFO))
+
+    def close(self) -> None:
+        """Calls that wait for their turn end; no new ones begin. Those under way may end."""
+        self.stopped.set()
+        with self._lock:
+            clients, self._clients = list(self._clients.values()), {}
+        for client in clients:
+            client.close()
+
+    def call(
+        self,
+        service: str,
+        kind: str,
+        operation: str,
+        arguments: dict[str, Any] | Callable[[], dict[str, Any]],
+        permit: Callable[[], None] = lambda: None,
+    ) -> dict[str, Any]:
+        """Make one call. One that AWS puts off is made again later.
+
+        :param service: such as ``ec2``.
+        :param kind: class of the call.
+        :param operation: as AWS names it, such as ``RunInstances``.
+        :param arguments: or a function that is asked for them when the turn has come.
+        :param permit: asked when the turn has come, each time; raises an error if the call must not be made any more.
+        :raises AwsRefused: AWS refuses it.
+        :raises AwsAway: no answer, or AWS has trouble of its own, or does not accept the credentials.
+        """
+        given: dict[str, Any] | None = None
+        for attempt in range(THROTTLED_ATTEMPTS):
+            turn = self._wait_turn(kind, operation)
+            permit()
+            if given is None:
+                given = arguments() if callable(arguments) else arguments
+            try:
+                answer = self._send(service, operation, given)
+            except AwsAway as error:
+                if error.code not in THROTTLED:
+                    raise
+                seconds = turn.throttled(None)
+                text = "Provider %s: %s is put off by AWS (%s), no calls of its class for %.1f s"
+                log.info(text, self.provider, operation, error.code, seconds)
+                if attempt + 1 == THROTTLED_ATTEMPTS:
+                    raise
+                continue
+            turn.worked()
+            return answer
+        raise AssertionError("the last attempt raises")
+
+    def pages(
+        self, service: str, kind: str, operation: str, arguments: dict[str, Any], key: str
+    ) -> Iterator[dict[str, Any]]:
+        """The entries of a list, over all its pages; each page is a call.
+
+        :param key: of the list in the answers.
+        """
+        given = dict(arguments)
+        while True:
+            answer = self.call(service, kind, operation, given)
+            yield from answer.get(key) or ()
+            token = answer.get("NextToken")
+            if not token:
+                return
+            given["NextToken"] = token
+
+    # -- inside --
+
+    def _send(self, service: str, operation: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        from botocore.exceptions import BotoCoreError, ClientError
+        from botocore.parsers import ResponseParserError
+
+        head = f"Provider {self.provider}: {operation} failed"
+        started = monotonic()
+        try:
+            client = self._client(service)
+            answer: dict[str, Any] = getattr(client, client_method(operation))(**arguments)
+        except ClientError as error:
+            told = error.response.get("Error") or {}
+            status = (error.response.get("ResponseMetadata") or {}).get("HTTPStatusCode") or 0
+            raise meaning(head, str(told.get("Code", "")), str(told.get("Message", "")), status) from error
+        except BotoCoreError as error:
+            raise self._translated(head, error) from error
+        except (OSError, ResponseParserError) as error:
+            raise AwsAway(f"{head}: {type(error).__name__}: {one_line(str(error))}") from error
+        finally:
+            log.debug("Provider %s: %s %s in %.3f s", self.provider, service, operation, monotonic() - started)
+        return answer
+
+    def _translated(self, head: str, error: Exception) -> AwsRefused | AwsAway:
+        kind = type(error).__name__
+        text = f"{head}: {one_line(str(error)) or kind}"
+        if kind in ("ParamValidationError", "MissingParametersError"):
+            return AwsSetup(f"{text}; correct it in the configuration", kind)
+        if kind.startswith("NoRegion") or "InvalidRegion" in kind:
+            return AwsAway(f"{text}; correct region-name", maybe_done=False, code=kind)
+        if any(word in kind for word in _NO_LOGIN):
+            advice = "check the credentials: the environment, ~/.aws of the daemon's user, or the role of the machine"
+            return AwsAway(f"{text}; {advice}", maybe_done=False, code=kind)
+        return AwsAway(text, maybe_done=kind not in _NOT_SENT, code=kind)
+
+    def _client(self, service: str) -> Any:
+        with self._lock:
+            client = self._clients.get(service)
+            if client is None:
+                # Sessions are not thread-safe, clients are. It takes 0.3 s, and no call.
+                client = self._clients[service] = self._make_client(service)
+            return client
+
+    def _client_of_botocore(self, service: str) -> Any:
+        """Called with the lock."""
+        import botocore.session
+        from botocore.config import Config
+
+        if self._session is None:
+            self._session = botocore.session.Session(profile=self._profile)
+        config = Config(
+            region_name=self.region,
+            connect_timeout=CONNECT_SECONDS,
+            read_timeout=READ_SECONDS,
+            max_pool_connections=CONNECTIONS,
+            retries={"mode": "standard", "total_max_attempts": 1},
+        )
+        return self._session.create_client(service, region_name=self.region, config=config)
+
+    def _wait_turn(self, kind: str, operation: str) -> Call:
+        if self.stopped.is_set():
+            raise self._stopped(operation)
+        return self._classes.wait(kind)
+
+    def _sleep(self, seconds: float) -> None:
+        if self.stopped.wait(seconds):
+            raise self._stopped("a call")
+
+    def _stopped(self, operation: str) -> AwsAway:
+        return AwsAway(f"Provider {self.provider}: {operation} failed: the provider was stopped", maybe_done=False)
+
+
+def client_method(operation: str) -> str:
+    """The method of botocore's clients: ``run_instances`` for ``RunInstances``."""
+    from botocore import xform_name
+
+    name: str = xform_name(operation)
+    return name

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The AWS driver keeps the contract, on moto."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from nodepool.driver.aws import AwsDriver
+from nodepool.testing.contract import DriverContract
+from tests.support.moto_server import KEY_NAME, REGION, MotoServer
+
+
+@pytest.fixture(scope="module")
+def moto(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MotoServer]:
+    server = MotoServer(tmp_path_factory.mktemp("moto"))
+    server.start()
+    yield server
+    server.stop()
+
+
+class TestAws(DriverContract):
+    """Two pools, an image of moto's. Nothing scans the instances: no sshd answers there."""
+
+    label = "small"
+    unknown_external_id = {"instance": "i-0123456789abcdef0"}  # noqa: RUF012 - of the suite
+    moto: MotoServer
+
+    def make_driver(self) -> AwsDriver:
+        return AwsDriver()
+
+    def provider_section(self) -> dict[str, Any]:
+        label = {"cloud-image": "debian", "key-name": KEY_NAME}
+        pool = {"host-key-checking": False}
+        return {
+            "name": "somewhere",
+            "driver": "aws",
+            "region-name": REGION,
+            "rate": 0,
+            "cloud-images": [{"name": "debian", "image-id": self.moto.image_id(), "username": "admin"}],
+            "pools": [
+                {"name": "main", "labels": [{"name": "small", "instance-type": "t3.small", **label}], **pool},
+                {
+                    "name": "other",
+                    "max-servers": 5,
+                    "labels": [{"name": "large", "instance-type": "t3.large", **label}],
+                    **pool,
+                },
+            ],
+        }
+
+    @pytest.fixture(autouse=True)
+    def _cloud(self, moto: MotoServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+        """A cloud that is as new for each test, and must be empty at the end."""
+        moto.reset()
+        self.moto = moto
+        for name, value in moto.environment.items():
+            monkeypatch.setenv(name, value)
+        yield
+        left = [instance["InstanceId"] for instance in moto.instances()]
+        assert not left, f"instances left behind: {left}"

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests of `nodepool.driver.aws.adapter`: what the contract suite does not reach."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from nodepool.driver.aws.adapter import AwsResource
+from nodepool.exceptions import RuntimeConfigurationException
+from tests.unit.driver.aws.support import METADATA, TAGS, Rig, instance, section, shown
+
+
+@pytest.fixture
+def rig() -> Rig:
+    return Rig()
+
+
+def volume(volume_id: str, state: str, **more: Any) -> dict[str, Any]:
+    return {"VolumeId": volume_id, "State": state, "Tags": TAGS, **more}
+
+
+def test_instances_of_all(rig: Rig) -> None:
+    """CM-4, Q-4: as they are now, also those of others, with what they use; those that have ended do not count."""
+    rig.region.answers["describe_instances"] = shown(
+        instance("i-1"), instance("i-2", Tags=[]), instance("i-3", "terminated")
+    )
+    found = rig.adapter.listInstances()
+    assert [(made.external_id, made.metadata) for made in found] == [
+        ({"instance": "i-1"}, METADATA),
+        ({"instance": "i-2"}, {}),
+    ]
+    assert [made.getQuotaInformation().quota["compute"]["ram"] for made in found] == [4096, 4096]
+    assert rig.region.count("describe_instances") == rig.region.count("describe_instance_types") == 1
+
+
+def test_what_may_be_left(rig: Rig) -> None:
+    """AW-20: instances, and volumes that nothing uses."""
+    rig.region.answers["describe_instances"] = shown(instance("i-1"))
+    rig.region.answers["describe_volumes"] = {
+        "Volumes": [volume("vol-1", "in-use"), volume("vol-2", "available"), volume("vol-3", "deleting")]
+    }
+    found = list(rig.adapter.listResources())
+    assert [(resource.type, resource.id, resource.metadata) for resource in found] == [
+        ("instance", "i-1", METADATA),
+        ("volume", "vol-2", METADATA),
+    ]
+
+
+def test_deletion_of_what_is_left(rig: Rig) -> None:
+    """AW-20."""
+    rig.region.answers["delete_volume"] = {}
+    for kind, found in (("instance", "i-1"), ("volume", "vol-1")):
+        rig.adapter.deleteResource(AwsResource({}, kind, found))
+    assert rig.region.calls == [
+        ("terminate_instances", {"InstanceIds": ["i-1"]}),
+        ("delete_volume", {"VolumeId": "vol-1"}),
+    ]
+
+
+@pytest.mark.parametrize(
+    "label",
+    [{"fleet": {"instance-types": ["t3.medium"], "allocation-strategy": "prioritized"}}, {"dedicated-host": True}],
+)
+def test_what_is_not_launched(label: dict[str, Any]) -> None:
+    """A label that cannot be launched is said to be broken: its requests are declined."""
+    data = section(label, pool={"availability-zone": "eu-north-1a"})
+    if "fleet" in label:
+        del data["pools"][0]["labels"][0]["instance-type"]
+    rig = Rig(data)
+    with pytest.raises(RuntimeConfigurationException, match="this release does not launch"):
+        rig.adapter.getQuotaForLabel(rig.label)
+
+
+def test_console() -> None:
+    """Only for labels that want it."""
+    rig = Rig(section({"console-log": True}))
+    rig.region.answers["get_console_output"] = {"Output": "login:"}
+    assert rig.adapter.getConsoleLog(rig.label, {"instance": "i-1"}) == "login:"
+    assert rig.adapter.getConsoleLog(rig.label, None) is None
+    other = Rig()
+    assert other.adapter.getConsoleLog(other.label, {"instance": "i-1"}) is None
+    assert not other.region.calls
+
+
+def test_stop(rig: Rig) -> None:
+    rig.adapter.client.instances()
+    rig.adapter.stop()
+    assert rig.region.closed
