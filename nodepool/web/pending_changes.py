@@ -16,7 +16,7 @@ import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from anyio import CapacityLimiter
 from anyio.to_thread import run_sync
@@ -81,7 +81,7 @@ class PendingChange:
     make: Callable[[Node], None]
     since: float = field(default_factory=wall_time)
     place: ZkLock | None = None
-    #: Of its contender, and the session in which it is valid.
+    #: Of its contender, and the session in which it is valid. Empty = it has none, also none without an answer.
     prefix: str = ""
     epoch: int = -1
     #: Monotonic seconds of the begin.
@@ -92,6 +92,14 @@ class PendingChange:
     @property
     def until(self) -> float:
         return self.since + MOST_SECONDS
+
+
+class _Place(NamedTuple):
+    """In the queue of a lock: its directory, the contender without its number, and the session."""
+
+    lock_dir: str
+    prefix: str
+    epoch: int
 
 
 class PendingChanges:
@@ -117,7 +125,7 @@ class PendingChanges:
         self._lock = threading.Lock()
         self._changes: dict[str, PendingChange] = {}
         #: Places that could not be given back yet: nobody else gets these locks before.
-        self._left: list[ZkLock] = []
+        self._left: list[_Place] = []
         #: Called when there is something to look at. Any thread; must not block.
         self.on_news: Callable[[], None] = _nothing
         nodes.add_listener(self._note)
@@ -163,16 +171,13 @@ class PendingChanges:
         return done
 
     def withdraw(self, node_id: str) -> PendingChange | None:
-        """Give up a change; blocks for a round trip. None = none waits, or it is being made just now."""
+        """Give up a change; blocks for round trips. None = none waits, or it is being made just now."""
         with self._lock:
             change = self._changes.get(node_id)
             if change is None or change.busy:
                 return None
             change.busy = True
-        try:
-            self._leave(change)
-        finally:
-            self._release(change, ended=True)
+        self._release(change, ended=True)
         return change
 
     def look(self) -> None:
@@ -185,11 +190,15 @@ class PendingChanges:
             change = self._claim(node_id)
             if change is None:
                 continue
-            ended = False
+            ended = True
             try:
-                with Guard(log, "Pending %s of node %s could not be looked at", change.what, node_id, but=ZKException):
+                with Guard(log, "Error in pending %s of node %s", change.what, node_id, but=ZKException) as guard:
                     ended = self._look_at(change)
+                if guard.error is not None:
+                    # Again and again it would be the same.
+                    self._tell(change, f"given up: {guard.error}")
             except ZKException as error:
+                ended = False
                 log.debug("Pending %s of node %s: %s; trying again", change.what, node_id, error)
             finally:
                 self._release(change, ended=ended)
@@ -212,15 +221,19 @@ class PendingChanges:
             return change
 
     def _release(self, change: PendingChange, *, ended: bool) -> None:
-        with self._lock:
-            change.busy = False
+        try:
             if ended:
-                self._changes.pop(change.node_id, None)
+                # However it ended: a place that stays keeps the lock for as long as the daemon runs.
+                self._leave(change)
+        finally:
+            with self._lock:
+                change.busy = False
+                if ended:
+                    self._changes.pop(change.node_id, None)
 
     def _look_at(self, change: PendingChange) -> bool:
         """Is it over?"""
         if self._clock() >= change.begun + MOST_SECONDS:
-            self._leave(change)
             self._tell(change, f"given up after {MOST_SECONDS / 3600:g} hours: the lock was never free")
             return True
         try:
@@ -241,24 +254,25 @@ class PendingChanges:
         change.place = None
         if self._zk.getNode(change.node_id) is None:
             raise GivenUp("the node is gone")
-        if change.epoch != client.session_epoch:
+        if not change.prefix or change.epoch != client.session_epoch:
             change.epoch, change.prefix = client.session_epoch, locks.contender_prefix(lock_dir)
         identifier = f"{change.what} when free, for {change.wish.operator}"
         change.place = locks.join(client, lock_dir, change.prefix, identifier)
 
     def _leave(self, change: PendingChange) -> None:
-        place, change.place = change.place, None
-        if place is not None:
-            self._give_back(place)
+        """Give back the place, also one that was asked for without an answer. Does not raise."""
+        prefix, change.prefix, change.place = change.prefix, "", None
+        if prefix:
+            self._give_back(_Place(paths.node_lock(change.node_id), prefix, change.epoch))
 
-    def _give_back(self, place: ZkLock) -> None:
+    def _give_back(self, place: _Place) -> None:
         if place.epoch != self._zk.client.session_epoch:
             return
         try:
-            # Not patient: this may be the end of the daemon, and the session's end frees the place, too.
-            locks.release(self._zk.client, place, patient=False)
+            # This may be the end of the daemon, and the session's end frees the place, too: it is not waited for.
+            locks.leave(self._zk.client, place.lock_dir, place.prefix)
         except ZKException as error:
-            log.debug("%s could not be given back: %s; trying again", place.contender, error)
+            log.debug("A place at %s could not be given back: %s; trying again", place.lock_dir, error)
             with self._lock:
                 self._left.append(place)
 
@@ -292,6 +306,7 @@ class PendingChanges:
     def _make(self, change: PendingChange, place: ZkLock) -> None:
         node = self._zk.getNode(change.node_id)
         if node is None:
+            self._leave(change)
             self._zk.nodes.remove_empty(change.node_id)
             raise GivenUp("the node is gone")
         node.lock = place

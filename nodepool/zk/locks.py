@@ -86,9 +86,7 @@ def join(client: ZooKeeperClient, lock_dir: str, prefix: str, identifier: str) -
     """
     epoch = client.session_epoch
     try:
-        beginning = prefix.rpartition("/")[2]
-        made = [name for name in client.kazoo.get_children(lock_dir) if name.startswith(beginning)]
-        path = f"{lock_dir}/{made[0]}" if made else None
+        path = _joined(client, lock_dir, prefix)
         if path is None:
             path = client.kazoo.create(prefix, identifier.encode(), ephemeral=True, sequence=True)
     except KazooException as error:
@@ -98,6 +96,28 @@ def join(client: ZooKeeperClient, lock_dir: str, prefix: str, identifier: str) -
         release(client, place)
         raise SessionLost(f"the session was lost while {lock_dir} was being locked")
     return place
+
+
+def leave(client: ZooKeeperClient, lock_dir: str, prefix: str) -> None:
+    """Give back the place that `join` took, or may have taken without an answer. Does not wait for the connection.
+
+    :raises ZKConnectionError: no connection, or no answer.
+    """
+    try:
+        path = _joined(client, lock_dir, prefix)
+        if path is not None:
+            client.kazoo.delete(path)
+    except NoNodeError:
+        return
+    except KazooException as error:
+        raise translate(error) from None
+
+
+def _joined(client: ZooKeeperClient, lock_dir: str, prefix: str) -> str | None:
+    """Path of the contender that `join` made; None = there is none."""
+    beginning = prefix.rpartition("/")[2]
+    names = (name for name in client.kazoo.get_children(lock_dir) if name.startswith(beginning))
+    return next((f"{lock_dir}/{name}" for name in names), None)
 
 
 def contenders(client: ZooKeeperClient, lock_dir: str) -> list[tuple[str, str]]:
@@ -140,16 +160,10 @@ def in_order(names: Iterable[str]) -> list[str]:
     return sorted(sequences, key=sequences.__getitem__)
 
 
-def release(client: ZooKeeperClient, lock: ZkLock, *, patient: bool = True) -> None:
-    """Give a lock back; one that is gone already is fine. Raises ZKConnectionError.
-
-    :param patient: waits for the connection if it is away, for as long as the session may live.
-    """
+def release(client: ZooKeeperClient, lock: ZkLock) -> None:
+    """Give a lock back; one that is gone already is fine. Raises ZKConnectionError."""
     try:
-        if patient:
-            client.kazoo.retry(client.kazoo.delete, lock.contender)
-        else:
-            client.kazoo.delete(lock.contender)
+        client.kazoo.retry(client.kazoo.delete, lock.contender)
     except NoNodeError:
         return
     except KazooException as error:

@@ -191,16 +191,40 @@ def test_answer_is_lost(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     assert place.znodes.node_lockers(place.node_id) == []
 
 
+def test_withdrawn_without_an_answer(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """WP-101: nobody knows of the place, and it is left all the same."""
+    join = locks.join
+
+    def lost(client: ZooKeeperClient, lock_dir: str, prefix: str, identifier: str) -> locks.ZkLock:
+        join(client, lock_dir, prefix, identifier)
+        raise ZKConnectionError("no answer")
+
+    monkeypatch.setattr(locks, "join", lost)
+    assert place.actions.delete(place.node_id, WISH, when_free=True) is False
+    place.actions.withdraw(place.node_id, WISH)
+    assert place.pending.idle
+    assert len(place.znodes.node_lockers(place.node_id)) == 1
+
+
+def test_record_is_gone_before_the_cache_knows_the_place(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """WP-101: whoever needs the rest of the node, to remove it, is not kept from it."""
+    place.actions.hold(place.node_id, WISH, when_free=True)
+    monkeypatch.setattr(place.cache.nodes, "contenders", lambda _node_id: [])
+    monkeypatch.setattr(place.zk, "getNode", lambda _node_id: None)
+    place.pending.look()
+    assert place.told == [("hold", "given up: the node is gone")]
+    assert len(place.znodes.node_lockers(place.node_id)) == 1
+
+
 def test_place_cannot_be_given_back(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """WP-101: it is tried again, until nobody stands there."""
 
-    def away(_client: ZooKeeperClient, _lock: locks.ZkLock, *, patient: bool) -> None:
-        assert not patient
+    def away(_client: ZooKeeperClient, _lock_dir: str, _prefix: str) -> None:
         raise ZKConnectionError("away")
 
     place.actions.hold(place.node_id, WISH, when_free=True)
     with monkeypatch.context() as patched:
-        patched.setattr(locks, "release", away)
+        patched.setattr(locks, "leave", away)
         place.actions.withdraw(place.node_id, WISH)
     assert len(place.znodes.node_lockers(place.node_id)) == 2
     assert not place.pending.idle, "it is looked at again"
@@ -216,12 +240,23 @@ def test_the_daemon_stops(place: Place) -> None:
     assert len(place.znodes.node_lockers(place.node_id)) == 1
 
 
-def test_a_mistake_does_not_end_the_others(place: Place, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_mistake_ends_only_its_change(place: Place, caplog: pytest.LogCaptureFixture) -> None:
+    """WP-101: it would be the same again, with the lock of the node in between."""
+    tried: list[int] = []
+
     def broken(_node: Node) -> None:
+        tried.append(1)
         raise ValueError("broken")
 
+    other = place.znodes.add_node("in-use", type=["small"], provider="p", pool="main")
+    lock = place.zuul.hold(f"/nodepool/nodes/{other}/lock")
     place.pending.add(pending_changes.PendingChange(place.node_id, "hold", WISH, broken))
+    place.actions.delete(other, WISH, when_free=True)
     place.lock.release()
-    place.look_until("it was tried", lambda: "Pending hold of node" in caplog.text)
-    assert place.state == "in-use"
+    lock.release()
+    place.look_until("both are over", lambda: place.pending.idle)
+    assert "Error in pending hold of node" in caplog.text
+    assert (place.state, tried) == ("in-use", [1])
+    assert sorted(place.told) == [("delete", "made"), ("hold", "given up: broken")]
+    assert place.znodes.node_lockers(place.node_id) == []
     assert LOOK_SECONDS < MOST_SECONDS
