@@ -26,17 +26,18 @@ class HoldEvents:
         self._nodes = nodes
         self._ring = ring
         self._host = host
-        #: Ids of nodes on hold.
-        self._held: set[str] = set()
+        #: Ids of nodes on hold -> since when. One that was held, given back and held again while the connection was
+        #: away is seen on hold all the time.
+        self._held: dict[str, float | None] = {}
         nodes.add_listener(self._changed)
 
     def _changed(self, node_id: str) -> None:
         node = self._nodes.get(node_id)
         if node is None or node.state != states.HOLD:
-            self._held.discard(node_id)
+            self._held.pop(node_id, None)
             return
-        if node_id not in self._held:
-            self._held.add(node_id)
+        if node_id not in self._held or self._held[node_id] != node.state_time:
+            self._held[node_id] = node.state_time
             at = node.state_time or wall_time()
             self._ring.put(Event(at, self._host, f"node {node_id}", What.HELD.value, text=why_held(node)))
 

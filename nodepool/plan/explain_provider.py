@@ -19,7 +19,8 @@ def explain_provider(name: str, seen: Observed) -> ExplainedProvider:
 
     :param name: of the provider, or ``<provider>/<pool>`` for one pool of it.
     """
-    provider, _, pool_name = name.partition("/")
+    provider = seen.provider_of(name)
+    pool_name = name[len(provider) + 1 :]
     facts = [pool for pool in seen.pools.values() if pool.provider == provider and name in (provider, pool.name)]
     pools = summarize(pool.status for pool in facts if pool.status is not None)
     silent = [f"{pool.host} ({pool.version}): {pool.name}" for pool in facts if pool.status is None]

@@ -20,7 +20,7 @@ from nodepool.quick_dataclass import dataclass
 #: Part of the id of each pool, in front of provider and pool.
 _POOL_MARK = "-PoolWorker."
 #: What `Observed` finds out when it is asked, and what is the same at every time.
-_TIMELESS = ("pools", "labels", "providers", "node_index")
+_TIMELESS = ("pools", "labels", "providers", "node_index", "_provider_of")
 
 
 @dataclass(frozen=True)
@@ -42,11 +42,18 @@ class PoolFacts:
             return f"{self.component.provider_name}/{self.component.name}"
         if self.status is not None:
             return f"{self.status.provider}/{self.status.pool}"
+        return self._of_id
+
+    @cached_property
+    def _of_id(self) -> str:
         return self.id.partition(_POOL_MARK)[2].rpartition("-")[0] or self.id
 
     @cached_property
     def provider(self) -> str:
-        return self.name.partition("/")[0]
+        # Not cut from the name: a provider may have a slash in its own.
+        if self.component is not None:
+            return self.component.provider_name
+        return self._of_id.partition("/")[0] if self.status is None else self.status.provider
 
     @cached_property
     def host(self) -> str:
@@ -72,7 +79,7 @@ class PoolFacts:
         """As other pools see it."""
         priority = 0 if self.component is None else self.component.priority
         paused = self.component is not None and self.component.paused
-        return PoolInfo(self.id, self.provider, self.labels, priority, paused, self.name.partition("/")[2])
+        return PoolInfo(self.id, self.provider, self.labels, priority, paused, self.name[len(self.provider) + 1 :])
 
 
 @dataclass(frozen=True)
@@ -104,6 +111,17 @@ class Observed:
         ids = components.keys() | statuses.keys()
         facts = [PoolFacts(pool_id, components.get(pool_id), statuses.get(pool_id)) for pool_id in ids]
         return {pool.id: pool for pool in sorted(facts, key=lambda pool: (pool.name, pool.host, pool.id))}
+
+    @cached_property
+    def _provider_of(self) -> Mapping[str, str]:
+        return {pool.name: pool.provider for pool in self.pools.values()}
+
+    def provider_of(self, pool: str) -> str:
+        """The provider of a pool.
+
+        :param pool: ``<provider>/<pool>``; of one that nobody knows, what is before the first slash. A provider itself.
+        """
+        return pool if pool in self.providers else self._provider_of.get(pool, pool.partition("/")[0])
 
     @cached_property
     def labels(self) -> frozenset[str]:

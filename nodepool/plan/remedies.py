@@ -54,7 +54,7 @@ def _resume(verdict: PoolVerdict, seen: Observed) -> Iterator[str]:
     """Commands that end what keeps a pool from serving."""
     kind = _RESUMED.get(verdict.code)
     if kind is not None:
-        name = verdict.pool if kind == "pool" else verdict.pool.partition("/")[0]
+        name = verdict.pool if kind == "pool" else seen.provider_of(verdict.pool)
         yield f"nodepool resume {kind} {name}"
     elif verdict.code == ReasonCode.BACKING_HELD.value:
         # The text names the records of other providers.
@@ -73,7 +73,7 @@ def _about(request: NodeRequest, first: PoolVerdict, seen: Observed) -> Iterator
 def _room(request: NodeRequest, first: PoolVerdict, seen: Observed) -> Iterator[str]:
     """Who has the room of a pool, or of its provider."""
     yield from _others(first, seen)
-    provider = first.pool.partition("/")[0]
+    provider = seen.provider_of(first.pool)
     nodes = [node for node in seen.nodes.values() if node.provider == provider]
     held = sorted(node.key for node in nodes if node.state == states.HOLD)
     if held:
@@ -109,7 +109,7 @@ def _static(request: NodeRequest, first: PoolVerdict, seen: Observed) -> Iterato
             yield f"host {host.name} is quarantined: {host.quarantine}; nodepool release {host.name} ends that"
         else:
             yield f"host {host.name} is down: {host.text}"
-    provider = first.pool.partition("/")[0]
+    provider = seen.provider_of(first.pool)
     in_use = [n for n in seen.nodes.values() if n.provider == provider and n.state in (states.IN_USE, states.HOLD)]
     old = _oldest(node for node in in_use if set(node.type) & set(request.node_types))
     if old is not None:

@@ -37,6 +37,8 @@ def _hosts(snapshot: WebSnapshot, query: Query) -> Records:
     states, providers = query.names(_STATE), query.names(PROVIDER)
     table = host_table(summarize(snapshot.observed.statuses), snapshot.observed.now)
     rows = [
-        row for row in table.rows if (not states or row[2] in states) and matches(providers, [row[1].partition("/")[0]])
+        row
+        for row in table.rows
+        if (not states or row[2] in states) and matches(providers, [snapshot.observed.provider_of(row[1])])
     ]
     return of_table(replace(table, rows=rows), ("host", "pool"))

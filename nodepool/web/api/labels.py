@@ -57,7 +57,7 @@ def _labels(snapshot: WebSnapshot, query: Query) -> Records:
         for row in table.rows
         if (not states or row[1] in states)
         and matches(labels, [row[0]])
-        and matches(providers, [pool.partition("/")[0] for pool in row[2]])
+        and matches(providers, [snapshot.observed.provider_of(pool) for pool in row[2]])
     ]
     return of_table(replace(table, rows=rows), ("label",))
 

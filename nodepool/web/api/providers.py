@@ -56,7 +56,8 @@ def _providers(snapshot: WebSnapshot, query: Query) -> Records:
     rows = [
         row
         for row in table.rows
-        if (not states or row[2].partition(" (")[0] in states) and matches(providers, [row[0].partition("/")[0]])
+        if (not states or row[2].partition(" (")[0] in states)
+        and matches(providers, [snapshot.observed.provider_of(row[0])])
     ]
     return of_table(replace(table, rows=rows), ("pool", "state", "launchers"))
 

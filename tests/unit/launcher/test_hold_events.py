@@ -40,3 +40,16 @@ def test_each_hold_is_one_event() -> None:
     nodes.tell("7")
     nodes.put("hold", state_time=900.0)
     assert ring.last(1) == [Event(900.0, "l1", "node 7", "held")]
+
+
+def test_held_again_while_the_connection_was_away() -> None:
+    """Nobody has told that it was not on hold in between; also when another operator holds a held node."""
+    nodes: Any = Nodes()
+    ring = EventRing()
+    HoldEvents(nodes, ring, "l1")
+    nodes.put("hold", state_time=5.0, comment="alice looks at it")
+    nodes.put("hold", state_time=700.0, comment="bob looks at it")
+    assert [(event.at, event.text) for event in ring.last(10)] == [
+        (5.0, "alice looks at it"),
+        (700.0, "bob looks at it"),
+    ]

@@ -76,3 +76,20 @@ def test_hosts_that_are_down() -> None:
     hosts = [HostStatus("zuul@h1:22", False, "no route"), HostStatus("zuul@h2:22", True)]
     found = explain_provider("lab", seen(statuses=[status("lab", hosts=hosts)]))
     assert found.remedies == ["hosts of lab/main are down: zuul@h1:22"]
+
+
+def test_slash_in_the_name() -> None:
+    """Names of providers are free: those with a slash are found as others are."""
+    there = seen(
+        nodes=known(node(1, provider="eu/cloud-1"), node(2, provider="eu")),
+        registered=[component("eu/cloud-1", "gpu")],
+        statuses=[status("eu/cloud-1"), status("eu", id="x")],
+    )
+    assert there.providers == {"eu/cloud-1", "eu"}
+    assert [pool.info.name for pool in there.pools.values()] == ["main", "main"]
+    for name in ("eu/cloud-1", "eu/cloud-1/main"):
+        found = explain_provider(name, there)
+        assert ([pool.name for pool in found.pools], found.nodes) == (["eu/cloud-1/main"], {"ready": 1})
+    assert explain_provider("eu/cloud-1", there).kind == "provider"
+    assert explain_provider("eu", there).nodes == {"ready": 1}
+    assert [there.provider_of(name) for name in ("eu/cloud-1/main", "eu/main", "x/y/z")] == ["eu/cloud-1", "eu", "x"]
