@@ -15,8 +15,8 @@ from typing import Any, Final
 
 from nodepool.driver.fake.cloud import ACTIVE, CloudError, FakeCloud, FakeInstance, NoSuchInstance, OverQuota
 from nodepool.driver.fake.images import Arrival, FakeImage, ImageError, NoSuchImage
-from nodepool.testing.openstack.http_server import HttpServer
-from nodepool.testing.openstack.messages import Answer, ApiError, BodySink, Request, json_answer
+from nodepool.testing.simulator.http_server import HttpServer
+from nodepool.testing.simulator.messages import Answer, ApiError, BodySink, Request, json_answer
 
 SIZES: Final = {"small": {"cores": 2, "ram": 4096}, "large": {"cores": 8, "ram": 16384}}
 ZONES: Final = ("north", "south")

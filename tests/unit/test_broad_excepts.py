@@ -49,7 +49,7 @@ LEFT = {
     "launcher/pool/tenants.py": 1,
     "logconfig.py": 1,
     "testing/harness.py": 1,
-    "testing/openstack/application.py": 1,
+    "testing/simulator/application.py": 1,
     "zk/reply.py": 1,
     "zk/wire/watch_connection.py": 1,
 }

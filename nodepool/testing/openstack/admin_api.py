@@ -1,60 +1,40 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``/admin``: settings, counters and mishaps for tests and benchmarks whose launchers run in other processes.
+"""``/admin`` of the simulated OpenStack: mishaps, and things that no client made.
 
-No token is needed: the port is on loopback. `nodepool.testing.openstack.client` is its client.
+`nodepool.testing.openstack.client` is its client.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-
 from nodepool.testing.openstack.cloud import Cloud
 from nodepool.testing.openstack.identity_api import IdentityApi
-from nodepool.testing.openstack.messages import Answer, ApiError, Json, Request, json_answer
+from nodepool.testing.openstack.messages import ApiError, Json
+from nodepool.testing.simulator.admin import AdminApi
+from nodepool.testing.simulator.application import SimulatedApplication
 
 ADDABLE = ("server", "port", "floating_ip", "volume", "image")
 
 
-class AdminApi:
-    """Handlers by method and path. The caller holds the core's lock."""
+class OpenStackAdminApi(AdminApi):
+    """Adds its handlers to the common ones."""
 
-    def __init__(self, cloud: Cloud, calls: Counter[str], identity: IdentityApi, bugs: list[str]) -> None:
+    def __init__(self, cloud: Cloud, application: SimulatedApplication, identity: IdentityApi) -> None:
+        super().__init__(cloud.core, application)
         self.cloud = cloud
-        self._calls = calls
         self._identity = identity
-        self._bugs = bugs
-        self._handlers = {
-            ("GET", "/admin/state"): self._state,
+        self.handlers |= {
             ("GET", "/admin/servers"): self._servers,
             ("GET", "/admin/images"): self._images,
-            ("GET", "/admin/knobs"): self._knobs,
-            ("POST", "/admin/knobs"): self._change,
             ("POST", "/admin/add"): self._add,
             ("POST", "/admin/vanish"): self._vanish,
             ("POST", "/admin/release-stuck"): self._release_stuck,
             ("POST", "/admin/expire-tokens"): self._expire_tokens,
-            ("POST", "/admin/reset-counters"): self._reset_counters,
         }
-
-    def handle(self, request: Request) -> Answer:
-        """Serves it; errors are ``{"error": text}``."""
-        handler = self._handlers.get((request.method, request.path))
-        if handler is None:
-            known = ", ".join(f"{method} {path}" for method, path in self._handlers)
-            return json_answer({"error": f"there is no {request.method} {request.path}; there are {known}"}, 404)
-        try:
-            return json_answer(handler(request.json() if request.body else {}))
-        except ApiError as error:
-            return json_answer({"error": error.message}, error.status)
-        except (TypeError, ValueError) as error:
-            return json_answer({"error": str(error)}, 400)
 
     def state(self) -> Json:
         """Calls, events, contents and peaks."""
         observer = self.cloud.compute.observer
-        return {
-            "calls": dict(self._calls),
-            "events": dict(self.cloud.core.events),
+        return super().state() | {
             "contents": self.cloud.contents(),
             "peak_servers": observer.peak_servers,
             "peak_by_provider": dict(observer.peak_by_provider),
@@ -63,11 +43,7 @@ class AdminApi:
             "peak_cores": observer.peak_cores,
             "peak_ram": observer.peak_ram,
             "double_nodes": list(observer.double_nodes),
-            "bugs": list(self._bugs),
         }
-
-    def _state(self, _body: Json) -> Json:
-        return self.state()
 
     def _servers(self, _body: Json) -> Json:
         """Those that live, also where lists do not show them."""
@@ -81,13 +57,6 @@ class AdminApi:
     def _images(self, _body: Json) -> Json:
         """All of them, as Glance shows them."""
         return {"images": list(self.cloud.images.images)}
-
-    def _knobs(self, _body: Json) -> Json:
-        return self.cloud.core.knobs.as_json()
-
-    def _change(self, body: Json) -> Json:
-        self.cloud.core.knobs.update(body)
-        return self.cloud.core.knobs.as_json()
 
     def _add(self, body: Json) -> Json:
         arguments = dict(body)
@@ -110,9 +79,8 @@ class AdminApi:
         self._identity.tokens.clear()
         return {}
 
-    def _reset_counters(self, _body: Json) -> Json:
-        before = self.state()
-        self._calls.clear()
-        self.cloud.core.events.clear()
+    def reset_counters(self) -> Json:
+        """Peaks begin anew, too."""
+        before = super().reset_counters()
         self.cloud.compute.observer.reset(self.cloud.compute.use)
         return before

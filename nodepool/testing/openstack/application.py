@@ -1,42 +1,39 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Takes each request through delay, faults, token check and its service; counts the calls."""
+"""Takes each request through faults, token check and its service."""
 
 from __future__ import annotations
 
-import logging
-from collections import Counter
-from fnmatch import fnmatchcase
-
-from nodepool.testing.openstack.admin_api import AdminApi
+from nodepool.testing.openstack.admin_api import OpenStackAdminApi
 from nodepool.testing.openstack.cloud import Cloud
 from nodepool.testing.openstack.compute_api import ComputeApi
-from nodepool.testing.openstack.faults import fault_answer
 from nodepool.testing.openstack.identity_api import IdentityApi
 from nodepool.testing.openstack.image_api import ImageApi
 from nodepool.testing.openstack.image_data import BrokenOff, Upload, expect
-from nodepool.testing.openstack.knobs import ErrorRule
-from nodepool.testing.openstack.messages import Answer, ApiError, BodySink, Request, SteeredSink, json_answer
+from nodepool.testing.openstack.messages import Answer, ApiError, BodySink, Request, json_answer
 from nodepool.testing.openstack.network_api import NetworkApi
 from nodepool.testing.openstack.object_api import ObjectApi
 from nodepool.testing.openstack.routing import Route, Service
 from nodepool.testing.openstack.volume_api import VolumeApi
+from nodepool.testing.simulator.application import SimulatedApplication
+from nodepool.testing.simulator.faults import fault_answer
 
-LOG = logging.getLogger("nodepool.testing.openstack")
+MESSAGES = {
+    401: "The request you have made requires authentication.",
+    403: "Policy doesn't allow this operation to be performed.",
+    429: "Too many requests.",
+    500: "Unexpected API Error. Please report this at http://bugs.launchpad.net/nova/.",
+    503: "The server is currently unavailable. Please try again at a later time.",
+}
 
 
-class CloudApplication:
-    """All services below their prefixes, and ``/admin``.
-
-    :ivar calls: how often each operation was called, for example ``compute.list_servers``.
-    :ivar bugs: exceptions inside the simulator; a test should find none.
-    """
+class CloudApplication(SimulatedApplication):
+    """All services below their prefixes, and ``/admin``."""
 
     def __init__(self, cloud: Cloud) -> None:
+        super().__init__(cloud.core)
         self.cloud = cloud
-        self.calls: Counter[str] = Counter()
-        self.bugs: list[str] = []
         self.identity = IdentityApi(cloud)
-        self.admin = AdminApi(cloud, self.calls, self.identity, self.bugs)
+        self.admin = OpenStackAdminApi(cloud, self, self.identity)
         services: list[Service] = [
             self.identity,
             ComputeApi(cloud),
@@ -63,62 +60,28 @@ class CloudApplication:
             length = request.headers.get("content-length", "")
             return self.cloud.images.expect(parts[3], status, int(length) if length.isdigit() else None)
 
-    def delay(self, request: Request) -> float:
-        """The latency that the settings say."""
+    def operation(self, request: Request) -> str | None:
+        """``<service>.<operation>``; None = ``/admin``."""
         service, parts = self._service(request)
         if service is None:
-            return 0.0
-        core = self.cloud.core
-        with core.lock:
-            seconds = core.knobs.latency_seconds
-            if core.knobs.latencies:
-                found = service.find(request.method, parts)
-                operation = f"{service.name}.{found[0].name if found else 'unknown'}"
-                matching = (value for pattern, value in core.knobs.latencies.items() if fnmatchcase(operation, pattern))
-                seconds = next(matching, seconds)
-            body = max(0.0, request.sink.pause_seconds()) if isinstance(request.sink, SteeredSink) else 0.0
-            return core.draw(seconds, "latency") + body
+            return None
+        found = service.find(request.method, parts)
+        return f"{service.name}.{found[0].name if found else 'unknown'}"
 
-    def handle(self, request: Request) -> Answer:
-        """Serves it. Never raises."""
-        try:
-            with self.cloud.core.lock:
-                self.cloud.core.run_due()
-                answer = self._handle(request)
-                if isinstance(request.sink, SteeredSink):
-                    # Unless it is kept by now.
-                    request.sink.abandon()
-                return answer
-        except Exception as error:
-            # Who calls the simulator, and the test, are to see it.
-            LOG.exception("Bug in the simulator: %s %s", request.method, request.path)
-            self.bugs.append(f"{request.method} {request.path}: {error!r}")
-            return Answer(500, f"bug in the simulator: {error!r}".encode(), content_type="text/plain")
-
-    def _service(self, request: Request) -> tuple[Service | None, list[str]]:
-        parts = [part for part in request.path.split("/") if part]
-        return (self._services.get(parts[0]) if parts else None), parts[1:]
-
-    def _handle(self, request: Request) -> Answer:
+    def serve(self, request: Request) -> Answer:
         service, parts = self._service(request)
         if service is None:
             return self.admin.handle(request)
         found = service.find(request.method, parts) if service.available() else None
-        operation = f"{service.name}.{found[0].name if found else 'unknown'}"
-        self.calls[operation] += 1
-        rule = self._fault(operation)
+        rule = self.fault(f"{service.name}.{found[0].name if found else 'unknown'}")
         if rule is not None and not rule.after:
-            return fault_answer(service, rule)
+            return fault_answer(rule, service.error, MESSAGES)
         answer = self._serve(service, found, request)
-        return answer if rule is None else fault_answer(service, rule)
+        return answer if rule is None else fault_answer(rule, service.error, MESSAGES)
 
-    def _fault(self, operation: str) -> ErrorRule | None:
-        core = self.cloud.core
-        for rule in core.knobs.errors:
-            if fnmatchcase(operation, rule.operation) and core.applies(rule, "api faults"):
-                core.events[f"calls {rule.kind}{' after' if rule.after else ''}"] += 1
-                return rule
-        return None
+    def _service(self, request: Request) -> tuple[Service | None, list[str]]:
+        parts = [part for part in request.path.split("/") if part]
+        return (self._services.get(parts[0]) if parts else None), parts[1:]
 
     def _serve(self, service: Service, found: tuple[Route, list[str]] | None, request: Request) -> Answer:
         if found is None:

@@ -7,16 +7,15 @@ Every field has the same name in JSON (admin endpoint) and in Python. Times are 
 
 from __future__ import annotations
 
-import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import ClassVar
 
-Range = tuple[float, float]
+from nodepool.testing.simulator.rules import ErrorRule, Range, Rule, check_kind
+from nodepool.testing.simulator.settings import CloudSettings
 
-#: Kinds of `ErrorRule` besides statuses.
-HANG, DROP, HTML = "hang", "drop", "html"
-PORTAL, GARBAGE, ODD, TRUNCATED, HUGE = "portal", "garbage", "odd", "truncated", "huge"
-ERROR_KINDS = (HANG, DROP, HTML, PORTAL, GARBAGE, ODD, TRUNCATED, HUGE)
+__all__ = ["BootRule", "DeleteRule", "ErrorRule", "Knobs", "Quota", "Range", "UploadRule"]
+
 #: Kinds of `BootRule`.
 ERROR, NO_VALID_HOST, STUCK, NO_ADDRESS = "error", "no-valid-host", "stuck", "no-address"
 #: Kinds of `DeleteRule`.
@@ -26,48 +25,7 @@ SLOW, BREAK, FAIL, CORRUPT, TRUNCATE = "slow", "break", "fail", "corrupt", "trun
 
 
 @dataclass
-class _Rule:
-    """Applies to a share of events, a limited number of times.
-
-    :param rate: share of the matching events, 0 to 1.
-    :param count: how many events at most; None: without end. Counts down.
-    """
-
-    rate: float = 1.0
-    count: int | None = None
-
-
-@dataclass
-class ErrorRule(_Rule):
-    """An API call that goes wrong.
-
-    :param operation: shell pattern of operation names, for example ``compute.create_server``, ``compute.*``, ``*``.
-    :param kind: an HTTP status ("500", "503", "429", "401", "403", "404", "409"), ``html`` (a proxy's page with status
-        502), ``hang`` (no answer for ``seconds``), ``drop`` (the connection ends without an answer), or an answer with
-        status 200: ``portal`` (a web page), ``garbage`` (bytes that are no JSON), ``odd`` (JSON of another shape),
-        ``truncated`` (JSON that ends in the middle, and the connection with it) or ``huge`` (``size`` bytes of JSON).
-    :param after: the call has its effect first; its answer is lost.
-    :param message: text of the error, or the body of ``portal``, ``garbage`` and ``odd``; None for a usual one.
-    :param retry_after: header of 429 and 503; None for none.
-    :param seconds: how long ``hang`` hangs.
-    :param size: of ``huge``, in bytes.
-    """
-
-    operation: str = "*"
-    kind: str = "500"
-    after: bool = False
-    message: str | None = None
-    retry_after: int | None = None
-    seconds: float = 3600.0
-    size: int = 100_000_000
-
-    def __post_init__(self) -> None:
-        if self.kind not in ERROR_KINDS and not (self.kind.isdigit() and 400 <= int(self.kind) <= 599):
-            raise ValueError(f"kind {self.kind!r}: an HTTP status from 400 to 599, {', '.join(ERROR_KINDS)}")
-
-
-@dataclass
-class BootRule(_Rule):
+class BootRule(Rule):
     """A server that does not become usable.
 
     :param kind: ``error`` (status ERROR with ``message`` as fault, when the boot time is over), ``no-valid-host``,
@@ -80,11 +38,11 @@ class BootRule(_Rule):
     flavor: str = ""
 
     def __post_init__(self) -> None:
-        _check_kind(self.kind, (ERROR, NO_VALID_HOST, STUCK, NO_ADDRESS))
+        check_kind(self.kind, (ERROR, NO_VALID_HOST, STUCK, NO_ADDRESS))
 
 
 @dataclass
-class DeleteRule(_Rule):
+class DeleteRule(Rule):
     """A deletion that was accepted (204) and does not happen.
 
     :param kind: ``swallowed`` (nothing changes), ``stuck`` (stays in task state "deleting" until it is released) or
@@ -94,11 +52,11 @@ class DeleteRule(_Rule):
     kind: str = SWALLOWED
 
     def __post_init__(self) -> None:
-        _check_kind(self.kind, (SWALLOWED, DELETE_STUCK, DELETE_ERROR))
+        check_kind(self.kind, (SWALLOWED, DELETE_STUCK, DELETE_ERROR))
 
 
 @dataclass
-class UploadRule(_Rule):
+class UploadRule(Rule):
     """Data of an image on their way: a direct upload, one to the staging area, or an object for a task.
 
     :param kind: ``slow`` (``bytes_per_second``; another rule may apply, too), ``break`` (the connection ends after
@@ -119,7 +77,7 @@ class UploadRule(_Rule):
     stays: bool = False
 
     def __post_init__(self) -> None:
-        _check_kind(self.kind, (SLOW, BREAK, FAIL, CORRUPT, TRUNCATE))
+        check_kind(self.kind, (SLOW, BREAK, FAIL, CORRUPT, TRUNCATE))
 
 
 @dataclass
@@ -137,19 +95,10 @@ class Quota:
     image_bytes: int = -1
 
 
-_RULES: dict[str, type[_Rule]] = {
-    "errors": ErrorRule,
-    "boots": BootRule,
-    "deletes": DeleteRule,
-    "image_uploads": UploadRule,
-}
-
-
 @dataclass
-class Knobs:
+class Knobs(CloudSettings):
     """All settings with their defaults: a quick cloud without faults.
 
-    :param latency_seconds: of each API call; ``latencies``: of operations by shell pattern, the first that matches.
     :param hidden_seconds: how long a new server is missing in lists; applies to ``hidden_rate`` of the servers.
     :param port_leak_rate: share of deleted servers whose ports stay, DOWN. ``volume_leak_rate``: the same for volumes.
     :param page_limit: most entries of one Nova, Neutron or Cinder list; ``image_page_limit``: Glance's default.
@@ -164,13 +113,17 @@ class Knobs:
     :param image_deletion_needs_no_servers: an image cannot be deleted (409) while there are servers that it booted.
     """
 
+    RULES: ClassVar[Mapping[str, type[Rule]]] = {
+        "errors": ErrorRule,
+        "boots": BootRule,
+        "deletes": DeleteRule,
+        "image_uploads": UploadRule,
+    }
+
     boot_seconds: Range = (0.05, 0.2)
     delete_seconds: Range = (0.02, 0.1)
-    latency_seconds: Range = (0.0, 0.0)
-    latencies: dict[str, Range] = field(default_factory=dict)
     hidden_seconds: Range = (0.5, 1.0)
     hidden_rate: float = 0.0
-    errors: list[ErrorRule] = field(default_factory=list)
     boots: list[BootRule] = field(default_factory=list)
     deletes: list[DeleteRule] = field(default_factory=list)
     port_leak_rate: float = 0.0
@@ -195,43 +148,3 @@ class Knobs:
     image_deletion_needs_no_servers: bool = False
     regions: list[str] = field(default_factory=lambda: ["RegionOne"])
     availability_zones: list[str] = field(default_factory=lambda: ["nova"])
-
-    def update(self, changes: dict[str, Any]) -> None:
-        """Takes changes from JSON; what is not named stays. ``quota`` is merged, lists are replaced.
-
-        :raises ValueError: an unknown name; nothing was changed.
-        """
-        known = {entry.name for entry in dataclasses.fields(self)}
-        if unknown := sorted(set(changes) - known):
-            raise ValueError(f"unknown settings: {', '.join(unknown)}; there are: {', '.join(sorted(known))}")
-        try:
-            new = {name: self._converted(name, value) for name, value in changes.items()}
-        except TypeError as error:
-            raise ValueError(str(error)) from None
-        for name, value in new.items():
-            setattr(self, name, value)
-
-    def _converted(self, name: str, value: Any) -> Any:
-        if name == "quota":
-            return dataclasses.replace(self.quota, **value)
-        if name in _RULES:
-            return [entry if isinstance(entry, _Rule) else _RULES[name](**entry) for entry in value]
-        if name == "latencies":
-            return {pattern: _range(seconds) for pattern, seconds in value.items()}
-        if isinstance(getattr(self, name), tuple):
-            return _range(value)
-        return value
-
-    def as_json(self) -> dict[str, Any]:
-        """All settings, as `update` takes them."""
-        return dataclasses.asdict(self)
-
-
-def _check_kind(kind: str, known: tuple[str, ...]) -> None:
-    if kind not in known:
-        raise ValueError(f"kind {kind!r}: one of {', '.join(known)}")
-
-
-def _range(value: Any) -> Range:
-    pair = value if isinstance(value, (list, tuple)) else (value, value)
-    return (float(pair[0]), float(pair[1]))

@@ -4,24 +4,23 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import yaml
 
 from nodepool.testing.openstack.application import CloudApplication
 from nodepool.testing.openstack.cloud import Cloud
-from nodepool.testing.openstack.http_server import HttpServer
 from nodepool.testing.openstack.identity_api import PROJECT_NAME
 from nodepool.testing.openstack.knobs import Knobs
 from nodepool.testing.openstack.messages import Json
 from nodepool.testing.openstack.network import NETWORKS, NetworkSpec
+from nodepool.testing.simulator.simulator import Simulator
 
 CLOUD_NAME = "simulator"
 
 
-class OpenStackSimulator:
+class OpenStackSimulator(Simulator[Cloud]):
     """A cloud with memory. Use it as a context manager, or call `start` and `stop`.
 
     :param knobs: settings to begin with; change them at any time with `change`.
@@ -38,47 +37,9 @@ class OpenStackSimulator:
         networks: tuple[NetworkSpec, ...] = NETWORKS,
         clock: Callable[[], float] | None = None,
     ) -> None:
-        self._cloud = Cloud(knobs, seed, clock, networks)
-        self.application = CloudApplication(self._cloud)
-        self._server = HttpServer(self.application, port=port)
-
-    @property
-    def url(self) -> str:
-        """Where it answers."""
-        return f"http://{self._server.host}:{self._server.port}"
-
-    def start(self) -> None:
-        """Begins to answer. After `stop` it is the same cloud at the same address.
-
-        :raises OSError: the port is taken.
-        """
-        self._server.start()
-
-    def stop(self) -> None:
-        """Closes the port and all connections; blocks until the thread ended. The cloud keeps what is in it."""
-        self._server.stop()
-
-    def __enter__(self) -> OpenStackSimulator:
-        self.start()
-        return self
-
-    def __exit__(self, *_exception: object) -> None:
-        self.stop()
-
-    @contextmanager
-    def cloud(self) -> Iterator[Cloud]:
-        """The cloud's present state, to look at or to change; no request is served meanwhile."""
-        with self._cloud.core.lock:
-            self._cloud.core.run_due()
-            yield self._cloud
-
-    def change(self, **changes: object) -> None:
-        """Changes settings, named and written as in `Knobs.update`.
-
-        :raises ValueError: an unknown name or a bad value.
-        """
-        with self.cloud() as cloud:
-            cloud.core.knobs.update(changes)
+        cloud = Cloud(knobs, seed, clock, networks)
+        self.application = CloudApplication(cloud)
+        super().__init__(cloud, cloud.core, self.application, port)
 
     def state(self) -> Json:
         """Counters, contents and peaks, as ``GET /admin/state`` gives them."""

@@ -3,18 +3,12 @@
 
 from __future__ import annotations
 
-from nodepool.testing.openstack import knobs as kinds
-from nodepool.testing.openstack.knobs import ErrorRule
-from nodepool.testing.openstack.messages import Answer, ApiError
-from nodepool.testing.openstack.routing import Service
+from collections.abc import Callable, Mapping
 
-MESSAGES = {
-    401: "The request you have made requires authentication.",
-    403: "Policy doesn't allow this operation to be performed.",
-    429: "Too many requests.",
-    500: "Unexpected API Error. Please report this at http://bugs.launchpad.net/nova/.",
-    503: "The server is currently unavailable. Please try again at a later time.",
-}
+from nodepool.testing.simulator import rules as kinds
+from nodepool.testing.simulator.messages import Answer, ApiError
+from nodepool.testing.simulator.rules import ErrorRule
+
 PROXY_PAGE = (
     "<html><head><title>502 Bad Gateway</title></head><body><h1>502 Bad Gateway</h1>"
     "The proxy server received an invalid response from an upstream server.</body></html>"
@@ -31,8 +25,14 @@ BODIES = {
 }
 
 
-def fault_answer(service: Service, rule: ErrorRule) -> Answer:
-    """What the client gets instead of the real answer."""
+def fault_answer(
+    rule: ErrorRule, error: Callable[[ApiError], Answer], messages: Mapping[int, str] | None = None
+) -> Answer:
+    """What the client gets instead of the real answer.
+
+    :param error: gives an error the shape of the service.
+    :param messages: status -> text where the rule has none.
+    """
     if rule.kind == kinds.HANG:
         return Answer(silence=rule.seconds)
     if rule.kind == kinds.DROP:
@@ -47,4 +47,5 @@ def fault_answer(service: Service, rule: ErrorRule) -> Answer:
         return Answer(200, b'{"padding": "' + b"x" * rule.size + b'"}')
     status = int(rule.kind)
     headers = {"Retry-After": str(rule.retry_after)} if rule.retry_after is not None else {}
-    return service.error(ApiError(status, rule.message or MESSAGES.get(status, "Simulated error."), headers=headers))
+    message = rule.message or (messages or {}).get(status, "Simulated error.")
+    return error(ApiError(status, message, headers=headers))

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import socket
 
-from nodepool.testing.openstack.http_server import HttpServer
-from nodepool.testing.openstack.messages import Answer, BodySink, Request
+from nodepool.testing.simulator.http_server import HttpServer
+from nodepool.testing.simulator.messages import Answer, BodySink, Request
 from tests.support.wait import DEADLINE_SECONDS
 
 

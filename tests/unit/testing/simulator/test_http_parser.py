@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodepool.testing.openstack.http_parser import RequestParser
-from nodepool.testing.openstack.messages import Request
+from nodepool.testing.simulator.http_parser import RequestParser
+from nodepool.testing.simulator.messages import Request
 
 STREAM = (
     b"GET /compute/v2.1/servers/detail?limit=5&name=a%20b&flag= HTTP/1.1\r\nHost: x\r\nX-Auth-Token:  t \r\n\r\n"
