@@ -54,7 +54,7 @@ class FileWatch:
             self._inotify = INotify()
         except OSError as error:
             # E.g. fs.inotify.max_user_instances is reached.
-            self.log.info("The kernel does not tell of changed files (%s): they are looked at every 0.2 s", error)
+            self.log.info("The kernel does not report changed files (%s): they are checked every 0.2 s", error)
             return
         self._poll.register(self._inotify, select.POLLIN)
 

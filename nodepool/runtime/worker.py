@@ -102,7 +102,7 @@ class Worker(PassThread):
                 try:
                     self.on_stop()
                 except ZKConnectionError as error:
-                    self.log.warning("Work that was left was dropped with the ZooKeeper session: %s", error)
+                    self.log.warning("Unfinished work was dropped with the ZooKeeper session: %s", error)
 
     def _guarded_pass(self) -> float:
         if not self._client.connected:

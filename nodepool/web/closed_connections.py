@@ -52,4 +52,4 @@ class ClosedConnections:
             self._told_at = now
             told = ", ".join(f"{count} ({one.value})" for one, count in sorted(self._untold.items()))
             self._untold.clear()
-            log.warning("Connections of web clients were closed since this was said last: %s", told)
+            log.warning("Connections of web clients were closed since the last message: %s", told)

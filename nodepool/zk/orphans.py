@@ -67,7 +67,7 @@ class OrphanedContenders:
             self._forget(prefix, None, None)
         kazoo = self._client.kazoo
         for name in found:
-            self.log.warning("Releasing %s, which was taken without an answer", lock_dir)
+            self.log.warning("Releasing %s, whose acquisition was not answered", lock_dir)
             kazoo.call(kazoo.operations.delete(f"{lock_dir}/{name}"), Reply(partial(self._forget, prefix)))
 
     def _forget(self, prefix: str, _: Any, error: BaseException | None) -> None:

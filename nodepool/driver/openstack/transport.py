@@ -100,7 +100,7 @@ class Transport:
         region = self._renew(self.region)
         if region is None:
             return
-        log.info("Provider %s: clouds.yaml has changed, trying what it says now", self.provider)
+        log.info("Provider %s: clouds.yaml has changed, trying the new settings", self.provider)
         with self._lock:
             self.region = region
             clients, self._clients = list(self._clients.values()), {}

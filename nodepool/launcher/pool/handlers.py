@@ -107,7 +107,7 @@ class Handlers:
             if reason is None:
                 continue
             if handler.unfinished:
-                handler.log.info("Giving it back: %s", reason.text)
+                handler.log.info("Giving the request back: %s", reason.text)
                 self._serve(handler, partial(handler.give_back_when_launched, reason))
             # It may have launches all the same: they are ended first.
             if not handler.unfinished and not handler.done:

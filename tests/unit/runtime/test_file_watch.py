@@ -135,7 +135,7 @@ def test_kernel_that_does_not_tell(
     watch = FileWatch(lambda: [str(file)], logging.getLogger("test.watch"))
     watch.open()
     try:
-        assert "does not tell of changed files ([Errno 24] Too many open files)" in caplog.text
+        assert "does not report changed files ([Errno 24] Too many open files)" in caplog.text
         waits: list[float] = []
 
         class Poll:

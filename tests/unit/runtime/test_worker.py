@@ -117,7 +117,7 @@ def test_connection_lost_at_the_end(caplog: pytest.LogCaptureFixture) -> None:
     worker = Passes()
     worker.stopped = throw(ZKConnectionError("gone"))
     worker.finish()
-    assert "Work that was left was dropped with the ZooKeeper session: gone" in caplog.text
+    assert "Unfinished work was dropped with the ZooKeeper session: gone" in caplog.text
     assert "Traceback" not in caplog.text
 
 

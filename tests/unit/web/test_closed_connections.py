@@ -23,7 +23,7 @@ def test_many_are_one_line(caplog: pytest.LogCaptureFixture) -> None:
             closed.note(ClosedFor.HANDSHAKE)
         closed.note(ClosedFor.CLIENT)
         assert [record.getMessage() for record in caplog.records] == [
-            "Connections of web clients were closed since this was said last: 1 (handshake)"
+            "Connections of web clients were closed since the last message: 1 (handshake)"
         ]
         clock.pass_seconds(TELL_SECONDS)
         closed.note(ClosedFor.HANDSHAKE)
