@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class TokenBucket:
+class CallBucket:
     """:param size: most tokens; ``refill``: tokens per second."""
 
     size: float
@@ -25,7 +25,7 @@ class Throttle:
         self._clock = clock
         self._levels: dict[str, tuple[float, float]] = {}
 
-    def take(self, wanted: Mapping[str, tuple[TokenBucket, float]]) -> str | None:
+    def take(self, wanted: Mapping[str, tuple[CallBucket, float]]) -> str | None:
         """Takes tokens out of all named buckets, or, if one has too few, none at all.
 
         :param wanted: name -> bucket and number of tokens.
@@ -40,10 +40,10 @@ class Throttle:
             self._levels[name] = (levels[name] - number, now)
         return None
 
-    def level(self, name: str, bucket: TokenBucket) -> float:
+    def level(self, name: str, bucket: CallBucket) -> float:
         """How many tokens are in it now."""
         return self._level(name, bucket, self._clock())
 
-    def _level(self, name: str, bucket: TokenBucket, now: float) -> float:
+    def _level(self, name: str, bucket: CallBucket, now: float) -> float:
         level, since = self._levels.get(name, (bucket.size, now))
         return min(bucket.size, level + (now - since) * bucket.refill)

@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
-from nodepool.testing.simulator.throttle import Throttle, TokenBucket
+from nodepool.testing.simulator.throttle import Throttle, CallBucket
 
-SMALL, LARGE = TokenBucket(2, 1), TokenBucket(10, 5)
+SMALL, LARGE = CallBucket(2, 1), CallBucket(10, 5)
 
 
 class Clock:
