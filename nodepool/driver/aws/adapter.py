@@ -10,6 +10,7 @@ from nodepool.driver.aws.client import Ec2
 from nodepool.driver.aws.facts import AwsFacts
 from nodepool.driver.aws.instance import AwsInstance, instance_of
 from nodepool.driver.aws.instances import AwsCreation, AwsDeletion, AwsInstances
+from nodepool.driver.aws.quota import AccountLimits
 from nodepool.driver.aws.transport import AwsTransport
 from nodepool.driver.statemachine import SWEEP_LIST_SECONDS, Adapter, Creation, Resource
 from nodepool.exceptions import RuntimeConfigurationException
@@ -53,7 +54,8 @@ class AwsAdapter(Adapter):
             )
         )
         self.facts = AwsFacts(self.client)
-        self.instances = AwsInstances(provider_config, self.client, self.facts)
+        self.limits = AccountLimits(provider_config, self.client, self.facts)
+        self.instances = AwsInstances(provider_config, self.client, self.facts, self.limits)
         self.instances.on_room = lambda: self.on_room()
         self.shared_threads = self.instances.threads
 
@@ -83,7 +85,9 @@ class AwsAdapter(Adapter):
         records = self.instances.inventory.all(max_age=0.0)
         for name in {record.type for record in records if record.type}:
             self.facts.instance_type(name)
-        return [AwsInstance(record, self.config.region_name, self.facts.use_of(record)) for record in records]
+        volumes = {volume.id: volume for volume in self.client.volumes()} if self.limits.counts_volumes else {}
+        region = self.config.region_name
+        return [AwsInstance(record, region, self.limits.use_of(record, volumes)) for record in records]
 
     def unansweredCreations(self) -> Iterable[Creation]:
         return self.instances.unanswered()
@@ -104,11 +108,14 @@ class AwsAdapter(Adapter):
 
     # -- quota --
 
+    def getQuotaLimits(self) -> QuotaInformation:
+        return self.limits.limits()
+
     def getQuotaForLabel(self, label: Any) -> QuotaInformation:
         if label.fleet_types or label.dedicated_host:
             what = "fleets" if label.fleet_types else "dedicated hosts"
             raise RuntimeConfigurationException(f"this release does not launch {what}; name an instance-type instead")
-        return self.facts.need(self.facts.instance_type(label.instance_type))
+        return self.limits.need_of(label)
 
     # -- trouble --
 

@@ -10,13 +10,13 @@ from typing import Any, Final
 
 from nodepool.driver.aws import transport as t
 from nodepool.driver.aws.errors import AwsNotFound, AwsRefused, instance_ids_in
+from nodepool.driver.aws.quota_codes import AccountQuota
 from nodepool.driver.aws.types import AwsImage, AwsRecord, AwsVolume, InstanceType, tag_list
 
 #: Longest pages.
 INSTANCES_A_PAGE: Final = 1000
 VOLUMES_A_PAGE: Final = 500
-#: Values that a filter takes.
-VALUES_A_FILTER: Final = 200
+QUOTAS_A_PAGE: Final = 100
 
 
 class Ec2:
@@ -103,6 +103,17 @@ class Ec2:
     def tag(self, ids: Iterable[str], tags: dict[str, str]) -> None:
         """Set tags of things of any kind."""
         self.transport.call("ec2", t.TAG, "CreateTags", {"Resources": list(ids), "Tags": tag_list(tags)})
+
+    # -- limits --
+
+    def quotas(self, service: str) -> list[AccountQuota]:
+        """Limits of the account.
+
+        :param service: ``ec2`` or ``ebs``.
+        """
+        given = {"ServiceCode": service, "MaxResults": QUOTAS_A_PAGE}
+        found = self.transport.pages("service-quotas", t.QUOTAS, "ListServiceQuotas", given, "Quotas")
+        return [AccountQuota(quota["QuotaCode"], quota.get("QuotaName", ""), quota["Value"]) for quota in found]
 
     # -- images and types --
 

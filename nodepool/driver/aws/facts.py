@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from nodepool.clock import monotonic
 from nodepool.driver.aws.errors import AwsNotFound, AwsRefused
-from nodepool.driver.aws.types import AwsImage, AwsRecord, InstanceType
+from nodepool.driver.aws.types import AwsImage, InstanceType
 from nodepool.driver.framework.fact import Fact
 from nodepool.exceptions import RuntimeConfigurationException
-from nodepool.model.quota import QuotaInformation
 
 if TYPE_CHECKING:
     from nodepool.driver.aws.client import Ec2
@@ -76,16 +75,11 @@ class AwsFacts:
             text = f"the region {region} has no instance type {name!r}; correct instance-type"
             raise RuntimeConfigurationException(text) from None
 
-    def use_of(self, record: AwsRecord) -> QuotaInformation:
-        """What an instance uses, as far as its type is known. Does not block."""
+    def known_type(self, name: str) -> InstanceType | None:
+        """The same if it was asked for before. Does not block."""
         with self._lock:
-            fact = self._types.get(record.type)
-        known = None if fact is None else fact.known()
-        return QuotaInformation(instances=1) if known is None else self.need(known)
-
-    def need(self, found: InstanceType) -> QuotaInformation:
-        """What an instance of a type uses (AW-11)."""
-        return QuotaInformation(instances=1, cores=found.cores, ram=found.ram_mib)
+            fact = self._types.get(name)
+        return None if fact is None else fact.known()
 
     def _newest(self, image: AwsCloudImage) -> str:
         filters = [{"Name": given.name, "Values": given.values} for given in image.image_filters]

@@ -20,6 +20,7 @@ from nodepool.exceptions import CapacityException, LaunchStatusException
 if TYPE_CHECKING:
     from nodepool.driver.aws.config import AwsLabel, AwsProviderConfig
     from nodepool.driver.aws.facts import AwsFacts
+    from nodepool.driver.aws.quota import AccountLimits
     from nodepool.driver.statemachine.adapter import Log
     from nodepool.model.request import NodeRequest
 
@@ -51,11 +52,12 @@ class AwsInstances(InstanceCloud[AwsRecord]):
     lag_seconds = 5.0
     call_seconds = CONNECT_SECONDS + READ_SECONDS
 
-    def __init__(self, config: AwsProviderConfig, client: Ec2, facts: AwsFacts) -> None:
+    def __init__(self, config: AwsProviderConfig, client: Ec2, facts: AwsFacts, limits: AccountLimits) -> None:
         super().__init__(config.name)
         self.config = config
         self.client = client
         self.facts = facts
+        self.limits = limits
         #: Instances that the latest list shows as terminated, by id: they say why. Replaced as a whole.
         self.terminated: Mapping[str, AwsRecord] = {}
         self._terminations: Batches[str] = Batches(client.terminate, self.others, TERMINATED_A_CALL)
@@ -144,7 +146,8 @@ class AwsCreation(CreationMachine[AwsRecord]):
             raise ended(self.where, record)
         if record.status != RUNNING:
             return False
-        return AwsInstance(record, self.cloud.config.region_name, self.cloud.facts.use_of(record), self._label)
+        used = self.cloud.limits.use_of(record, label=self._label)
+        return AwsInstance(record, self.cloud.config.region_name, used, self._label)
 
     def gone(self) -> Exception:
         record = self.cloud.terminated.get(self.record_id or "")

@@ -130,8 +130,10 @@ class AwsTransport:
                 if error.code not in THROTTLED:
                     raise
                 seconds = turn.throttled(None)
-                text = "Provider %s: %s is put off by AWS (%s), no calls of its class for %.1f s"
-                log.info(text, self.provider, operation, error.code, seconds)
+                log.info(
+                    "Provider %s: %s is put off by AWS (%s), no calls of its class for %.1f s",
+                    *(self.provider, operation, error.code, seconds),
+                )
                 if attempt + 1 == THROTTLED_ATTEMPTS:
                     raise
                 continue

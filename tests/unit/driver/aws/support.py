@@ -44,6 +44,25 @@ TYPE = {
 }
 
 
+def quota(code: str, name: str, value: float) -> dict[str, Any]:
+    """As Service Quotas shows it."""
+    return {"QuotaCode": code, "QuotaName": name, "Value": value}
+
+
+EC2_QUOTAS = [
+    quota("L-1216C47A", "Running On-Demand Standard (A, C, D, H, I, M, R, T, Z) instances", 64.0),
+    quota("L-34B43A08", "All Standard (A, C, D, H, I, M, R, T, Z) Spot Instance Requests", 32.0),
+    quota("L-DB2E81BA", "Running On-Demand G and VT instances", 8.0),
+    quota("L-43DA4232", "Running On-Demand High Memory instances", 4.0),
+    quota("L-7212CCBC", "All P4, P3 and P2 Spot Instance Requests", 2.0),
+    quota("L-C4BD4855", "All P5 Spot Instance Requests", 1.0),
+    quota("L-NEWNEWNE", "Running On-Demand Qx instances", 3.0),
+    quota("L-MACMACMA", "Running Dedicated mac2 Hosts", 1.0),
+    quota("L-0263D0A3", "EC2-VPC Elastic IPs", 5.0),
+]
+EBS_QUOTAS = [quota("L-7A658B76", "Storage for General Purpose SSD (gp3) volumes, in TiB", 50.0)]
+
+
 def error(code: str, message: str = "it says", status: int = 400) -> ClientError:
     """As botocore raises it."""
     answer: Any = {"Error": {"Code": code, "Message": message}, "ResponseMetadata": {"HTTPStatusCode": status}}
@@ -73,6 +92,7 @@ class Region:
             "run_instances": {"Instances": [instance(state="pending")]},
             "terminate_instances": {},
             "describe_volumes": {"Volumes": []},
+            "list_service_quotas": [{"Quotas": EC2_QUOTAS}, {"Quotas": EBS_QUOTAS}],
         }
         self.calls: list[tuple[str, dict[str, Any]]] = []
         self.closed = False

@@ -9,10 +9,8 @@ import pytest
 
 from nodepool.driver.aws.errors import AwsAway
 from nodepool.driver.aws.facts import FILTERED_SECONDS, AwsFacts
-from nodepool.driver.aws.types import AwsRecord
 from nodepool.exceptions import NotFound, RuntimeConfigurationException
-from nodepool.model.quota import QuotaInformation
-from tests.unit.driver.aws.support import IMAGE, Rig, error, instance, section
+from tests.unit.driver.aws.support import IMAGE, Rig, error, section
 
 
 def filtered() -> Rig:
@@ -55,19 +53,6 @@ def test_no_image() -> None:
     rig.region.answers["describe_images"] = {"Images": []}
     with pytest.raises(NotFound, match=r"no image has name=debian-\*,sid; correct image-filters of .*'debian'"):
         rig.adapter.facts.cloud_image_id(rig.label)
-
-
-def test_need_of_a_type() -> None:
-    """AW-11: default cores, and memory in MiB; asked for once."""
-    rig = Rig()
-    assert rig.adapter.facts.use_of(AwsRecord.of(instance())) == QuotaInformation(instances=1)
-    for _ in range(2):
-        need = rig.adapter.getQuotaForLabel(rig.label)
-        assert (need.quota["compute"]["cores"], need.quota["compute"]["ram"]) == (1, 4096)
-        assert need.quota["compute"]["instances"] == 1
-    assert rig.region.count("describe_instance_types") == 1
-    used = rig.adapter.facts.use_of(AwsRecord.of(instance()))
-    assert used.quota["compute"]["ram"] == 4096
 
 
 def test_unknown_type() -> None:
