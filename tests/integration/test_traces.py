@@ -114,16 +114,26 @@ def test_ready_nodes_and_requests_without_a_trace(place: Place, collector: Recei
 
 
 def test_a_launcher_that_takes_over(place: Place, collector: Received) -> None:
-    """TR-2: what two launchers tell of one request has the same ids."""
-    place.pool["max-servers"] = 0
+    """TR-2: what two launchers tell of one request belongs together, although the first never sees its end."""
+    place.simulator.change(boots=[{"kind": "stuck"}])
     launch(place, collector)
+    request = place.znodes.submit(["small"], requestor_data=DATA)
+    wait_for("it is being launched", lambda: place.contents()["servers"] == 1)
     assert place.launcher is not None
     place.launcher.stop()
-    place.pool["max-servers"] = 1
-    request = place.znodes.submit(["small"], requestor_data=DATA)
+    (first,) = collector.named("nodepool.service")
+    assert (first.trace_id, collector.named("nodepool.request")) == (TRACE, [])
+    place.simulator.change(boots=[])
     place.launch()
     place.fulfilled(request)
     whole = one(collector, "nodepool.request")
+    assert (whole.trace_id, whole.parent_id) == (TRACE, SPAN_INFO["span_id"])
+    wait_for("both have told", lambda: len(collector.named("nodepool.service")) == 2)
+    second = next(span for span in collector.named("nodepool.service") if span.span_id != first.span_id)
+    assert first.parent_id == second.parent_id == whole.span_id, "the first knew the id of a span that the second ends"
+    assert first.end <= second.begin
     assert one(collector, "nodepool.launch").parent_id == whole.span_id
+    assert {span.trace_id for span in collector.spans} == {TRACE}
+    assert len({span.span_id for span in collector.spans}) == len(collector.spans)
     place.give_back(request)
     place.wait_empty()

@@ -90,8 +90,8 @@ class StateMachineHandler(NodeRequestHandler):
 
     @property
     def alive_thread_count(self) -> int:
-        """Launches in progress; their number has nothing to do with threads here."""
-        return sum(1 for launch in self._launches.values() if not launch.complete)
+        """Launches in progress; their number has nothing to do with threads here. Any thread may ask."""
+        return sum(1 for launch in list(self._launches.values()) if not launch.complete)
 
     def imagesAvailable(self) -> bool:
         labels = self.pool.labels

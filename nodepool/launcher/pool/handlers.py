@@ -139,6 +139,9 @@ class Handlers:
             # A driver may raise anything; the other requests need not wait for the end of the session.
             with Guard(self.log, "%s is left as it is", handler.request, but=ZKConnectionError):
                 handler.hand_over()
+                if handler.done:
+                    # Some are fulfilled just now: metrics, traces and events tell of them as of all others.
+                    self._ended(handler)
 
     def _unfinished(self) -> list[NodeRequestHandler]:
         return [handler for handler in self._desk.handlers() if handler.unfinished]

@@ -71,3 +71,18 @@ def test_drivers_with_a_look_of_their_own(make_site: MakeSite, cls: type[StateMa
 
 def test_drivers_that_add_nothing(make_site: MakeSite) -> None:
     assert handler_with(Plain, make_site, False).awaits_launches
+
+
+def test_launches_are_counted_while_others_begin(make_site: MakeSite) -> None:
+    """The thread that writes the status of a pool asks, and the pool's thread adds launches meanwhile."""
+    handler = handler_with(Plain, make_site)
+    launches: dict[str, Any] = handler._launches  # type: ignore[assignment]
+
+    class Begins:
+        @property
+        def complete(self) -> bool:
+            launches[str(len(launches))] = SimpleNamespace(complete=False)
+            return False
+
+    launches["first"] = Begins()
+    assert handler.alive_thread_count == 1

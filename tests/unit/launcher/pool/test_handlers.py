@@ -250,3 +250,15 @@ def test_end_of_the_launcher(place: Place, caplog: pytest.LogCaptureFixture) -> 
     place.handlers.hand_over()
     assert "is left as it is" in caplog.text
     assert good.called == ["hand_over"]
+
+
+def test_ended_by_the_end_of_the_launcher(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """G-14, TR-4: a request that is fulfilled then is told of as all others are."""
+    noted: list[str] = []
+    monkeypatch.setattr("nodepool.launcher.pool.ended_requests.note", lambda request: noted.append(request.key))
+    fulfilled, given_back = place.add(1, Stage.LAUNCHING), place.add(2)
+    fulfilled.to, given_back.to = Stage.DONE, Stage.DEFERRED
+    given_back.request.state = states.REQUESTED
+    place.handlers.hand_over()
+    assert noted == [fulfilled.request.key, given_back.request.key]
+    assert place.locked() == []
