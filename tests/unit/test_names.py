@@ -25,7 +25,9 @@ FILES: Final = {
 #: Packages with a file for each thing that others do, so that they share its name: commands, sections of the
 #: configuration, listings, metrics and pages; the parts of one driver; and what tests of drivers use.
 BY_THING: Final = ("cmd", "config", "listing", "metrics", "testing", "web")
-DRIVERS: Final = ("aws", "example", "fake", "metastatic", "openstack", "static")
+DRIVERS: Final = (
+    *("aws", "example", "fake", "kubernetes", "metastatic", "openshift", "openshiftpods", "openstack", "static"),
+)
 
 
 def _several(named: Iterable[tuple[str, Path]]) -> dict[str, list[str]]:

@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Kubernetes driver. It needs the package ``kubernetes``, which the extra of the same name brings.
+
+Where to begin to read:
+
+* ``config.py``, ``config_checks.py``, ``names.py``: what stands in the configuration.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nodepool.driver.kubernetes.config import KubernetesProviderConfig
+from nodepool.driver.statemachine.driver import StateMachineDriver
+
+
+class KubernetesDriver(StateMachineDriver):
+    """``driver: kubernetes``"""
+
+    name = "kubernetes"
+    libraries = ("kubernetes",)
+
+    def getProviderConfig(self, provider: dict[str, Any]) -> KubernetesProviderConfig:
+        return KubernetesProviderConfig(provider)
+
+    def getAdapter(self, provider_config: Any) -> Any:
+        raise NotImplementedError("this release checks sections of Kubernetes, but does not launch there yet")

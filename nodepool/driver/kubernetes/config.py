@@ -1,0 +1,280 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Configuration of the Kubernetes driver, and what the drivers of OpenShift have in common with it.
+
+::
+
+    providers:
+      - name: cluster
+        driver: kubernetes
+        context: ci                     # of the kubeconfig
+        pools:
+          - name: main
+            max-servers: 20
+            labels:
+              - name: pod-debian
+                type: pod
+                image: docker.io/debian:12
+                cpu: 2
+                memory: 2048
+              - name: namespace
+                type: namespace
+"""
+
+from __future__ import annotations
+
+import abc
+import functools
+import math
+from collections.abc import Hashable, Iterator
+from typing import Any, ClassVar, Final, Generic, TypeVar
+
+from nodepool.driver.config import ConfigPool, LabelSettings
+from nodepool.driver.framework.key_schema import section_schema
+from nodepool.driver.framework.sections import LaunchingProviderConfig
+from nodepool.driver.kubernetes import config_checks as checks
+from nodepool.driver.kubernetes.names import as_text
+from nodepool.model.config_keys import (
+    ANY_MAPPING,
+    FILLED_TEXT,
+    FLAG,
+    REQUIRED,
+    SECONDS,
+    TEXT,
+    WHOLE,
+    From,
+    ListOf,
+    MappingOf,
+    Number,
+    Sections,
+    Whole,
+    key,
+    section_class,
+)
+from nodepool.model.config_value import ConfigValue
+
+AMOUNT: Final = Whole(0)
+#: ``type`` of a label without a pod.
+NAMESPACE: Final = "namespace"
+
+
+def texts(found: dict[Any, Any]) -> dict[str, str]:
+    """Labels and annotations as Kubernetes takes them."""
+    return {str(name): as_text(value) for name, value in found.items()}
+
+
+class EnvironmentVariable(ConfigValue):
+    """An entry of a label's ``env``."""
+
+    name: str = key(FILLED_TEXT, REQUIRED, "Of the variable.")
+    text: str = key(TEXT, REQUIRED, "Its value.", name="value")
+
+
+class PodLabel(LabelSettings):
+    """How to make a pod of a label.
+
+    :param data: the section in the file.
+    """
+
+    image: str | None = key(FILLED_TEXT, None, "Image of the container.", default_text="required without ``spec``")
+    image_pull: str = key(FILLED_TEXT, "IfNotPresent", "When the image is pulled: ``Always``, ``Never`` ...")
+    python_path: str = key(TEXT, "auto", "Python interpreter in the container, for Ansible.")
+    shell_type: str | None = key(TEXT.or_null(), None, "Shell in the container, for Ansible.")
+    cpu: int | None = key(AMOUNT, None, "Cores that are requested.", default_text="that of the pool")
+    memory: int | None = key(AMOUNT, None, "Memory that is requested.", unit="MiB", default_text="that of the pool")
+    storage: int | None = key(
+        AMOUNT, None, "Ephemeral storage that is requested.", unit="MB", default_text="that of the pool"
+    )
+    cpu_limit: int | None = key(AMOUNT, None, "Cores at most.", default_text="that of the pool, else what is requested")
+    memory_limit: int | None = key(
+        AMOUNT, None, "Memory at most.", unit="MiB", default_text="that of the pool, else what is requested"
+    )
+    storage_limit: int | None = key(
+        AMOUNT, None, "Ephemeral storage at most.", unit="MB", default_text="that of the pool, else what is requested"
+    )
+    gpu: float | None = key(Number(0), None, "GPUs, requested and at most; only together with ``gpu-resource``.")
+    gpu_resource: str | None = key(FILLED_TEXT, None, "Name of that resource, e.g. ``nvidia.com/gpu``.")
+    env: Any = key(Sections(EnvironmentVariable), None, "Environment variables of the container.")
+    node_selector: dict[str, str] | None = key(
+        ANY_MAPPING.or_null(), None, "Labels that the cluster's node must have.", convert=texts
+    )
+    privileged: bool | None = key(FLAG, None, "Of the container's security context.", default_text="not set")
+    scheduler_name: str | None = key(FILLED_TEXT, None, "Scheduler of the pod.", default_text="the cluster's")
+    volumes: list[Any] | None = key(ListOf(ANY_MAPPING).or_null(), None, "Of the pod, as Kubernetes writes them.")
+    volume_mounts: list[Any] | None = key(
+        ListOf(ANY_MAPPING).or_null(), None, "Of the container, as Kubernetes writes them."
+    )
+    labels: dict[str, str] = key(
+        ANY_MAPPING.or_null(), {}, "Of what is made for a node. ``nodepool_...`` are Nodepool's.", convert=texts
+    )
+    dynamic_labels: dict[str, str] = key(
+        ANY_MAPPING,
+        {},
+        'The same with values of the request: ``tenant: "{request.tenant_name}"``. There are ``id``, ``labels``, '
+        "``requestor``, ``requestor_data``, ``relative_priority``, ``event_id``, ``created_time`` and ``tenant_name``. "
+        "A value that cannot be formatted is left out and logged. Characters that a label cannot have become ``_``.",
+        convert=texts,
+    )
+    annotations: dict[str, str] = key(ANY_MAPPING.or_null(), {}, "Of what is made for a node.", convert=texts)
+    extra_resources: dict[str, int] = key(
+        MappingOf(WHOLE),
+        {},
+        "What else a node uses of ``max-resources``. It counts there, and is not asked for in the cluster.",
+        default_text="that of the pool",
+    )
+    spec: dict[str, Any] | None = key(
+        ANY_MAPPING.or_null(),
+        None,
+        "Of the pod, as it is. Beside it only ``name``, ``type``, ``labels``, ``dynamic-labels`` and ``annotations``.",
+    )
+
+    is_pod: ClassVar[Any] = True
+
+    def __init__(self, data: dict[str, Any], pool: AnyPodPool) -> None:
+        super().__init__(data["name"], pool)
+        self.read_keys(data)
+        self.host_key_checking = False
+        self.type = data.get("type", "pod")
+        self.env = [dict(variable) for variable in data.get("env") or []]
+        self.extra_resources = self.extra_resources or pool.default_label_extra_resources
+        for name in checks.RESOURCES:
+            wanted = getattr(self, name)
+            default, default_limit = (getattr(pool, f"default_label_{name}{end}") for end in ("", "_limit"))
+            limits = (getattr(self, f"{name}_limit"), default_limit, wanted, default)
+            setattr(self, f"{name}_limit", next((limit for limit in limits if limit), None))
+            setattr(self, name, wanted or default)
+
+
+class KubernetesLabel(PodLabel):
+    """How to make a namespace, or a pod in one of its own."""
+
+    type: str = key(
+        FILLED_TEXT,
+        REQUIRED,
+        "``namespace``: a job gets an empty namespace, and what it needs to work in it; ``pod``, or any other text: it "
+        "gets a pod in a namespace of its own.",
+        read=False,
+    )
+
+    @property
+    def is_pod(self) -> bool:
+        """Is there a pod?"""
+        return self.type != NAMESPACE
+
+
+class AnyPodPool(ConfigPool):
+    """Keys of a pool of any driver that makes pods. The driver declares ``labels``."""
+
+    max_servers: float = key(
+        WHOLE,
+        math.inf,
+        "Nodes at once; 0 or less = the pool declines every request.",
+        default_text="that of the provider",
+    )
+    max_cores: int | None = key(
+        WHOLE, From("provider"), "Cores that the nodes may request.", default_text="that of the provider"
+    )
+    max_ram: int | None = key(
+        WHOLE, From("provider"), "Memory that the nodes may request.", unit="MiB", default_text="that of the provider"
+    )
+    max_resources: dict[str, int] = key(
+        MappingOf(WHOLE),
+        {},
+        "Limits by resource, e.g. ``ephemeral-storage``; those of the provider count for resources that are not named.",
+    )
+    default_label_cpu: int | None = key(AMOUNT, None, "``cpu`` of labels that do not say it.")
+    default_label_memory: int | None = key(AMOUNT, None, "``memory`` of labels that do not say it.", unit="MiB")
+    default_label_storage: int | None = key(AMOUNT, None, "``storage`` of labels that do not say it.", unit="MB")
+    default_label_cpu_limit: int | None = key(AMOUNT, None, "``cpu-limit`` of labels that do not say it.")
+    default_label_memory_limit: int | None = key(
+        AMOUNT, None, "``memory-limit`` of labels that do not say it.", unit="MiB"
+    )
+    default_label_storage_limit: int | None = key(
+        AMOUNT, None, "``storage-limit`` of labels that do not say it.", unit="MB"
+    )
+    default_label_extra_resources: dict[str, int] = key(
+        MappingOf(WHOLE), {}, "``extra-resources`` of labels that do not say it."
+    )
+
+    def __init__(self, provider: AnyPodProvider[Any]) -> None:
+        super().__init__()
+        self.provider = provider
+
+    def load(self, pool_config: dict[str, Any]) -> None:
+        super().load(pool_config)
+        if pool_config.get("max-servers") is None:
+            self.max_servers = self.provider.default_max_servers
+        self.max_resources = {**self.provider.max_resources, **self.max_resources}
+        make_label = section_class(type(self), "labels")
+        for data in pool_config.get("labels") or []:
+            self.labels[data["name"]] = make_label(data, self)
+
+
+class KubernetesPool(AnyPodPool):
+    """A slice of the cluster. Namespaces are named ``<pool>-<node id>``."""
+
+    labels: dict[str, KubernetesLabel] = key(Sections(KubernetesLabel), None, "What nodes are made of.")
+
+
+PodPoolT = TypeVar("PodPoolT", bound=AnyPodPool)
+
+
+class AnyPodProvider(LaunchingProviderConfig[PodPoolT], Generic[PodPoolT]):
+    """Keys of a provider of any driver that makes pods. The driver declares ``context`` and ``_pools``."""
+
+    checks: ClassVar[tuple[Any, ...]] = (checks.usable_names,)
+    # Nothing is contacted over SSH.
+    without_keys: ClassVar[tuple[str, ...]] = ("boot-timeout",)
+
+    context: str | None
+    launch_timeout: float = key(
+        SECONDS,
+        300.0,
+        "Limit of one attempt, until the pod runs. What cannot mend itself, such as an image that is not there, "
+        "ends it earlier.",
+        unit="seconds",
+    )
+    max_servers: float = key(WHOLE, math.inf, "Of pools that do not say it.", default_text="unlimited")
+    max_cores: int | None = key(WHOLE, None, "Of pools that do not say it.", default_text="unlimited")
+    max_ram: int | None = key(WHOLE, None, "Of pools that do not say it.", unit="MiB", default_text="unlimited")
+    max_resources: dict[str, int] = key(MappingOf(WHOLE), {}, "Of pools: limits by resource.", default_text="unlimited")
+
+    @staticmethod
+    @abc.abstractmethod
+    def is_pod(label: dict[str, Any]) -> bool:
+        """Does a label, as it stands in the file, make a pod?"""
+
+    @property
+    def default_max_servers(self) -> float:
+        """``max-servers`` of pools that do not say it."""
+        return self.max_servers
+
+    def getSchema(self) -> Any:
+        import voluptuous as v
+
+        return v.Schema(v.All(section_schema(type(self)), functools.partial(checks.usable_labels, self.is_pod)))
+
+    @classmethod
+    def without_effect(cls, section: dict[str, Any]) -> Iterator[tuple[list[Hashable], str, bool]]:
+        """Labels that the API refuses at each launch."""
+        seen: set[tuple[Hashable, ...]] = set()
+        for path, text in checks.label_problems(section, cls.is_pod):
+            # The label is taken away with its first problem.
+            if tuple(path[:4]) not in seen:
+                seen.add(tuple(path[:4]))
+                yield path, f"{text}; a daemon does not offer the label here", False
+
+
+class KubernetesProviderConfig(AnyPodProvider[KubernetesPool]):
+    """One ``providers[]`` section with ``driver: kubernetes``."""
+
+    context: str | None = key(
+        TEXT.or_null(),
+        None,
+        "Of the kubeconfig, which says how to reach a cluster and who we are there.",
+        default_text="the current one; without a kubeconfig the cluster that the launcher runs in",
+    )
+    _pools: dict[str, KubernetesPool] = key(Sections(KubernetesPool), None, "Slices of the provider.", name="pools")
+
+    @staticmethod
+    def is_pod(label: dict[str, Any]) -> bool:
+        return label.get("type") != NAMESPACE

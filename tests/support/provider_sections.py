@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One provider section in a configuration that has what it names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from nodepool.config.objects import Config, Label
+from nodepool.config.validator import validate
+from nodepool.driver.interface import Driver
+
+
+def load_section(driver: Driver, data: dict[str, Any]) -> Any:
+    """The `ProviderConfig` of a section, checked and loaded."""
+    whole = Config()
+    for name in _label_names(data):
+        whole.labels[name] = Label(name)
+    made = driver.getProviderConfig(data)
+    made.getSchema()(data)
+    made.load(whole)
+    return made
+
+
+def problems_of_section(directory: Path, data: dict[str, Any]) -> list[str]:
+    """What ``config-validate`` says of a section: ``key: text``; each has file and line."""
+    whole = {
+        "zookeeper-servers": [{"host": "zk"}],
+        "zookeeper-tls": {"cert": "c", "key": "k", "ca": "a"},
+        "labels": [{"name": name} for name in _label_names(data)],
+        "providers": [data],
+    }
+    file = directory / "nodepool.yaml"
+    file.write_text(yaml.safe_dump(whole, sort_keys=False), encoding="utf-8")
+    found = validate(str(file))
+    assert all(str(problem).startswith(f"{file}:") for problem in found)
+    return [str(problem).split(": ", 1)[1] for problem in found]
+
+
+def _label_names(data: dict[str, Any]) -> list[str]:
+    return [label["name"] for pool in data["pools"] for label in pool.get("labels", [])]
