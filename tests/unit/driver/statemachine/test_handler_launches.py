@@ -76,7 +76,7 @@ def test_drivers_that_add_nothing(make_site: MakeSite) -> None:
 def test_launches_are_counted_while_others_begin(make_site: MakeSite) -> None:
     """The thread that writes the status of a pool asks, and the pool's thread adds launches meanwhile."""
     handler = handler_with(Plain, make_site)
-    launches: dict[str, Any] = handler._launches  # type: ignore[assignment]
+    launches: dict[str, Any] = handler._launches
 
     class Begins:
         @property

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from nodepool.testing.simulator.throttle import Throttle, CallBucket
+from nodepool.testing.simulator.throttle import CallBucket, Throttle
 
 SMALL, LARGE = CallBucket(2, 1), CallBucket(10, 5)
 
