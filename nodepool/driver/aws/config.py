@@ -44,6 +44,7 @@ from nodepool.model.config_keys import (
     ListOf,
     MappingOf,
     Number,
+    OneOf,
     Sections,
     Text,
     Whole,
@@ -63,6 +64,15 @@ def texts(tags: dict[Any, Any]) -> dict[str, str]:
     return {str(name): str(value) for name, value in tags.items()}
 
 
+#: A value, or several in order.
+ONE_OR_MORE = OneOf((TEXT, ListOf(FILLED_TEXT)))
+
+
+def in_order(given: str | list[str]) -> list[str]:
+    """What `ONE_OR_MORE` gives, as a list."""
+    return [given] if isinstance(given, str) else list(given)
+
+
 class AwsLabel(ImageLabel):
     """How to make a node of a label."""
 
@@ -79,8 +89,14 @@ class AwsLabel(ImageLabel):
     cloud_image: AwsCloudImage | None
 
     key_name: str = key(FILLED_TEXT, REQUIRED, "Key pair in the region; the image's user accepts it.")
-    instance_type: str | None = key(
-        FILLED_TEXT, None, "E.g. ``t3.medium``; either this or ``fleet``.", default_text="one is required"
+    instance_types: list[str] = key(
+        ONE_OR_MORE,
+        [],
+        "E.g. ``t3.medium``; either this or ``fleet``. Of a list the first one that AWS has room for is taken; what a "
+        "node needs of the limits is counted by the first.",
+        name="instance-type",
+        convert=in_order,
+        default_text="one is required",
     )
     fleet_types: list[str] | None = key(
         ListOf(FILLED_TEXT),
@@ -127,6 +143,9 @@ class AwsLabel(ImageLabel):
         convert=texts,
     )
     use_spot: bool = key(FLAG, False, "A spot instance: cheaper, and AWS may take it away while a job runs.")
+    spot_fallback: bool = key(
+        FLAG, False, "With ``use-spot``: an instance on demand if AWS has no room for a spot instance."
+    )
     imdsv2: str | None = key(
         Text(choices=("required", "optional")),
         None,
@@ -145,7 +164,7 @@ class AwsLabel(ImageLabel):
 class AwsPool(ConfigPool):
     """A slice of the region."""
 
-    checks: ClassVar[tuple[Any, ...]] = (checks.zone_for_hosts,)
+    checks: ClassVar[tuple[Any, ...]] = (checks.zone_for_hosts, checks.one_list_of_places)
 
     max_servers: float = key(
         WHOLE,
@@ -164,8 +183,22 @@ class AwsPool(ConfigPool):
         {},
         "Limits by quota code, e.g. ``L-1216C47A: 64``; those of the provider count for codes that are not named.",
     )
-    availability_zone: str | None = key(TEXT.or_null(), None, "E.g. ``eu-north-1a``.", default_text="AWS chooses")
-    subnet_id: str | None = key(TEXT.or_null(), None, "Subnet of the instances.", default_text="the default VPC's")
+    availability_zones: list[str] = key(
+        ONE_OR_MORE.or_null(),
+        [],
+        "E.g. ``eu-north-1a``. Of a list the first one that has room is taken.",
+        name="availability-zone",
+        convert=in_order,
+        default_text="AWS chooses",
+    )
+    subnet_ids: list[str] = key(
+        ONE_OR_MORE.or_null(),
+        [],
+        "Subnet of the instances. Of a list the first one that has room is taken; the zones are those of the subnets.",
+        name="subnet-id",
+        convert=in_order,
+        default_text="the default VPC's",
+    )
     security_group_id: str | None = key(
         TEXT.or_null(), None, "Security group of the instances.", default_text="the VPC's default group"
     )

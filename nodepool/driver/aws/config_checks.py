@@ -15,6 +15,8 @@ def one_type(label: Section) -> Section:
 
     if ("instance-type" in label) == ("fleet" in label):
         raise v.Invalid("exactly one of instance-type and fleet is needed")
+    if "instance-type" in label and not label["instance-type"]:
+        raise v.Invalid("a type is needed, such as t3.medium", path=["instance-type"])
     return label
 
 
@@ -53,6 +55,18 @@ def zone_for_hosts(pool: Section) -> Section:
                     "a dedicated host needs the availability-zone of its pool; add it there",
                     path=["labels", index, "dedicated-host"],
                 )
+    return pool
+
+
+def one_list_of_places(pool: Section) -> Section:
+    import voluptuous as v
+
+    subnets, zones = pool.get("subnet-id"), pool.get("availability-zone")
+    if subnets and zones and (isinstance(subnets, list) or isinstance(zones, list)):
+        raise v.Invalid(
+            "a subnet is in one zone: beside a list, only one of subnet-id and availability-zone can be given",
+            path=["availability-zone"],
+        )
     return pool
 
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Final
@@ -11,6 +12,7 @@ from nodepool.driver.aws.client import Ec2
 from nodepool.driver.aws.errors import AwsNoCapacity, AwsQuota, AwsRefused
 from nodepool.driver.aws.instance import AwsInstance, external_id
 from nodepool.driver.aws.launch_spec import instance_tags, run_arguments
+from nodepool.driver.aws.places import LaunchPlace, Places
 from nodepool.driver.aws.transport import CONNECT_SECONDS, READ_SECONDS
 from nodepool.driver.aws.types import PENDING, RUNNING, SHUTTING_DOWN, TERMINATED, AwsRecord
 from nodepool.driver.framework.batches import Batches
@@ -58,6 +60,7 @@ class AwsInstances(InstanceCloud[AwsRecord]):
         self.client = client
         self.facts = facts
         self.limits = limits
+        self.places = Places()
         #: Instances that the latest list shows as terminated, by id: they say why. Replaced as a whole.
         self.terminated: Mapping[str, AwsRecord] = {}
         self._terminations: Batches[str] = Batches(client.terminate, self.others, TERMINATED_A_CALL)
@@ -106,13 +109,30 @@ class AwsCreation(CreationMachine[AwsRecord]):
         self._image_id = image_id
         # Once: with other values than before AWS would not know it again.
         self._tags = instance_tags(hostname, label, metadata, request, log)
-        self._arguments: dict[str, Any] | None = None
+        #: Where to try it, and with what; of the first one the arguments are kept: what is sent again is the same.
+        self._places: list[LaunchPlace] = []
+        self._arguments: dict[str, Any] = {}
 
     def create(self, key: CreationKey) -> str:
+        if not self._places:
+            self._places = self.cloud.places.to_try(self._label)
+        while True:
+            try:
+                return self._create_at(self._places[0], key)
+            except AwsNoCapacity as error:
+                self.cloud.places.no_room(self._places[0])
+                if len(self._places) == 1:
+                    raise
+                self.log.info("No room for %s, trying %s: %s", self._places[0], self._places[1], error)
+            del self._places[0]
+            self._arguments = {}
+
+    def _create_at(self, place: LaunchPlace, key: CreationKey) -> str:
         client = self.cloud.client
-        if self._arguments is None:
+        if not self._arguments:
             image = self.cloud.facts.image(self._image_id or self.cloud.facts.cloud_image_id(self._label))
-            self._arguments = run_arguments(self._label, image, self._tags, key.text)
+            self._arguments = run_arguments(self._label, place, image, self._tags, token_of(key, place))
+        token = self._arguments["ClientToken"]
         try:
             return client.run_instance(self._arguments, self.permit).id
         except AwsRefused as error:
@@ -123,7 +143,7 @@ class AwsCreation(CreationMachine[AwsRecord]):
             if error.code != _OTHER_PARAMETERS:
                 raise
             # A launcher that was killed sent it, and the configuration is another one now.
-            live = [record for record in client.instances_of_token(key.text) if not record.gone]
+            live = [record for record in client.instances_of_token(token) if not record.gone]
             if not live:
                 raise
             self.log.info("Instance %s was made by the same creation with an earlier configuration", live[0].id)
@@ -143,7 +163,7 @@ class AwsCreation(CreationMachine[AwsRecord]):
 
     def seen(self, record: AwsRecord) -> Instance | bool:
         if record.status in (SHUTTING_DOWN, TERMINATED):
-            raise ended(self.where, record)
+            raise self._ended(record)
         if record.status != RUNNING:
             return False
         used = self.cloud.limits.use_of(record, label=self._label)
@@ -151,7 +171,13 @@ class AwsCreation(CreationMachine[AwsRecord]):
 
     def gone(self) -> Exception:
         record = self.cloud.terminated.get(self.record_id or "")
-        return super().gone() if record is None else ended(self.where, record)
+        return super().gone() if record is None else self._ended(record)
+
+    def _ended(self, record: AwsRecord) -> Exception:
+        error = ended(self.where, record)
+        if isinstance(error, NoRoom) and self._places:
+            self.cloud.places.no_room(self._places[0])
+        return error
 
 
 class AwsDeletion(DeletionMachine[AwsRecord]):
@@ -159,6 +185,14 @@ class AwsDeletion(DeletionMachine[AwsRecord]):
 
     def begun(self, record: AwsRecord) -> bool:
         return record.status in (SHUTTING_DOWN, TERMINATED)
+
+
+def token_of(key: CreationKey, place: LaunchPlace) -> str:
+    """What AWS knows a creation by. Each place has one of its own: with other parameters AWS refuses the same.
+
+    At most 64 characters: 35 of the key, and a few for the place.
+    """
+    return f"{key.text}-{hashlib.sha256(repr(place).encode()).hexdigest()[:16]}"
 
 
 def ended(where: str, record: AwsRecord) -> Exception:

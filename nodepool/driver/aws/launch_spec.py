@@ -11,6 +11,7 @@ from nodepool.driver.framework.dynamic_values import dynamic_value
 
 if TYPE_CHECKING:
     from nodepool.driver.aws.config import AwsLabel
+    from nodepool.driver.aws.places import LaunchPlace
     from nodepool.driver.statemachine.adapter import Log
     from nodepool.model.request import NodeRequest
 
@@ -32,15 +33,17 @@ def instance_tags(
     return {**tags, **metadata, "Name": hostname}
 
 
-def run_arguments(label: AwsLabel, image: AwsImage, tags: Mapping[str, str], token: str) -> dict[str, Any]:
+def run_arguments(
+    label: AwsLabel, place: LaunchPlace, image: AwsImage, tags: Mapping[str, str], token: str
+) -> dict[str, Any]:
     """All but the number of instances.
 
     :param token: what AWS knows the creation by when it is sent again.
     """
     pool = label.pool
     interface: dict[str, Any] = {"DeviceIndex": 0, "AssociatePublicIpAddress": pool.public_ipv4}
-    if pool.subnet_id:
-        interface["SubnetId"] = pool.subnet_id
+    if place.subnet_id:
+        interface["SubnetId"] = place.subnet_id
     if pool.security_group_id:
         interface["Groups"] = [pool.security_group_id]
     if pool.public_ipv6:
@@ -48,7 +51,7 @@ def run_arguments(label: AwsLabel, image: AwsImage, tags: Mapping[str, str], tok
     arguments: dict[str, Any] = {
         "ClientToken": token,
         "ImageId": image.id,
-        "InstanceType": label.instance_type,
+        "InstanceType": place.instance_type,
         "KeyName": label.key_name,
         "EbsOptimized": label.ebs_optimized,
         "NetworkInterfaces": [interface],
@@ -63,11 +66,11 @@ def run_arguments(label: AwsLabel, image: AwsImage, tags: Mapping[str, str], tok
         arguments["IamInstanceProfile"] = {"Name": label.profile_name}
     elif label.profile_arn:
         arguments["IamInstanceProfile"] = {"Arn": label.profile_arn}
-    if pool.availability_zone:
-        arguments["Placement"] = {"AvailabilityZone": pool.availability_zone}
+    if place.zone:
+        arguments["Placement"] = {"AvailabilityZone": place.zone}
     if label.imdsv2:
         arguments["MetadataOptions"] = {"HttpTokens": label.imdsv2, "HttpEndpoint": "enabled"}
-    if label.use_spot:
+    if place.spot:
         arguments["InstanceMarketOptions"] = {
             "MarketType": "spot",
             "SpotOptions": {"SpotInstanceType": "one-time", "InstanceInterruptionBehavior": "terminate"},

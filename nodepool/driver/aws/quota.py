@@ -75,21 +75,22 @@ class AccountLimits:
 
     def _codes_of(self, label: AwsLabel) -> Iterable[str | None]:
         codes = self._known().codes
-        if label.instance_type:
-            yield codes.of_instance(label.instance_type, spot=label.use_spot)
+        for name in label.instance_types:
+            yield codes.of_instance(name, spot=label.use_spot)
+            if label.use_spot and label.spot_fallback:
+                yield codes.of_instance(name, spot=False)
         if label.volume_type:
             yield from quota_codes.VOLUMES.get(label.volume_type, ())
 
     # -- use --
 
     def need_of(self, label: AwsLabel) -> QuotaInformation:
-        """What a node of a label uses.
+        """What a node of a label uses, if it is of the first of its types.
 
         :raises RuntimeConfigurationException: its type is not known in the region.
         """
-        assert label.instance_type is not None
         codes = self._known().codes
-        found = self._facts.instance_type(label.instance_type)
+        found = self._facts.instance_type(label.instance_types[0])
         code = codes.of_instance(found.name, spot=label.use_spot)
         if code is None and self._repeats.worth_saying(found.name):
             log.warning("Provider %s: no quota is known for instances of %s", self._config.name, found.name)

@@ -158,14 +158,15 @@ def test_every_key_of_a_pool() -> None:
     main, other = config.pools["main"], config.pools["other"]
     assert (main.max_servers, main.max_cores, main.max_ram) == (10, 20, 4096)
     assert main.max_resources == {"L-1216C47A": 8, "L-34B43A08": 32}
-    assert (main.availability_zone, main.subnet_id, main.security_group_id) == ("eu-north-1a", "subnet-1", "sg-1")
+    assert (main.availability_zones, main.subnet_ids) == (["eu-north-1a"], ["subnet-1"])
+    assert main.security_group_id == "sg-1"
     assert (main.public_ipv4, main.public_ipv6, main.use_internal_ip) == (True, False, False)
     assert (main.host_key_checking, main.node_attributes, main.priority) == (True, {"a": 1}, 3)
     assert (other.max_servers, other.max_cores, other.max_ram, other.priority) == (50, 100, 200000, 7)
     assert other.max_resources == config.max_resources == {"L-1216C47A": 64, "L-34B43A08": 32}
     assert (other.public_ipv6, other.use_internal_ip, other.host_key_checking) == (True, True, False)
     assert other.public_ipv4, "the old name wins"
-    assert (other.availability_zone, other.subnet_id, other.security_group_id) == (None, None, None)
+    assert (other.availability_zones, other.subnet_ids, other.security_group_id) == ([], [], None)
 
 
 def test_every_key_of_a_label() -> None:
@@ -173,7 +174,7 @@ def test_every_key_of_a_label() -> None:
     config, _ = load(EVERYTHING)
     small, fleet = config.pools["main"].labels["small"], config.pools["main"].labels["fleet"]
     assert small.diskimage is config.diskimages["fedora"]
-    assert (small.key_name, small.instance_type, small.fleet_types) == ("zuul", "t3.medium", None)
+    assert (small.key_name, small.instance_types, small.fleet_types) == ("zuul", ["t3.medium"], None)
     assert (small.ebs_optimized, small.volume_type, small.volume_size) == (True, "gp3", 80)
     assert (small.iops, small.throughput, small.userdata) == (4000, 250, "#cloud-config")
     assert (small.profile_name, small.profile_arn) == (None, "arn:aws:iam::1:instance-profile/x")
@@ -182,7 +183,7 @@ def test_every_key_of_a_label() -> None:
     assert (small.imdsv2, small.dedicated_host, small.use_spot) == ("required", True, False)
     assert small.host_key_checking, "that of the pool"
     assert fleet.cloud_image is config.cloud_images["newest"]
-    assert (fleet.instance_type, fleet.fleet_types) == (None, ["t3.medium", "t3a.medium"])
+    assert (fleet.instance_types, fleet.fleet_types) == ([], ["t3.medium", "t3a.medium"])
     assert (fleet.fleet_strategy, fleet.profile_name, fleet.use_spot) == ("prioritized", "x", True)
     assert (fleet.tags, fleet.dynamic_tags, fleet.imdsv2, fleet.host_key_checking) == ({}, {}, None, False)
 
@@ -204,6 +205,19 @@ def test_images() -> None:
         ("name", ["debian-*"]),
         ("architecture", ["x86_64", "arm64"]),
     ]
+
+
+def test_lists_in_order() -> None:
+    """reference/configuration: subnets or zones, and types, may be lists."""
+    data = copy.deepcopy(EVERYTHING)
+    pool = data["pools"][0]
+    del pool["availability-zone"], pool["labels"][0]["dedicated-host"]
+    pool["subnet-id"] = ["subnet-2", "subnet-1"]
+    pool["labels"][0] |= {"instance-type": ["t3.medium", "t3a.medium"], "use-spot": True, "spot-fallback": True}
+    main = load(data)[0].pools["main"]
+    assert (main.subnet_ids, main.availability_zones) == (["subnet-2", "subnet-1"], [])
+    assert main.labels["small"].instance_types == ["t3.medium", "t3a.medium"]
+    assert main.labels["small"].spot_fallback
 
 
 def test_defaults() -> None:
@@ -281,6 +295,9 @@ def _label(data: dict[str, Any], index: int = 0) -> dict[str, Any]:
         (lambda d: d["diskimages"][0].update({"import-method": "magic"}), "diskimages[0].import-method", "ebs-direct"),
         (lambda d: d["diskimages"][0].update({"import-method": "image"}), "diskimages[0].imds-support", "snapshot"),
         (lambda d: d["pools"][0].pop("availability-zone"), "labels[0].dedicated-host", "availability-zone"),
+        (lambda d: d["pools"][0].update({"subnet-id": ["a", "b"]}), "pools[0].availability-zone", "in one zone"),
+        (lambda d: _label(d).update({"instance-type": [""]}), "labels[0].instance-type[0]", "text"),
+        (lambda d: _label(d).update({"instance-type": []}), "labels[0].instance-type", "a type is needed"),
         (lambda d: _label(d).update({"use-spot": True}), "labels[0].use-spot", "dedicated host"),
         (lambda d: _label(d, 1).update({"dedicated-host": True, "use-spot": False}), "labels[1].fleet", "dedicated"),
         (lambda d: _label(d).pop("key-name"), "labels[0].key-name", "required"),

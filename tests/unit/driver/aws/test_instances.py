@@ -3,19 +3,22 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import pytest
 
 from nodepool.driver.aws.errors import AwsNoCapacity, AwsQuota, AwsRefused
-from nodepool.driver.aws.instances import AwsCreation, NoRoom, ended
+from nodepool.driver.aws.instances import AwsCreation, NoRoom, ended, token_of
+from nodepool.driver.aws.places import LaunchPlace
 from nodepool.driver.aws.types import AwsRecord
 from nodepool.driver.statemachine import CreationKey
 from nodepool.exceptions import LaunchStatusException, QuotaException
 from tests.support.manual_executor import ManualExecutor
-from tests.unit.driver.aws.support import LOG, NODE, PROVIDER, Rig, error, instance, shown
+from tests.unit.driver.aws.support import LOG, NODE, PROVIDER, Rig, error, instance, section, shown
 
-TOKEN = CreationKey(PROVIDER, NODE, 1).text
+PLACE = LaunchPlace("t3.medium", None, None, spot=False)
+TOKEN = token_of(CreationKey(PROVIDER, NODE, 1), PLACE)
 
 
 @pytest.fixture
@@ -60,7 +63,7 @@ def test_token(rig: Rig) -> None:
     second = rig.creation()
     second.attempt = 2
     second.advance()
-    assert rig.region.last("run_instances")["ClientToken"] == CreationKey(PROVIDER, NODE, 2).text != TOKEN
+    assert rig.region.last("run_instances")["ClientToken"] == token_of(CreationKey(PROVIDER, NODE, 2), PLACE) != TOKEN
 
 
 def test_lost_answer_of_a_launch_that_is_given_up(rig: Rig) -> None:
@@ -122,6 +125,53 @@ def test_refused(
         with pytest.raises(expected):
             creation.advance()
     assert rig.region.count("describe_images") == (2 if looked_up_again else 1)
+
+
+def no_room_in(*subnets: str) -> Any:
+    """Refuses instances in these."""
+
+    def answer(arguments: dict[str, Any]) -> Any:
+        (interface,) = arguments["NetworkInterfaces"]
+        full = interface.get("SubnetId") in subnets
+        return error("InsufficientInstanceCapacity", status=500) if full else {"Instances": [instance()]}
+
+    return answer
+
+
+def test_no_room_here(caplog: pytest.LogCaptureFixture) -> None:
+    """The next subnet is tried, and no attempt is spent; the next node does not try the first one again."""
+    rig = Rig(section(pool={"subnet-id": ["a", "b"]}))
+    rig.region.answers["run_instances"] = no_room_in("a")
+    with caplog.at_level(logging.INFO):
+        creation = rig.creation()
+        creation.advance()
+    assert creation.external_id == {"instance": "i-1"}
+    assert "No room for t3.medium in a, trying t3.medium in b: " in caplog.text
+    tokens = [arguments["ClientToken"] for name, arguments in rig.region.calls if name == "run_instances"]
+    assert len(set(tokens)) == 2, "a token goes with its parameters"
+    rig.creation().advance()
+    assert rig.region.count("run_instances") == 3
+
+
+def test_no_room_anywhere() -> None:
+    """A failed attempt; the next one asks once."""
+    rig = Rig(section(pool={"subnet-id": ["a", "b"]}))
+    rig.region.answers["run_instances"] = no_room_in("a", "b")
+    for calls in (2, 3):
+        creation = rig.creation()
+        with pytest.raises(AwsNoCapacity):
+            creation.advance()
+        assert rig.region.count("run_instances") == calls
+
+
+def test_no_room_that_shows_later(rig: Rig) -> None:
+    """The place rests, too."""
+    creation = rig.creation()
+    creation.advance()
+    rig.show(instance(state="terminated", StateReason={"Code": "Server.InsufficientInstanceCapacity", "Message": "m"}))
+    with pytest.raises(NoRoom):
+        creation.advance()
+    assert rig.cloud.places._rest_until
 
 
 def test_upload(rig: Rig) -> None:
