@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from nodepool.testing.simulator.rules import ErrorRule, Range, Rule, check_kind
-from nodepool.testing.simulator.settings import CloudSettings
+from nodepool.testing.simulator.settings import SimulatorSettings
 
 __all__ = ["BootRule", "DeleteRule", "ErrorRule", "Knobs", "Quota", "Range", "UploadRule"]
 
@@ -96,7 +96,7 @@ class Quota:
 
 
 @dataclass
-class Knobs(CloudSettings):
+class Knobs(SimulatorSettings):
     """All settings with their defaults: a quick cloud without faults.
 
     :param hidden_seconds: how long a new server is missing in lists; applies to ``hidden_rate`` of the servers.

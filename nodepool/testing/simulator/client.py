@@ -31,7 +31,7 @@ class AdminClient:
         return self.call("GET", "knobs")
 
     def change(self, **changes: object) -> None:
-        """Changes settings, as `CloudSettings.update` takes them."""
+        """Changes settings, as `SimulatorSettings.update` takes them."""
         self.call("POST", "knobs", changes)
 
     def reset_counters(self) -> dict[str, Any]:

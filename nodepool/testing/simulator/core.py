@@ -13,9 +13,9 @@ from typing import Generic, TypeVar
 
 from nodepool.clock import monotonic, wall_time
 from nodepool.testing.simulator.rules import Range, Rule
-from nodepool.testing.simulator.settings import CloudSettings
+from nodepool.testing.simulator.settings import SimulatorSettings
 
-K = TypeVar("K", bound=CloudSettings)
+K = TypeVar("K", bound=SimulatorSettings)
 
 
 class SimulationCore(Generic[K]):

@@ -16,7 +16,7 @@ from nodepool.testing.simulator.rules import ErrorRule, Range, Rule, to_range
 
 
 @dataclass
-class CloudSettings:
+class SimulatorSettings:
     """What every simulated cloud has. A cloud's own settings are a dataclass on top.
 
     :cvar RULES: field -> type of the rules in its list.

@@ -58,7 +58,7 @@ class Simulator(Generic[T]):
             yield self._cloud
 
     def change(self, **changes: object) -> None:
-        """Changes settings, named and written as in `CloudSettings.update`.
+        """Changes settings, named and written as in `SimulatorSettings.update`.
 
         :raises ValueError: an unknown name or a bad value.
         """
