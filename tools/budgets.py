@@ -64,5 +64,8 @@ BEFORE_A_RELEASE = (
 #: Only where images of containers can be built (tools/functional-containers says how).
 WITH_CONTAINERS = Environment("functional-containers", 20 * 60, tests=True)
 
+#: Only where a Debian can be made (tools/functional-install says how).
+WITH_DEBIAN = Environment("functional-install", 10 * 60, tests=True)
+
 #: Seconds for everything together with ``--all``.
 TOTAL_BUDGET_OF_ALL = 150 * 60

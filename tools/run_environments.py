@@ -8,7 +8,7 @@ tests that failed are shown once more, with the ends of their failures. A few te
 longer than theirs.
 
 ``--cloud`` adds the tests on a real OpenStack, ``--builds`` those with real image builds, ``--containers`` those of the
-images of containers, ``--all`` what is slow. ``--spent SECONDS`` were spent of the whole budget already.
+images of containers, ``--debian`` those in a fresh Debian, ``--all`` what is slow. ``--spent SECONDS`` were spent of the whole budget already.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from budgets import (
     TOTAL_BUDGET_OF_ALL,
     WITH_BUILDS,
     WITH_CONTAINERS,
+    WITH_DEBIAN,
     Environment,
 )
 from environment_report import complaints, ending, section, table
@@ -42,6 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--cloud", action="store_true", help="the tests on a real OpenStack, too")
     parser.add_argument("--builds", action="store_true", help="the tests with real image builds, too")
     parser.add_argument("--containers", action="store_true", help="the tests of the images of containers, too")
+    parser.add_argument("--debian", action="store_true", help="the tests in a fresh Debian, too")
     parser.add_argument("--all", action="store_true", help="what is slow, too; with a larger budget for the whole")
     parser.add_argument("--spent", type=float, default=0.0, help="seconds that were spent of the whole budget already")
     options = parser.parse_args(arguments)
@@ -83,7 +85,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def additional(options: argparse.Namespace) -> list[Environment]:
     """Environments that run after the default ones of the first row."""
-    chosen = ((options.cloud, ON_A_CLOUD), (options.builds, WITH_BUILDS), (options.containers, WITH_CONTAINERS))
+    chosen = (
+        (options.cloud, ON_A_CLOUD),
+        (options.builds, WITH_BUILDS),
+        (options.containers, WITH_CONTAINERS),
+        (options.debian, WITH_DEBIAN),
+    )
     return [*(environment for wanted, environment in chosen if wanted), *(BEFORE_A_RELEASE if options.all else ())]
 
 

@@ -56,7 +56,7 @@ def test_of_tests() -> None:
 
 
 def test_of_functional_tests() -> None:
-    scripts = ["functional-builder", "functional-containers"]
+    scripts = ["functional-builder", "functional-containers", "functional-install"]
     assert packages("functional") == set().union(*map(installed_by, scripts)) - packages("test")
 
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -128,32 +127,3 @@ def stages(dockerfile: str) -> dict[str, str]:
     head = dockerfile[: starts[0].start()]
     ends = [start.start() for start in starts[1:]] + [len(dockerfile)]
     return {start[1]: head + dockerfile[start.start() : end] for start, end in zip(starts, ends, strict=True)}
-
-
-def debootstrap(directory: Path) -> None:
-    """Make a small Debian 12 with Python. Blocks for a minute."""
-    directory.mkdir(parents=True)
-    command = ["debootstrap", "--variant=minbase", "--include=python3,python3-venv,ca-certificates", "bookworm"]
-    log = directory.parent / "debootstrap.log"
-    with log.open("wb") as output:
-        done = subprocess.run(
-            [*command, str(directory)], stdout=output, stderr=output, timeout=DEADLINE_SECONDS, check=False
-        )
-    assert done.returncode == 0, log.read_text(encoding="utf-8", errors="replace")[-2000:]
-    for archive in (directory / "var" / "cache" / "apt" / "archives").glob("*.deb"):
-        archive.unlink()
-
-
-def pip_volumes(directory: Path) -> list[str]:
-    """What pip in a build needs to reach the index of packages as on this machine, which may be behind a proxy."""
-    volumes = []
-    lines = ["[global]"]
-    bundle = Path(os.environ.get("PIP_CERT") or os.environ.get("SSL_CERT_FILE") or "/etc/ssl/certs/ca-certificates.crt")
-    if bundle.is_file():
-        shutil.copy(bundle, directory / "authorities.pem")
-        volumes.append(f"{directory}/authorities.pem:/run/authorities.pem:ro")
-        lines.append("cert = /run/authorities.pem")
-    if index := os.environ.get("PIP_INDEX_URL"):
-        lines.append(f"index-url = {index}")
-    (directory / "pip.conf").write_text("\n".join([*lines, ""]), encoding="utf-8")
-    return [*volumes, f"{directory}/pip.conf:/etc/pip.conf:ro"]

@@ -13,8 +13,9 @@ from typing import Final
 
 import pytest
 
-from tests.functional.containers.buildah import ROOT, Buildah, debootstrap, pip_volumes, stages
+from tests.functional.containers.buildah import ROOT, Buildah, stages
 from tests.functional.containers.site import Site
+from tests.support.debian_tree import debootstrap, pip_files
 from tests.support.zookeeper import ZooKeeperServer
 
 IMAGES: Final = ("nodepool", "nodepool-launcher", "nodepool-web", "nodepool-builder")
@@ -30,7 +31,7 @@ def images() -> Iterator[Buildah]:
         buildah = Buildah(directory)
         base = directory / "debian"
         if not base.exists():
-            debootstrap(base)
+            debootstrap(base, ["python3", "python3-venv", "ca-certificates"])
         if not (directory / "built").exists():
             build(buildah, base)
             (directory / "built").touch()
@@ -48,7 +49,8 @@ def build(buildah: Buildah, base: Path) -> None:
     found = stages(dockerfile)
     assert set(found) == {"build", "base", *IMAGES}
     both = found["build"] + found["base"].partition("\n\n")[2]
-    buildah.build(both, "base", pip_volumes(buildah.directory))
+    volumes = [f"{file}:{place}:ro" for file, place in pip_files(buildah.directory).items()]
+    buildah.build(both, "base", volumes)
     for name in IMAGES:
         # Each alone, because buildah makes every stage above a target again.
         buildah.build(found[name].replace("FROM base ", "FROM localhost/base "), name)

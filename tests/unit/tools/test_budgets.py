@@ -18,12 +18,13 @@ from budgets import (
     TOTAL_BUDGET_OF_ALL,
     WITH_BUILDS,
     WITH_CONTAINERS,
+    WITH_DEBIAN,
     Environment,
 )
 
 ROOT = Path(__file__).resolve().parents[3]
 EVERY = [environment for row in ROWS for environment in row]
-MORE = [ON_A_CLOUD, WITH_BUILDS, WITH_CONTAINERS, *BEFORE_A_RELEASE]
+MORE = [ON_A_CLOUD, WITH_BUILDS, WITH_CONTAINERS, WITH_DEBIAN, *BEFORE_A_RELEASE]
 
 
 def tox() -> configparser.ConfigParser:
@@ -65,10 +66,10 @@ def test_each_functional_environment_is_part_of_all() -> None:
         ([], []),
         (["cloud", "builds"], [ON_A_CLOUD, WITH_BUILDS]),
         (["all"], list(BEFORE_A_RELEASE)),
-        (["all", "cloud", "builds", "containers"], MORE),
+        (["all", "cloud", "builds", "containers", "debian"], MORE),
     ],
 )
 def test_additional(wanted: list[str], expected: list[Environment]) -> None:
     """What cannot run here is left out, also of all."""
-    options = argparse.Namespace(**{name: name in wanted for name in ("cloud", "builds", "containers", "all")})
+    options = argparse.Namespace(**{name: name in wanted for name in ("cloud", "builds", "containers", "debian", "all")})
     assert run_environments.additional(options) == expected
