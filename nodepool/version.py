@@ -29,8 +29,13 @@ def release_string() -> str:
 def how_to_install(extra: str) -> str:
     """How an operator installs what an extra of the package brings: text for the end of an error.
 
-    It names a checkout: on PyPI the name of this package belongs to the released Nodepool.
+    The command is that of the present installation: ``tools/install``, or pip with the checkout or the wheel that it
+    was given. On PyPI the name of this package belongs to the released Nodepool. Reads files of the installation.
     """
+    from nodepool.origin import install_command
+
+    if command := install_command(extra):
+        return f"to install it: {command}"
     return f"to install it, in the directory of Nodepool's source: {sys.prefix}/bin/pip install '.[{extra}]'"
 
 

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from nodepool.runtime.parts import Part
-from nodepool.version import release_string
+from nodepool.version import how_to_install, release_string
 from nodepool.web.internals import connection_metrics
 from nodepool.web.lock_names import LockNames
 from nodepool.web.server import ListenAddress, WebServer
@@ -77,7 +77,12 @@ def _browser_logins(config: Config, tokens: Tokens) -> dict[str, BrowserLogin]:
     providers = [one for one in config.webapp_authenticators if one.driver == OPENID_CONNECT]
     if providers and not is_installed():
         names = ", ".join(one.name for one in providers)
-        log.info("Browsers cannot log in at %s, only tokens are taken: the extra %s is not installed", names, EXTRA)
+        log.info(
+            "Browsers cannot log in at %s, only tokens are taken: the extra %s is not installed; %s",
+            names,
+            EXTRA,
+            how_to_install(EXTRA),
+        )
         return {}
     return {one.name: BrowserLogin(one, tokens) for one in providers}
 

@@ -41,12 +41,15 @@ PATIENCE: Final = 120.0
 
 @pytest.fixture
 def debian() -> Iterator[DebianTree]:
-    """A fresh one, without Python, and the source in it, which cannot be written."""
+    """A fresh one, without Python, and a copy of the source in it, which cannot be written."""
     # Not below /tmp, which may be in memory.
     directory = Path(tempfile.mkdtemp(prefix="nodepool-install-", dir="/var/tmp"))
     try:
         debootstrap(directory / "debian", ["systemd", "ca-certificates"])
-        yield DebianTree(directory / "debian", {ROOT: SOURCE, **pip_files(directory)})
+        # What has no part in it may be large.
+        left_out = shutil.ignore_patterns(".*", "__pycache__", "build", "*.egg-info")
+        shutil.copytree(ROOT, directory / "source", ignore=left_out, symlinks=True)
+        yield DebianTree(directory / "debian", {directory / "source": SOURCE, **pip_files(directory)})
     finally:
         shutil.rmtree(directory, ignore_errors=True)
 
@@ -80,6 +83,9 @@ def test_from_the_first_command_to_the_last(debian: DebianTree, tmp_path: Path) 
     assert "Nodepool version: " in debian.output("nodepool", "--version")
     assert "usage: nodepool-web" in debian.output("nodepool-web", "--help")
     debian.output("/opt/nodepool/bin/python", "-c", "import opentelemetry.sdk")
+    say = "from nodepool.version import how_to_install; print(how_to_install('web-login'))"
+    told_to_type = f"to install it: {TOOL} --extras web-login\n"
+    assert debian.output("/opt/nodepool/bin/python", "-c", say) == told_to_type
     for place in ("man/man1/nodepool.1", "bash-completion/completions/nodepool"):
         assert debian.path(debian.output("readlink", "-f", f"/usr/local/share/{place}").strip()).is_file()
     assert debian.output("stat", "-c", "%U:%G %a", "/run", "/run/nodepool") == "root:root 755\nnodepool:nodepool 755\n"

@@ -15,6 +15,7 @@ import pytest
 
 from nodepool.driver.framework import class_checks
 from nodepool.driver.registry import KNOWN, PATH_VARIABLE, Drivers, DriverUnavailable, LibraryMissing
+from nodepool.version import how_to_install
 
 GOOD = """
 from nodepool.driver import Driver
@@ -246,7 +247,7 @@ class TestLibraries:
         with pytest.raises(LibraryMissing) as caught:
             Drivers.get("openstack")
         assert "'openstack' needs what is not installed (No module named 'openstack')" in str(caught.value)
-        assert str(caught.value).endswith("/bin/pip install '.[openstack]'")
+        assert str(caught.value).endswith(how_to_install("openstack"))
 
     def test_installed_meanwhile(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """Without a restart."""

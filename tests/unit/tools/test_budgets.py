@@ -71,5 +71,7 @@ def test_each_functional_environment_is_part_of_all() -> None:
 )
 def test_additional(wanted: list[str], expected: list[Environment]) -> None:
     """What cannot run here is left out, also of all."""
-    options = argparse.Namespace(**{name: name in wanted for name in ("cloud", "builds", "containers", "debian", "all")})
+    options = argparse.Namespace(
+        **{name: name in wanted for name in ("cloud", "builds", "containers", "debian", "all")}
+    )
     assert run_environments.additional(options) == expected
