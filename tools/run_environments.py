@@ -8,8 +8,8 @@ tests that failed are shown once more, with the ends of their failures. A few te
 longer than theirs.
 
 ``--cloud`` adds the tests on a real OpenStack, ``--builds`` those with real image builds, ``--containers`` those of the
-images of containers, ``--debian`` those in a fresh Debian, ``--all`` what is slow. ``--spent SECONDS`` were spent of the
-whole budget already.
+images of containers, ``--debian`` those in a fresh Debian, ``--all`` what is slow. ``--spent SECONDS`` were spent of
+the whole budget already.
 """
 
 from __future__ import annotations
