@@ -35,8 +35,10 @@ _ENDED: Final = "IdempotentInstanceTerminated"
 _QUOTA_REASONS: Final = frozenset({"Client.VolumeLimitExceeded", "Client.InstanceLimitExceeded"})
 _CAPACITY_REASONS: Final = frozenset(
     {
-        *("Server.InsufficientInstanceCapacity", "Server.SpotInstanceTermination", "Server.SpotInstanceShutdown"),
-        *("Client.SpotInstanceTermination"),
+        "Server.InsufficientInstanceCapacity",
+        "Server.SpotInstanceTermination",
+        "Server.SpotInstanceShutdown",
+        "Client.SpotInstanceTermination",
     }
 )
 

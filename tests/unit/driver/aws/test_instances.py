@@ -207,6 +207,7 @@ def test_gone_without_a_word(rig: Rig) -> None:
         ("Client.VolumeLimitExceeded", QuotaException),
         ("Server.InsufficientInstanceCapacity", NoRoom),
         ("Server.SpotInstanceTermination", NoRoom),
+        ("Client.SpotInstanceTermination", NoRoom),
         ("Client.InternalError", LaunchStatusException),
         ("", LaunchStatusException),
     ],
