@@ -191,6 +191,7 @@ class BuildAttempt:
             self._run = None
             for problem in work.remove():
                 self.log.error("Build %s left files or mounts behind: %s", job.name, problem)
+        build_metrics.report_steps(self.record.image_name, [(step.name, step.seconds) for step in progress.ended])
         steps = ", ".join(f"{step.name} {step.seconds:.0f} s" for step in progress.ended)
         self.log.info("Build %s took %.0f s: %s", job.name, wall_time() - begun, steps)
         return result

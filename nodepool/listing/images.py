@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Final
 from nodepool.listing import units
 from nodepool.listing.table import Column, Table
 from nodepool.model import states
+from nodepool.model.builder_status import BuilderStatus, BuildStatus, UploadStatus
 from nodepool.model.elapsed import clock, short
 
 if TYPE_CHECKING:
-    from nodepool.model.builder_status import BuilderStatus
     from nodepool.model.image import ImageBuild, ImageUpload
     from nodepool.model.image_view import ImagesView, ImageView
     from nodepool.model.node import Node
@@ -105,7 +105,10 @@ def _upload_row(upload: ImageUpload, age_of: _AgeOf) -> list[Any]:
 
 
 def _upload_details(image: ImageView, upload: ImageUpload, status: BuilderStatus) -> list[Any]:
-    progress = status.upload(upload.image_name, upload.build_id, upload.provider_name, upload.key)
+    # Builders tell now and then: what has just ended is told of, too.
+    runs = upload.state == states.UPLOADING
+    told = status.upload(upload.image_name, upload.build_id, upload.provider_name, upload.key)
+    progress = told if runs else UploadStatus()
     current = image.current_upload(upload.provider_name)
     use = None
     if current is not None and (current.build_id, current.id) == (upload.build_id, upload.id):
@@ -155,7 +158,8 @@ def _build_row(build: ImageBuild, paused: bool, age_of: _AgeOf) -> list[Any]:
 
 
 def _build_details(build: ImageBuild, now: float, status: BuilderStatus, nodes: list[str]) -> list[Any]:
-    progress = status.build(build.image_name, build.key)
+    told = status.build(build.image_name, build.key)
+    progress = told if build.state == states.BUILDING else BuildStatus()
     return [progress.step or None, build_duration(build, now), progress.estimate, build.size, nodes]
 
 

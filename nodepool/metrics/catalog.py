@@ -240,6 +240,15 @@ BUILD_DURATION: Final = Metric(
     buckets=(60.0, 300.0, 600.0, 1200.0, 1800.0, 3600.0, 7200.0, 14400.0, 28800.0),
     statsd_counts=False,
 )
+BUILD_STEP: Final = Metric(
+    "nodepool_dib_image_build_step_duration",
+    MetricKind.TIMER,
+    ("image", "step"),
+    "Steps of builds that have ended, and how long they took.",
+    _as("nodepool.dib_image_build.{}.step.{}.duration", plain, plain),
+    buckets=(10.0, 60.0, 300.0, 600.0, 1200.0, 1800.0, 3600.0, 7200.0, 14400.0),
+    statsd_counts=False,
+)
 LAST_BUILD: Final = Metric(
     "nodepool_dib_image_build_last_build",
     MetricKind.GAUGE,
@@ -274,6 +283,20 @@ BUILD_STATE: Final = Metric(
     ("builder", "image"),
     "What a builder does with an image: 0 nothing, 1 builds it, 3 builds are paused.",
     _as("nodepool.builder.{}.image.{}.build.state", plain, plain),
+)
+BUILD_SECONDS: Final = Metric(
+    "nodepool_builder_build_seconds",
+    MetricKind.GAUGE,
+    ("builder", "image"),
+    "How long a build has been running.",
+    _as("nodepool.builder.{}.image.{}.build.seconds", plain, plain),
+)
+BUILD_ESTIMATE: Final = Metric(
+    "nodepool_builder_build_estimate_seconds",
+    MetricKind.GAUGE,
+    ("builder", "image"),
+    "How long a running build may take: as long as the last one took.",
+    _as("nodepool.builder.{}.image.{}.build.estimate", plain, plain),
 )
 CURRENT_BUILDS: Final = Metric(
     "nodepool_builder_current_builds",
@@ -322,11 +345,14 @@ ALL: Final = (
     UNKNOWN_IMAGES,
     BUILD_RESULT,
     BUILD_DURATION,
+    BUILD_STEP,
     LAST_BUILD,
     BUILD_SIZE,
     BUILD_REQUESTS,
     BUILD_REQUESTS_OF_IMAGE,
     BUILD_STATE,
+    BUILD_SECONDS,
+    BUILD_ESTIMATE,
     CURRENT_BUILDS,
     BUILD_WORKERS,
 )

@@ -82,7 +82,7 @@ class ImageView:
 
     :param paused: is nothing to be built (the flag in ZooKeeper)?
     :param build_requested: when somebody asked for a build, in seconds since the epoch; None = nobody does.
-    :param request_zxid: ZooKeeper's number of that change. Unlike times of different clocks it tells what came first.
+    :param request_zxid: ZooKeeper's number of when somebody did so last. Unlike times it tells what came first.
     :param build_locked: does somebody build it now?
     :param builds: by id.
     """

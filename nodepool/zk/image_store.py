@@ -151,8 +151,12 @@ class ImageStore(ImageReader):
     # -- requests and pauses --
 
     def request_build(self, image: str) -> None:
-        """Ask for a build; asking twice makes one."""
-        ensure_path(self._client, image_paths.build_request(image))
+        """Ask for a build; asking twice makes one. To write a request again ends a back-off (B-13)."""
+        path, kazoo = image_paths.build_request(image), self._client.kazoo
+        with translated(), contextlib.suppress(NoNodeError):
+            kazoo.retry(kazoo.set, path, b"")
+            return
+        ensure_path(self._client, path)
 
     def remove_build_request(self, image: str) -> None:
         """Nobody asks for a build any more."""

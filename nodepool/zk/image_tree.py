@@ -22,16 +22,18 @@ class _Znode:
     :param changed: when its data were written last, seconds since the epoch.
     :param created: when it was made, seconds since the epoch.
     :param created_zxid: ZooKeeper's number of the change that made it.
+    :param changed_zxid: of the one that wrote its data last.
     :param problem: why its data are no record.
     """
 
-    __slots__ = ("changed", "children", "created", "created_zxid", "problem", "record")
+    __slots__ = ("changed", "changed_zxid", "children", "created", "created_zxid", "problem", "record")
 
     def __init__(self) -> None:
         self.children: dict[str, _Znode] = {}
         self.changed = 0.0
         self.created = 0.0
         self.created_zxid = 0
+        self.changed_zxid = 0
         self.record: Any = None
         self.problem = ""
 
@@ -90,6 +92,7 @@ class ImageTree:
         if znode is None:
             return
         znode.created_zxid, znode.created, znode.changed = stat.czxid, stat.ctime / 1000, stat.mtime / 1000
+        znode.changed_zxid = stat.mzxid
         if image_paths.kind(names) is Kind.REQUEST:
             return
         try:
@@ -114,7 +117,7 @@ class ImageTree:
             name,
             paused="pause" in image.children,
             build_requested=None if request is None else request.created,
-            request_zxid=0 if request is None else request.created_zxid,
+            request_zxid=0 if request is None else request.changed_zxid,
             build_locked=builds.is_locked(),
             builds=MappingProxyType(
                 {build_id: _build_view(build_id, build) for build_id, build in _without_lock(builds)}

@@ -54,6 +54,11 @@ def test_request_is_worth_one_attempt(place: BuildSite) -> None:
     assert len(place.builds()) == 2
     assert place.once() != 0.0
     assert place.site.store.build_request(IMAGE) is not None
+    # Who asks again while the first request still waits gets another attempt, too.
+    place.site.store.request_build(IMAGE)
+    assert place.once() == 0.0
+    assert len(place.builds()) == 3
+    assert place.once() != 0.0
     # The configuration has changed.
     place.command(FAKE)
     assert place.once() == 0.0

@@ -27,3 +27,18 @@ def test_gauges() -> None:
     with running.running("debian", "0123", BuildProgress(100.0), None):
         assert list(values().values()) == [1, 2, 1]
     assert list(values().values()) == [0, 2, 0]
+
+
+def test_how_far_builds_are() -> None:
+    """How long a build has been running, and may take; nothing is left when it has ended."""
+    registry, running = Registry(), RunningBuilds()
+    metrics = BuildMetrics(registry, lambda: NO_IMAGES, Config, running, 2, clock=lambda: 130.0)
+
+    def values() -> list[float]:
+        metrics.publish()
+        names = (catalog.BUILD_SECONDS, catalog.BUILD_ESTIMATE)
+        return [value for series, value in registry.snapshot().items() if series.metric in names]  # type: ignore[misc]
+
+    with running.running("debian", "0123", BuildProgress(100.0), 80.0):
+        assert values() == [30.0, 80.0]
+    assert values() == []

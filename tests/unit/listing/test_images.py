@@ -73,6 +73,15 @@ def test_progress_of_an_upload() -> None:
     assert [cell.strip() for cell in render(table).splitlines()[3].split("|")[11:14]] == ["42%", "2.0 MiB/s", "3.0 GiB"]
 
 
+def test_what_has_ended_makes_no_progress() -> None:
+    """Builders tell now and then, so that they still tell of what has just ended."""
+    images = images_view(image_view("deb", build_view("deb", "b1", [upload("deb", "b1", "lab")], duration=2.0)))
+    uploading = {"deb/b1/lab/0000000001": {"percent": 42.7, "bytes_per_second": 1024, "size": 4096}}
+    told = BuilderStatus.of_records([{"uploads": uploading, "builds": {"deb/b1": {"step": "install", "estimate": 80}}}])
+    assert upload_table(images, 100.0, told).rows[0][10:] == [None, None, None]
+    assert build_table(images, 100.0, told).rows[0][6:9] == [None, 2.0, None]
+
+
 def test_builds() -> None:
     """reference/commands 2: six columns; a build of a paused image is shown as paused, whatever its state."""
     images = images_view(

@@ -63,6 +63,16 @@ def test_gauges() -> None:
     }
 
 
+def test_running_builds() -> None:
+    gauges = builds.running_gauges("b.example.com", {"debian": (12.5, 80.0), "fedora": (0.0, None)})
+    sent = {name: value for series, value in gauges.items() for name in statsd_names(series)}
+    assert sent == {
+        "nodepool.builder.b.example.com.image.debian.build.seconds": 12.5,
+        "nodepool.builder.b.example.com.image.debian.build.estimate": 80.0,
+        "nodepool.builder.b.example.com.image.fedora.build.seconds": 0.0,
+    }
+
+
 class Sent:
     """A sink."""
 
@@ -89,4 +99,18 @@ def test_end_of_a_build(monkeypatch: pytest.MonkeyPatch) -> None:
         "nodepool.dib_image_build.debian-12.1.status.duration": 61.5,
         "nodepool.dib_image_build.debian-12.1.status.last_build": 1000,
         "nodepool.dib_image_build.debian-12.1.qcow2.size": 4096,
+    }
+
+
+def test_steps_of_a_build(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each once, with all of its time; what looks like a step and is none has no name of its own."""
+    sent = Sent()
+    monkeypatch.setattr(builds, "REGISTRY", Registry([sent]))  # type: ignore[list-item]
+    steps = [("root", 5.0), ("converting", 1.0), ("finishing", 0.5), ("converting", 2.0), ("x1", 1.0), ("x2", 1.0)]
+    builds.report_steps("debian-12.1", steps)
+    assert sent.values == {
+        "nodepool.dib_image_build.debian-12.1.step.root.duration": 5.0,
+        "nodepool.dib_image_build.debian-12.1.step.converting.duration": 3.0,
+        "nodepool.dib_image_build.debian-12.1.step.finishing.duration": 0.5,
+        "nodepool.dib_image_build.debian-12.1.step.other.duration": 2.0,
     }

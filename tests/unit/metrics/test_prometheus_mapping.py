@@ -62,6 +62,17 @@ def prometheus(mappings: list[dict[str, Any]], name: str, kind: str = "gauge") -
             "nodepool_dib_image_build_last_build",
             {"image": "debian-12.5"},
         ),
+        (
+            "nodepool.dib_image_build.debian-12.5.step.pre-install.duration",
+            "nodepool_dib_image_build_step_duration",
+            {"image": "debian-12.5", "step": "pre-install"},
+        ),
+        ("nodepool.builder.nb.a.image.d-12.5.build.seconds", "nodepool_builder_build_seconds", {"image": "d-12.5"}),
+        (
+            "nodepool.builder.nb.a.image.d.build.estimate",
+            "nodepool_builder_build_estimate_seconds",
+            {"builder": "nb.a"},
+        ),
         ("nodepool.image_build_requests", "nodepool_image_build_requests", {}),
         (
             "nodepool.image.debian-12.5.image_build_requests",

@@ -51,7 +51,7 @@ def test_flags(tree: ImageTree) -> None:
     tree.load(image_paths.build_request("debian"), b"", stat(ctime=1500))
     view = tree.view("debian")
     assert view is not None
-    assert (view.paused, view.build_requested, view.request_zxid) == (True, 1.5, 5)
+    assert (view.paused, view.build_requested, view.request_zxid) == (True, 1.5, 7)
     assert (view.builds["b1"].created_zxid, view.builds["b1"].changed) == (5, 2.5)
     tree.remove(image_paths.pause("debian"))
     tree.remove(image_paths.build_request("debian"))
