@@ -131,10 +131,14 @@ class Authority:
         key, certificate = _new_authority(name, days)
         old = self.file.read_bytes()
         kept = self.directory / f"ca.key.{_load(self.file).serial_number:x}"
-        # First what trusts both: with a key of its own it would sign what nobody trusts.
-        _write(self.file, _pem(certificate) + old, None)
+        # All that can fail comes before the first file is another one: a half of both could neither sign nor go back.
+        both = _written(self.file, _pem(certificate) + old, None)
+        new_key = _written(self.key_file, _private(key), None)
+        kept.unlink(missing_ok=True)
         os.link(self.key_file, kept)
-        _write(self.key_file, _private(key), None)
+        # First what trusts both: with a key of its own it would sign what nobody trusts.
+        both.rename(self.file)
+        new_key.rename(self.key_file)
         return kept
 
     def drop_old(self) -> None:
@@ -294,10 +298,15 @@ def _private(key: ec.EllipticCurvePrivateKey) -> bytes:
 
 
 def _write(path: Path, data: bytes, mode: int | None) -> None:
-    """Write a file as a whole. A key is never readable by others, not even for a moment.
+    """Write a file as a whole.
 
     :param mode: of a new file; None = there is one, which keeps mode and owner.
     """
+    _written(path, data, mode).rename(path)
+
+
+def _written(path: Path, data: bytes, mode: int | None) -> Path:
+    """A file that is complete, beside its place. A key is never readable by others, not even for a moment."""
     beside = path.with_name(f".{path.name}.new")
     beside.unlink(missing_ok=True)
     descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, _SECRET)
@@ -310,4 +319,4 @@ def _write(path: Path, data: bytes, mode: int | None) -> None:
         os.fchmod(file.fileno(), mode)
         file.flush()
         os.fsync(file.fileno())
-    beside.rename(path)
+    return beside

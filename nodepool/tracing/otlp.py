@@ -98,10 +98,11 @@ class OtlpTarget:
                 "host.name": socket.gethostname(),
             }
         )
-        self._said = _LastCause(logging.WARNING)
-        logging.getLogger(_LIBRARY).addHandler(self._said)
         self._scope = InstrumentationScope("nodepool", release_string())
         self._exporter = _grpc_exporter(settings) if settings.protocol == GRPC else _http_exporter(settings)
+        # Last: what raised has nothing to close.
+        self._said = _LastCause(logging.WARNING)
+        logging.getLogger(_LIBRARY).addHandler(self._said)
 
     def send(self, spans: Sequence[Span]) -> str:
         from opentelemetry.sdk.trace.export import SpanExportResult
@@ -118,6 +119,9 @@ class OtlpTarget:
         from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, TraceFlags
 
         sampled = TraceFlags(TraceFlags.SAMPLED)
+        # What others have written into a record, or a cloud has said, may be no text or time of the protocol. The
+        # library would refuse all spans that go with it.
+        error = span.error.encode(errors="replace").decode()
         parent = SpanContext(span.trace_id, span.parent_id, True, sampled) if span.parent_id else None
         return ReadableSpan(
             name=span.name,
@@ -126,8 +130,8 @@ class OtlpTarget:
             resource=self._resource,
             attributes=dict(span.attributes),
             kind=SpanKind.INTERNAL,
-            status=Status(StatusCode.ERROR, span.error) if span.error else Status(StatusCode.UNSET),
-            start_time=int(span.begin * _NS),
+            status=Status(StatusCode.ERROR, error) if error else Status(StatusCode.UNSET),
+            start_time=max(0, int(span.begin * _NS)),
             end_time=int(span.end * _NS),
             instrumentation_scope=self._scope,
         )

@@ -210,3 +210,22 @@ def test_change_of_the_authority(made: Path, capsys: pytest.CaptureFixture[str])
     assert old not in (made / "ca.pem").read_bytes()
     assert all(one.current for one in Authority(made).certificates())
     trusted_by_openssl(made)
+
+
+def test_change_that_cannot_begin(
+    made: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without links, or on a full disk: all is as before, and it can be tried again."""
+    before = {path.name: path.read_bytes() for path in (made / "ca.pem", made / "ca.key")}
+
+    def no_links(*_: object) -> None:
+        raise OSError(1, "Operation not permitted")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "link", no_links)
+        assert run(made, "new-authority", "--name", "second") == 1
+    assert "Operation not permitted" in capsys.readouterr().err
+    assert {name: (made / name).read_bytes() for name in before} == before
+    assert run(made, "client", "zuul") == 0
+    assert run(made, "new-authority", "--name", "second") == 0
+    trusted_by_openssl(made)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -67,6 +68,30 @@ def test_another_authority_in_the_environment(certificates: Certificates, monkey
     """The one of the configuration counts."""
     monkeypatch.setenv("REQUESTS_CA_BUNDLE", "/etc/hostname")
     test_tls(HTTP, http_receiver, certificates)
+
+
+def test_what_is_no_text_or_time() -> None:
+    """TR-6: records of others and messages of clouds; the spans that are sent with them are not lost."""
+    odd = [SPAN._replace(begin=-5.0), SPAN._replace(error="no \ud800"), SPAN._replace(attributes={"a": "\ud800"})]
+    with http_receiver() as received:
+        target = OtlpTarget(OtlpSettings(HTTP, received.endpoint))
+        assert target.send([*odd, SPAN]) == ""
+        target.close()
+    assert [(span.begin, span.error) for span in received.spans] == [
+        (0, "why"),
+        (1.5, "no ?"),
+        (1.5, "why"),
+        (1.5, "why"),
+    ]
+
+
+def test_nothing_is_left_of_one_that_cannot_be_made() -> None:
+    """A configuration that is wrong is tried again with each reload."""
+    library = logging.getLogger("opentelemetry.exporter")
+    before = list(library.handlers)
+    with pytest.raises(OSError, match="No such file"):
+        OtlpTarget(OtlpSettings(HTTP, "http://127.0.0.1:1", tls_ca="/does/not/exist"))
+    assert library.handlers == before
 
 
 def test_refused() -> None:
