@@ -7,6 +7,7 @@ Where to begin to read:
 * ``transport.py``: one call; ``client.py``: all calls that are made; ``errors.py``: what can go wrong;
 * ``types.py``: what AWS says; ``facts.py``: what of it seldom changes;
 * ``launch_spec.py``: what an instance is to be like; ``instances.py``: how it is made and ended;
+* ``resources.py``: what can be left over;
 * ``adapter.py``: puts it all together for the framework in `nodepool.driver.statemachine`.
 
 botocore is imported when a provider is made, that is, only if this driver is configured.

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from nodepool.driver.aws.client import Ec2
@@ -11,6 +11,7 @@ from nodepool.driver.aws.facts import AwsFacts
 from nodepool.driver.aws.instance import AwsInstance, instance_of
 from nodepool.driver.aws.instances import AwsCreation, AwsDeletion, AwsInstances
 from nodepool.driver.aws.quota import AccountLimits
+from nodepool.driver.aws.resources import INSTANCE, VOLUME, AwsResource, AwsResources, ResourceKind
 from nodepool.driver.aws.transport import AwsTransport
 from nodepool.driver.statemachine import SWEEP_LIST_SECONDS, Adapter, Creation, Resource
 from nodepool.exceptions import RuntimeConfigurationException
@@ -21,18 +22,8 @@ if TYPE_CHECKING:
     from nodepool.driver.statemachine.adapter import Log
     from nodepool.model.request import NodeRequest
 
-INSTANCE: Final = "instance"
-VOLUME: Final = "volume"
 #: States of volumes that nothing uses.
 _FREE: Final = ("available", "error")
-
-
-class AwsResource(Resource):
-    """Something that says whose it is; ``id`` is that of AWS."""
-
-    def __init__(self, metadata: Mapping[str, str], type: str, id: str) -> None:
-        super().__init__(dict(metadata), type)
-        self.id = id
 
 
 class AwsAdapter(Adapter):
@@ -58,6 +49,7 @@ class AwsAdapter(Adapter):
         self.instances = AwsInstances(provider_config, self.client, self.facts, self.limits)
         self.instances.on_room = lambda: self.on_room()
         self.shared_threads = self.instances.threads
+        self.resources = AwsResources(provider_config.name, self._kinds())
 
     def stop(self) -> None:
         self.instances.stop()
@@ -93,18 +85,24 @@ class AwsAdapter(Adapter):
         return self.instances.unanswered()
 
     def listResources(self) -> Iterator[AwsResource]:
-        for record in self.instances.inventory.all(SWEEP_LIST_SECONDS):
-            yield AwsResource(record.metadata, INSTANCE, record.id)
-        for volume in self.client.volumes():
-            if volume.status in _FREE:
-                yield AwsResource(volume.metadata, VOLUME, volume.id)
+        return self.resources.all()
 
     def deleteResource(self, resource: Resource) -> None:
         assert isinstance(resource, AwsResource)
-        if resource.type == INSTANCE:
-            self.instances.delete_instance(resource.id)
-        else:
-            self.client.delete_volume(resource.id)
+        self.resources.delete(resource)
+
+    def _kinds(self) -> Iterator[ResourceKind]:
+        yield ResourceKind(INSTANCE, self._found_instances, self.instances.delete_instance, vital=True)
+        yield ResourceKind(VOLUME, self._found_volumes, self.client.delete_volume, vital=True)
+
+    def _found_instances(self) -> Iterator[AwsResource]:
+        for record in self.instances.inventory.all(SWEEP_LIST_SECONDS):
+            yield AwsResource(record.metadata, INSTANCE, record.id)
+
+    def _found_volumes(self) -> Iterator[AwsResource]:
+        for volume in self.client.volumes():
+            if volume.status in _FREE:
+                yield AwsResource(volume.metadata, VOLUME, volume.id)
 
     # -- quota --
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nodepool.driver.aws.adapter import AwsResource
+from nodepool.driver.aws.resources import AwsResource
 from nodepool.exceptions import RuntimeConfigurationException
 from tests.unit.driver.aws.support import METADATA, TAGS, Rig, instance, section, shown
 
