@@ -183,7 +183,7 @@ class _Builder:
         if event.tag not in (None, "!", f"{_PREFIX}map" if mapping else f"{_PREFIX}seq"):
             raise self._refuse(event, f"the YAML tag {event.tag!r} is not allowed here")
         if len(self._stack) >= MAX_DEPTH:
-            raise self._refuse(event, f"nested more than {MAX_DEPTH} levels deep")
+            raise self._too_deep(event.start_mark.line)
         line = event.start_mark.line
         self._stack.append(_Frame({} if mapping else [], line, event.anchor, {} if mapping else []))
 
@@ -222,7 +222,7 @@ class _Builder:
         frame.size += size
         frame.depth = max(frame.depth, depth + 1)
         if frame.depth + len(self._stack) > MAX_DEPTH + 1:
-            raise ConfigError(f"{self._source.path}:{number}: nested more than {MAX_DEPTH} levels deep")
+            raise self._too_deep(line)
         if isinstance(frame.value, list):
             frame.value.append(value)
             frame.lines.append(number)
@@ -304,12 +304,18 @@ class _Builder:
             message = f"the environment variable {match[1]} is not set, {match[0]} stays as text"
             self._problem(self._source.line(line), message, severity=Severity.WARNING)
 
+    def _too_deep(self, line: int) -> ConfigError:
+        return ConfigError(f"{self._source.path}:{self._source.line(line)}: nested more than {MAX_DEPTH} levels deep")
+
     def _refuse(self, event: Any, message: str) -> ConfigError:
         return ConfigError(f"{self._source.path}:{self._source.line(event.start_mark.line)}: {message}")
 
     def _syntax_error(self, error: yaml.MarkedYAMLError) -> ConfigError:
         mark = error.problem_mark or error.context_mark
         number, column = (0, 0) if mark is None else (mark.line, mark.column)
+        if "nesting depth" in (error.problem or ""):
+            # libyaml of PyYAML 6.0.4 has a limit of its own, and reads ahead: our limit has had no event yet.
+            return self._too_deep(number)
         begun = None if error.context_mark is None else (error.context_mark.line, error.context_mark.column)
         reasons = [error.context, error.problem]
         if error.context and begun is not None and begun[0] != number:
