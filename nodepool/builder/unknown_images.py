@@ -119,7 +119,7 @@ class UnknownImages:
         certain = looks.seen.look(unknown)
         section: Any = provider.provider
         for shown in sorted(certain):
-            if getattr(section, "clean_leaked_images", False) is True:
+            if getattr(section, "clean_leaked_images", False) is True or not ours[shown].usable:
                 self.log.warning("Provider %s: deleting image %s, which has no record", provider.name, shown)
                 gateway.delete_image(provider, ours[shown].name, ours[shown].id)
                 leaks.report(provider.name, "images")

@@ -20,7 +20,7 @@ from nodepool.builder.running_uploads import Meter, RunningUploads, UploadKey
 from nodepool.clock import monotonic, sleep, wall_time
 from nodepool.driver import gateway
 from nodepool.driver.framework import upload_progress
-from nodepool.driver.framework.upload_progress import UploadGivenUp
+from nodepool.driver.framework.upload_progress import UploadGivenUp, UploadInterrupted
 from nodepool.exceptions import BuilderError, ZKConflict, ZKException, ZKLockException
 from nodepool.guard import Guard, OnError, as_exception, settle
 from nodepool.metrics.catalog import IMAGE_UPDATE
@@ -158,6 +158,10 @@ class UploadRun:
         error = transfer.exception()
         if error is not None:
             self._trace(upload, monotonic() - begun, "failed", str(error) or type(error).__name__)
+            if isinstance(error, UploadInterrupted) and getattr(target.section, "resumes_uploads", False):
+                # The record stays as it is: the next upload of the build there goes on with what was done.
+                self.log.info("Upload of %s is interrupted: %s", self, error)
+                return Outcome.GIVEN_UP
             return self._failed(upload, lock, as_exception(error))
         upload.format = self._job.format
         upload.username, upload.python_path, upload.shell_type = build.username, build.python_path, build.shell_type
@@ -212,9 +216,9 @@ class UploadRun:
         meter.report(done, total)
         now = monotonic()
         if self._stopping():
-            raise UploadGivenUp("the builder stops")
+            raise UploadInterrupted("the builder stops")
         if self._services.store.is_lost(lock):
-            raise UploadGivenUp("the session with ZooKeeper was lost, and the lock with it")
+            raise UploadInterrupted("the session with ZooKeeper was lost, and the lock with it")
         if now >= self._look_at:
             self._look_at = now + LOOK_SECONDS
             reason = self._overtaken(self._services.images().image(self._job.image))

@@ -20,8 +20,9 @@ def wanted_images(config: Config) -> WantedImages:
         image_format = getattr(provider, "image_type", None)
         if provider.manage_images and isinstance(image_format, str):
             used: Mapping[str, Any] = getattr(provider, "diskimages", None) or {}
+            resumes = getattr(provider, "resumes_uploads", False) is True
             providers[name] = {
-                image: WantedUpload(image_format, bool(getattr(settings, "pause", False)))
+                image: WantedUpload(image_format, bool(getattr(settings, "pause", False)), resumes)
                 for image, settings in used.items()
             }
     images = {name: _wanted(image) for name, image in config.diskimages.items() if not image.abstract}

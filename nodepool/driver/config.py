@@ -43,6 +43,9 @@ class ProviderConfig(ConfigValue, abc.ABC):
     :param provider: the section as it stands in the file; kept as ``provider``.
     """
 
+    #: Does ``uploadImage()`` go on with what an interrupted upload of the build has done? See `UploadInterrupted`.
+    resumes_uploads: ClassVar[bool] = False
+
     name: str = key(FILLED_TEXT, REQUIRED, "Unique.")
     driver: DriverReference = key(TEXT, DEFAULT_DRIVER, "The kind of provider.", read=False)
     max_concurrency: int = key(

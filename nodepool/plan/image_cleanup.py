@@ -14,7 +14,7 @@ from typing import Final
 from nodepool.model import states
 from nodepool.model.image import ImageBuild, ImageUpload
 from nodepool.model.image_view import BuildView, ImagesView, ImageView, UploadView
-from nodepool.plan.wanted_images import WantedImages
+from nodepool.plan.wanted_images import WantedImages, WantedUpload
 
 #: Ready builds of an image that are kept (R-1), and ready uploads of an image to a provider (R-2).
 KEPT: Final = 2
@@ -62,6 +62,8 @@ class RemoveBuild:
     build_id: str
 
 
+#: So long what an interrupted upload has done is left to the next upload of the build (R-4).
+RESUME_SECONDS: Final = 24 * 3600.0
 #: So long the record of a build that is `deleting` is left to the builder that made it: its files go first (R-6).
 OWN_BUILDER_SECONDS: Final = 60.0
 
@@ -96,6 +98,9 @@ def judge_image(
                 kept = is_listed and (build.id in kept_builds or (build.id, provider, upload.id) in kept_uploads)
                 reason = None
                 if upload.record is not None:
+                    use = wanted.providers[provider].get(view.name) if is_listed else None
+                    if use is not None and _is_resumed(use, view, build, upload.record, now):
+                        continue
                     reason = _why_upload_goes(build, provider, upload.record, kept, is_listed)
                 elif provider not in build.uploading and _is_bad(upload, now):
                     reason = "its record is unreadable"
@@ -132,6 +137,20 @@ def _kept_uploads(wanted: WantedImages, view: ImageView) -> set[tuple[str, str, 
         ready = [upload for upload in view.ready_uploads(provider) if upload.build_id not in doomed]
         kept |= {(upload.build_id, provider, upload.key) for upload in ready[:KEPT]}
     return kept
+
+
+def _is_resumed(use: WantedUpload, view: ImageView, build: BuildView, record: ImageUpload, now: float) -> bool:
+    """Will another upload go on with what this one, which was interrupted, has done? As long as one is due (U-1)."""
+    newest = next(iter(view.ready_builds()), None)
+    return (
+        record.state == states.UPLOADING
+        and use.resumes
+        and not use.paused
+        and newest is not None
+        and newest.id == build.id
+        and not build.ready_uploads(record.provider_name)
+        and now - (record.state_time or 0.0) < RESUME_SECONDS
+    )
 
 
 def _is_bad(znode: BuildView | UploadView, now: float) -> bool:

@@ -13,10 +13,12 @@ class WantedUpload:
 
     :param format: in which the provider wants it.
     :param paused: nothing is uploaded there (P-2).
+    :param resumes: an upload goes on with what an interrupted one of the same build has done (R-4).
     """
 
     format: str
     paused: bool = False
+    resumes: bool = False
 
 
 @dataclass(frozen=True, slots=True)

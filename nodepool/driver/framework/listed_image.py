@@ -15,11 +15,14 @@ class ListedImage:
     :param id: what ``deleteImage()`` takes.
     :param name: "" = it has none.
     :param metadata: as given with the upload.
+    :param usable: False = it is no image that a node can be made of: what an upload has left. Without a record nobody
+        can use it any more (D-3).
     """
 
     id: Any
     name: str = ""
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    usable: bool = True
 
     @property
     def shown_id(self) -> str:

@@ -80,6 +80,8 @@ class ImageUploader:
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self._error: BaseException | None = None
+        #: What ended the upload, for `abortUpload`.
+        self.error: BaseException | None = None
         self._next = 0
         self._done = 0
         self._report = upload_progress.reporter()
@@ -102,7 +104,14 @@ class ImageUploader:
         return None
 
     def abortUpload(self) -> None:
-        """Remove what was uploaded; may block. Called also when `startUpload` failed. Default: nothing."""
+        """Remove what was uploaded; may block. Called also when `startUpload` failed. Default: nothing.
+
+        `error` is why.
+        """
+        return
+
+    def segmentRead(self, segment: Segment) -> None:
+        """A segment was read; called in the order of the file, one at a time. Default: nothing."""
         return
 
     def shouldRetryException(self, exception: BaseException) -> bool:
@@ -121,7 +130,7 @@ class ImageUploader:
         self.timeout = timeout
         self._deadline = None if timeout is None else monotonic() + timeout
         self._report = upload_progress.reporter()
-        with OnError(lambda _: self._abort()):
+        with OnError(self._abort):
             self.startUpload()
             self._upload_segments()
             return self.finishUpload()
@@ -227,9 +236,13 @@ class ImageUploader:
             offset = self._next
             data = file.read(self.segment_size)
             self._next += len(data)
-        return Segment(offset // self.segment_size, offset, data) if data else None
+            segment = Segment(offset // self.segment_size, offset, data)
+            if data:
+                self.segmentRead(segment)
+        return segment if data else None
 
-    def _abort(self) -> None:
+    def _abort(self, error: BaseException) -> None:
+        self.error = error
         # The hook may use `retry`, which must not think that it was stopped.
         self._stop = threading.Event()
         self.log.warning("Upload of %s is aborted", self.path)

@@ -21,6 +21,14 @@ class UploadGivenUp(Exception):
     """Nobody wants the upload any more. A driver ends it as after any other error (U-9), and lets this pass."""
 
 
+class UploadInterrupted(UploadGivenUp):
+    """The builder cannot go on with the upload; it is still wanted.
+
+    A driver whose `nodepool.driver.config.ProviderConfig` says ``resumes_uploads`` may leave what it has done so far:
+    the next upload of the same build to the same provider goes on with it, and only then the record of this one goes.
+    """
+
+
 _bound: Final = threading.local()
 
 

@@ -20,9 +20,9 @@ from nodepool.guard import OnError
 from nodepool.plan.backoff import Backoff
 
 if TYPE_CHECKING:
+    from nodepool.driver.framework.image_time import ImageTime
     from nodepool.driver.openstack.api import Api
     from nodepool.driver.openstack.image_content import Content
-    from nodepool.driver.openstack.image_time import ImageTime
 
 log = logging.getLogger("nodepool.driver.openstack.images")
 

@@ -109,4 +109,7 @@ class ImageTransfers:
             # An adapter of the released interface.
             found = gateway.list_resources(self.name, self.adapter)
         ours = [one for one in found if metadata.upload_of(one.metadata, self.name) is not None]
-        return [ListedImage(resource, metadata=resource.metadata) for resource in ours]
+        return [
+            ListedImage(resource, metadata=resource.metadata, usable=getattr(resource, "usable", True))
+            for resource in ours
+        ]

@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 
 import pytest
 
 from nodepool.builder import unknown_images
+from nodepool.driver.framework.listed_image import ListedImage
 from nodepool.metrics.catalog import UNKNOWN_IMAGES
 from nodepool.model.image import ImageBuild
 from tests.support.image_site import ImageSite
@@ -59,6 +61,24 @@ def test_deleted(make_site: MakeSite) -> None:
     assert {image.id for image in site.cloud().images()} == {good.external_id, other.id}
     looked(site)
     assert site.registry.snapshot()[UNKNOWN_IMAGES.series("cloud")] == 0
+
+
+def test_what_is_no_image(site: ImageSite, monkeypatch: pytest.MonkeyPatch) -> None:
+    """D-3: what an upload has left, and nobody can use, goes when two looks have seen it so."""
+    left = lost(site)
+    good = site.upload(site.build())
+    provider = site.get("cloud")
+    assert provider is not None
+    whole = provider.listImages
+
+    def listed() -> list[ListedImage]:
+        return [dataclasses.replace(image, usable=image.id != left) for image in whole()]
+
+    monkeypatch.setattr(provider, "listImages", listed)
+    looked(site)
+    assert len(site.cloud().images()) == 2
+    looked(site)
+    assert [image.id for image in site.cloud().images()] == [good.external_id]
 
 
 def test_cloud_that_does_not_answer(site: ImageSite, caplog: pytest.LogCaptureFixture) -> None:

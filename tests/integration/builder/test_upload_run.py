@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from nodepool.builder import upload_queue, upload_run
+from nodepool.driver.framework.upload_progress import UploadInterrupted
 from nodepool.exceptions import ZKConnectionError
 from nodepool.metrics.catalog import IMAGE_UPDATE
 from nodepool.metrics.registry import Distribution
@@ -270,6 +271,27 @@ def test_given_up_on_its_way(site: ImageSite, monkeypatch: pytest.MonkeyPatch) -
     ended(site, thread)
     assert site.states(older) == ["failed"]
     assert [image.id for image in site.cloud().images()] == [newer.external_id]
+
+
+@pytest.mark.parametrize(("resumes", "state"), [(False, "failed"), (True, "uploading")])
+def test_builder_stops(site: ImageSite, monkeypatch: pytest.MonkeyPatch, resumes: bool, state: str) -> None:
+    """R-4, U-11: the record of an upload that another one goes on with stays until then."""
+    monkeypatch.setattr(type(site.config.providers["cloud"]), "resumes_uploads", resumes)
+    build = site.build()
+    with monkeypatch.context() as patch:
+        patch.setattr(site.cloud(), "create", interrupted)
+        site.pass_once()
+    assert site.states(build) == [state]
+    site.clean()
+    assert site.states(build) == (["uploading"] if resumes else [])
+    if resumes:
+        site.pass_once()
+        site.clean()
+        assert site.states(build) == ["ready"]
+
+
+def interrupted(*_: Any) -> None:
+    raise UploadInterrupted("the builder stops")
 
 
 def test_lock_is_lost(site: ImageSite, znodes: PoolZnodes, caplog: pytest.LogCaptureFixture) -> None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from nodepool.model.image_view import BuildView
+from nodepool.model.image_view import BuildView, UploadView
 from nodepool.plan.image_cleanup import (
     DeleteUpload,
     MarkBuild,
@@ -113,6 +113,38 @@ def test_upload_under_way_stays() -> None:
     assert verdicts(running) == []
     other = build("b1", "ready", 1.0, upload(7, "uploading", time=1.0), uploading=["other"])
     assert uploads_of(verdicts(other)) == [("b1", "cloud", 7)]
+
+
+RESUMING = WantedImages({"debian": WantedImage("debian")}, {"cloud": {"debian": WantedUpload("raw", resumes=True)}})
+
+
+def test_interrupted_upload_that_another_goes_on_with() -> None:
+    """R-4: its record stays as long as another upload of the build is due there; one that failed goes at once."""
+    build1 = build("b1", "ready", 1.0, upload(7, "uploading", time=NOW - 80000.0))
+    assert verdicts(build1, wanted=RESUMING) == []
+    failed = build("b1", "ready", 1.0, upload(7, "failed", time=NOW))
+    assert uploads_of(verdicts(failed, wanted=RESUMING)) == [("b1", "cloud", 7)]
+
+
+@pytest.mark.parametrize(
+    ("others", "use", "time"),
+    [
+        ([upload(8, time=3.0)], RESUMING.providers["cloud"]["debian"], NOW),
+        ([], WantedUpload("raw", paused=True, resumes=True), NOW),
+        ([], WantedUpload("raw", resumes=True), NOW - 90000.0),
+    ],
+)
+def test_interrupted_upload_that_nobody_goes_on_with(others: list[UploadView], use: WantedUpload, time: float) -> None:
+    """R-4: another one is ready, none is to come, or it is a day old."""
+    wanted = WantedImages(RESUMING.images, {"cloud": {"debian": use}})
+    found = verdicts(build("b1", "ready", 1.0, upload(7, "uploading", time=time), *others), wanted=wanted)
+    assert uploads_of(found) == [("b1", "cloud", 7)]
+
+
+def test_interrupted_upload_of_an_older_build() -> None:
+    """R-4, U-1: only the newest build is uploaded."""
+    older = build("b1", "ready", 1.0, upload(7, "uploading", time=NOW))
+    assert uploads_of(verdicts(older, build("b2", "ready", 2.0), wanted=RESUMING)) == [("b1", "cloud", 7)]
 
 
 def test_abandoned_and_failed_builds() -> None:

@@ -27,6 +27,7 @@ class Uploader(ImageUploader):
     def __init__(self, path: Path, **metadata: Any) -> None:
         super().__init__("the adapter", LOG, path, "image", metadata)
         self.steps: list[str] = []
+        self.read = b""
         self.segments: dict[int, Segment] = {}
         self.fail: dict[int, list[Exception]] = {}
         self.attempts: list[int] = []
@@ -48,7 +49,11 @@ class Uploader(ImageUploader):
         return "external id"
 
     def abortUpload(self) -> None:
+        assert self.error is not None, "abortUpload() is told why"
         self.steps.append("abort")
+
+    def segmentRead(self, segment: Segment) -> None:
+        self.read += segment.data
 
     @property
     def content(self) -> bytes:
@@ -66,7 +71,7 @@ def test_whole_file_in_segments(image: Path) -> None:
     uploader = Uploader(image, owner="me")
     assert uploader.upload() == "external id"
     assert uploader.steps == ["start", "finish"]
-    assert uploader.content == image.read_bytes()
+    assert uploader.content == uploader.read == image.read_bytes()
     assert [(s.index, s.offset, len(s.data)) for _, s in sorted(uploader.segments.items())] == [
         (0, 0, 4),
         (1, 4, 4),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of `nodepool.driver.openstack.image_time`."""
+"""Tests of `nodepool.driver.framework.image_time`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import itertools
 
 import pytest
 
-from nodepool.driver.openstack.image_time import ImageTime
+from nodepool.driver.framework.image_time import ImageTime
 from nodepool.exceptions import ImageCreateException
 from tests.support.manual_clock import ManualClock
 from tests.unit.driver.openstack.test_image_upload import Stopped
