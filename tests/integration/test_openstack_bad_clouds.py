@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from nodepool.driver.openstack import bounded
+from nodepool.driver.framework.http import bounded
 from nodepool.driver.statemachine import deletion_machine, inventory_machine, known, list_pace
 from nodepool.plan import circuit_breaker
 from nodepool.plan.backoff import Backoff

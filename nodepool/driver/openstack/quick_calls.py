@@ -21,9 +21,9 @@ from typing import Any, Final, NamedTuple
 from keystoneauth1 import exceptions
 
 from nodepool.clock import monotonic
-from nodepool.driver.openstack import bounded
-from nodepool.driver.openstack.answer_reader import Bounds, QuickAnswer
-from nodepool.driver.openstack.kept_connections import KeptConnections, KeptResponse
+from nodepool.driver.framework.http import bounded
+from nodepool.driver.framework.http.answer_reader import Bounds, QuickAnswer
+from nodepool.driver.framework.http.kept_connections import KeptConnections, KeptResponse
 
 #: So long calls are made as the last one of keystoneauth, in seconds. Then it finds everything out again.
 TEMPLATE_SECONDS: Final = 60.0

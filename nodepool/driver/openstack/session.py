@@ -82,15 +82,16 @@ def make_client(region: CloudRegion, service: str) -> HttpClient:
 
 def _session_of(region: CloudRegion) -> Any:
     """keystoneauth's session of a region, with our limits and without what slows calls down."""
-    from nodepool.driver.openstack import bounded
-    from nodepool.driver.openstack.http_session import HttpSession
+    from nodepool.driver.framework.http import bounded
+    from nodepool.driver.framework.http.http_session import HttpSession
+    from nodepool.driver.openstack.keystone_adapter import TLS_SETTINGS, KeystoneAdapter
 
     session = region.get_session()
     if session.timeout is None:
         session.timeout = DEFAULT_TIMEOUT_SECONDS
     if not isinstance(session.session, HttpSession):
         session.session = HttpSession(session.session)
-    bounded.mount(session.session, POOL_SIZE)
+    bounded.mount(session.session, POOL_SIZE, KeystoneAdapter, TLS_SETTINGS)
     return session
 
 

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from nodepool import fast_json
 from nodepool.clock import monotonic, wall_time
+from nodepool.driver.framework.http.no_answer import no_answer
 from nodepool.driver.framework.rate_classes import Call, RateClasses
 from nodepool.driver.framework.token_bucket import BucketSize
 from nodepool.driver.openstack import errors, session
 from nodepool.driver.openstack.errors import CloudAway, LoginRefused, ServiceAbsent
-from nodepool.driver.openstack.no_answer import no_answer
 
 if TYPE_CHECKING:
     from openstack.config.cloud_region import CloudRegion

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from keystoneauth1 import exceptions
 
+from nodepool.driver.framework.http.answer_reader import QuickAnswer
 from nodepool.driver.openstack import quick_calls
-from nodepool.driver.openstack.answer_reader import QuickAnswer
 from nodepool.driver.openstack.clouds import Clouds
 from nodepool.driver.openstack.quick_calls import TEMPLATE_SECONDS
 from nodepool.driver.openstack.session import close, make_client

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Answers of a cloud, bounded in size and time, whatever keystoneauth or we ask for: login and discovery too.
+"""Answers of a cloud, bounded in size and time, whoever asks: also libraries that log in.
 
 The time-out of requests is for each read of the socket, so that whoever sends a byte now and then would keep a thread
 for ever. Here an answer, from the first byte of its head to the last of its body, has `ANSWER_TIMES` times as long.
-Imported when a cloud is used: requests comes with openstacksdk.
+Imported when a cloud is used, because requests takes long to import.
 """
 
 from __future__ import annotations
@@ -11,16 +11,17 @@ from __future__ import annotations
 import http.client
 import io
 import urllib.parse
+from collections.abc import Sequence
 from typing import Any, Final
 
 import requests
-from keystoneauth1.session import TCPKeepAliveAdapter
+from requests.adapters import HTTPAdapter
 from requests.utils import select_proxy
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPSConnectionPool
 
 from nodepool.clock import monotonic
-from nodepool.driver.openstack.kept_connections import KeptConnections
+from nodepool.driver.framework.http.kept_connections import KeptConnections
 from nodepool.guard import OnError
 
 #: Longest answer that is read, in bytes: a page of 1000 servers has about 3 MB.
@@ -30,7 +31,6 @@ ANSWER_TIMES: Final = 2.0
 #: What it is a multiple of when a call has no time-out, in seconds.
 _NO_TIMEOUT_SECONDS: Final = 60.0
 _CHUNK_BYTES: Final = 64 * 1024
-_TLS_SETTINGS: Final = ("tls_ciphers", "tls_min_version")
 
 
 class AnswerTooLong(OSError):
@@ -94,8 +94,11 @@ class _HttpsPool(KeptConnections, HTTPSConnectionPool):
 _POOLS: Final = {"http": _HttpPool, "https": _HttpsPool}
 
 
-class BoundedAdapter(TCPKeepAliveAdapter):
-    """Reads each answer completely before it returns, ``stream`` or not."""
+class BoundedAdapter(HTTPAdapter):
+    """Reads each answer completely before it returns, ``stream`` or not.
+
+    A subclass may have another adapter of requests as its second base class.
+    """
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         #: Of each host and each setting of TLS. To find it anew, requests asks the disk for each call.
@@ -162,17 +165,23 @@ def _too_long(limit: int) -> AnswerTooLong:
     return AnswerTooLong(f"the answer has more than {limit >> 20} MiB")
 
 
-def mount(session: requests.Session, connections: int) -> None:
-    """Bound all answers to a session. Keeps the TLS settings of what was mounted before; once a session.
+def mount(
+    session: requests.Session,
+    connections: int,
+    adapter_class: type[BoundedAdapter] = BoundedAdapter,
+    settings: Sequence[str] = (),
+) -> None:
+    """Bound all answers to a session; once a session.
 
     :param connections: to one host that are kept.
+    :param settings: attributes of what was mounted before that are given to the new adapters.
     """
     made: dict[int, BoundedAdapter] = {}
     for prefix, old in list(session.adapters.items()):
         if isinstance(old, BoundedAdapter):
             continue
         if id(old) not in made:
-            kept = {name: getattr(old, name) for name in _TLS_SETTINGS if hasattr(old, name)}
-            made[id(old)] = BoundedAdapter(pool_connections=connections, pool_maxsize=connections, **kept)
+            kept = {name: getattr(old, name) for name in settings if hasattr(old, name)}
+            made[id(old)] = adapter_class(pool_connections=connections, pool_maxsize=connections, **kept)
         session.mount(prefix, made[id(old)])
         old.close()

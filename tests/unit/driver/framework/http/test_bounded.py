@@ -1,22 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of `nodepool.driver.openstack.bounded`: no answer takes more memory or time than it may."""
+"""Tests of `nodepool.driver.framework.http.bounded`: no answer takes more memory or time than it may."""
 
 from __future__ import annotations
 
 import gzip
 import itertools
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 import requests
 
-from nodepool.driver.openstack import bounded
-from nodepool.driver.openstack.clouds import Clouds
-from nodepool.driver.openstack.errors import CloudAway
-from nodepool.driver.openstack.transport import Transport
-from nodepool.testing.openstack import CLOUD_NAME, OpenStackSimulator
+from nodepool.driver.framework.http import bounded
+from nodepool.testing.openstack import OpenStackSimulator
 from tests.support.slow_server import Pieces, SlowServer, drip
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
@@ -56,36 +52,11 @@ def server(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
 
 @pytest.mark.parametrize("stream", [False, True])
 def test_requests(server: SlowServer, stream: bool) -> None:
-    """Any use of the session ends with an error that keystoneauth knows."""
+    """Any use of the session ends with an error that libraries know."""
     with requests.Session() as session:
         bounded.mount(session, 4)
         with pytest.raises(requests.RequestException):
             session.get(server.url, timeout=TIMEOUT_SECONDS, stream=stream)
-
-
-def test_login(server: SlowServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What answers in place of Keystone, to the discovery or to the login."""
-    with OpenStackSimulator() as simulator:
-        entry = simulator.clouds_yaml_entry()
-        entry["auth"]["auth_url"] = server.url
-        file = simulator.write_clouds_yaml(tmp_path / "clouds.yaml", auth=entry["auth"], api_timeout=TIMEOUT_SECONDS)
-        monkeypatch.setenv("OS_CLIENT_CONFIG_FILE", str(file))
-        transport = Transport("cloud-a", Clouds().region(CLOUD_NAME, None), 0)
-        with pytest.raises(CloudAway, match="Provider cloud-a: listing servers failed"):
-            transport.call("compute", "GET", "/servers", "listing servers")
-        transport.close()
-
-
-def test_call(server: SlowServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What answers in place of Nova."""
-    with OpenStackSimulator() as simulator:
-        settings: dict[str, Any] = {"compute_endpoint_override": server.url, "api_timeout": TIMEOUT_SECONDS}
-        file = simulator.write_clouds_yaml(tmp_path / "clouds.yaml", **settings)
-        monkeypatch.setenv("OS_CLIENT_CONFIG_FILE", str(file))
-        transport = Transport("cloud-a", Clouds().region(CLOUD_NAME, None), 0)
-        with pytest.raises(CloudAway, match="Provider cloud-a: listing servers failed"):
-            transport.call("compute", "GET", "/servers", "listing servers")
-        transport.close()
 
 
 def test_good_answers() -> None:

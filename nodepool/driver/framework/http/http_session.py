@@ -2,10 +2,10 @@
 """`HttpSession`: a session of requests whose calls to a cloud cost less.
 
 A call of requests looks at the whole environment for proxies, and joins the settings of the session with its own, each
-time. For the calls that keystoneauth makes nothing of that changes from one to the next. Only public names of requests
+time. For the calls to one cloud nothing of that changes from one to the next. Only public names of requests
 are used, and a call that is not of the known kind takes the way of requests.
 
-Imported when a cloud is used: requests comes with openstacksdk.
+Imported when a provider is made, because requests takes long to import.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from requests.cookies import extract_cookies_to_jar
 from requests.structures import CaseInsensitiveDict
 from requests.utils import get_auth_from_url
 
-#: What keystoneauth gives with a call.
+#: Arguments of an ordinary call.
 _KNOWN: Final = frozenset({"allow_redirects", "headers", "params", "data", "timeout", "verify", "cert", "stream"})
 
 

@@ -3,7 +3,7 @@
 
 For each call requests and urllib3 prepare for redirections, retries, proxies, hooks, and answers that are read piece by
 piece; that costs more than the call. Here is only the call. urllib3 still makes the connections, with TLS: a call for
-which none is open takes the long way. Imported when a cloud is used: requests comes with openstacksdk.
+which none is open takes the long way. Imported when a provider is made, because requests takes long to import.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from requests.utils import get_encoding_from_headers
 from urllib3.connectionpool import HTTPConnectionPool
 from urllib3.exceptions import ClosedPoolError
 
-from nodepool.driver.openstack.answer_reader import Bounds, BrokenAnswer, QuickAnswer, read_answer
+from nodepool.driver.framework.http.answer_reader import Bounds, BrokenAnswer, QuickAnswer, read_answer
 from nodepool.guard import OnError
 
 A = TypeVar("A")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of `nodepool.driver.openstack.answer_reader`: answers of all kinds, and what is none."""
+"""Tests of `nodepool.driver.framework.http.answer_reader`: answers of all kinds, and what is none."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from nodepool.driver.openstack import answer_reader
-from nodepool.driver.openstack.answer_reader import Bounds, BrokenAnswer, ClosedBefore, read_answer
+from nodepool.driver.framework.http import answer_reader
+from nodepool.driver.framework.http.answer_reader import Bounds, BrokenAnswer, ClosedBefore, read_answer
 from tests.support.manual_clock import monotonic_clock
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of `nodepool.driver.openstack.kept_connections`: a second call over a connection is as the first one."""
+"""Tests of `nodepool.driver.framework.http.kept_connections`: a second call over a connection is as the first one."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 import requests
 
-from nodepool.driver.openstack import bounded
-from nodepool.driver.openstack.http_session import HttpSession
+from nodepool.driver.framework.http import bounded
+from nodepool.driver.framework.http.http_session import HttpSession
 from nodepool.testing.openstack import OpenStackSimulator
 from tests.support.certificates import make_certificates
 from tests.support.slow_server import SlowServer
 from tests.support.wait import wait_for
-from tests.unit.driver.openstack.test_bounded import ENDLESS_ANSWERS, HEAD, TIMEOUT_SECONDS
+from tests.unit.driver.framework.http.test_bounded import ENDLESS_ANSWERS, HEAD, TIMEOUT_SECONDS
 
 FIRST = HEAD + b"Content-Length: 2\r\n\r\n{}"
 PACKED = gzip.compress(b'{"a": 1}')
