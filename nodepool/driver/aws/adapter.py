@@ -3,13 +3,15 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from nodepool.driver.aws.client import Ec2
+from nodepool.driver.aws.creation import AwsCreation
 from nodepool.driver.aws.facts import AwsFacts
 from nodepool.driver.aws.instance import AwsInstance, instance_of
-from nodepool.driver.aws.instances import AwsCreation, AwsDeletion, AwsInstances
+from nodepool.driver.aws.instances import AwsDeletion, AwsInstances
 from nodepool.driver.aws.quota import AccountLimits
 from nodepool.driver.aws.resources import INSTANCE, VOLUME, AwsResource, AwsResources, ResourceKind
 from nodepool.driver.aws.transport import AwsTransport
@@ -76,7 +78,9 @@ class AwsAdapter(Adapter):
     def listInstances(self) -> list[AwsInstance]:
         records = self.instances.inventory.all(max_age=0.0)
         for name in {record.type for record in records if record.type}:
-            self.facts.instance_type(name)
+            # That of somebody else's instance may be one that is not told of to everybody.
+            with contextlib.suppress(RuntimeConfigurationException):
+                self.facts.instance_type(name)
         volumes = {volume.id: volume for volume in self.client.volumes()} if self.limits.counts_volumes else {}
         region = self.config.region_name
         return [AwsInstance(record, region, self.limits.use_of(record, volumes)) for record in records]

@@ -5,17 +5,19 @@ twice as many of these."""
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from nodepool.driver.aws import transport as t
 from nodepool.driver.aws.errors import AwsNotFound, AwsRefused, instance_ids_in
 from nodepool.driver.aws.quota_codes import AccountQuota
 from nodepool.driver.aws.types import AwsImage, AwsRecord, AwsVolume, InstanceType, tag_list
+from nodepool.driver.framework.rate_classes import Call
 
 #: Longest pages.
 INSTANCES_A_PAGE: Final = 1000
 VOLUMES_A_PAGE: Final = 500
+IMAGES_A_PAGE: Final = 1000
 QUOTAS_A_PAGE: Final = 100
 
 
@@ -49,11 +51,20 @@ class Ec2:
         found = self._list("DescribeInstances", {"Filters": filters, "MaxResults": INSTANCES_A_PAGE}, "Reservations")
         return [AwsRecord.of(data) for reservation in found for data in reservation.get("Instances") or ()]
 
-    def run_instance(self, arguments: dict[str, Any], permit: Callable[[], None]) -> AwsRecord:
-        """Make one instance; returns it as it is then."""
-        given = {**arguments, "MinCount": 1, "MaxCount": 1}
-        answer = self.transport.call("ec2", t.RUN, "RunInstances", given, permit)
-        return AwsRecord.of(answer["Instances"][0])
+    def wait_to_run(self) -> Call:
+        """Block until instances may be made: for `run_instances`."""
+        return self.transport.wait_turn(t.RUN, "RunInstances")
+
+    def run_instances(
+        self, arguments: dict[str, Any], count: int, permit: Callable[[], None], turn: Call | None = None
+    ) -> list[AwsRecord]:
+        """Make instances, at least one; returns them as they are then.
+
+        :param count: so many at most.
+        """
+        given = {**arguments, "MinCount": 1, "MaxCount": count}
+        answer = self.transport.call("ec2", t.RUN, "RunInstances", given, permit, turn)
+        return [AwsRecord.of(data) for data in answer["Instances"]]
 
     def terminate(self, take: Callable[[], list[str]]) -> dict[str, Exception]:
         """Order the end of instances in one call; returns the errors of those that are refused.
@@ -100,9 +111,17 @@ class Ec2:
     def delete_volume(self, volume_id: str) -> None:
         self.transport.call("ec2", t.CHANGE, "DeleteVolume", {"VolumeId": volume_id})
 
-    def tag(self, ids: Iterable[str], tags: dict[str, str]) -> None:
-        """Set tags of things of any kind."""
-        self.transport.call("ec2", t.TAG, "CreateTags", {"Resources": list(ids), "Tags": tag_list(tags)})
+    def tag(self, wanted: Callable[[], tuple[Iterable[str], Mapping[str, str]]]) -> None:
+        """Set tags of things of any kind.
+
+        :param wanted: asked for their ids, and the tags, when the call's turn has come.
+        """
+
+        def arguments() -> dict[str, Any]:
+            ids, tags = wanted()
+            return {"Resources": list(ids), "Tags": tag_list(tags)}
+
+        self.transport.call("ec2", t.TAG, "CreateTags", arguments)
 
     # -- limits --
 
@@ -126,7 +145,8 @@ class Ec2:
 
     def images_where(self, filters: list[dict[str, Any]]) -> list[AwsImage]:
         """AMIs of anybody for which all filters hold."""
-        return [AwsImage.of(data) for data in self._list("DescribeImages", {"Filters": filters}, "Images")]
+        found = self._list("DescribeImages", {"Filters": filters, "MaxResults": IMAGES_A_PAGE}, "Images")
+        return [AwsImage.of(data) for data in found]
 
     def instance_type(self, name: str) -> InstanceType:
         """One type; an AwsRefused with the code ``InvalidInstanceType`` if AWS does not know it in the region."""

@@ -239,7 +239,8 @@ class AwsProviderConfig(CloudProviderConfig[AwsPool]):
     rate: float = key(
         Number(0),
         2.0,
-        "Calls per second that change something, in the long run; those that read get ten times as many; 0 = no limit.",
+        "Calls per second that make instances, in the long run; those that read get ten times as many, others "
+        "in proportion as AWS takes them; 0 = no limit.",
     )
     boot_timeout: float = with_default(CloudProviderConfig.boot_timeout, 180.0)
     max_servers: float = key(WHOLE, math.inf, "Of pools that do not say it.", default_text="unlimited")

@@ -33,13 +33,21 @@ def instance_tags(
     return {**tags, **metadata, "Name": hostname}
 
 
-def run_arguments(
-    label: AwsLabel, place: LaunchPlace, image: AwsImage, tags: Mapping[str, str], token: str
-) -> dict[str, Any]:
-    """All but the number of instances.
+def with_tags(arguments: Mapping[str, Any], tags: Mapping[str, str], token: str) -> dict[str, Any]:
+    """Arguments with the tags of what is made.
 
     :param token: what AWS knows the creation by when it is sent again.
     """
+    return {**arguments, "ClientToken": token, "TagSpecifications": tag_specifications(tags, *_TAGGED)}
+
+
+def tag_specifications(tags: Mapping[str, str], *kinds: str) -> list[dict[str, Any]]:
+    """Tags that things of these kinds have from their first moment on."""
+    return [{"ResourceType": kind, "Tags": tag_list(tags)} for kind in kinds]
+
+
+def run_arguments(label: AwsLabel, place: LaunchPlace, image: AwsImage) -> dict[str, Any]:
+    """All but the number of instances, their tags, and the token."""
     pool = label.pool
     interface: dict[str, Any] = {"DeviceIndex": 0, "AssociatePublicIpAddress": pool.public_ipv4}
     if place.subnet_id:
@@ -49,13 +57,11 @@ def run_arguments(
     if pool.public_ipv6:
         interface["Ipv6AddressCount"] = 1
     arguments: dict[str, Any] = {
-        "ClientToken": token,
         "ImageId": image.id,
         "InstanceType": place.instance_type,
         "KeyName": label.key_name,
         "EbsOptimized": label.ebs_optimized,
         "NetworkInterfaces": [interface],
-        "TagSpecifications": [{"ResourceType": kind, "Tags": tag_list(tags)} for kind in _TAGGED],
     }
     if image.devices:
         arguments["BlockDeviceMappings"] = block_devices(label, image)

@@ -59,6 +59,11 @@ class Places:
             awake = [place for place in found if place not in self._rest_until]
             return awake or [min(found, key=self._rest_until.__getitem__)]
 
+    def rests(self, place: LaunchPlace) -> bool:
+        """Had it no room a while ago?"""
+        with self._lock:
+            return self._rest_until.get(place, 0.0) > self._clock()
+
     def no_room(self, place: LaunchPlace) -> None:
         """AWS said so."""
         with self._lock:

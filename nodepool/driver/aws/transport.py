@@ -38,9 +38,12 @@ QUOTAS: Final = "quotas"
 STORE: Final = "store"
 _BURSTS: Final = {RUN: 5, TERMINATE: 100, TAG: 100, CHANGE: 50, QUOTAS: 5}
 _READ_BURST: Final = 100
+#: How much faster than calls that make instances AWS lets those of a class come in the long run: 2 a second of those,
+#: 5 that terminate or change something else, 10 that set tags.
+_SHARES: Final = {RUN: 1.0, TERMINATE: 2.5, TAG: 5.0, CHANGE: 2.5, QUOTAS: 1.0}
 
 #: Exceptions of botocore for calls that never left this machine, and for credentials that are not there.
-_NOT_SENT: Final = ("EndpointConnectionError", "ConnectTimeoutError", "ProxyConnectionError", "SSLError")
+_NOT_SENT: Final = ("EndpointConnectionError", "ConnectTimeoutError", "ProxyConnectionError")
 _NO_LOGIN: Final = ("Credential", "SSO", "Token", "Login", "ProfileNotFound")
 #: botocore writes tokens of sessions to its log at DEBUG.
 _TALKATIVE: Final = ("botocore", "boto3", "s3transfer")
@@ -49,9 +52,9 @@ _TALKATIVE: Final = ("botocore", "boto3", "s3transfer")
 def class_sizes(rate: float) -> dict[str, BucketSize]:
     """Buckets of the classes.
 
-    :param rate: changing calls per second, in the long run; 0 = no limit.
+    :param rate: calls per second that make instances, in the long run; 0 = no limit.
     """
-    sizes = {kind: BucketSize(burst, rate) for kind, burst in _BURSTS.items()}
+    sizes = {kind: BucketSize(burst, _SHARES[kind] * rate) for kind, burst in _BURSTS.items()}
     # Data of images are limited by the network.
     return {**sizes, READ: BucketSize(_READ_BURST, READS * rate), STORE: BucketSize(1, 0)}
 
@@ -107,6 +110,7 @@ class AwsTransport:
         operation: str,
         arguments: dict[str, Any] | Callable[[], dict[str, Any]],
         permit: Callable[[], None] = lambda: None,
+        turn: Call | None = None,
     ) -> dict[str, Any]:
         """Make one call. One that AWS puts off is made again later.
 
@@ -115,12 +119,13 @@ class AwsTransport:
         :param operation: as AWS names it, such as ``RunInstances``.
         :param arguments: or a function that is asked for them when the turn has come.
         :param permit: asked when the turn has come, each time; raises an error if the call must not be made any more.
+        :param turn: for the first attempt, if it has come already: see `wait_turn`.
         :raises AwsRefused: AWS refuses it.
         :raises AwsAway: no answer, or AWS has trouble of its own, or does not accept the credentials.
         """
         given: dict[str, Any] | None = None
         for attempt in range(THROTTLED_ATTEMPTS):
-            turn = self._wait_turn(kind, operation)
+            turn = turn or self.wait_turn(kind, operation)
             permit()
             if given is None:
                 given = arguments() if callable(arguments) else arguments
@@ -136,6 +141,7 @@ class AwsTransport:
                 )
                 if attempt + 1 == THROTTLED_ATTEMPTS:
                     raise
+                turn = None
                 continue
             turn.worked()
             return answer
@@ -156,6 +162,15 @@ class AwsTransport:
             if not token:
                 return
             given["NextToken"] = token
+
+    def wait_turn(self, kind: str, operation: str) -> Call:
+        """Block until a call of a class may begin; give what is returned to `call`.
+
+        :raises AwsAway: the provider was stopped.
+        """
+        if self.stopped.is_set():
+            raise self._stopped(operation)
+        return self._classes.wait(kind)
 
     # -- inside --
 
@@ -215,11 +230,6 @@ class AwsTransport:
             retries={"mode": "standard", "total_max_attempts": 1},
         )
         return self._session.create_client(service, region_name=self.region, config=config)
-
-    def _wait_turn(self, kind: str, operation: str) -> Call:
-        if self.stopped.is_set():
-            raise self._stopped(operation)
-        return self._classes.wait(kind)
 
     def _sleep(self, seconds: float) -> None:
         if self.stopped.wait(seconds):

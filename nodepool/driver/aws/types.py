@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
+from nodepool.driver.aws.batch_tag import lacks_own, with_node
+
 PENDING: Final = "pending"
 RUNNING: Final = "running"
 SHUTTING_DOWN: Final = "shutting-down"
@@ -40,6 +42,10 @@ class AwsRecord(NamedTuple):
     #: Why it is in its state.
     reason_code: str
     reason: str
+    #: Among the instances of one call.
+    launch_index: int = 0
+    #: Its tags are only those that it has in common with them.
+    batched: bool = False
     #: EC2 cannot list what changed.
     updated: str = ""
 
@@ -52,10 +58,11 @@ class AwsRecord(NamedTuple):
     def of(cls, data: Mapping[str, Any]) -> AwsRecord:
         placement = data.get("Placement") or {}
         reason = data.get("StateReason") or {}
+        tags, index = tags_of(data), data.get("AmiLaunchIndex") or 0
         return cls(
             id=data["InstanceId"],
             status=data["State"]["Name"],
-            metadata=tags_of(data),
+            metadata=with_node(tags, index),
             type=data.get("InstanceType", ""),
             zone=placement.get("AvailabilityZone") or None,
             spot=data.get("InstanceLifecycle") == "spot",
@@ -70,6 +77,8 @@ class AwsRecord(NamedTuple):
             ),
             reason_code=reason.get("Code", ""),
             reason=reason.get("Message", ""),
+            launch_index=index,
+            batched=lacks_own(tags),
         )
 
 
@@ -88,7 +97,8 @@ class AwsVolume(NamedTuple):
         return cls(
             id=data["VolumeId"],
             status=data.get("State", ""),
-            metadata=tags_of(data),
+            # It does not say of which node of a batch it is. What no instance has any more is to go with the first.
+            metadata=with_node(tags_of(data), 0),
             size_gib=data.get("Size", 0),
             type=data.get("VolumeType", ""),
             iops=data.get("Iops", 0),

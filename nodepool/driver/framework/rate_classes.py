@@ -16,12 +16,16 @@ SPREAD_SECONDS: Final = 0.1
 
 
 class Call:
-    """A call whose turn has come. Tell it what the cloud made of it: `throttled` or `worked`."""
+    """A call whose turn has come. Tell it what the cloud made of it: `throttled` or `worked`.
 
-    def __init__(self, classes: RateClasses, kind: str, turn: Turn) -> None:
+    :param waited: its turn did not come at once.
+    """
+
+    def __init__(self, classes: RateClasses, kind: str, turn: Turn, *, waited: bool) -> None:
         self._classes = classes
         self._kind = kind
         self._turn = turn
+        self.waited = waited
 
     def throttled(self, seconds: float | None) -> float:
         """The cloud puts calls of this class off; returns for how long none of them begins, in seconds.
@@ -62,16 +66,18 @@ class RateClasses:
 
         One that waits while the class is throttled gets a new turn after the pause.
         """
+        waited = False
         while True:
             with self._lock:
                 bucket = self._bucket(kind)
                 now = self._clock()
                 turn = bucket.take(now)
             if turn.at > now:
+                waited = True
                 self._sleep(turn.at - now)
             with self._lock:
                 if bucket.round == turn.round:
-                    return Call(self, kind, turn)
+                    return Call(self, kind, turn, waited=waited)
 
     def throttled(self, kind: str, turn: Turn, seconds: float | None) -> float:
         """See `Call.throttled`."""

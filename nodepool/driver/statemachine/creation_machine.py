@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from typing import Any, ClassVar, Final
 
 from nodepool.clock import monotonic
@@ -26,7 +27,7 @@ from nodepool.driver.statemachine.inventory import R
 from nodepool.driver.statemachine.inventory_machine import InventoryMachine, Step
 from nodepool.driver.statemachine.lost_creations import Creation, CreationKey
 from nodepool.exceptions import CloudUnavailableException, LaunchStatusException, NotFound
-from nodepool.guard import OnError
+from nodepool.guard import OnError, settle
 from nodepool.plan.backoff import Backoff
 
 #: A machine that was not advanced for so long was given up: nothing may be made for it any more.
@@ -88,14 +89,21 @@ class CreationMachine(InventoryMachine[R]):
 
     # -- what the driver says --
 
-    @abc.abstractmethod
     def create(self, key: CreationKey) -> str:
         """Send the creation; returns the id of the instance. Blocks; in a thread of the cloud.
 
         Calls `permit` right before the call. What is made must carry ``metadata``, and where the cloud has such a thing
         ``key.text``. Raises CloudUnavailableException for a call that got no answer; its ``maybe_done`` is False if
-        the cloud surely did not get it.
+        the cloud surely did not get it. A driver has this, or `begin_creation` instead.
         """
+        raise NotImplementedError
+
+    def begin_creation(self, key: CreationKey) -> Future[str]:
+        """The same; does not block. A cloud that makes several instances with one call may gather creations.
+
+        The future may end in any thread. What `create` is to raise is its exception.
+        """
+        return self.submit(lambda: self.create(key), self.cloud.creators)
 
     @abc.abstractmethod
     def seen(self, record: R) -> Instance | bool:
@@ -152,13 +160,17 @@ class CreationMachine(InventoryMachine[R]):
     def _submit(self) -> bool:
         creation, repeated = self._creation, self._lost is not None
         assert creation is not None
-        self.call(lambda: self._create(creation, repeated), self.cloud.creators)
+        # What is still open counts against the limits, also if nobody waits any more.
+        self.cloud.creations.sent(creation)
+        told: Future[str] = Future()
+        call = self.begin_creation(creation.key)
+        call.add_done_callback(lambda call: settle((told,), lambda: self._outcome(creation, repeated, call)))
+        self.await_call(told)
         return self.go(self.SUBMITTING)
 
-    def _create(self, creation: Creation, repeated: bool) -> str:
-        """In a thread of the cloud. What is still open counts against the limits, also if nobody waits any more."""
+    def _outcome(self, creation: Creation, repeated: bool, call: Future[str]) -> str:
+        """The id of the instance, or an error; notes whether the creation is over. In the thread that ends the call."""
         creations = self.cloud.creations
-        creations.sent(creation)
 
         def failed(error: BaseException) -> None:
             # A repeated one that is refused says nothing of the first.
@@ -169,11 +181,10 @@ class CreationMachine(InventoryMachine[R]):
 
         # Also of a library that wants to end the process: else the creation would count as under way for ever.
         with OnError(failed):
-            record_id = self.create(creation.key)
+            record_id = call.result()
         creations.ended(creation)
         if self.clock() - self.advanced_at > GIVEN_UP_SECONDS + self.cloud.call_seconds:
-            self.log.warning("Instance %s was made for a launch that was abandoned, deleting it", record_id)
-            self.cloud.delete_instance(record_id)
+            self.cloud.delete_abandoned(record_id)
         return record_id
 
     def _submitting(self) -> bool:

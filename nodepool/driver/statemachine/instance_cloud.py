@@ -155,6 +155,11 @@ class InstanceCloud(abc.ABC, Generic[R]):
             )
             self.others.submit(self._delete_stray, record.id)
 
+    def delete_abandoned(self, record_id: str) -> None:
+        """An instance was made for a launch that nobody goes on with. Does not block."""
+        log.warning("Instance %s was made for a launch that was abandoned, deleting it", record_id)
+        self.others.submit(self._delete_stray, record_id)
+
     def _delete_stray(self, record_id: str) -> None:
         try:
             self.delete_instance(record_id)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import abc
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, Future
-from typing import Any, ClassVar, Final, Generic
+from typing import Any, ClassVar, Final, Generic, TypeVar
 
 from nodepool.clock import monotonic
 from nodepool.driver.framework.shared_threads import ThreadShare
@@ -18,6 +18,8 @@ from nodepool.driver.statemachine.list_pace import Waiter
 from nodepool.driver.statemachine.machine import StateMachine
 from nodepool.exceptions import CloudUnavailableException, NotFound
 from nodepool.guard import OnError
+
+T = TypeVar("T")
 
 #: What a step of a machine returns: the instance = complete; True = look at the new state at once; False = wait.
 Step = Callable[[], "Instance | bool"]
@@ -86,10 +88,14 @@ class InventoryMachine(StateMachine, abc.ABC, Generic[R]):
 
     def call(self, function: Callable[[], Any], executor: Executor | None = None) -> None:
         """Make a call in a thread of the cloud; its end wakes the machine. See `answered` and `answer`."""
+        self.await_call(self.submit(function, executor))
+
+    def submit(self, function: Callable[[], T], executor: Executor | None = None) -> Future[T]:
+        """Make a call in a thread of the cloud, of which the machine may know nothing."""
         share = executor or self.cloud.others
         # Steps end when they have made a call: the same thread can make it.
         submit = share.submit_next if isinstance(share, ThreadShare) else share.submit
-        self.await_call(submit(function))
+        return submit(function)
 
     def await_call(self, call: Future[Any]) -> None:
         """A call was made elsewhere; its end wakes the machine. See `answered` and `answer`."""

@@ -18,8 +18,9 @@ HOSTNAME_CHARACTERS: Final = 15
 OVERRIDES: Final = ("username", "python_path", "shell_type", "connection_type", "connection_port")
 
 
-def hostname_of(node: Node) -> str:
-    return f"np{node.id}"[:HOSTNAME_CHARACTERS]
+def hostname(node_id: str | None) -> str:
+    """Of the instance of a node."""
+    return f"np{node_id}"[:HOSTNAME_CHARACTERS]
 
 
 def diskimage_of(label: LabelSettings) -> Any:

@@ -47,7 +47,7 @@ class BeginPhase:
         image_id, image_name = self._image_of(order.label)
         order.node.image_id = image_name
         self.machine = self._make_machine(
-            node_fields.hostname_of(order.node),
+            node_fields.hostname(order.node.id),
             order.label,
             image_id,
             metadata.for_node(order.node.key, order.pool.name, order.settings.name),

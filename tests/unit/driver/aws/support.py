@@ -13,7 +13,7 @@ from botocore.exceptions import ClientError
 from nodepool.config.objects import Config, DiskImage, Label
 from nodepool.driver.aws.adapter import AwsAdapter
 from nodepool.driver.aws.config import AwsProviderConfig
-from nodepool.driver.aws.instances import AwsCreation
+from nodepool.driver.aws.creation import AwsCreation
 from nodepool.driver.aws.transport import AwsTransport
 from nodepool.driver.statemachine import metadata
 from tests.support.manual_clock import ManualClock
@@ -163,7 +163,8 @@ class Rig:
         cloud.inventory = QuietInventory(PROVIDER, cloud.list_instances, lag_seconds=5.0, clock=self.clock)
         self.creators = cloud.creators = ManualExecutor()
         executor: ThreadPoolExecutor = ManualExecutor()  # type: ignore[assignment]
-        cloud.others = cloud._terminations._executor = executor
+        cloud.others = cloud._terminations._executor = cloud.batch_tags._calls._executor = executor
+        cloud.launches._executor = cloud.launches._orders._executor = self.creators
 
     @property
     def label(self) -> Any:

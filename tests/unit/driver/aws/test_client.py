@@ -128,5 +128,5 @@ def test_console(client: Ec2, region: Region) -> None:
 
 def test_tags(client: Ec2, region: Region) -> None:
     region.answers["create_tags"] = {}
-    client.tag(["i-1"], {"a": "b"})
+    client.tag(lambda: (["i-1"], {"a": "b"}))
     assert region.last("create_tags") == {"Resources": ["i-1"], "Tags": [{"Key": "a", "Value": "b"}]}

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from nodepool.driver.aws.launch_spec import instance_tags, run_arguments
+from nodepool.driver.aws.launch_spec import instance_tags, run_arguments, with_tags
 from nodepool.driver.aws.places import places_of
 from nodepool.driver.aws.types import AwsImage
 from tests.unit.driver.aws.support import IMAGE, LOG, METADATA, load, section
@@ -21,7 +21,7 @@ def label_of(label: dict[str, Any] | None = None, **pool: Any) -> Any:
 
 def arguments(label: dict[str, Any] | None = None, image: dict[str, Any] = IMAGE, **pool: Any) -> dict[str, Any]:
     wanted = label_of(label, **pool)
-    return run_arguments(wanted, places_of(wanted)[0], AwsImage.of(image), {"a": "b"}, "token-1")
+    return with_tags(run_arguments(wanted, places_of(wanted)[0], AwsImage.of(image)), {"a": "b"}, "token-1")
 
 
 def test_least() -> None:

@@ -58,10 +58,13 @@ def test_pages(transport: Paced, region: Region) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "burst", "rate"), [(t.RUN, 5, 2), (t.TERMINATE, 100, 2), (t.CHANGE, 50, 2), (t.READ, 100, 20)]
+    ("kind", "burst", "rate"),
+    [(t.RUN, 5, 2), (t.TERMINATE, 100, 5), (t.TAG, 100, 10), (t.CHANGE, 50, 5), (t.READ, 100, 20)],
 )
 def test_pace(transport: Paced, region: Region, kind: str, burst: int, rate: float) -> None:
-    """AW-15, CM-5: each class by itself: a burst as EC2 takes it, then ``rate``; ten times as many that read."""
+    """AW-15, CM-5: each class by itself: a burst as EC2 takes it, then ``rate``, and of other
+    classes as many more as EC2 takes.
+    """
     for _ in range(burst):
         call(transport, kind)
     assert transport.clock.now == 1000

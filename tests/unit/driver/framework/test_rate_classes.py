@@ -33,6 +33,14 @@ def test_each_class_has_its_bucket() -> None:
     assert classes.pauses == [0.5]
 
 
+def test_whether_it_waited() -> None:
+    """A call knows whether its turn came at once."""
+    classes = Paced(read=BucketSize(1, 10))
+    assert [classes.wait("read").waited for _ in range(2)] == [False, True]
+    classes.now += 1
+    assert not classes.wait("read").waited
+
+
 def test_throttling_is_of_one_class() -> None:
     classes = Paced()
     seconds = classes.wait("change").throttled(7.0)

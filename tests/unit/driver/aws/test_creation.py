@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+from nodepool.driver.aws.creation import AwsCreation
+from nodepool.driver.aws.ended import NoRoom, ended
 from nodepool.driver.aws.errors import AwsNoCapacity, AwsQuota, AwsRefused
-from nodepool.driver.aws.instances import AwsCreation, NoRoom, ended, token_of
+from nodepool.driver.aws.launch_batch import token_of
 from nodepool.driver.aws.places import LaunchPlace
 from nodepool.driver.aws.types import AwsRecord
 from nodepool.driver.statemachine import CreationKey
@@ -18,7 +20,7 @@ from tests.support.manual_executor import ManualExecutor
 from tests.unit.driver.aws.support import LOG, NODE, PROVIDER, Rig, error, instance, section, shown
 
 PLACE = LaunchPlace("t3.medium", None, None, spot=False)
-TOKEN = token_of(CreationKey(PROVIDER, NODE, 1), PLACE)
+TOKEN = token_of([CreationKey(PROVIDER, NODE, 1)], PLACE)
 
 
 @pytest.fixture
@@ -63,7 +65,7 @@ def test_token(rig: Rig) -> None:
     second = rig.creation()
     second.attempt = 2
     second.advance()
-    assert rig.region.last("run_instances")["ClientToken"] == token_of(CreationKey(PROVIDER, NODE, 2), PLACE) != TOKEN
+    assert rig.region.last("run_instances")["ClientToken"] == token_of([CreationKey(PROVIDER, NODE, 2)], PLACE) != TOKEN
 
 
 def test_lost_answer_of_a_launch_that_is_given_up(rig: Rig) -> None:

@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`AwsCreation`: the launch of one instance."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import Future
+from typing import TYPE_CHECKING
+
+from nodepool.driver.aws.ended import NoRoom, ended
+from nodepool.driver.aws.errors import AwsNoCapacity, AwsQuota, AwsRefused
+from nodepool.driver.aws.instance import AwsInstance, external_id
+from nodepool.driver.aws.instances import AwsInstances
+from nodepool.driver.aws.launch_batch import InstanceOrder
+from nodepool.driver.aws.launch_spec import instance_tags, run_arguments
+from nodepool.driver.aws.places import LaunchPlace
+from nodepool.driver.aws.types import PENDING, RUNNING, SHUTTING_DOWN, TERMINATED, AwsRecord
+from nodepool.driver.statemachine import CreationKey, CreationMachine, Instance
+from nodepool.guard import settle
+
+if TYPE_CHECKING:
+    from nodepool.driver.aws.config import AwsLabel
+    from nodepool.driver.statemachine.adapter import Log
+    from nodepool.model.request import NodeRequest
+
+
+class AwsCreation(CreationMachine[AwsRecord]):
+    """Makes an instance and waits until it runs. AWS knows a creation again by its client token.
+
+    :param image_id: of the upload; None = the label's cloud image.
+    """
+
+    idempotent = True
+
+    cloud: AwsInstances
+
+    def __init__(
+        self,
+        cloud: AwsInstances,
+        hostname: str,
+        label: AwsLabel,
+        image_id: str | None,
+        metadata: Mapping[str, str],
+        request: NodeRequest | None,
+        log: Log,
+    ) -> None:
+        super().__init__(cloud, label.name, metadata, log)
+        self._label = label
+        self._image_id = image_id
+        # Once: with other values than before AWS would not know it again.
+        self._tags = instance_tags(hostname, label, metadata, request, log)
+        #: Where to try it, the present one first. One thread at a time works on it.
+        self._places: list[LaunchPlace] = []
+        #: What was ordered there; None = nothing yet.
+        self._order: InstanceOrder | None = None
+
+    def begin_creation(self, key: CreationKey) -> Future[str]:
+        made: Future[str] = Future()
+        if self._order is None:
+            self._begin_at_place(key, made)
+        else:
+            # There was no answer.
+            self._wait_for(self.cloud.launches.again(self._order), key, made)
+        return made
+
+    def _begin_at_place(self, key: CreationKey, made: Future[str]) -> None:
+        # What is to be made may have to be looked up first.
+        order: Future[InstanceOrder] = self.submit(lambda: self._order_at_place(key), self.cloud.creators)
+
+        def ordered(order: Future[InstanceOrder]) -> None:
+            if order.cancelled() or order.exception() is not None:
+                settle((made,), lambda: order.result().key.text)
+            else:
+                self._order = order.result()
+                self._wait_for(self.cloud.launches.add(self._order), key, made)
+
+        order.add_done_callback(ordered)
+
+    def _order_at_place(self, key: CreationKey) -> InstanceOrder:
+        """What to order at the first of the places; may block."""
+        if not self._places:
+            self._places = self.cloud.places.to_try(self._label)
+        place = self._places[0]
+        image = self.cloud.facts.image(self._image_id or self.cloud.facts.cloud_image_id(self._label))
+        return InstanceOrder(key, place, run_arguments(self._label, place, image), self._tags, self._permit_here)
+
+    def _permit_here(self) -> None:
+        """As `permit`; where another launch found no room meanwhile it need not be tried if there is another place."""
+        self.permit()
+        if len(self._places) > 1 and self.cloud.places.rests(self._places[0]):
+            raise AwsNoCapacity(f"{self.where}: there was no room for another launch", "InsufficientInstanceCapacity")
+
+    def _wait_for(self, answer: Future[str], key: CreationKey, made: Future[str]) -> None:
+        def answered(answer: Future[str]) -> None:
+            error = answer.exception()
+            if isinstance(error, AwsNoCapacity):
+                self.cloud.places.no_room(self._places[0])
+                if len(self._places) > 1:
+                    self.log.info("No room for %s, trying %s: %s", self._places[0], self._places[1], error)
+                    del self._places[0]
+                    self._order = None
+                    try:
+                        self._begin_at_place(key, made)
+                    except RuntimeError:
+                        # The provider was stopped.
+                        made.set_exception(error)
+                    return
+            settle((made,), answer.result)
+
+        answer.add_done_callback(answered)
+
+    def refused(self, error: Exception) -> Exception:
+        if isinstance(error, AwsRefused) and not isinstance(error, (AwsQuota, AwsNoCapacity)):
+            # It may be gone, or be another one now.
+            self.cloud.facts.forget(self._label)
+        return error
+
+    def stored_id(self, record_id: str) -> dict[str, str]:
+        return external_id(record_id)
+
+    def lets_go_on(self, record: AwsRecord | None) -> bool:
+        return record is None or record.status != PENDING
+
+    def seen(self, record: AwsRecord) -> Instance | bool:
+        if record.status in (SHUTTING_DOWN, TERMINATED):
+            raise self._ended(record)
+        if record.status != RUNNING:
+            return False
+        used = self.cloud.limits.use_of(record, label=self._label)
+        return AwsInstance(record, self.cloud.config.region_name, used, self._label)
+
+    def gone(self) -> Exception:
+        record = self.cloud.terminated.get(self.record_id or "")
+        return super().gone() if record is None else self._ended(record)
+
+    def _ended(self, record: AwsRecord) -> Exception:
+        error = ended(self.where, record)
+        if isinstance(error, NoRoom) and self._places:
+            self.cloud.places.no_room(self._places[0])
+        return error

@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`JoinedOrders`: orders that wait for the turn of a call; equal ones go to the cloud in one call.
+
+For a cloud that takes few calls, and many orders in each of them. Other than in `nodepool.driver.framework.batches`,
+several calls may be under way, each order gets an answer of its own, and a call may do a part of what was ordered.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from concurrent.futures import Executor, Future
+from typing import Any, Generic, Protocol, TypeVar
+
+from nodepool.exceptions import CloudUnavailableException
+from nodepool.guard import as_exception, settle
+
+
+class CallTurn(Protocol):
+    """A call may begin now."""
+
+    @property
+    def waited(self) -> bool:
+        """Did it have to wait for that? Then the cloud is asked as often as it allows."""
+        ...
+
+
+class JoinedOrder(Protocol):
+    """What somebody waits for."""
+
+    @property
+    def future(self) -> Future[Any]:
+        """Gets the answer to this order; in any thread."""
+        ...
+
+    def permit(self) -> None:
+        """Is it still wanted? Asked right before the call. :raises Exception: no; the future gets this error."""
+        ...
+
+
+OrderT = TypeVar("OrderT", bound=JoinedOrder)
+T = TypeVar("T", bound=CallTurn)
+
+
+class JoinedOrders(Generic[OrderT, T]):
+    """Each order is a call of its own as long as the cloud takes calls at once; those that gather while a call waits
+    for its turn go together, if they are equal. Thread-safe.
+
+    ``_lock`` guards the orders; it is not held during a call. One thread at a time waits for a turn: a turn is taken
+    only for orders that are there.
+
+    :param wait_turn: blocks until a call may begin.
+    :param send: makes a call for orders that are equal; blocks. Returns the answers, and errors of single orders; what
+        it raises is the error of all. Orders that are missing in what it returns were not carried out: each of them
+        goes again, alone.
+    :param executor: runs both; as many calls are under way at once as it has threads.
+    :param most: orders in a call.
+    """
+
+    def __init__(
+        self,
+        wait_turn: Callable[[], T],
+        send: Callable[[Sequence[OrderT], T], Mapping[OrderT, Any]],
+        executor: Executor,
+        most: int,
+    ) -> None:
+        self._wait_turn = wait_turn
+        self._send = send
+        self._executor = executor
+        self._most = most
+        self._lock = threading.Lock()
+        #: By what the orders have in common; the group whose turn is next is first.
+        self._waiting: dict[Hashable, list[OrderT]] = {}
+        #: Does a thread wait for a turn, or will one?
+        self._gathering = False
+
+    def add(self, order: OrderT, common: Hashable) -> None:
+        """Order something; does not block.
+
+        :param common: equal for orders that may go in one call.
+        """
+        with self._lock:
+            self._waiting.setdefault(common, []).append(order)
+            begin, self._gathering = not self._gathering, True
+        if begin:
+            self._begin()
+
+    def add_alone(self, order: OrderT) -> None:
+        """Order something that goes together with nothing else; does not block."""
+        self.add(order, object())
+
+    def _begin(self) -> None:
+        try:
+            self._executor.submit(self._run).add_done_callback(self._ended)
+        except RuntimeError:
+            # The executor was shut down.
+            self._fail_all(_stopped())
+
+    def _run(self) -> None:
+        """One call."""
+        turn: Future[T] = Future()
+        settle((turn,), self._wait_turn)
+        error = turn.exception()
+        if error is not None:
+            self._fail_all(error)
+            return
+        orders = self._take(self._most if turn.result().waited else 1)
+        with self._lock:
+            self._gathering = more = bool(self._waiting)
+        if more:
+            # While this call is under way the next one waits for its turn.
+            self._begin()
+        if orders:
+            self._call(orders, turn.result())
+
+    def _call(self, orders: list[OrderT], turn: T) -> None:
+        outcome: Future[Mapping[OrderT, Any]] = Future()
+        settle((outcome,), lambda: self._send(orders, turn))
+        error = outcome.exception()
+        if error is not None:
+            for order in orders:
+                order.future.set_exception(error)
+            return
+        answers = outcome.result()
+        for order in orders:
+            if order in answers:
+                _tell(order, answers[order])
+            elif len(orders) > 1:
+                self.add_alone(order)
+            else:
+                order.future.set_exception(RuntimeError("the only order of a call was not carried out"))
+
+    def _take(self, most: int) -> list[OrderT]:
+        """Equal orders that are still wanted; those of the others are told. Empty = nothing is left."""
+        while True:
+            with self._lock:
+                if not self._waiting:
+                    return []
+                common = next(iter(self._waiting))
+                group = self._waiting.pop(common)
+                taken, rest = group[:most], group[most:]
+                if rest:
+                    # The other groups come first now.
+                    self._waiting[common] = rest
+            wanted = [order for order in taken if _permitted(order)]
+            if wanted:
+                return wanted
+
+    def _fail_all(self, error: BaseException) -> None:
+        with self._lock:
+            left, self._waiting = self._waiting, {}
+            self._gathering = False
+        for group in left.values():
+            for order in group:
+                order.future.set_exception(error)
+
+    def _ended(self, run: Future[None]) -> None:
+        """Orders that are never sent, because the executor was shut down, must not be waited for."""
+        if run.cancelled():
+            self._fail_all(_stopped())
+
+
+def _stopped() -> CloudUnavailableException:
+    error = CloudUnavailableException("the provider was stopped")
+    error.maybe_done = False
+    return error
+
+
+def _permitted(order: JoinedOrder) -> bool:
+    asked: Future[None] = Future()
+    settle((asked,), order.permit)
+    error = asked.exception()
+    if error is not None:
+        order.future.set_exception(as_exception(error))
+    return error is None
+
+
+def _tell(order: JoinedOrder, answer: Any) -> None:
+    if isinstance(answer, BaseException):
+        order.future.set_exception(answer)
+    else:
+        order.future.set_result(answer)
