@@ -34,16 +34,8 @@ class OpenStackAdminApi(AdminApi):
     def state(self) -> Json:
         """Calls, events, contents and peaks."""
         observer = self.cloud.compute.observer
-        return super().state() | {
-            "contents": self.cloud.contents(),
-            "peak_servers": observer.peak_servers,
-            "peak_by_provider": dict(observer.peak_by_provider),
-            "peak_cores_by_provider": dict(observer.peak_cores_by_provider),
-            "peak_ram_by_provider": dict(observer.peak_ram_by_provider),
-            "peak_cores": observer.peak_cores,
-            "peak_ram": observer.peak_ram,
-            "double_nodes": list(observer.double_nodes),
-        }
+        own = {"contents": self.cloud.contents(), "peak_servers": observer.peak_machines}
+        return super().state() | own | observer.state()
 
     def _servers(self, _body: Json) -> Json:
         """Those that live, also where lists do not show them."""
@@ -82,5 +74,5 @@ class OpenStackAdminApi(AdminApi):
     def reset_counters(self) -> Json:
         """Peaks begin anew, too."""
         before = super().reset_counters()
-        self.cloud.compute.observer.reset(self.cloud.compute.use)
+        self.cloud.compute.observer.reset()
         return before

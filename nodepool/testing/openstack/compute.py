@@ -12,9 +12,9 @@ from nodepool.testing.openstack.create_spec import CreateSpec
 from nodepool.testing.openstack.knobs import BootRule
 from nodepool.testing.openstack.messages import ApiError, new_id
 from nodepool.testing.openstack.network import UP, Network
-from nodepool.testing.openstack.observer import Observer, Use
 from nodepool.testing.openstack.servers import ACTIVE, BUILD, DELETED, ERROR, Server, ServerTable
 from nodepool.testing.openstack.volumes import Volumes
+from nodepool.testing.simulator.observer import Observer
 
 #: A server of this flavor never finds a host.
 IMPOSSIBLE_FLAVOR = "impossible"
@@ -35,11 +35,6 @@ class Compute:
         self.used_cores = 0
         self.used_ram = 0
         self._created = 0
-
-    @property
-    def use(self) -> Use:
-        """What lives now."""
-        return Use(len(self.servers), self.used_cores, self.used_ram)
 
     def create(self, spec: CreateSpec) -> Server:
         """Accepts a server and decides what will become of it.
@@ -69,7 +64,7 @@ class Compute:
         self.used_ram += spec.flavor["ram"]
         self.servers.add(server)
         self.core.events["servers created"] += 1
-        self.observer.created(server, self.use)
+        self.observer.present(server.id, server.metadata, server.flavor["vcpus"], server.flavor["ram"])
         if self.core.happens(self.core.knobs.hidden_rate, "hidden"):
             server.listed = False
             self.core.after(self.core.knobs.hidden_seconds, "hidden seconds", lambda: self._show(server))
@@ -107,7 +102,7 @@ class Compute:
         self.used_ram -= server.flavor["ram"]
         self.servers.changed(server, self.core.stamp())
         self.core.events["servers deleted"] += 1
-        self.observer.removed(server)
+        self.observer.absent(server.id)
         for port in self.network.ports_of(server.id):
             if self.core.happens(self.core.knobs.port_leak_rate, "port leaks"):
                 self.network.set_status(port, "DOWN")

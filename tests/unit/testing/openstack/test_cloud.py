@@ -8,7 +8,7 @@ import pytest
 from nodepool.testing.openstack.cloud import Cloud
 from nodepool.testing.openstack.knobs import BootRule, DeleteRule, Knobs
 from nodepool.testing.openstack.messages import ApiError
-from nodepool.testing.openstack.network import AddressPool
+from nodepool.testing.simulator.addresses import AddressPool
 from tests.support.manual_clock import ManualClock
 
 
@@ -59,7 +59,7 @@ def test_usage_returns_to_zero() -> None:
         cloud.compute.delete(servers[0].id)
     assert caught.value.status == 404
     observer = cloud.compute.observer
-    assert (observer.peak_servers, observer.peak_cores, observer.peak_ram) == (3, 3, 3 * 1024)
+    assert (observer.peak_machines, observer.peak_cores, observer.peak_ram) == (3, 3, 3 * 1024)
     assert (observer.peak_cores_by_provider, observer.peak_ram_by_provider) == ({"": 3}, {"": 3 * 1024})
 
 
