@@ -58,8 +58,8 @@ class CloudDeletions:
         self._lock = threading.Lock()
         self._threads = threads
         self._running: set[_Key] = set()
-        #: Failed deletions: how many in a row, and not before when.
-        self._failed: dict[_Key, tuple[int, float]] = {}
+        #: Deletions that come later: how many failed in a row, and not before when.
+        self._later: dict[_Key, tuple[int, float]] = {}
 
     @property
     def running(self) -> int:
@@ -68,15 +68,15 @@ class CloudDeletions:
             return len(self._running)
 
     def begin(self, verdict: DeleteUpload) -> float | None:
-        """Delete an upload in the background, unless that runs already, or has just failed.
+        """Delete an upload in the background, unless that runs already, has just failed, or its record stays a while.
 
-        :return: seconds until it may be tried again; None = it runs.
+        :return: seconds until its time comes; None = it runs.
         """
         key = _key(verdict)
         with self._lock:
             if key in self._running:
                 return None
-            wait_seconds = self._failed.get(key, (0, 0.0))[1] - self._clock()
+            wait_seconds = self._later.get(key, (0, 0.0))[1] - self._clock()
             if wait_seconds > 0:
                 return wait_seconds
             self._running.add(key)
@@ -87,49 +87,56 @@ class CloudDeletions:
         return None
 
     def keep(self, uploads: Collection[_Key]) -> None:
-        """Forget failures of uploads that are gone.
+        """Forget what was to come of uploads that are gone.
 
         One that somebody else has locked for a moment stays: builders would otherwise take turns without a pause.
 
         :param uploads: image, build, provider and number of all that are there.
         """
         with self._lock:
-            self._failed = {key: value for key, value in self._failed.items() if key in uploads or key in self._running}
+            self._later = {key: value for key, value in self._later.items() if key in uploads or key in self._running}
 
     # -- in a thread of the provider --
 
     def _run(self, verdict: DeleteUpload) -> None:
         key = _key(verdict)
-        ended: Future[None] = Future()
+        ended: Future[float] = Future()
         settle([ended], lambda: self._delete_unless_changed(verdict))
         error = ended.exception()
+        stays_seconds = 0.0 if error is not None else ended.result()
         if error is not None and not self._threads.closed:
             # It is tried again, and keeps no other. At the end of the builder it is left to whoever comes next.
             tell_error(self.log, error, "%s stays for now", _shown(verdict))
         with self._lock:
             self._running.discard(key)
             if error is not None:
-                failures = self._failed.get(key, (0, 0.0))[0] + 1
-                self._failed[key] = failures, self._clock() + BACKOFF.pause(failures)
+                failures = self._later.get(key, (0, 0.0))[0] + 1
+                self._later[key] = failures, self._clock() + BACKOFF.pause(failures)
+            elif stays_seconds > 0:
+                self._later[key] = 0, self._clock() + stays_seconds
             else:
-                self._failed.pop(key, None)
+                self._later.pop(key, None)
         self._on_end()
 
-    def _delete_unless_changed(self, verdict: DeleteUpload) -> None:
+    def _delete_unless_changed(self, verdict: DeleteUpload) -> float:
         try:
-            self._delete(verdict)
+            return self._delete(verdict)
         except (ZKLockException, ZKConflict) as reason:
             self.log.debug("%s is left to the next look: %s", _shown(verdict), reason)
+            return 0.0
 
-    def _delete(self, verdict: DeleteUpload) -> None:
-        """The lock is held all the time: nobody else deletes the same. Blocks; raises what the driver raises."""
+    def _delete(self, verdict: DeleteUpload) -> float:
+        """The lock is held all the time: nobody else deletes the same. Blocks; raises what the driver raises.
+
+        :return: seconds for which the record stays; 0 = it is gone.
+        """
         place = (verdict.image, verdict.build_id, verdict.provider, verdict.upload_id)
         with self._store.upload_id_lock(*place) as lock:
             record = None if verdict.record is None else verdict.record.copy()
             if record is not None and not self._store.upload_has_data(*place):
                 # Another builder has just removed it.
                 self._store.delete_upload(*place, under=lock)
-                return
+                return 0.0
             if record is not None and record.state != states.DELETING:
                 # Written with the version that was seen: what has changed since is judged again.
                 record.state = states.DELETING
@@ -142,7 +149,9 @@ class CloudDeletions:
                 self._delete_found(provider, verdict)
             elif record is not None:
                 gateway.delete_image(provider, record.external_name or "", record.external_id)
-            self._store.delete_upload(*place, under=lock)
+            if verdict.stays_seconds <= 0:
+                self._store.delete_upload(*place, under=lock)
+            return verdict.stays_seconds
 
     def _delete_found(self, provider: Provider, verdict: DeleteUpload) -> None:
         """Delete what an upload left of which nobody knows the id (R-4, D-3)."""

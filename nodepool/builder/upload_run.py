@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 #: So often an upload that runs is asked whether it is still wanted.
 LOOK_SECONDS: Final = 1.0
+#: So often an upload asks again whether its lock is held still, without a connection to ZooKeeper.
+CERTAIN_LOOK_SECONDS: Final = 0.2
 #: Between attempts to delete an image that has no record any more, in seconds.
 DELETE_PAUSES: Final = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0)
 #: So often it is asked meanwhile whether the builder stops.
@@ -191,7 +193,9 @@ class UploadRun:
         services.store.store_upload(upload, under=lock)
         checksums = services.checksums.of(job.image, job.build_id, job.format)
         meta = upload_names.properties(target.metadata, target.provider_image, job.provider, job.build_id, upload.key)
-        with upload_progress.watched(lambda done, total: self._report(meter, lock, done, total)):
+        with upload_progress.watched(
+            lambda done, total: self._report(meter, lock, done, total), lambda: self._check(lock)
+        ):
             external_id = gateway.upload_image(
                 target.provider,
                 target.provider_image,
@@ -214,16 +218,30 @@ class UploadRun:
     def _report(self, meter: Meter, lock: ZkLock, done: int, total: int) -> None:
         """The driver says how far it is. Raises UploadGivenUp: nobody wants it any more."""
         meter.report(done, total)
+        self._check_possible(lock)
         now = monotonic()
-        if self._stopping():
-            raise UploadInterrupted("the builder stops")
-        if self._services.store.is_lost(lock):
-            raise UploadInterrupted("the session with ZooKeeper was lost, and the lock with it")
         if now >= self._look_at:
             self._look_at = now + LOOK_SECONDS
             reason = self._overtaken(self._services.images().image(self._job.image))
             if reason is not None:
                 raise UploadGivenUp(reason)
+
+    def _check_possible(self, lock: ZkLock) -> None:
+        """Raises UploadInterrupted: this builder cannot go on with it. Does not block."""
+        if self._stopping():
+            raise UploadInterrupted("the builder stops")
+        if self._services.store.is_lost(lock):
+            raise UploadInterrupted("the session with ZooKeeper was lost, and the lock with it")
+
+    def _check(self, lock: ZkLock) -> None:
+        """Is the lock held beyond doubt? Blocks while that is not known. Raises UploadInterrupted: it is not.
+
+        Who finds the lock free deletes what the upload has made so far: nothing may be made after that.
+        """
+        self._check_possible(lock)
+        while not self._services.store.is_certain(lock):
+            sleep(CERTAIN_LOOK_SECONDS)
+            self._check_possible(lock)
 
     def _overtaken(self, view: ImageView) -> str | None:
         return overtaken(view.builds.get(self._job.build_id), view, self._job.provider)

@@ -28,6 +28,7 @@ class DeleteUpload:
 
     :param record: as it was seen; None = what is stored is no record of an upload.
     :param find: no id of the image is known: delete the images that carry the ids of build and upload (R-4, D-3).
+    :param stays_seconds: the record is kept for so long after that, and then images are looked for once more.
     """
 
     image: str
@@ -37,6 +38,7 @@ class DeleteUpload:
     record: ImageUpload | None
     find: bool
     reason: str
+    stays_seconds: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,9 @@ class RemoveBuild:
     build_id: str
 
 
+#: So long the record of an abandoned upload stays after it was marked, and its images are looked for again (R-4). A
+#: builder that stood still, or that the network had cut off, may have made one meanwhile, or a cloud that was slow.
+ABANDONED_SECONDS: Final = 60.0
 #: So long what an interrupted upload has done is left to the next upload of the build (R-4).
 RESUME_SECONDS: Final = 24 * 3600.0
 #: So long the record of a build that is `deleting` is left to the builder that made it: its files go first (R-6).
@@ -105,7 +110,7 @@ def judge_image(
                 elif provider not in build.uploading and _is_bad(upload, now):
                     reason = "its record is unreadable"
                 if reason is not None and not upload.locked:
-                    yield _delete(view.name, build.id, provider, upload, reason)
+                    yield _delete(view.name, build.id, provider, upload, reason, now)
         warned = None if is_wanted or view.name in ever_wanted else _warning(view.name, build)
         if build.id not in kept_builds and not build.locked:
             yield from _judge_build(view, build, now, warned)
@@ -171,10 +176,24 @@ def _why_upload_goes(build: BuildView, provider: str, record: ImageUpload, kept:
     return "newer ones are there" if is_listed else "the provider does not use the image any more"
 
 
-def _delete(image: str, build_id: str, provider: str, upload: UploadView, reason: str) -> DeleteUpload:
+def _delete(image: str, build_id: str, provider: str, upload: UploadView, reason: str, now: float) -> DeleteUpload:
     record = upload.record
     find = record is None or record.external_id is None
-    return DeleteUpload(image, build_id, provider, upload.id, record, find, reason)
+    stays_seconds = _stays_seconds(record, now) if find and record is not None else 0.0
+    return DeleteUpload(image, build_id, provider, upload.id, record, find, reason, stays_seconds)
+
+
+def _stays_seconds(record: ImageUpload, now: float) -> float:
+    """How long the record of an upload without an image's id stays, because somebody may be making the image still.
+
+    Who fails knows that it has ended, and takes the name away. Only an abandoned one that was marked has it still.
+    """
+    if record.state == states.UPLOADING:
+        return ABANDONED_SECONDS
+    if record.state != states.DELETING or record.external_name is None:
+        return 0.0
+    # Clocks differ between builders: a time that is still to come would make it stay longer.
+    return max(0.0, min(ABANDONED_SECONDS, (record.state_time or 0.0) + ABANDONED_SECONDS - now))
 
 
 def _judge_build(view: ImageView, build: BuildView, now: float, warning: str | None) -> Iterator[Verdict]:

@@ -220,6 +220,13 @@ class ImageStore(ImageReader):
         """Has the session ended in which a lock was taken? Then somebody else may have it. Does not block."""
         return lock.epoch != self._client.session_epoch
 
+    def is_certain(self, lock: ZkLock) -> bool:
+        """Does the session live beyond doubt in which a lock was taken, so that nobody else has it? Does not block.
+
+        False for a while does not mean that it is lost: without a connection nobody knows.
+        """
+        return self._client.session_is_certain(lock.epoch)
+
     @contextlib.contextmanager
     def _locked(
         self, record: str, lock_dir: str, blocking: bool, timeout: float | None, *, needs_data: bool = False

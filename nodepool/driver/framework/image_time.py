@@ -14,6 +14,8 @@ from nodepool.plan.backoff import Backoff
 
 #: Between two looks at an image that the cloud works on.
 LOOK: Final = Backoff(0.5, 10.0, factor=1.5)
+#: So often who looks asks whether it is still of interest, in seconds.
+WANTED_SECONDS: Final = 1.0
 
 
 class ImageTime:
@@ -22,15 +24,22 @@ class ImageTime:
     :param what: has a limit, for errors, e.g. ``Provider a: the upload of image b``.
     :param seconds: the limit.
     :param stopped: ends all waiting.
+    :param wanted: asked at least once in `WANTED_SECONDS` between looks; what it raises ends them.
     """
 
     def __init__(
-        self, what: str, seconds: float, stopped: threading.Event, clock: Callable[[], float] = monotonic
+        self,
+        what: str,
+        seconds: float,
+        stopped: threading.Event,
+        clock: Callable[[], float] = monotonic,
+        wanted: Callable[[], None] = lambda: None,
     ) -> None:
         self._what = what
         self._seconds = seconds
         self._stopped = stopped
         self._clock = clock
+        self._wanted = wanted
         self._end = clock() + seconds
 
     def check(self) -> None:
@@ -53,7 +62,7 @@ class ImageTime:
         return self.left() > seconds and not self._stopped.wait(seconds)
 
     def looks(self, seconds: float | None = None) -> Iterator[None]:
-        """Times to look: now, and after growing pauses until it is over.
+        """Times to look: now, and after growing pauses until it is over. Raises what ``wanted`` does.
 
         :param seconds: or until these are.
         """
@@ -61,5 +70,15 @@ class ImageTime:
         for looks in itertools.count(1):
             yield
             pause = LOOK.pause(looks)
-            if self._clock() + pause >= end or self._stopped.wait(pause):
+            if self._clock() + pause >= end or not self._wait_wanted(pause):
                 return
+
+    def _wait_wanted(self, seconds: float) -> bool:
+        """Block for a while, and ask now and then. False = the provider was stopped."""
+        left = seconds
+        while left > 0:
+            if self._stopped.wait(min(WANTED_SECONDS, left)):
+                return False
+            self._wanted()
+            left -= WANTED_SECONDS
+        return True

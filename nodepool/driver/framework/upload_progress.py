@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """How far an upload is: drivers say it, and the builder shows it. A driver that says nothing works all the same.
 
-The builder binds a function to the thread in which it calls ``uploadImage()``; `report` calls that of its thread. A
-driver that uploads in threads of its own asks for it with `reporter` first.
+The builder binds two functions to the thread in which it calls ``uploadImage()``; `report` and `check` call those of
+their thread. A driver that uploads in threads of its own asks for them with `reporter` and `checker` first.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from typing import BinaryIO, Final
 
 #: Gets the bytes that are uploaded, and the bytes in all. Does not block; may raise `UploadGivenUp`. Any thread.
 Report = Callable[[int, int], None]
+#: Raises `UploadGivenUp` when the upload is to end. Blocks while nobody knows, e.g. without ZooKeeper. Any thread.
+Check = Callable[[], None]
 
 
 class UploadGivenUp(Exception):
@@ -36,15 +38,19 @@ def _nobody(done: int, total: int) -> None:
     """Stands for the builder where nobody watches."""
 
 
+def _wanted() -> None:
+    """The same for `check`."""
+
+
 @contextlib.contextmanager
-def watched(report: Report) -> Iterator[None]:
-    """Inside, what this thread reports goes to a function."""
-    before = reporter()
-    _bound.report = report
+def watched(report: Report, check: Check = _wanted) -> Iterator[None]:
+    """Inside, what this thread reports goes to a function, and another one says whether the upload is still wanted."""
+    before = reporter(), checker()
+    _bound.report, _bound.check = report, check
     try:
         yield
     finally:
-        _bound.report = before
+        _bound.report, _bound.check = before
 
 
 def reporter() -> Report:
@@ -59,6 +65,22 @@ def report(done: int, total: int) -> None:
     :raises UploadGivenUp: it is to end.
     """
     reporter()(done, total)
+
+
+def checker() -> Check:
+    """The function that is bound to this thread; one that does nothing if there is none. Does not block."""
+    bound: Check = getattr(_bound, "check", _wanted)
+    return bound
+
+
+def check() -> None:
+    """For times at which no data are sent, and before something is made in the cloud: is the upload still wanted?
+
+    Blocks while nobody knows.
+
+    :raises UploadGivenUp: it is to end.
+    """
+    checker()()
 
 
 class CountingFile:

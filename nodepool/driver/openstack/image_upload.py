@@ -11,6 +11,7 @@ import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from nodepool.driver.framework import upload_progress
 from nodepool.driver.openstack.errors import CloudAway, CloudNotFound, CloudQuota, CloudRefused, LoginRefused
 from nodepool.driver.openstack.image_check import wrong
 from nodepool.driver.openstack.image_content import PROTECTED, UPLOAD_KEYS
@@ -115,6 +116,8 @@ class GlanceUpload:
     def _send(self) -> None:
         """What is still to be done of it."""
         if not self._image_id:
+            # Whoever took the upload for abandoned has looked for its images, and may look no more.
+            upload_progress.check()
             self._image_id = self._api.create_image(self._body).id
             self._status, self._staged = "queued", False
         if self._status == "queued" and not self._staged:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from nodepool.clock import monotonic
+from nodepool.driver.framework import upload_progress
 from nodepool.driver.framework.image_time import ImageTime
 from nodepool.driver.framework.listed_image import ListedImage
 from nodepool.driver.openstack.errors import CloudNotFound, CloudRefused
@@ -43,8 +44,8 @@ class OpenStackImages:
         self._stopped = stopped
         self._clock = clock
 
-    def _time(self, what: str, seconds: float) -> ImageTime:
-        return ImageTime(f"Provider {self.provider}: {what}", seconds, self._stopped, self._clock)
+    def _time(self, what: str, seconds: float, wanted: Callable[[], None] = lambda: None) -> ImageTime:
+        return ImageTime(f"Provider {self.provider}: {what}", seconds, self._stopped, self._clock, wanted)
 
     # -- upload --
 
@@ -68,7 +69,7 @@ class OpenStackImages:
         :raises LaunchError: the cloud refused it, or is away.
         :raises OSError: the file cannot be read.
         """
-        time = self._time(f"the upload of image {name}", timeout)
+        time = self._time(f"the upload of image {name}", timeout, upload_progress.checker())
         body = {
             "container_format": "bare",
             "visibility": "private",

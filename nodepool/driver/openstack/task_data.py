@@ -24,7 +24,7 @@ class Readable(Protocol):
 
 
 class SentData:
-    """Counts the bytes of one file.
+    """Counts the bytes of one file. ``_lock`` guards the counts; ``_telling`` is held while the builder is told.
 
     :param size: of the file, in bytes.
     """
@@ -35,6 +35,7 @@ class SentData:
         self._size = size
         self._report = upload_progress.reporter()
         self._lock = threading.Lock()
+        self._telling = threading.Lock()
         self._sent = self._told = 0
 
     def watch(self, put: Callable[..., Any]) -> Callable[..., Any]:
@@ -57,12 +58,18 @@ class SentData:
             self._sent += count
             if self._sent < self._size and abs(self._sent - self._told) < REPORT_BYTES:
                 return
-            sent = self._told = self._sent
+            self._told = self._sent
         try:
-            self._report(sent, self._size)
+            # Of several parts at once none tells an older count after a newer one: that would be another attempt.
+            with self._telling:
+                self._report(self._sent_now(), self._size)
         except UploadGivenUp as error:
             self.given_up = error
             raise
+
+    def _sent_now(self) -> int:
+        with self._lock:
+            return self._sent
 
 
 class SentPart:

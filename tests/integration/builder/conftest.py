@@ -19,6 +19,12 @@ from tests.support.zookeeper import ZooKeeperServer
 MakeSite = Callable[..., ImageSite]
 
 
+@pytest.fixture(autouse=True)
+def _no_second_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    """R-4: records of abandoned uploads go at once, but for the tests of that."""
+    monkeypatch.setattr("nodepool.plan.image_cleanup.ABANDONED_SECONDS", 0.0)
+
+
 @pytest.fixture
 def make_site(zookeeper: ZooKeeperServer, chroot: str, tmp_path: Path, znodes: PoolZnodes) -> Iterator[MakeSite]:
     """Makes builders, each with a connection and a disk of its own: ``make_site(["a", "b"], clouds=other.clouds)``."""

@@ -106,6 +106,27 @@ def test_abandoned_upload_without_metadata(site: ImageSite) -> None:
     assert [image.id for image in site.cloud().images()] == [kept.id], "others may have that name, too"
 
 
+def test_image_that_comes_after_the_look(site: ImageSite, make_site: MakeSite, monkeypatch: pytest.MonkeyPatch) -> None:
+    """R-4: a builder that stood still makes an image while others clean up after it; no builder forgets the upload."""
+    monkeypatch.setattr("nodepool.plan.image_cleanup.ABANDONED_SECONDS", 500.0)
+    other = make_site(clouds=site.clouds)
+    build = site.build()
+    bad = site.upload(build, state="uploading", external_name="debian-1")
+    site.put_image(build, bad.key)
+    site.clean()
+    assert (site.states(build), site.cloud().images()) == (["deleting"], [])
+    site.put_image(build, bad.key)
+    wait_seconds = site.cleanup.run_once()
+    assert wait_seconds is not None
+    assert 400 < wait_seconds <= 500, "the cloud is not asked at each change"
+    other.clean()
+    assert (site.states(build), site.cloud().images()) == (["deleting"], [])
+    site.put_image(build, bad.key)
+    monkeypatch.setattr("nodepool.plan.image_cleanup.ABANDONED_SECONDS", 0.0)
+    make_site(clouds=site.clouds).clean()
+    assert (site.states(build), site.cloud().images()) == ([], [])
+
+
 def test_running_upload_is_left_alone(site: ImageSite, make_site: MakeSite) -> None:
     """R-4: as long as its worker holds the lock."""
     build = site.build()

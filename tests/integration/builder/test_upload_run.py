@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from nodepool.builder import upload_queue, upload_run
+from nodepool.driver.framework import upload_progress
 from nodepool.driver.framework.upload_progress import UploadInterrupted
 from nodepool.exceptions import ZKConnectionError
 from nodepool.metrics.catalog import IMAGE_UPDATE
@@ -339,6 +340,32 @@ def test_session_is_lost(site: ImageSite, zookeeper: ZooKeeperServer, caplog: py
     site.clean()
     assert site.states(build) == []
     wait_for("it is uploaded", lambda: (site.pass_once(), site.states(build))[1] == ["ready"])
+
+
+def test_nothing_is_made_while_the_session_is_doubtful(site: ImageSite, monkeypatch: pytest.MonkeyPatch) -> None:
+    """R-4, 6.3: without a connection to ZooKeeper nobody knows whether the lock is held: an upload waits for that."""
+    certain = threading.Event()
+    asked = threading.Event()
+
+    def is_certain(_: object) -> bool:
+        asked.set()
+        return certain.is_set()
+
+    monkeypatch.setattr(site.store, "is_certain", is_certain)
+    create = site.cloud().create
+
+    def checked(*arguments: Any) -> Any:
+        upload_progress.check()
+        return create(*arguments)
+
+    monkeypatch.setattr(site.cloud(), "create", checked)
+    build = site.build()
+    site.start(1)
+    site.wake()
+    assert asked.wait(DEADLINE_SECONDS)
+    assert (site.states(build), site.cloud().images()) == (["uploading"], [])
+    certain.set()
+    wait_for("it is uploaded", lambda: site.states(build) == ["ready"])
 
 
 def test_stop(site: ImageSite) -> None:

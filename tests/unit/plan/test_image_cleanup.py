@@ -115,6 +115,31 @@ def test_upload_under_way_stays() -> None:
     assert uploads_of(verdicts(other)) == [("b1", "cloud", 7)]
 
 
+@pytest.mark.parametrize(
+    ("state", "time", "fields", "seconds"),
+    [
+        ("uploading", 1.0, {"external_name": "debian-1"}, 60.0),
+        ("uploading", 1.0, {}, 60.0),
+        ("deleting", NOW - 20.0, {"external_name": "debian-1"}, 40.0),
+        ("deleting", NOW + 20.0, {"external_name": "debian-1"}, 60.0),
+        ("deleting", NOW - 60.0, {"external_name": "debian-1"}, 0.0),
+        ("deleting", NOW, {}, 0.0),
+        ("deleting", NOW, {"external_name": "debian-1", "external_id": "i-1"}, 0.0),
+        ("failed", NOW, {}, 0.0),
+    ],
+)
+def test_how_long_a_record_stays(state: str, time: float, fields: dict[str, str], seconds: float) -> None:
+    """R-4: whoever was making an abandoned image may not know yet that nobody wants it."""
+    view = upload(7, state, time=time)
+    assert view.record is not None
+    view.record.external_id = None
+    for name, value in fields.items():
+        setattr(view.record, name, value)
+    (found,) = verdicts(build("b1", "ready", 1.0, view))
+    assert isinstance(found, DeleteUpload)
+    assert found.stays_seconds == seconds
+
+
 RESUMING = WantedImages({"debian": WantedImage("debian")}, {"cloud": {"debian": WantedUpload("raw", resumes=True)}})
 
 

@@ -8,6 +8,7 @@ import itertools
 import pytest
 
 from nodepool.driver.framework.image_time import ImageTime
+from nodepool.driver.framework.upload_progress import UploadGivenUp
 from nodepool.exceptions import ImageCreateException
 from tests.support.manual_clock import ManualClock
 from tests.unit.driver.openstack.test_image_upload import Stopped
@@ -27,6 +28,22 @@ def test_looks() -> None:
     assert seen[:3] == [0, 0.5, 1.25]
     assert 80 < seen[-1] < 100
     assert max(later - earlier for earlier, later in itertools.pairwise(seen)) == 10
+
+
+def test_nobody_wants_it_any_more() -> None:
+    """It is asked once a second, however long the pauses are; what that raises ends the looks."""
+    clock = ManualClock()
+    asked: list[float] = []
+
+    def wanted() -> None:
+        asked.append(clock.now)
+        if len(asked) == 20:
+            raise UploadGivenUp("enough")
+
+    time = ImageTime("it", 1000, Stopped(clock), clock, wanted)
+    with pytest.raises(UploadGivenUp):
+        list(time.looks())
+    assert max(later - earlier for earlier, later in itertools.pairwise(asked)) == 1
 
 
 def test_fewer_looks() -> None:

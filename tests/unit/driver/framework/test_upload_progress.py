@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from nodepool.driver.framework import upload_progress
-from nodepool.driver.framework.upload_progress import CountingFile
+from nodepool.driver.framework.upload_progress import CountingFile, UploadGivenUp
 
 Reports = list[tuple[int, int]]
 
@@ -46,6 +46,24 @@ def test_inner_one_ends() -> None:
             upload_progress.report(1, 2)
         upload_progress.report(2, 2)
     assert outer == [(2, 2)]
+
+
+def test_is_it_wanted() -> None:
+    """Without a builder it is; else the one that watches this thread says so."""
+    upload_progress.check()
+
+    def given_up() -> None:
+        raise UploadGivenUp("enough")
+
+    with upload_progress.watched(lambda *at: None, given_up):
+        other = threading.Thread(target=upload_progress.checker())
+        with upload_progress.watched(lambda *at: None):
+            upload_progress.check()
+        with pytest.raises(UploadGivenUp, match="enough"):
+            upload_progress.check()
+    upload_progress.check()
+    with pytest.raises(UploadGivenUp, match="enough"):
+        other.run()
 
 
 def test_counting_file(file: Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from nodepool.driver.framework import upload_progress
 from nodepool.driver.framework.image_time import ImageTime
+from nodepool.driver.framework.upload_progress import UploadInterrupted
 from nodepool.driver.openstack.api import Api
 from nodepool.driver.openstack.errors import CloudAway, CloudNotFound, CloudRefused, LoginRefused
 from nodepool.driver.openstack.image_content import Content
@@ -128,7 +129,8 @@ class Site:
         self.md5: str | None = MD5
 
     def upload(self, by_import: bool = False, seconds: float = 1000) -> str:
-        time = ImageTime("Provider cloud-a: the upload of image name-1", seconds, self.stopped, self.clock)
+        what, wanted = "Provider cloud-a: the upload of image name-1", upload_progress.checker()
+        time = ImageTime(what, seconds, self.stopped, self.clock, wanted)
         api = Api(self.glance)  # type: ignore[arg-type]
         with self.path.open("rb") as file:
             content = Content(file, time.check)
@@ -324,6 +326,33 @@ def test_stopped(site: Site) -> None:
         ImageCreateException, match="the upload of image name-1 ended, because the provider was stopped"
     ):
         site.upload()
+
+
+@pytest.mark.parametrize("asked", [1, 2])
+def test_lock_is_lost_meanwhile(site: Site, asked: int) -> None:
+    """R-4: no further image is made, and the one that was made goes: somebody else has looked for it already."""
+    site.glance.troubles["put"] = ["saving"]
+
+    def lost() -> None:
+        nonlocal asked
+        asked -= 1
+        if asked < 0:
+            raise UploadInterrupted("the lock is lost")
+
+    with upload_progress.watched(lambda *_: None, lost), pytest.raises(UploadInterrupted):
+        site.upload()
+    assert (site.glance.sent, site.glance.images) == (["i1"], {})
+
+
+def test_lock_that_is_lost_before_the_first_image(site: Site) -> None:
+    """R-4: nothing is made."""
+
+    def lost() -> None:
+        raise UploadInterrupted("the lock is lost")
+
+    with upload_progress.watched(lambda *_: None, lost), pytest.raises(UploadInterrupted):
+        site.upload()
+    assert site.glance.count("POST", "/images") == 0
 
 
 def test_progress(site: Site) -> None:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import io
+import threading
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from nodepool.driver.framework import upload_progress
 from nodepool.driver.framework.upload_progress import UploadGivenUp
 from nodepool.driver.openstack.image_content import REPORT_BYTES
 from nodepool.driver.openstack.task_data import SentData
+from tests.support.wait import DEADLINE_SECONDS
 
 SIZE = 3 * REPORT_BYTES
 
@@ -44,6 +46,32 @@ def test_what_is_sent_again_counts_once() -> None:
     second.read()
     assert second.read() == b""
     assert told == [REPORT_BYTES, 0, 2 * REPORT_BYTES, SIZE, SIZE]
+
+
+def test_parts_that_report_at_once() -> None:
+    """A part that is held up does not tell less than another one has told before."""
+    told: list[int] = []
+    first_is_told, go_on = threading.Event(), threading.Event()
+
+    def listen(done: int, total: int) -> None:
+        if not first_is_told.is_set():
+            first_is_told.set()
+            assert go_on.wait(DEADLINE_SECONDS)
+        told.append(done)
+
+    with upload_progress.watched(listen):
+        sent = SentData(SIZE)
+    parts = bodies(sent, *(io.BytesIO(bytes(REPORT_BYTES)) for _ in range(3)))
+    threads = [threading.Thread(target=part.read) for part in parts]
+    threads[0].start()
+    assert first_is_told.wait(DEADLINE_SECONDS)
+    for thread in threads[1:]:
+        thread.start()
+    go_on.set()
+    for thread in threads:
+        thread.join(DEADLINE_SECONDS)
+    assert told == sorted(told)
+    assert told[-1] == SIZE
 
 
 def test_given_up() -> None:
