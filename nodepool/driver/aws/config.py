@@ -31,6 +31,7 @@ from nodepool.driver.aws import config_checks as checks
 from nodepool.driver.aws.image_config import AwsCloudImage, AwsDiskImage
 from nodepool.driver.config import ConfigPool
 from nodepool.driver.framework.images import ImageLabel, one_image
+from nodepool.driver.framework.one_or_more import ONE_OR_MORE, as_texts, in_order
 from nodepool.driver.framework.sections import CloudProviderConfig
 from nodepool.model.config_keys import (
     ANY_MAPPING,
@@ -44,7 +45,6 @@ from nodepool.model.config_keys import (
     ListOf,
     MappingOf,
     Number,
-    OneOf,
     Sections,
     Text,
     Whole,
@@ -57,20 +57,6 @@ if TYPE_CHECKING:
 
 #: How a fleet chooses among its instance types.
 STRATEGIES = ("prioritized", "price-capacity-optimized", "capacity-optimized", "diversified", "lowest-price")
-
-
-def texts(tags: dict[Any, Any]) -> dict[str, str]:
-    """Tags as AWS takes them."""
-    return {str(name): str(value) for name, value in tags.items()}
-
-
-#: A value, or several in order.
-ONE_OR_MORE = OneOf((TEXT, ListOf(FILLED_TEXT)))
-
-
-def in_order(given: str | list[str]) -> list[str]:
-    """What `ONE_OR_MORE` gives, as a list."""
-    return [given] if isinstance(given, str) else list(given)
 
 
 class AwsLabel(ImageLabel):
@@ -132,7 +118,7 @@ class AwsLabel(ImageLabel):
         {},
         "Of the instance and its volumes, e.g. ``team: ci``. ``Name``, and those that begin with ``nodepool_``, are "
         "Nodepool's.",
-        convert=texts,
+        convert=as_texts,
     )
     dynamic_tags: dict[str, str] = key(
         ANY_MAPPING,
@@ -140,7 +126,7 @@ class AwsLabel(ImageLabel):
         'The same with values of the request: ``tenant: "{request.tenant_name}"``. There are ``id``, ``labels``, '
         "``requestor``, ``requestor_data``, ``relative_priority``, ``event_id``, ``created_time`` and ``tenant_name``. "
         "A value that cannot be formatted is left out and logged.",
-        convert=texts,
+        convert=as_texts,
     )
     use_spot: bool = key(FLAG, False, "A spot instance: cheaper, and AWS may take it away while a job runs.")
     spot_fallback: bool = key(

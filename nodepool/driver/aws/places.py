@@ -3,17 +3,12 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from nodepool.clock import monotonic
+from nodepool.driver.framework.resting_places import RestingPlaces
 
 if TYPE_CHECKING:
     from nodepool.driver.aws.config import AwsLabel
-
-#: For so long what had no room is left alone, by the launches of all nodes.
-REST_SECONDS: Final = 180.0
 
 
 class LaunchPlace(NamedTuple):
@@ -42,29 +37,9 @@ def places_of(label: AwsLabel) -> list[LaunchPlace]:
     return [LaunchPlace(name, *one, spot) for spot in kinds for name in label.instance_types for one in where]
 
 
-class Places:
-    """Which of them had no room a while ago. Thread-safe, does not block; ``_lock`` guards the table."""
-
-    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
-        self._clock = clock
-        self._lock = threading.Lock()
-        self._rest_until: dict[LaunchPlace, float] = {}
+class Places(RestingPlaces[LaunchPlace]):
+    """Which of them had no room a while ago."""
 
     def to_try(self, label: AwsLabel) -> list[LaunchPlace]:
         """The places of a label in order, but for those that rest. If all rest, the one that has rested longest."""
-        found = places_of(label)
-        with self._lock:
-            now = self._clock()
-            self._rest_until = {place: until for place, until in self._rest_until.items() if until > now}
-            awake = [place for place in found if place not in self._rest_until]
-            return awake or [min(found, key=self._rest_until.__getitem__)]
-
-    def rests(self, place: LaunchPlace) -> bool:
-        """Had it no room a while ago?"""
-        with self._lock:
-            return self._rest_until.get(place, 0.0) > self._clock()
-
-    def no_room(self, place: LaunchPlace) -> None:
-        """AWS said so."""
-        with self._lock:
-            self._rest_until[place] = self._clock() + REST_SECONDS
+        return self.awake(places_of(label))

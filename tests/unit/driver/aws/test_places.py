@@ -5,8 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from nodepool.driver.aws.places import REST_SECONDS, Places, places_of
-from tests.support.manual_clock import ManualClock
+from nodepool.driver.aws.places import Places, places_of
 from tests.unit.driver.aws.support import load, section
 
 
@@ -50,18 +49,9 @@ def test_without_fallback() -> None:
     assert names(places_of(label_of({"use-spot": True}))) == ["t3.medium (spot) in any zone"]
 
 
-def test_rest() -> None:
-    """What had no room is left alone for a while; if all had none, the one that has rested longest is tried."""
-    clock = ManualClock()
-    places = Places(clock)
+def test_what_rests_is_left_out() -> None:
+    places = Places()
     label = label_of(pool={"subnet-id": ["a", "b"]})
     first, second = places.to_try(label)
     places.no_room(first)
     assert places.to_try(label) == [second]
-    clock.now += 1
-    places.no_room(second)
-    assert places.to_try(label) == [first]
-    clock.now += REST_SECONDS - 1
-    assert places.to_try(label) == [first]
-    clock.now += 1
-    assert places.to_try(label) == [first, second]
