@@ -37,6 +37,8 @@ class SimulationCore(Generic[K]):
         self._offset = wall_time() - monotonic()
         self._clock = clock
         self._order = itertools.count()
+        #: Called, with the lock held, when something is to happen sooner than all else that is due.
+        self.sooner: list[Callable[[], None]] = []
         self._due: list[tuple[float, int, Callable[[], None]]] = []
 
     def now(self) -> float:
@@ -45,7 +47,11 @@ class SimulationCore(Generic[K]):
 
     def at(self, when: float, action: Callable[[], None]) -> None:
         """Has ``action`` called at that time, seen from outside: at the first request or look after it."""
+        first = not self._due or when < self._due[0][0]
         heapq.heappush(self._due, (when, next(self._order), action))
+        if first:
+            for listener in tuple(self.sooner):
+                listener()
 
     def after(self, range_seconds: Range, purpose: str, action: Callable[[], None]) -> None:
         """Has ``action`` called after a time drawn from the range."""
@@ -56,6 +62,10 @@ class SimulationCore(Generic[K]):
         now = self.now()
         while self._due and self._due[0][0] <= now:
             heapq.heappop(self._due)[2]()
+
+    def next_due_seconds(self) -> float | None:
+        """Until the next thing is due; None = there is none. The caller holds the lock."""
+        return max(0.0, self._due[0][0] - self.now()) if self._due else None
 
     def draw(self, range_seconds: Range, purpose: str) -> float:
         """A number from the range. Each purpose has its own generator: one does not disturb the other."""

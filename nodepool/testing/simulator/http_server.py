@@ -14,7 +14,7 @@ from http import HTTPStatus
 from typing import Protocol
 
 from nodepool.testing.simulator.http_parser import RequestParser
-from nodepool.testing.simulator.messages import Answer, BodySink, Request, SteeredSink
+from nodepool.testing.simulator.messages import Answer, AnswerStream, BodySink, Request, SteeredSink
 
 REASONS = {status.value: status.phrase for status in HTTPStatus}
 
@@ -109,6 +109,8 @@ class _Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._busy = False
         self._timer: asyncio.TimerHandle | None = None
+        self._stream: AnswerStream | None = None
+        self._woken = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -121,8 +123,10 @@ class _Connection(asyncio.Protocol):
         if not self._busy and isinstance(self._parser.sink, SteeredSink):
             self._parser.sink.abandon()
         self._connections.discard(self)
+        self._end_stream()
 
     def abort(self) -> None:
+        self._end_stream()
         if self._timer is not None:
             self._timer.cancel()
         if self._transport is not None:
@@ -172,6 +176,9 @@ class _Connection(asyncio.Protocol):
         unread = isinstance(request.sink, SteeredSink) and request.sink.over
         if unread:
             answer.headers["Connection"] = "close"
+        if answer.stream is not None:
+            self._begin_stream(answer, answer.stream)
+            return
         self._send(answer, without_body=request.method == "HEAD")
         self._busy = False
         if answer.cut or unread or request.headers.get("connection", "").lower() == "close":
@@ -195,6 +202,54 @@ class _Connection(asyncio.Protocol):
         lines.append(f"Content-Length: {length}\r\n\r\n" if answer.status != 204 else "\r\n")
         head = "\r\n".join(lines).encode("latin-1")
         self._transport.write(head if without_body else head + answer.body)
+
+    def _begin_stream(self, answer: Answer, stream: AnswerStream) -> None:
+        if self._transport is None or self._transport.is_closing():
+            stream.close()
+            return
+        head = [f"HTTP/1.1 {answer.status} {REASONS.get(answer.status, '')}", f"Content-Type: {answer.content_type}"]
+        head += [f"{name}: {value}" for name, value in answer.headers.items()]
+        self._transport.write(("\r\n".join(head) + "\r\nTransfer-Encoding: chunked\r\n\r\n").encode("latin-1"))
+        self._stream = stream
+        stream.open(self._wake)
+        self._go_on_with_stream()
+
+    def _wake(self) -> None:
+        if not self._woken and self._stream is not None:
+            self._woken = True
+            self._loop.call_soon_threadsafe(self._go_on_with_stream)
+
+    def _go_on_with_stream(self) -> None:
+        self._woken = False
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        stream = self._stream
+        if stream is None or self._transport is None:
+            return
+        data = stream.take()
+        if data:
+            self._transport.write(f"{len(data):x}\r\n".encode() + data + b"\r\n")
+        if stream.over:
+            self._finish_stream(stream)
+            return
+        seconds = stream.wait_seconds()
+        if seconds is not None:
+            self._timer = self._loop.call_later(max(0.0, seconds), self._go_on_with_stream)
+
+    def _finish_stream(self, stream: AnswerStream) -> None:
+        self._end_stream()
+        self._busy = False
+        if stream.cut:
+            self._close()
+        elif self._transport is not None:
+            self._transport.write(b"0\r\n\r\n")
+            self._loop.call_soon(self._continue)
+
+    def _end_stream(self) -> None:
+        stream, self._stream = self._stream, None
+        if stream is not None:
+            stream.close()
 
     def _close(self) -> None:
         if self._transport is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -78,12 +79,39 @@ class Request:
         return values[0] if values else default
 
 
+class AnswerStream:
+    """The body of an answer that comes piece by piece. All methods but `wake` are called in the server's thread.
+
+    :ivar over: nothing more comes.
+    :ivar cut: with ``over``: the connection ends in the middle of the body.
+    """
+
+    over = False
+    cut = False
+
+    def open(self, wake: Callable[[], None]) -> None:
+        """The head was sent. ``wake`` may be called in any thread, and has `take` called soon."""
+        raise NotImplementedError
+
+    def take(self) -> bytes:
+        """What is to be sent now; may be nothing."""
+        raise NotImplementedError
+
+    def wait_seconds(self) -> float | None:
+        """After which time `take` is called though nobody woke it; None = never."""
+        return None
+
+    def close(self) -> None:
+        """The connection is over. May come twice."""
+
+
 @dataclass(slots=True)
 class Answer:
     """One HTTP answer.
 
     :param silence: None: it is sent. Else the connection is held for that many seconds and closed without an answer.
     :param cut: the headers promise more than ``body``, and the connection is closed after it.
+    :param stream: sent in chunks instead of ``body``.
     """
 
     status: int = 200
@@ -92,6 +120,7 @@ class Answer:
     content_type: str = "application/json"
     silence: float | None = None
     cut: bool = False
+    stream: AnswerStream | None = None
 
 
 def json_answer(content: Any, status: int = 200, **headers: str) -> Answer:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
-from tests.functional.released_drivers.kubernetes_rig import KubernetesRig
+from tests.support.kubernetes_rig import KubernetesRig
 from tests.support.pool_znodes import PoolZnodes
 from tests.support.sshd import SshServer
 

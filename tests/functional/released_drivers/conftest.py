@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.functional.released_drivers.cloud import Surroundings
-from tests.functional.released_drivers.kubernetes_rig import KubernetesRig
 from tests.functional.released_drivers.rows import ROWS
 from tests.functional.released_drivers.site import Site
 from tests.functional.released_drivers.table import results
+from tests.support.kubernetes_rig import KubernetesRig
 from tests.support.pool_znodes import PoolZnodes
 from tests.support.sshd import SshServer
 from tests.support.zookeeper import ZooKeeperServer

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import ssl
 import subprocess
 import urllib.request
@@ -14,12 +15,16 @@ from typing import Any
 import pytest
 
 from tests.support.launcher import ROOT
+from tests.support.wait import wait_for
 
 #: Environment variable: the script that starts a control plane. Default: where CI has it, beside the checkout.
 VARIABLE = "NODEPOOL_KUBERNETES_RIG"
 DEFAULT = ROOT.parent / "shared" / "tools" / "kubernetes-rig"
 #: Seconds that a command of it may take.
 SECONDS = 120.0
+API_SERVER = "kube-apiserver"
+#: Seconds that a pod takes to run, and to end.
+QUICK = ("--start-seconds", "0.2", "--stop-seconds", "0.2")
 
 
 def rig_program() -> Path:
@@ -28,12 +33,19 @@ def rig_program() -> Path:
 
 
 class KubernetesRig:
-    """One control plane for all who need one. :param directory: of all that it keeps."""
+    """One control plane for all who need one.
 
-    def __init__(self, directory: Path) -> None:
+    :param directory: of all that it keeps.
+    :param options: of the script's ``start``.
+    """
+
+    def __init__(self, directory: Path, options: tuple[str, ...] = ("--openshift", *QUICK)) -> None:
         self._directory = directory
+        self._options = options
         self._started = False
         self._server = ""
+        self._api_server: list[str] = []
+        self._process: subprocess.Popen[bytes] | None = None
         self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
     def start(self) -> None:
@@ -44,7 +56,7 @@ class KubernetesRig:
         if not os.access(program, os.X_OK):
             pytest.skip(f"no Kubernetes to test on: there is no {program}, and {VARIABLE} names no other script")
         self._started = True
-        self._run("start", "--openshift", "--start-seconds", "0.2", "--stop-seconds", "0.2")
+        self._run("start", *self._options)
         config = json.loads(self.kubeconfig.read_text(encoding="utf-8"))
         (cluster,) = config["clusters"]
         (user,) = [entry["user"] for entry in config["users"] if entry["name"] == "admin"]
@@ -55,11 +67,49 @@ class KubernetesRig:
     def stop(self) -> None:
         if self._started:
             self._run("stop")
+        if self._process is not None:
+            self._process.wait(SECONDS)
+
+    def kill_api_server(self) -> None:
+        """Ends the API server as a machine does that loses its power. Blocks until its process is gone."""
+        process_id = int(self._api_server_file.read_text(encoding="utf-8").split()[0])
+        self._api_server = Path(f"/proc/{process_id}/cmdline").read_bytes().decode().rstrip("\0").split("\0")
+        os.kill(process_id, signal.SIGKILL)
+        wait_for("the API server is gone", lambda: _started_at(process_id) is None)
+
+    def start_api_server(self) -> None:
+        """Starts the one that was killed, at the same port. Blocks until it is ready."""
+        log = self._directory / "run" / f"{API_SERVER}.log"
+        with log.open("ab") as output:
+            process = subprocess.Popen(
+                self._api_server, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
+            )
+        # As the script writes it: it stops what it knows.
+        self._api_server_file.write_text(f"{process.pid} {_started_at(process.pid)}\n", encoding="utf-8")
+        wait_for("the API server is ready", self._is_ready, SECONDS)
+        self._process = process
+
+    @property
+    def _api_server_file(self) -> Path:
+        return self._directory / "run" / f"{API_SERVER}.pid"
+
+    def _is_ready(self) -> bool:
+        request = urllib.request.Request(f"{self._server}/readyz")
+        try:
+            with urllib.request.urlopen(request, timeout=30, context=self._context) as answer:
+                return bool(answer.status == 200)
+        except OSError:
+            return False
 
     @property
     def kubeconfig(self) -> Path:
         """Its contexts are ``admin``, ``developer`` and ``nobody``."""
         return self._directory / "kubeconfig"
+
+    @property
+    def pki(self) -> Path:
+        """Where its certificates and keys are, ``<name>.crt`` and ``<name>.key``; the authority is ``ca``."""
+        return self._directory / "pki"
 
     def call(self, method: str, path: str, body: Any = None) -> Any:
         """One request to the API, as its administrator. :raises urllib.error.HTTPError: it was refused."""
@@ -80,3 +130,12 @@ class KubernetesRig:
             )
         if done.returncode:
             raise RuntimeError(f"{command} ended with {done.returncode}:\n{log.read_text(errors='replace')[-2000:]}")
+
+
+def _started_at(process_id: int) -> str | None:
+    """When the process began, as the kernel counts; None = it does not run."""
+    try:
+        fields = Path(f"/proc/{process_id}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    except OSError:
+        return None
+    return None if fields[0] == "Z" else fields[19]

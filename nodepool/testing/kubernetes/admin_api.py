@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``/admin`` of the simulated cluster: mishaps, and things that no client made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from nodepool.testing.kubernetes.cluster import Cluster
+from nodepool.testing.kubernetes.kinds import NAMESPACES, PODS
+from nodepool.testing.simulator.admin import AdminApi
+from nodepool.testing.simulator.application import SimulatedApplication
+from nodepool.testing.simulator.messages import Json
+
+
+class KubernetesAdminApi(AdminApi):
+    """Adds its handlers to the common ones."""
+
+    def __init__(self, cluster: Cluster, application: SimulatedApplication) -> None:
+        super().__init__(cluster.core, application)
+        self.cluster = cluster
+        deeds: dict[str, Callable[[Json], object]] = {
+            "add-namespace": lambda body: cluster.add_namespace(**body),
+            "add-node": lambda body: cluster.add_node(**body),
+            "add-quota": lambda body: cluster.add_quota(**body),
+            "hold": lambda body: cluster.hold(**body),
+            "release": lambda body: cluster.release(**body),
+            "vanish": lambda body: cluster.vanish(**body),
+            "cut-watches": lambda _body: cluster.cut_watches(),
+            "expire-watches": lambda _body: cluster.store.forget(),
+            "release-stuck": lambda _body: cluster.pods.release_stuck(),
+        }
+        for name, deed in deeds.items():
+            self.handlers["POST", f"/admin/{name}"] = _without_result(deed)
+        self.handlers |= {
+            ("GET", "/admin/namespaces"): self._namespaces,
+            ("GET", "/admin/pods"): self._pods,
+            ("POST", "/admin/new-token"): lambda body: {"token": cluster.new_token(**body)},
+        }
+
+    def state(self) -> Json:
+        """Calls, events, contents and how many watches go on."""
+        return super().state() | {"contents": self.cluster.contents(), "watches": len(self.cluster.watches)}
+
+    def _namespaces(self, _body: Json) -> Json:
+        return {"namespaces": list(self.cluster.store.all(NAMESPACES))}
+
+    def _pods(self, _body: Json) -> Json:
+        return {"pods": list(self.cluster.store.all(PODS))}
+
+
+def _without_result(deed: Callable[[Json], object]) -> Callable[[Json], Json]:
+    def handler(body: Json) -> Json:
+        deed(body)
+        return {}
+
+    return handler

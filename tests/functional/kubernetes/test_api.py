@@ -1,0 +1,21 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The real control plane says what the simulator says."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.kubernetes_api_contract import KubernetesApiContract, Place
+from tests.support.kubernetes_rig import KubernetesRig
+
+
+class TestControlPlane(KubernetesApiContract):
+    """A version in which watches cannot begin any more is one from before a restart of the API server."""
+
+    @pytest.fixture
+    def place(self, rig: KubernetesRig) -> Place:
+        def expire() -> None:
+            rig.kill_api_server()
+            rig.start_api_server()
+
+        return Place(rig.kubeconfig, expire)
