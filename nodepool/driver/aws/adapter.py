@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 from nodepool.driver.aws.client import Ec2
 from nodepool.driver.aws.creation import AwsCreation
 from nodepool.driver.aws.facts import AwsFacts
+from nodepool.driver.aws.image_leaks import ImageLeaks
+from nodepool.driver.aws.images import AwsImages
 from nodepool.driver.aws.instance import AwsInstance, instance_of
 from nodepool.driver.aws.instances import AwsDeletion, AwsInstances
 from nodepool.driver.aws.quota import AccountLimits
@@ -21,6 +23,7 @@ from nodepool.model.quota import QuotaInformation
 
 if TYPE_CHECKING:
     from nodepool.driver.aws.config import AwsProviderConfig
+    from nodepool.driver.framework.listed_image import ListedImage
     from nodepool.driver.statemachine.adapter import Log
     from nodepool.model.request import NodeRequest
 
@@ -51,6 +54,8 @@ class AwsAdapter(Adapter):
         self.instances = AwsInstances(provider_config, self.client, self.facts, self.limits)
         self.instances.on_room = lambda: self.on_room()
         self.shared_threads = self.instances.threads
+        self.images = AwsImages(provider_config, self.client)
+        self._image_leaks = ImageLeaks(provider_config, self.client, self.images)
         self.resources = AwsResources(provider_config.name, self._kinds())
 
     def stop(self) -> None:
@@ -99,6 +104,8 @@ class AwsAdapter(Adapter):
         yield ResourceKind(INSTANCE, self._found_instances, self.instances.delete_instance, vital=True)
         yield ResourceKind(VOLUME, self._found_volumes, self.client.delete_volume, vital=True)
 
+        yield from self._image_leaks.kinds()
+
     def _found_instances(self) -> Iterator[AwsResource]:
         for record in self.instances.inventory.all(SWEEP_LIST_SECONDS):
             yield AwsResource(record.metadata, INSTANCE, record.id)
@@ -107,6 +114,27 @@ class AwsAdapter(Adapter):
         for volume in self.client.volumes():
             if volume.status in _FREE:
                 yield AwsResource(volume.metadata, VOLUME, volume.id)
+
+    # -- images --
+
+    def uploadImage(
+        self,
+        provider_image: Any,
+        image_name: str,
+        filename: str,
+        image_format: str | None = None,
+        metadata: dict[str, str] | None = None,
+        md5: str | None = None,
+        sha256: str | None = None,
+    ) -> str:
+        wanted = image_format or self.config.image_type
+        return self.images.upload(provider_image, image_name, filename, wanted, metadata or {}, sha256)
+
+    def deleteImage(self, external_id: str) -> None:
+        self.images.delete(external_id)
+
+    def listImages(self) -> Iterator[ListedImage]:
+        return self._image_leaks.listed()
 
     # -- quota --
 

@@ -111,6 +111,10 @@ class Ec2:
     def delete_volume(self, volume_id: str) -> None:
         self.transport.call("ec2", t.CHANGE, "DeleteVolume", {"VolumeId": volume_id})
 
+    def tag_now(self, ids: Iterable[str], tags: Mapping[str, str]) -> None:
+        """Set tags of things of any kind."""
+        self.tag(lambda: (ids, tags))
+
     def tag(self, wanted: Callable[[], tuple[Iterable[str], Mapping[str, str]]]) -> None:
         """Set tags of things of any kind.
 

@@ -217,6 +217,7 @@ class AwsProviderConfig(CloudProviderConfig[AwsPool]):
 
     checks: ClassVar[tuple[Any, ...]] = (*CloudProviderConfig.checks, checks.bucket_for_imports)
     without_keys: ClassVar[tuple[str, ...]] = ("image-name-format",)
+    resumes_uploads: ClassVar[bool] = True
 
     region_name: str = key(FILLED_TEXT, REQUIRED, "E.g. ``eu-north-1``.")
     profile_name: str | None = key(

@@ -21,6 +21,7 @@ QUOTA: Final = frozenset(
         *("VcpuLimitExceeded", "InstanceLimitExceeded", "MaxSpotInstanceCountExceeded", "VolumeLimitExceeded"),
         *("MaxIOPSLimitExceeded", "HostLimitExceeded", "SnapshotLimitExceeded", "AddressLimitExceeded"),
         *("NetworkInterfaceLimitExceeded", "ResourceCountLimitExceeded", "PendingSnapshotLimitExceeded"),
+        *("ServiceQuotaExceededException", "ConcurrentLimitExceededException", "ConcurrentSnapshotLimitExceeded"),
     }
 )
 #: There is no room in this zone, or none of this type. Others may have some.

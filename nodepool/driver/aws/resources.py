@@ -30,12 +30,14 @@ _TOLD_SECONDS: Final = 3600.0
 class AwsResource(Resource):
     """Something that says whose it is; ``id`` is that of AWS.
 
+    :param name: "" = it has none.
     :param usable: see `nodepool.driver.statemachine.Resource`.
     """
 
-    def __init__(self, metadata: Mapping[str, str], type: str, id: str, usable: bool = True) -> None:
+    def __init__(self, metadata: Mapping[str, str], type: str, id: str, name: str = "", *, usable: bool = True) -> None:
         super().__init__(dict(metadata), type)
         self.id = id
+        self.name = name
         self.usable = usable
 
 

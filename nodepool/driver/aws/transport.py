@@ -7,6 +7,7 @@ as a class (AW-15), and what got no answer is the business of who called.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 from collections.abc import Callable, Iterator
@@ -21,6 +22,8 @@ log = logging.getLogger("nodepool.driver.aws.transport")
 
 #: Attempts of a call that AWS puts off.
 THROTTLED_ATTEMPTS: Final = 6
+#: Attempts of a call that a library makes which sends a file.
+TRANSFER_ATTEMPTS: Final = 5
 CONNECT_SECONDS: Final = 10
 READ_SECONDS: Final = 45
 #: botocore keeps 10 by itself, which is less than the threads of a provider.
@@ -67,7 +70,7 @@ class AwsTransport:
     :param provider: name, for errors.
     :param profile: of boto's files; None = boto chooses.
     :param rate: changing calls per second.
-    :param make_client: for tests: makes the client of a service.
+    :param make_client: for tests: makes the client of a service, which makes so many attempts of a call.
     """
 
     def __init__(
@@ -76,7 +79,7 @@ class AwsTransport:
         region: str,
         profile: str | None,
         rate: float,
-        make_client: Callable[[str], Any] | None = None,
+        make_client: Callable[[str, int], Any] | None = None,
         clock: Callable[[], float] = monotonic,
     ) -> None:
         self.provider = provider
@@ -87,7 +90,7 @@ class AwsTransport:
         self.stopped = threading.Event()
         self._lock = threading.Lock()
         self._session: Any = None
-        self._clients: dict[str, Any] = {}
+        self._clients: dict[tuple[str, int], Any] = {}
         if make_client is None:
             import botocore.session  # noqa: F401 - a provider whose library is broken shall not start
 
@@ -172,17 +175,19 @@ class AwsTransport:
             raise self._stopped(operation)
         return self._classes.wait(kind)
 
-    # -- inside --
+    def transfer_client(self, service: str) -> Any:
+        """A client that repeats its calls by itself, for the library that sends files with it. Thread-safe."""
+        return self._client(service, TRANSFER_ATTEMPTS)
 
-    def _send(self, service: str, operation: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    @contextlib.contextmanager
+    def translated(self, operation: str) -> Iterator[None]:
+        """Errors of botocore inside become those of `nodepool.driver.aws.errors`."""
         from botocore.exceptions import BotoCoreError, ClientError
         from botocore.parsers import ResponseParserError
 
         head = f"Provider {self.provider}: {operation} failed"
-        started = monotonic()
         try:
-            client = self._client(service)
-            answer: dict[str, Any] = getattr(client, client_method(operation))(**arguments)
+            yield
         except ClientError as error:
             told = error.response.get("Error") or {}
             status = (error.response.get("ResponseMetadata") or {}).get("HTTPStatusCode") or 0
@@ -191,6 +196,14 @@ class AwsTransport:
             raise self._translated(head, error) from error
         except (OSError, ResponseParserError) as error:
             raise AwsAway(f"{head}: {type(error).__name__}: {one_line(str(error))}") from error
+
+    # -- inside --
+
+    def _send(self, service: str, operation: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        started = monotonic()
+        try:
+            with self.translated(operation):
+                answer: dict[str, Any] = getattr(self._client(service), client_method(operation))(**arguments)
         finally:
             log.debug("Provider %s: %s %s in %.3f s", self.provider, service, operation, monotonic() - started)
         return answer
@@ -207,15 +220,15 @@ class AwsTransport:
             return AwsAway(f"{text}; {advice}", maybe_done=False, code=kind)
         return AwsAway(text, maybe_done=kind not in _NOT_SENT, code=kind)
 
-    def _client(self, service: str) -> Any:
+    def _client(self, service: str, attempts: int = 1) -> Any:
         with self._lock:
-            client = self._clients.get(service)
+            client = self._clients.get((service, attempts))
             if client is None:
                 # Sessions are not thread-safe, clients are. It takes 0.3 s, and no call.
-                client = self._clients[service] = self._make_client(service)
+                client = self._clients[service, attempts] = self._make_client(service, attempts)
             return client
 
-    def _client_of_botocore(self, service: str) -> Any:
+    def _client_of_botocore(self, service: str, attempts: int) -> Any:
         """Called with the lock."""
         import botocore.session
         from botocore.config import Config
@@ -227,7 +240,7 @@ class AwsTransport:
             connect_timeout=CONNECT_SECONDS,
             read_timeout=READ_SECONDS,
             max_pool_connections=CONNECTIONS,
-            retries={"mode": "standard", "total_max_attempts": 1},
+            retries={"mode": "standard", "total_max_attempts": attempts},
         )
         return self._session.create_client(service, region_name=self.region, config=config)
 

@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from nodepool.driver.aws.resources import AwsResource
-from nodepool.exceptions import RuntimeConfigurationException
+from nodepool.exceptions import ImageCreateException, RuntimeConfigurationException
+from tests.unit.driver.aws.image_support import ImageRig
 from tests.unit.driver.aws.support import METADATA, TAGS, Rig, instance, section, shown
 
 
@@ -36,7 +38,7 @@ def test_instances_of_all(rig: Rig) -> None:
 
 
 def test_what_may_be_left(rig: Rig) -> None:
-    """AW-20: instances, and volumes that nothing uses."""
+    """AW-20: instances, volumes that nothing uses, and images."""
     rig.region.answers["describe_instances"] = shown(instance("i-1"))
     rig.region.answers["describe_volumes"] = {
         "Volumes": [volume("vol-1", "in-use"), volume("vol-2", "available"), volume("vol-3", "deleting")]
@@ -45,6 +47,7 @@ def test_what_may_be_left(rig: Rig) -> None:
     assert [(resource.type, resource.id, resource.metadata) for resource in found] == [
         ("instance", "i-1", METADATA),
         ("volume", "vol-2", METADATA),
+        ("ami", "ami-1", {}),
     ]
 
 
@@ -71,6 +74,24 @@ def test_what_is_not_launched(label: dict[str, Any]) -> None:
     rig = Rig(data)
     with pytest.raises(RuntimeConfigurationException, match="this release does not launch"):
         rig.adapter.getQuotaForLabel(rig.label)
+
+
+def test_images(tmp_path: Path) -> None:
+    """D-1: the format is that of the provider unless the builder says another; lists and deletions are those of AWS."""
+    rig = ImageRig(tmp_path, {"import-method": "ebs-direct"}, **{"image-format": "vmdk"})
+    (tmp_path / "image").touch()
+    with pytest.raises(ImageCreateException, match="they must be raw, not vmdk"):
+        rig.adapter.uploadImage(rig.config.diskimages["debian"], "debian-1", str(tmp_path / "image"))
+    rig.region.answers |= {
+        "describe_images": {"Images": []},
+        "list_objects_v2": {},
+        "list_multipart_uploads": {},
+        "describe_import_snapshot_tasks": {},
+        "describe_import_image_tasks": {},
+    }
+    assert list(rig.adapter.listImages()) == []
+    rig.adapter.deleteImage("ami-1")
+    assert rig.region.last("describe_images") == {"ImageIds": ["ami-1"]}
 
 
 def test_console() -> None:
