@@ -51,6 +51,9 @@ ROWS: tuple[tuple[Environment, ...], ...] = (
 #: Only where there is a cloud or a rig (tools/functional-openstack says how): at the end of the first row.
 ON_A_CLOUD = Environment("functional-openstack", 15 * 60, tests=True)
 
+#: Only where there is a Kubernetes rig (tools/functional-kubernetes says how): before it.
+ON_KUBERNETES = Environment("functional-kubernetes", 8 * 60, tests=True)
+
 #: Only where images can be built, too (tools/functional-builder says how): after it.
 WITH_BUILDS = Environment("functional-builder", 8 * 60, tests=True)
 

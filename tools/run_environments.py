@@ -7,9 +7,9 @@ tests that failed are shown once more, with the ends of their failures. A few te
 (``tools/second_runs.py``). Exit code 1 when an environment failed or took longer than its budget, or all together took
 longer than theirs.
 
-``--cloud`` adds the tests on a real OpenStack, ``--builds`` those with real image builds, ``--containers`` those of the
-images of containers, ``--debian`` those in a fresh Debian, ``--all`` what is slow. ``--spent SECONDS`` were spent of
-the whole budget already.
+``--kubernetes`` adds the tests on a real Kubernetes, ``--cloud`` those on a real OpenStack, ``--builds`` those with
+real image builds, ``--containers`` those of the images of containers, ``--debian`` those in a fresh Debian, ``--all``
+what is slow. ``--spent SECONDS`` were spent of the whole budget already.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from pathlib import Path
 from budgets import (
     BEFORE_A_RELEASE,
     ON_A_CLOUD,
+    ON_KUBERNETES,
     ROWS,
     TOTAL_BUDGET,
     TOTAL_BUDGET_OF_ALL,
@@ -41,6 +42,7 @@ from second_runs import SecondRuns
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run all. Returns the exit code."""
     parser = argparse.ArgumentParser(description="Run the default tox environments within their time budgets.")
+    parser.add_argument("--kubernetes", action="store_true", help="the tests on a real Kubernetes, too")
     parser.add_argument("--cloud", action="store_true", help="the tests on a real OpenStack, too")
     parser.add_argument("--builds", action="store_true", help="the tests with real image builds, too")
     parser.add_argument("--containers", action="store_true", help="the tests of the images of containers, too")
@@ -87,6 +89,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def additional(options: argparse.Namespace) -> list[Environment]:
     """Environments that run after the default ones of the first row."""
     chosen = (
+        (options.kubernetes, ON_KUBERNETES),
         (options.cloud, ON_A_CLOUD),
         (options.builds, WITH_BUILDS),
         (options.containers, WITH_CONTAINERS),

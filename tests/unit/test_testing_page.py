@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from budgets import BEFORE_A_RELEASE, ON_A_CLOUD, ROWS, WITH_BUILDS, WITH_CONTAINERS, WITH_DEBIAN
+from budgets import BEFORE_A_RELEASE, ON_A_CLOUD, ON_KUBERNETES, ROWS, WITH_BUILDS, WITH_CONTAINERS, WITH_DEBIAN
 
 ROOT = Path(__file__).parents[2]
 
@@ -24,5 +24,7 @@ def test_environments() -> None:
     assert {name for name, part in listed.items() if part == "``test``"} == usual
     on_a_cloud = {name for name, part in listed.items() if part == "``test``, where there is a cloud"}
     assert on_a_cloud == {ON_A_CLOUD.name, WITH_BUILDS.name}
+    on_a_rig = {name for name, part in listed.items() if part == "``test``, where there is a rig"}
+    assert on_a_rig == {ON_KUBERNETES.name}
     slow = {environment.name for environment in (*BEFORE_A_RELEASE, WITH_CONTAINERS, WITH_DEBIAN)}
     assert {name for name, part in listed.items() if part == "``--all``"} == slow

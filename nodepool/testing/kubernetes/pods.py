@@ -59,7 +59,7 @@ class PodController:
         self._used: dict[str, Counter[str]] = {}
         #: Node of each pod that takes room there, by uid.
         self._placed: dict[str, str] = {}
-        #: PodController that fit nowhere, by uid.
+        #: Pods that fit nowhere, by uid.
         self._waiting: dict[str, Json] = {}
         self._rules: dict[str, PodRule] = {}
         store.table(PODS).listeners.append(self._follow)
@@ -229,7 +229,7 @@ class PodController:
         self._core.after(seconds, "stop", lambda: self._ended(pod))
 
     def release_stuck(self) -> None:
-        """PodController that are stuck in Terminating end."""
+        """Pods that are stuck in Terminating end."""
         for pod in tuple(self._store.all(PODS)):
             if pod["metadata"].get("deletionTimestamp"):
                 self._ended(pod)

@@ -13,6 +13,7 @@ import run_environments
 from budgets import (
     BEFORE_A_RELEASE,
     ON_A_CLOUD,
+    ON_KUBERNETES,
     ROWS,
     TOTAL_BUDGET,
     TOTAL_BUDGET_OF_ALL,
@@ -22,9 +23,10 @@ from budgets import (
     Environment,
 )
 
+NAMES = ("kubernetes", "cloud", "builds", "containers", "debian", "all")
 ROOT = Path(__file__).resolve().parents[3]
 EVERY = [environment for row in ROWS for environment in row]
-MORE = [ON_A_CLOUD, WITH_BUILDS, WITH_CONTAINERS, WITH_DEBIAN, *BEFORE_A_RELEASE]
+MORE = [ON_KUBERNETES, ON_A_CLOUD, WITH_BUILDS, WITH_CONTAINERS, WITH_DEBIAN, *BEFORE_A_RELEASE]
 
 
 def tox() -> configparser.ConfigParser:
@@ -65,13 +67,12 @@ def test_each_functional_environment_is_part_of_all() -> None:
     [
         ([], []),
         (["cloud", "builds"], [ON_A_CLOUD, WITH_BUILDS]),
+        (["kubernetes"], [ON_KUBERNETES]),
         (["all"], list(BEFORE_A_RELEASE)),
-        (["all", "cloud", "builds", "containers", "debian"], MORE),
+        (["all", "kubernetes", "cloud", "builds", "containers", "debian"], MORE),
     ],
 )
 def test_additional(wanted: list[str], expected: list[Environment]) -> None:
     """What cannot run here is left out, also of all."""
-    options = argparse.Namespace(
-        **{name: name in wanted for name in ("cloud", "builds", "containers", "debian", "all")}
-    )
+    options = argparse.Namespace(**{name: name in wanted for name in NAMES})
     assert run_environments.additional(options) == expected
