@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 import yaml
 
-from nodepool.driver.openstack.errors import one_line
+from nodepool.driver.framework.cloud_texts import one_line
 from nodepool.exceptions import ConfigError
 from nodepool.version import how_to_install, release_string
 

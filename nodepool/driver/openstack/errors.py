@@ -8,11 +8,9 @@ import json
 import re
 from typing import Any, Final
 
+from nodepool.driver.framework.cloud_texts import MAX_TEXT, one_line
 from nodepool.exceptions import CloudUnavailableException, LaunchError, NotFound, QuotaException
 
-#: Longest text of a cloud that goes into an error or the log.
-MAX_TEXT: Final = 500
-_LOGIN_IN_URL: Final = re.compile(r"://[^/\s@]{1,200}@")
 #: Of a page of WebOb, which Glance answers with: its title tells the status only.
 _WEBOB_REASON: Final = re.compile(r"</h1>((?:[^<]|<br ?/>)*<br ?/>\s*<br ?/>(?:[^<]|<br ?/>)*)")
 #: Statuses with which services refuse something as over quota, if the text says so too.
@@ -114,17 +112,6 @@ def message_of(body: bytes, content_type: str) -> str:
                 return one_line(told)
         return ""
     return one_line(text)
-
-
-def without_login(text: str) -> str:
-    """Without line breaks, and without user and password in addresses."""
-    return _LOGIN_IN_URL.sub("://", " ".join(text.split()))
-
-
-def one_line(text: str) -> str:
-    """Without line breaks, not too long, and without user and password in addresses."""
-    line = without_login(text)
-    return line if len(line) <= MAX_TEXT else line[: MAX_TEXT - 3] + "..."
 
 
 def _message(data: Any) -> str | None:

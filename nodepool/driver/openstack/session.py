@@ -11,8 +11,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from nodepool.clock import monotonic
+from nodepool.driver.framework.cloud_texts import without_login
 from nodepool.driver.framework.rate import RateLimiter
-from nodepool.driver.openstack.errors import ServiceAbsent, without_login
+from nodepool.driver.openstack.errors import ServiceAbsent
 from nodepool.metrics.statsd import shared_client
 
 if TYPE_CHECKING:

@@ -7,15 +7,16 @@ SDK objects are left out on purpose: to make one of each server in each list cos
 from __future__ import annotations
 
 import contextlib
-import email.utils
 import logging
 import threading
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from nodepool import fast_json
-from nodepool.clock import monotonic, wall_time
+from nodepool.clock import monotonic
+from nodepool.driver.framework.cloud_texts import one_line, without_login
 from nodepool.driver.framework.http.no_answer import no_answer
+from nodepool.driver.framework.http.retry_after import retry_after
 from nodepool.driver.framework.rate_classes import Call, RateClasses
 from nodepool.driver.framework.token_bucket import BucketSize
 from nodepool.driver.openstack import errors, session
@@ -186,7 +187,7 @@ class Transport:
             if status != 429 and not (status == 413 and "Retry-After" in response.headers):
                 call.worked()
                 break
-            seconds = call.throttled(self._told_to_wait(response))
+            seconds = call.throttled(retry_after(response.headers))
             text = "Provider %s: %s is put off by the cloud, no calls to the %s service for %.1f s"
             log.info(text, self.provider, what, service, seconds)
         if status < 400:
@@ -224,7 +225,7 @@ class Transport:
 
     def _translated(self, error: Exception, what: str, service: str) -> Exception:
         kind = type(error).__name__
-        text = errors.one_line(str(error)) or kind
+        text = one_line(str(error)) or kind
         head = f"Provider {self.provider}: {what} failed"
         status = getattr(error, "http_status", None)
         if isinstance(status, int) and 400 <= status < 500 and status != 429:
@@ -233,7 +234,7 @@ class Transport:
             return LoginRefused(f"{head}: the cloud refuses the login: {text}; {advice}")
         if kind in ("EndpointNotFound", "EmptyCatalog", "ServiceDisabledException"):
             return self._absent(service, what, text)
-        unreached = no_answer(errors.without_login(str(error)))
+        unreached = no_answer(without_login(str(error)))
         if unreached is not None and kind in ("DiscoveryFailure", *_CONNECT_ERRORS):
             maybe_done = kind in _CONNECT_ERRORS and not any(sign in text for sign in _NOT_SENT)
             advice = "check auth_url in clouds.yaml and the catalog, and whether the service runs"
@@ -283,18 +284,6 @@ class Transport:
     def _sleep(self, seconds: float) -> None:
         if self.stopped.wait(seconds):
             raise CloudAway(f"Provider {self.provider}: the provider was stopped", maybe_done=False)
-
-    @staticmethod
-    def _told_to_wait(response: Any) -> float | None:
-        """Seconds of ``Retry-After``, which may be a number or a date."""
-        text = response.headers.get("Retry-After")
-        if not text:
-            return None
-        try:
-            return max(0.0, float(text))
-        except ValueError:
-            when = email.utils.parsedate_tz(text)
-            return None if when is None else max(0.0, email.utils.mktime_tz(when) - wall_time())
 
 
 def _read_json(response: Any) -> Any:

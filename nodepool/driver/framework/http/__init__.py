@@ -4,6 +4,8 @@
 * ``bounded.py``: no answer is longer or takes longer than it may;
 * ``kept_connections.py``, ``answer_reader.py``: calls over open connections, for a tenth of the CPU;
 * ``http_session.py``: a session of requests whose calls cost less;
+* ``plain_http.py``: one call: what is sent, what comes back, and whether the cloud may have received it;
+* ``rest_calls.py``: calls of one provider: pace, repeats, login, JSON, errors; ``retry_after.py``;
 * ``no_answer.py``: why a cloud did not answer, in one line.
 
 Modules that need requests or urllib3 are imported when a provider is made.

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What can go wrong in a call to a cloud, named after what the launcher does next (reference/driver 13).
+
+A driver maps the error codes of its cloud to these classes. ``code`` is the cloud's own name of the error.
+"""
+
+from __future__ import annotations
+
+from nodepool.exceptions import (
+    CapacityException,
+    CloudUnavailableException,
+    LaunchError,
+    LaunchNodepoolException,
+    NotFound,
+    QuotaException,
+)
+
+
+class CloudAway(CloudUnavailableException):
+    """No answer, or one that says nothing: timeouts, broken connections, 5xx, too many requests.
+
+    :param maybe_done: the cloud may have received the call and carried it out.
+    """
+
+    def __init__(self, text: str, maybe_done: bool = True, code: str = "") -> None:
+        super().__init__(text)
+        self.maybe_done = maybe_done
+        self.code = code
+
+
+class LoginRefused(CloudAway):
+    """The credentials are not valid, or not valid any more. Nothing was done."""
+
+    def __init__(self, text: str, code: str = "") -> None:
+        super().__init__(text, maybe_done=False, code=code)
+
+
+class CloudRefused(LaunchError):
+    """The cloud understood a call and refused it. A failed attempt; the same call will not succeed.
+
+    :param status: of HTTP; 0 = the refusal came in another way.
+    """
+
+    def __init__(self, text: str, code: str, status: int = 0) -> None:
+        super().__init__(text)
+        self.code = code
+        self.status = status
+
+
+class CloudSetup(CloudRefused, LaunchNodepoolException):
+    """Something that the configuration names does not exist, or is not allowed."""
+
+    statsd_key = LaunchNodepoolException.statsd_key
+
+
+class CloudNotFound(CloudSetup, NotFound):
+    """The object of the call does not exist."""
+
+
+class CloudQuota(CloudRefused, QuotaException):
+    """A quota is used up. The launch waits; it is no failed attempt."""
+
+    statsd_key = QuotaException.statsd_key
+
+
+class CloudNoCapacity(CloudRefused, CapacityException):
+    """The cloud has no capacity in this place. Another zone or type may have some."""
+
+    statsd_key = CapacityException.statsd_key
