@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from nodepool.driver.framework import upload_progress
+from nodepool.driver.framework.cloud_errors import CloudAway
 from nodepool.driver.openstack.adapter import OpenStackAdapter
 from nodepool.driver.openstack.clouds import Clouds
-from nodepool.driver.openstack.errors import CloudAway
 from nodepool.exceptions import ImageCreateException, QuotaException
 from nodepool.plan.backoff import Backoff
 from nodepool.testing.openstack import OpenStackSimulator

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What can go wrong in a call to a cloud, named after what the launcher does next (reference/driver 13).
 
-A driver maps the error codes of its cloud to these classes. ``code`` is the cloud's own name of the error.
+A driver maps the error codes of its cloud to these classes.
 """
 
 from __future__ import annotations
@@ -39,22 +39,25 @@ class CloudRefused(LaunchError):
     """The cloud understood a call and refused it. A failed attempt; the same call will not succeed.
 
     :param status: of HTTP; 0 = the refusal came in another way.
+    :param said: the cloud's own words, without provider and call; "" = they are the whole text.
+    :param code: the cloud's name of the error; "" = it has none.
     """
 
-    def __init__(self, text: str, code: str, status: int = 0) -> None:
+    def __init__(self, text: str, status: int = 0, said: str = "", code: str = "") -> None:
         super().__init__(text)
-        self.code = code
         self.status = status
+        self.said = said or text
+        self.code = code
+
+
+class CloudNotFound(CloudRefused, NotFound):
+    """The object of the call does not exist."""
 
 
 class CloudSetup(CloudRefused, LaunchNodepoolException):
     """Something that the configuration names does not exist, or is not allowed."""
 
     statsd_key = LaunchNodepoolException.statsd_key
-
-
-class CloudNotFound(CloudSetup, NotFound):
-    """The object of the call does not exist."""
 
 
 class CloudQuota(CloudRefused, QuotaException):

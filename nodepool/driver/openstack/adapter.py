@@ -9,12 +9,12 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from nodepool.driver.framework.cloud_errors import CloudNotFound
 from nodepool.driver.framework.repeats import Repeats
 from nodepool.driver.openstack.cloud import OpenStackCloud
 from nodepool.driver.openstack.clouds import risks_of, settings_of
 from nodepool.driver.openstack.create import ServerCreation
 from nodepool.driver.openstack.delete import ServerDeletion
-from nodepool.driver.openstack.errors import CloudNotFound
 from nodepool.driver.openstack.facts import missing_flavor, missing_image
 from nodepool.driver.openstack.image_content import checksum_properties
 from nodepool.driver.openstack.image_tasks import TaskUploads

@@ -7,10 +7,10 @@ import contextlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from nodepool.driver.framework.cloud_errors import CloudNotFound
 from nodepool.driver.openstack.addresses import CloudNetworks
 from nodepool.driver.openstack.api import Api
 from nodepool.driver.openstack.clouds import host_has_ipv6
-from nodepool.driver.openstack.errors import CloudNotFound
 from nodepool.driver.openstack.facts import Facts, choose_flavor
 from nodepool.driver.openstack.floating import FloatingIps
 from nodepool.driver.openstack.instance import OpenStackInstance, usage

@@ -15,8 +15,8 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from nodepool.clock import monotonic
+from nodepool.driver.framework.cloud_errors import CloudRefused
 from nodepool.driver.openstack import spec, verdicts
-from nodepool.driver.openstack.errors import CloudRefused
 from nodepool.driver.openstack.instance import OpenStackInstance, usage
 from nodepool.driver.openstack.views import ACTIVE, BUILD, ERROR, Flavor, FloatingIp, Server
 from nodepool.driver.statemachine.creation_machine import CreationMachine

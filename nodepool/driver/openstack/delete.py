@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from nodepool.driver.openstack.errors import CloudRefused
+from nodepool.driver.framework.cloud_errors import CloudRefused
 from nodepool.driver.openstack.views import ERROR, Server
 from nodepool.driver.statemachine.deletion_machine import DeletionMachine
 from nodepool.exceptions import LaunchError

@@ -8,54 +8,13 @@ import json
 import re
 from typing import Any, Final
 
+from nodepool.driver.framework.cloud_errors import CloudNotFound, CloudQuota, CloudRefused
 from nodepool.driver.framework.cloud_texts import MAX_TEXT, one_line
-from nodepool.exceptions import CloudUnavailableException, LaunchError, NotFound, QuotaException
 
 #: Of a page of WebOb, which Glance answers with: its title tells the status only.
 _WEBOB_REASON: Final = re.compile(r"</h1>((?:[^<]|<br ?/>)*<br ?/>\s*<br ?/>(?:[^<]|<br ?/>)*)")
 #: Statuses with which services refuse something as over quota, if the text says so too.
 _QUOTA_STATUSES: Final = frozenset({400, 403, 409, 413})
-
-
-class CloudRefused(LaunchError):
-    """The cloud understood a call and refused it: doing the same again will not help.
-
-    :param status: of HTTP.
-    :param said: the cloud's own words, without provider and call; "" = they are the whole text.
-    """
-
-    def __init__(self, text: str, status: int, said: str = "") -> None:
-        super().__init__(text)
-        self.status = status
-        self.said = said or text
-
-
-class CloudNotFound(CloudRefused, NotFound):
-    """404: what the call was about is not there."""
-
-
-class CloudQuota(CloudRefused, QuotaException):
-    """A quota of the cloud is used up (O-3)."""
-
-    statsd_key = QuotaException.statsd_key
-
-
-class CloudAway(CloudUnavailableException):
-    """No answer, or one that says nothing: timeouts, broken connections, 5xx, too many requests, HTML.
-
-    :param maybe_done: the cloud may have received the call and carried it out.
-    """
-
-    def __init__(self, text: str, maybe_done: bool = True) -> None:
-        super().__init__(text)
-        self.maybe_done = maybe_done
-
-
-class LoginRefused(CloudAway):
-    """The credentials are not (or no longer) valid."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__(text, maybe_done=False)
 
 
 class ServiceAbsent(CloudRefused):

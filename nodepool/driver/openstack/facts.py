@@ -6,8 +6,8 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Final
 
+from nodepool.driver.framework.cloud_errors import CloudNotFound
 from nodepool.driver.framework.fact import MAX_AGE_SECONDS, Fact
-from nodepool.driver.openstack.errors import CloudNotFound
 from nodepool.driver.openstack.views import Flavor, Image, Network
 from nodepool.exceptions import LaunchNodepoolException
 

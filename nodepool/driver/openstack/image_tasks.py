@@ -13,8 +13,8 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from nodepool.driver.framework.cloud_errors import CloudNotFound
 from nodepool.driver.framework.cloud_texts import one_line
-from nodepool.driver.openstack.errors import CloudNotFound
 from nodepool.driver.openstack.image_check import wrong
 from nodepool.driver.openstack.image_content import UPLOAD_KEYS, Content, api_properties
 from nodepool.driver.openstack.task_data import SentData

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from nodepool.driver.framework import upload_progress
-from nodepool.driver.openstack.errors import CloudAway, CloudNotFound, CloudQuota, CloudRefused, LoginRefused
+from nodepool.driver.framework.cloud_errors import CloudAway, CloudNotFound, CloudQuota, CloudRefused, LoginRefused
 from nodepool.driver.openstack.image_check import wrong
 from nodepool.driver.openstack.image_content import PROTECTED, UPLOAD_KEYS
 from nodepool.driver.openstack.views import Image

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from nodepool.clock import monotonic
 from nodepool.driver.framework import upload_progress
+from nodepool.driver.framework.cloud_errors import CloudNotFound, CloudRefused
 from nodepool.driver.framework.image_time import ImageTime
 from nodepool.driver.framework.listed_image import ListedImage
-from nodepool.driver.openstack.errors import CloudNotFound, CloudRefused
 from nodepool.driver.openstack.image_content import PROTECTED, UPLOAD_KEYS, Content, api_properties
 from nodepool.driver.openstack.image_upload import IMPORT_METHOD, GlanceUpload
 from nodepool.exceptions import ImageCreateException

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
 from nodepool.clock import monotonic
-from nodepool.driver.openstack.errors import CloudNotFound, CloudRefused
+from nodepool.driver.framework.cloud_errors import CloudNotFound, CloudRefused
 from nodepool.driver.openstack.views import Server, Volume
 from nodepool.driver.statemachine import Resource
 from nodepool.driver.statemachine.adapter import SWEEP_LIST_SECONDS

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from nodepool.driver.framework.check_result import CheckResult, failure
+from nodepool.driver.framework.cloud_errors import CloudNotFound
 from nodepool.driver.openstack.api import COMPUTE, IMAGE, NETWORK, VOLUME
-from nodepool.driver.openstack.errors import CloudNotFound
 from nodepool.driver.openstack.facts import choose_flavor, missing_flavor
 from nodepool.driver.openstack.views import limit
 from nodepool.exceptions import LaunchError

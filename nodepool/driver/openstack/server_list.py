@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
 from nodepool.clock import monotonic
-from nodepool.driver.openstack.errors import CloudRefused
+from nodepool.driver.framework.cloud_errors import CloudRefused
 from nodepool.driver.statemachine.inventory import ChangesNotListed
 from nodepool.guard import OnError
 

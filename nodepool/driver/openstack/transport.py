@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from nodepool import fast_json
 from nodepool.clock import monotonic
+from nodepool.driver.framework.cloud_errors import CloudAway, LoginRefused
 from nodepool.driver.framework.cloud_texts import one_line, without_login
 from nodepool.driver.framework.http.no_answer import no_answer
 from nodepool.driver.framework.http.retry_after import retry_after
 from nodepool.driver.framework.rate_classes import Call, RateClasses
 from nodepool.driver.framework.token_bucket import BucketSize
 from nodepool.driver.openstack import errors, session
-from nodepool.driver.openstack.errors import CloudAway, LoginRefused, ServiceAbsent
+from nodepool.driver.openstack.errors import ServiceAbsent
 
 if TYPE_CHECKING:
     from openstack.config.cloud_region import CloudRegion

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from nodepool.driver.framework.cloud_errors import CloudQuota, CloudRefused
 from nodepool.driver.framework.cloud_texts import one_line
-from nodepool.driver.openstack.errors import CloudQuota, CloudRefused, is_quota_text
+from nodepool.driver.openstack.errors import is_quota_text
 from nodepool.exceptions import CapacityException, LaunchNodepoolException, LaunchStatusException, QuotaException
 
 if TYPE_CHECKING:

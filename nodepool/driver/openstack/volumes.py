@@ -12,8 +12,8 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final
 
+from nodepool.driver.framework.cloud_errors import CloudAway, CloudNotFound
 from nodepool.driver.openstack.api import VOLUME, Api
-from nodepool.driver.openstack.errors import CloudAway, CloudNotFound
 from nodepool.driver.openstack.views import Server
 from nodepool.driver.statemachine import metadata
 from nodepool.exceptions import LaunchError

@@ -10,11 +10,11 @@ from types import SimpleNamespace
 from typing import Any
 
 from nodepool.config.objects import Config, DiskImage, Label
+from nodepool.driver.framework.cloud_errors import CloudNotFound
 from nodepool.driver.openstack.cloud import OpenStackCloud
 from nodepool.driver.openstack.clouds import Clouds, CloudSettings
 from nodepool.driver.openstack.config import OpenStackLabel, OpenStackProviderConfig
 from nodepool.driver.openstack.create import ServerCreation
-from nodepool.driver.openstack.errors import CloudNotFound
 from nodepool.driver.openstack.transport import CloudAnswer
 from nodepool.driver.openstack.views import Server
 from tests.support.manual_clock import ManualClock

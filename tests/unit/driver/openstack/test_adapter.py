@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from nodepool.driver.framework.cloud_errors import CloudAway
 from nodepool.driver.openstack.adapter import OpenStackAdapter
-from nodepool.driver.openstack.errors import CloudAway
 from nodepool.driver.statemachine.signature import wants_request
 from nodepool.exceptions import RuntimeConfigurationException
 from tests.unit.driver.openstack.support import (

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from nodepool.driver.framework.cloud_errors import CloudAway, CloudRefused
 from nodepool.driver.openstack.api import Api
-from nodepool.driver.openstack.errors import CloudAway, CloudRefused
 from nodepool.driver.openstack.views import (
     FLOATING_IP_FIELDS,
     NETWORK_FIELDS,

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from nodepool.driver.framework.cloud_errors import CloudAway, CloudQuota
 from nodepool.driver.openstack import create
 from nodepool.driver.openstack.create import ServerCreation
-from nodepool.driver.openstack.errors import CloudAway, CloudQuota, refusal
+from nodepool.driver.openstack.errors import refusal
 from nodepool.driver.openstack.instance import OpenStackInstance
 from nodepool.driver.statemachine import creation_machine
 from nodepool.exceptions import (

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import pytest
 
+from nodepool.driver.framework.cloud_errors import CloudAway, CloudRefused
 from nodepool.driver.openstack.delete import ServerDeletion
-from nodepool.driver.openstack.errors import CloudAway, CloudRefused
 from tests.unit.driver.openstack.support import LOG, StubCloud, server
 
 

@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
+from nodepool.driver.framework.cloud_errors import CloudQuota
 from nodepool.driver.openstack import cloud as cloud_module
 from nodepool.driver.openstack import floating
-from nodepool.driver.openstack.errors import CloudQuota
 from nodepool.driver.openstack.views import FloatingIp, Server
 from nodepool.exceptions import LaunchNetworkException, QuotaException
 from tests.unit.driver.openstack.support import METADATA, StubCloud, machine, server, view

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from nodepool.driver.framework import upload_progress
+from nodepool.driver.framework.cloud_errors import CloudAway, CloudNotFound, CloudRefused, LoginRefused
 from nodepool.driver.framework.image_time import ImageTime
 from nodepool.driver.framework.upload_progress import UploadInterrupted
 from nodepool.driver.openstack.api import Api
-from nodepool.driver.openstack.errors import CloudAway, CloudNotFound, CloudRefused, LoginRefused
 from nodepool.driver.openstack.image_content import Content
 from nodepool.driver.openstack.image_upload import ATTEMPTS, NOTICE_SECONDS, GlanceUpload
 from nodepool.exceptions import ImageCreateException, LaunchError, QuotaException

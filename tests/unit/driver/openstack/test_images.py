@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from nodepool.driver.framework.cloud_errors import CloudAway, CloudNotFound, CloudQuota, CloudRefused
 from nodepool.driver.openstack.adapter import OpenStackAdapter
 from nodepool.driver.openstack.api import Api
-from nodepool.driver.openstack.errors import CloudAway, CloudNotFound, CloudQuota, CloudRefused
 from nodepool.driver.openstack.images import OpenStackImages
 from nodepool.exceptions import ImageCreateException, QuotaException
 from tests.support.manual_clock import ManualClock

@@ -11,9 +11,9 @@ import pytest
 import requests
 from keystoneauth1.session import TCPKeepAliveAdapter
 
+from nodepool.driver.framework.cloud_errors import CloudAway
 from nodepool.driver.framework.http import bounded
 from nodepool.driver.openstack.clouds import Clouds
-from nodepool.driver.openstack.errors import CloudAway
 from nodepool.driver.openstack.keystone_adapter import TLS_SETTINGS, KeystoneAdapter
 from nodepool.driver.openstack.transport import Transport
 from nodepool.testing.openstack import CLOUD_NAME, OpenStackSimulator

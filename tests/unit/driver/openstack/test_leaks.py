@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from nodepool.driver.openstack.errors import CloudAway, CloudRefused
+from nodepool.driver.framework.cloud_errors import CloudAway, CloudRefused
 from nodepool.driver.openstack.leaks import Leaks
 from nodepool.driver.statemachine.leaks import LOOK_AGAIN_SECONDS
 from tests.unit.driver.openstack.support import METADATA, StubCloud, label_section, server

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nodepool.driver.framework.cloud_errors import CloudAway
 from nodepool.driver.openstack.adapter import OpenStackAdapter
 from nodepool.driver.openstack.api import Api
-from nodepool.driver.openstack.errors import CloudAway
 from nodepool.driver.openstack.transport import CloudAnswer
 from nodepool.driver.openstack.views import Port, Server, limit
 from nodepool.exceptions import LaunchError

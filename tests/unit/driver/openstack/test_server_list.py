@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nodepool.driver.openstack.errors import CloudAway, CloudRefused
+from nodepool.driver.framework.cloud_errors import CloudAway, CloudRefused
 from nodepool.driver.openstack.server_list import LATE_SECONDS, WIDE_SECONDS, ServerLists
 from nodepool.driver.statemachine.inventory import ChangesNotListed
 from tests.support.manual_clock import ManualClock

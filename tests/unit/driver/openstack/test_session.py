@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from keystoneauth1.exceptions import DiscoveryFailure
 
+from nodepool.driver.framework.cloud_errors import CloudAway
 from nodepool.driver.openstack import session
 from nodepool.driver.openstack.api import Api
 from nodepool.driver.openstack.clouds import Clouds
-from nodepool.driver.openstack.errors import CloudAway
 from nodepool.driver.openstack.images import OpenStackImages
 from nodepool.driver.openstack.session import ENDPOINT_SECONDS, ServiceLimits, close, make_client
 from nodepool.driver.openstack.transport import Transport

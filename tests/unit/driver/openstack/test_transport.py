@@ -12,14 +12,8 @@ import pytest
 import requests
 from keystoneauth1 import exceptions
 
-from nodepool.driver.openstack.errors import (
-    CloudAway,
-    CloudNotFound,
-    CloudQuota,
-    CloudRefused,
-    LoginRefused,
-    ServiceAbsent,
-)
+from nodepool.driver.framework.cloud_errors import CloudAway, CloudNotFound, CloudQuota, CloudRefused, LoginRefused
+from nodepool.driver.openstack.errors import ServiceAbsent
 from nodepool.driver.openstack.transport import BUSY_ATTEMPTS, Transport
 from nodepool.exceptions import CloudUnavailableException, LaunchStatusException, NotFound, QuotaException
 
@@ -229,7 +223,7 @@ def test_bugs_are_not_hidden() -> None:
 def test_retry_after(header: str | None, least: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """429: the call is made again, when the cloud wants it to."""
     now = 1_700_000_000.0
-    monkeypatch.setattr("nodepool.driver.openstack.transport.wall_time", lambda: now)
+    monkeypatch.setattr("nodepool.driver.framework.http.retry_after.wall_time", lambda: now)
     if header == "date":
         header = formatdate(now + 5, usegmt=True)
     busy = Response(429, {}, **({"Retry_After": header} if header else {}))

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from nodepool.driver.openstack.errors import CloudQuota, refusal
+from nodepool.driver.framework.cloud_errors import CloudQuota
+from nodepool.driver.openstack.errors import refusal
 from nodepool.driver.openstack.verdicts import error_status, refusal_of
 from nodepool.exceptions import LaunchNodepoolException, LaunchStatusException, QuotaException
 from nodepool.plan.failures import Failure, classify

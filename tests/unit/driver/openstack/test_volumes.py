@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from nodepool.driver.framework.cloud_errors import CloudAway, CloudRefused
 from nodepool.driver.openstack.delete import ServerDeletion
-from nodepool.driver.openstack.errors import CloudAway, CloudRefused
 from nodepool.driver.openstack.leaks import OLD_VOLUMES_SECONDS, Leaks
 from tests.unit.driver.openstack.support import LOG, METADATA, StubCloud, label_section, server
 

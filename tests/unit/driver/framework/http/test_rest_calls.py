@@ -63,7 +63,7 @@ class Api(RestApi):
     def error(self, head: str, answer: HttpAnswer) -> Exception:
         if answer.status >= 500:
             return CloudAway(f"{head}: {answer.status}")
-        return CloudRefused(f"{head}: {answer.status}", "Code", answer.status)
+        return CloudRefused(f"{head}: {answer.status}", answer.status)
 
 
 class Time:
