@@ -146,11 +146,16 @@ class ImageAudit:
         build = self._builds.get(f"{IMAGES}/{record.image}/builds/{record.build}")
         return 0.0 if build is None else build.order
 
+    def _is_by_hand(self, upload: _Record) -> bool:
+        """Did a fault change an upload or its build, which may say no more how old it is?"""
+        build = self._builds.get(f"{IMAGES}/{upload.image}/builds/{upload.build}")
+        return upload.by_hand or (build is not None and build.by_hand)
+
     def _judge_age(self, write: Write, path: str, record: _Record) -> None:
         own = self._order(record)
         for other_path, other in self._uploads.items():
             same = (other.image, other.provider) == (record.image, record.provider)
-            if same and other.state == "ready" and not other.by_hand and own < self._order(other):
+            if same and other.state == "ready" and not self._is_by_hand(other) and own < self._order(other):
                 self.violations.append(
                     f"transaction {write.number:x}: {path} became ready after {other_path} of a newer build"
                 )

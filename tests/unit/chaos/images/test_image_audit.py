@@ -87,6 +87,16 @@ def test_older_build_over_a_newer_one(story: Story) -> None:
     assert "of a newer build" in story.judged().violations[0]
 
 
+def test_older_build_over_one_that_cannot_be_read(story: Story) -> None:
+    """U-12: a build whose record a fault has corrupted does not tell that it is newer."""
+    story.build(ONE, "b1", 1)
+    story.build(ONE, "b2", 2)
+    story.upload(ONE, "b2")
+    story.write(HAND, "set", f"{BUILDS}/b2", b"{")
+    story.upload(ONE, "b1")
+    assert story.judged().violations == []
+
+
 def test_wanted_builds_stay(story: Story) -> None:
     """R-1"""
     for number in (1, 2, 3):
