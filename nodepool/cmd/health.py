@@ -157,7 +157,7 @@ def _configured(options: argparse.Namespace, path: str) -> Target | None:
     webapp = document.data.get("webapp")
     target = target_of_webapp(options.kind, webapp if isinstance(webapp, dict) else {}, path)
     if target is None and options.kind == WEB:
-        raise CommandError("webapp.port is none that can be asked; name the address with --url")
+        raise CommandError("webapp.port is no fixed port, so the address is not known: name it with --url")
     return target
 
 

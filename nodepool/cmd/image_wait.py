@@ -44,7 +44,7 @@ class _Follower:
         self._cache = ImageCache(zk.client)
         self._cache.add_listener(lambda _: self._changed.set())
         if not self._cache.wait_ready(CONNECT_SECONDS):
-            raise CommandError("ZooKeeper does not tell what images there are")
+            raise CommandError("the images could not be read from ZooKeeper in time")
 
     def image(self) -> ImageView:
         """The image as it is now."""

@@ -139,7 +139,7 @@ def locked(zk: ZooKeeper, node: Node, seconds: float | None = LOCK_SECONDS) -> I
     try:
         operator_lock.take(zk, node, seconds, f"{COMMAND}{operator()}")
     except ZKLockException as error:
-        raise ZKLockException(f"{error}: {who_has(zk, node)}; --when-free waits until it is given back") from None
+        raise ZKLockException(f"{error}: {who_has(zk, node)}; --when-free waits until the node is returned") from None
     except ZKConflict:
         raise _not_found(node.key) from None
     try:

@@ -124,8 +124,8 @@ def _refuse_unknown(zk: ZooKeeper, options: argparse.Namespace) -> None:
         known |= set(load_config(options.config, options.secure).providers)
     if options.provider in known:
         return
-    there_are = f" (there are: {', '.join(sorted(known))})" if known else " (there is none)"
-    raise CommandError(f"nobody knows a provider {options.provider}{did_you_mean(options.provider, known)}{there_are}")
+    there_are = f" (there are: {', '.join(sorted(known))})" if known else " (there are none)"
+    raise CommandError(f"there is no provider {options.provider}{did_you_mean(options.provider, known)}{there_are}")
 
 
 def _release_backing_nodes(zk: ZooKeeper, provider: str) -> int:

@@ -128,7 +128,7 @@ class ServiceRunner:
             if self._finished():
                 log.info("Stopped")
                 return 0
-            log.error("The service ended by itself")
+            log.error("The daemon ended unexpectedly")
             return 1
         finally:
             for number, handler in previous.items():

@@ -28,7 +28,7 @@ class Watched:
 
         cache = NodepoolCache(zk.client)
         if not cache.wait_ready(CONNECT_SECONDS):
-            raise CommandError("ZooKeeper does not tell what nodes and requests there are")
+            raise CommandError("the nodes and requests could not be read from ZooKeeper in time")
         #: Reads from the caches.
         self.zk = ZooKeeper(zk.client, cache)
         self._changed = threading.Event()

@@ -358,7 +358,7 @@ class NodeRequestHandler(HandlerHooks):
             try:
                 self.zk.requests.finish(self.request)
             except ZKConflict as lost:
-                self.cancel(f"it was changed by somebody else ({lost})")
+                self.cancel(f"it was changed by another process ({lost})")
                 return
         self.move(stage, reason)
 

@@ -244,7 +244,7 @@ class CleanupWorker(Worker):
                 continue
             try:
                 self._zk.requests.save_unlocked(request)
-                self.log.info("Failing node request %s: every pool declined it, others are gone", request.id)
+                self.log.info("Failing node request %s: every pool that still runs declined it", request.id)
             except ZKConflict as conflict:
                 self.log.debug("Request %s does not fail: %s", request.id, conflict)
 
@@ -265,7 +265,7 @@ class CleanupWorker(Worker):
                 continue
             age = requests.lock_dir_age(request_id)
             if age is not None and age > LOCK_DIR_SECONDS:
-                self.log.info("Removing lock directory of request %s, which is gone", request_id)
+                self.log.info("Removing the lock directory of request %s, which does not exist any more", request_id)
                 requests.remove_lock_dir_recursive(request_id)
 
     def expire_nodes(self) -> None:

@@ -16,7 +16,7 @@ def served_line(found: ServedConfig, now: float) -> str:
     """What one launcher serves, and what to do if that is not the file. ``now``: seconds since the epoch."""
     who = f"launcher {found.launcher}" + (f" ({found.pid})" if found.pid is not None else "")
     if found.serves is None:
-        return printable(f"{who} does not tell what it serves, as launchers of Nodepool 11")
+        return printable(f"{who} does not report what it serves, like all launchers of Nodepool 11")
     loaded = "" if found.loaded is None else f", loaded {times.since(now)(found.loaded)}"
     why = ""
     if found.refused:

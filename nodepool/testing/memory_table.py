@@ -73,7 +73,7 @@ class MemoryTable(Generic[R]):
         if row is None:
             raise ZKConflict(f"{self.kind} {record.id} is gone")
         if record.version != row.version:
-            raise ZKConflict(f"{self.kind} {record.id} was changed by somebody else")
+            raise ZKConflict(f"{self.kind} {record.id} was changed by another process")
         if unlocked and row.lock is not None:
             raise ZKConflict(f"{self.kind} {record.id} is locked")
         if locked and (record.lock is None or row.lock != record.lock):
@@ -96,7 +96,7 @@ class MemoryTable(Generic[R]):
             while self.row(record).lock is not None:
                 left = None if deadline is None else deadline - monotonic()
                 if not blocking or (left is not None and left <= 0):
-                    raise ZKLockException(f"{self.kind} {record.id} is locked by somebody else")
+                    raise ZKLockException(f"{self.kind} {record.id} is locked by another process")
                 self.changed.wait(left)
             self.set_lock(record, identifier)
         self.tell(record.key)

@@ -340,7 +340,7 @@ class MemoryZooKeeper(ZooKeeper):
         with self.changed:
             mutex = self._mutexes.setdefault(provider_name, threading.Lock())
         if not mutex.acquire(timeout=timeout):
-            raise ZKLockException(f"the mutex of {provider_name} is held by somebody else")
+            raise ZKLockException(f"the mutex of {provider_name} is held by another process")
         try:
             yield ZkLock(paths.static_mutex(provider_name), "", 0)
         finally:

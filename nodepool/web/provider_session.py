@@ -55,7 +55,7 @@ class _ProviderAdapter(HTTPAdapter):
         response = super().send(request, *arguments, **{**options, "stream": True, "timeout": PROVIDER_SECONDS})
         with OnError(lambda _: response.close()):
             if response.is_redirect:
-                raise requests.TooManyRedirects(f"{request.url} leads to another address, which is not asked")
+                raise requests.TooManyRedirects(f"{request.url} leads to another address, which is not followed")
             # Where requests keeps what was read; `content` and `json` look there.
             response._content = _read(response)
         return response

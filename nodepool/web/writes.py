@@ -136,7 +136,7 @@ def _wish(request: Request, body: Mapping[str, Any], *, reason_needed: bool) -> 
         raise ApiProblem(HTTPStatus.BAD_REQUEST, f"reason must be a text of at most {MOST_TEXT} characters.")
     reason = " ".join("".join(letter if letter.isprintable() else " " for letter in reason).split())
     if reason_needed and not reason:
-        raise ApiProblem(HTTPStatus.BAD_REQUEST, "reason must say why, for everybody who asks.")
+        raise ApiProblem(HTTPStatus.BAD_REQUEST, "reason is required: other operators see it.")
     return Wish(user.name, reason, _until(body.get("until"), wall_time()))
 
 

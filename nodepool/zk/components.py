@@ -72,7 +72,7 @@ class Registration:
                 self._stored = data
                 return
             except (NoNodeError, BadVersionError):
-                self.log.warning("Registry entry %s is gone, registering again", self._path)
+                self.log.warning("Registry entry %s was removed, registering again", self._path)
             except KazooException as error:
                 raise translate(error) from None
         root = f"{paths.COMPONENTS}/{self.component.kind}"

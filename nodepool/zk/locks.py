@@ -63,11 +63,11 @@ def acquire(
         # Kazoo waits without end when a deadline meets a lost connection, so non-blocking gets none.
         taken = lock.acquire(blocking=blocking, timeout=timeout if blocking else None, ephemeral=ephemeral)
     except LockTimeout:
-        raise ZKLockException(f"{lock_dir} is locked by somebody else (waited {timeout:g} s)") from None
+        raise ZKLockException(f"{lock_dir} is locked by another process (waited {timeout:g} s)") from None
     except KazooException as error:
         raise translate(error) from None
     if not taken:
-        raise ZKLockException(f"{lock_dir} is locked by somebody else")
+        raise ZKLockException(f"{lock_dir} is locked by another process")
     taken_lock = ZkLock(lock_dir, f"{lock_dir}/{lock.node}", epoch, ephemeral)
     if ephemeral and client.session_epoch != epoch:
         # Lost while we waited: it may be ours in the new session, but everybody would take it for lost. An election

@@ -191,7 +191,7 @@ class StatusWriter:
                 kazoo.set(path, data)
                 return
             except NoNodeError:
-                log.warning("Status %s is gone, writing it again", path)
+                log.warning("Status record %s was removed, writing it again", path)
         # What an ended session left would go with it.
         self._remove(path)
         kazoo.create(path, data, ephemeral=True, makepath=True)

@@ -270,7 +270,7 @@ def was_written(client: ZooKeeperClient, path: str, record: Record, data: bytes)
     if stat.version == record.version:
         return False
     if found != data:
-        raise ZKConflict(f"{path} was changed by somebody else")
+        raise ZKConflict(f"{path} was changed by another process")
     record.version, record.mzxid = stat.version, stat.mzxid
     return True
 

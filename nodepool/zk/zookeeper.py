@@ -141,7 +141,7 @@ class ZooKeeper:
     def storeNode(self, node: Node) -> None:
         """Create a node that has no id yet, else overwrite it, fenced by its version.
 
-        :raises ZKConflict: it was changed by somebody else or is gone; nothing was written.
+        :raises ZKConflict: it was changed by another process or is gone; nothing was written.
         """
         if node.id is None:
             self.nodes.create(node)

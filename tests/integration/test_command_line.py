@@ -141,7 +141,7 @@ class TestHold:
         result = nodepool(command, node_id)
         assert result.status == 1
         assert len(result.err.splitlines()) == 1
-        assert "is locked by somebody else" in result.err
+        assert "is locked by another process" in result.err
         assert (znodes.node(node_id) or {})["state"] == "ready"
         assert len(znodes.node_lockers(node_id)) == 1
 

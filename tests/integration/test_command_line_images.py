@@ -275,7 +275,7 @@ class TestDelete:
         with images.locked(f"debian/builds/{A}"):
             result = nodepool("dib-image-delete", f"debian-{A}")
         assert result.status == 1
-        assert "is locked by somebody else" in result.err
+        assert "is locked by another process" in result.err
         assert (images.read(path) or {})["state"] == "ready"
 
     def test_record_that_cannot_be_read(self, nodepool: CommandLine, images: ImageZnodes) -> None:

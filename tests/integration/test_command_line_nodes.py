@@ -143,8 +143,8 @@ class TestHoldMore:
         result = nodepool("hold", "0000000099", locked, good)
         assert result.status == 1
         assert result.out.splitlines()[0] == "Node id 0000000099 not found"
-        assert "is locked by somebody else (waited 5 s): Zuul executor e1 has it, in-use, project p" in result.err
-        assert result.err.rstrip().endswith("--when-free waits until it is given back")
+        assert "is locked by another process (waited 5 s): Zuul executor e1 has it, in-use, project p" in result.err
+        assert result.err.rstrip().endswith("--when-free waits until the node is returned")
         assert [(row[0], row[6]) for row in result.rows] == [(locked, "in-use"), (good, "hold")]
 
     def test_when_free(self, nodepool: CommandLine, add_node: Callable[..., str], znodes: PoolZnodes) -> None:

@@ -90,4 +90,4 @@ def test_a_provider_that_nobody_knows(nodepool: CommandLine, arguments: tuple[st
     """reference/commands 2.2: a typing error, most likely."""
     result = nodepool(*arguments)
     assert (result.status, result.out) == (1, "")
-    assert result.err == "nobody knows a provider lba, did you mean 'lab'? (there are: lab)\n"
+    assert result.err == "there is no provider lba, did you mean 'lab'? (there are: lab)\n"

@@ -97,7 +97,7 @@ def test_clouds_yaml_breaks_while_it_is_used(
         place.clouds_file.unlink()
     else:
         place.clouds_file.write_text(content, encoding="utf-8")
-    wait_for("it is told", lambda: "Provider cloud-a goes on with earlier settings: " in caplog.text)
+    wait_for("it is told", lambda: "Provider cloud-a keeps its earlier settings: " in caplog.text)
     request = place.znodes.submit(["small"])
     place.fulfilled(request)
     assert place.provider is before

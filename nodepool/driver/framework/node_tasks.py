@@ -129,7 +129,7 @@ class NodeDeleter(threading.Thread):
             gateway.cleanup_node(self.manager, self.node.external_id)
             gateway.wait_for_node_cleanup(self.manager, self.node.external_id)
         except NotFound:
-            self.log.info("Machine %s is gone already", self.node.external_id)
+            self.log.info("Machine %s does not exist any more", self.node.external_id)
 
     def run(self) -> None:
         gone = False

@@ -99,7 +99,7 @@ class QuotaSupport(abc.ABC):
                 answered.wait(ANSWER_SECONDS)
             except RuntimeError as error:
                 # The system has no more threads just now: else nobody would ever ask again.
-                self._quota_log.error("Provider %s: limits not asked for: %s", self.provider.name, error)
+                self._quota_log.error("Provider %s: limits not read: %s", self.provider.name, error)
                 with self._quota_lock:
                     self._limits.gave_up()
         with self._quota_lock:

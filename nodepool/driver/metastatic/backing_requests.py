@@ -126,7 +126,7 @@ class BackingRequests:
 
     def cancel(self, request_id: str) -> None:
         """Take back a request that nobody waits for; blocks for a round trip."""
-        self.log.info("Taking back request %s: nobody waits for it any more", request_id)
+        self.log.info("Withdrawing request %s: no node waits for it any more", request_id)
         self._delete(request_id)
         self.open.pop(request_id, None)
 

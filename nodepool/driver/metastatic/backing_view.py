@@ -227,7 +227,9 @@ class BackingView:
         """T-12."""
         left = sorted(node_id for node_id in entry.users if self._is_on(node_id, entry))
         if left:
-            self.log.warning("Backing node %s is gone although nodes are on it: %s", entry.id, ", ".join(left))
+            self.log.warning(
+                "Backing node %s does not exist any more, although nodes are on it: %s", entry.id, ", ".join(left)
+            )
         self.drop(entry)
 
     def drop(self, entry: Entry) -> None:

@@ -279,7 +279,7 @@ class OpenStackProviderConfig(CloudProviderConfig[OpenStackPool]):
         self.cloud_settings = self.clouds.settings(self.cloud, self.region_name)
         newconfig.watched_files.update(self.clouds.files())
         if self.cloud_settings.outdated:
-            log.error("Provider %s goes on with earlier settings: %s", self.name, self.cloud_settings.outdated)
+            log.error("Provider %s keeps its earlier settings: %s", self.name, self.cloud_settings.outdated)
         super().load(newconfig)
 
     def localProblems(self) -> list[tuple[str, str]]:

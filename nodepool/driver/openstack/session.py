@@ -157,7 +157,7 @@ def _client_class(service: str) -> Any:
             endpoint = str(found).replace("%", "%%")
             if VERSION_IN_PATH.search(endpoint) is None:
                 if known is None:
-                    raise DiscoveryFailure(f"the {service} service at {without_login(endpoint)} tells no version")
+                    raise DiscoveryFailure(f"the {service} service at {without_login(endpoint)} reports no version")
                 return known
             self._endpoint = endpoint, monotonic() + ENDPOINT_SECONDS
             return endpoint

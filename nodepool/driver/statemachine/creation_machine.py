@@ -204,7 +204,7 @@ class CreationMachine(InventoryMachine[R]):
             if self._lost is None:
                 self.cloud.creations.refused(self._creation)
                 raise self.refused(error) from error
-            self.log.warning("The repeated creation was refused, looking for the instance: %s", error)
+            self.log.warning("The repeated creation was rejected, looking for the instance: %s", error)
             return self._search()
         if self.cloud.creations.answered(self._creation, record_id):
             self.cloud.delete_strays(self.cloud.inventory.of_node(self.node_id))

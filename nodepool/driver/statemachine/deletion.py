@@ -78,7 +78,7 @@ class NodeDeletion(Done):
         """See `nodepool.driver.statemachine.scheduler.Task`."""
         try:
             if self._node.lock is None:
-                self.log.warning("Deletion ends: the lock of the node is gone")
+                self.log.warning("Deletion stops: the lock of the node was lost")
             elif self._clock() >= self._deadline:
                 raise ServerDeleteTimeoutException(f"instance {self._node.external_id} is still there")
             else:

@@ -148,7 +148,7 @@ class StateMachineHandler(NodeRequestHandler):
             self.manager.begin_launch(launch)
             self._launches[node.key] = launch
             return
-        self.log.info("Node %s has no room: another launcher took it at the same time", node.id)
+        self.log.info("No room for node %s: another launcher used it at the same time", node.id)
         self._outpaced.add(node.key)
         # Not stored: it is removed at the next look.
         node.state = states.ABORTED

@@ -60,7 +60,7 @@ def test_our_contender_blocks_kazoo(client: ZooKeeperClient, competitor: Competi
 
 def test_kazoo_blocks_us(client: ZooKeeperClient, competitor: Competitor) -> None:
     held = competitor.hold(DIR)
-    with pytest.raises(ZKLockException, match="locked by somebody else"):
+    with pytest.raises(ZKLockException, match="locked by another process"):
         locks.acquire(client, DIR, blocking=False)
     with pytest.raises(ZKLockException, match=r"waited 0\.05 s"):
         locks.acquire(client, DIR, timeout=0.05)

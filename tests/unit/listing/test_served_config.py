@@ -27,7 +27,7 @@ NOON = 1795435200.0
             "launcher l1 (42) serves another file (1a2b); its last reload 11:59:00 (1 min) was refused: "
             "n.yaml:5: not YAML ",
         ),
-        (ServedConfig("l1"), "launcher l1 does not tell what it serves, as launchers of Nodepool 11"),
+        (ServedConfig("l1"), "launcher l1 does not report what it serves, like all launchers of Nodepool 11"),
     ],
 )
 def test_line(found: ServedConfig, line: str) -> None:

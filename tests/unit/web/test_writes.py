@@ -14,8 +14,8 @@ from tests.unit.web.test_logins import HOLD, GuardedSite, bearer
 @pytest.mark.parametrize(
     ("sent", "status", "words"),
     [
-        ({"json": {}}, 400, "reason must say why"),
-        ({"json": {"reason": " \n "}}, 400, "reason must say why"),
+        ({"json": {}}, 400, "reason is required"),
+        ({"json": {"reason": " \n "}}, 400, "reason is required"),
         ({"json": {"reason": 5}}, 400, "reason must be a text"),
         ({"json": {"reason": "x" * 1000}}, 400, "at most"),
         ({"json": ["reason"]}, 400, "JSON object"),

@@ -101,7 +101,7 @@ def test_no_thread_to_ask_for_the_limits(
     with monkeypatch.context() as patch:
         patch.setattr(threading.Thread, "start", no_thread)
         assert manager.estimatedNodepoolQuota().quota["compute"]["cores"] == 20, "the old ones"
-    assert "limits not asked for: can't start new thread" in caplog.text
+    assert "limits not read: can't start new thread" in caplog.text
     assert manager.estimatedNodepoolQuota().quota["compute"]["cores"] == 40
 
 

@@ -143,7 +143,7 @@ def test_gone_while_in_use(make_site: MakeSite, zk: MemoryZooKeeper, caplog: pyt
     with caplog.at_level(logging.WARNING):
         zk.deleteRawNode(backing_id)
         site.pass_now()
-    assert f"Backing node {backing_id} is gone although nodes are on it: {node.id}" in caplog.text
+    assert f"Backing node {backing_id} does not exist any more, although nodes are on it: {node.id}" in caplog.text
     (other,) = site.serve()
     assert place(other)[0] != backing_id
     site.delete(node)

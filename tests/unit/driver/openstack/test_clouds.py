@@ -161,7 +161,7 @@ def test_a_file_that_breaks_changes_nothing(file: Path, caplog: pytest.LogCaptur
         assert again.cloud_settings == before.cloud_settings
         assert str(file) in config.watched_files
         assert driver._clouds.region("one", None).config["auth"]["password"] == "secret"
-    assert caplog.text.count("Provider cloud-a goes on with earlier settings: ") == 3
+    assert caplog.text.count("Provider cloud-a keeps its earlier settings: ") == 3
     assert "secret" not in caplog.text
     write(file, "one", password="new")
     driver.reset()

@@ -98,7 +98,7 @@ def test_endpoint_without_a_version_is_not_used(tmp_path: Path, monkeypatch: pyt
         bare = right.split("/v2")[0]
         told = [bare, right, bare]
         monkeypatch.setattr(client, "get_endpoint", lambda: told.pop(0))
-        with pytest.raises(DiscoveryFailure, match=f"the image service at {bare}/* tells no version"):
+        with pytest.raises(DiscoveryFailure, match=f"the image service at {bare}/* reports no version"):
             client.request("/images", "GET", raise_exc=False)
         assert client.request("/images", "GET").status_code == 200, "looked up again at once"
         clock.pass_seconds(1.1 * ENDPOINT_SECONDS)
@@ -116,7 +116,7 @@ def test_deletion_while_a_service_tells_no_versions(tmp_path: Path, monkeypatch:
         transport = Transport("cloud-a", Clouds().region(CLOUD_NAME, None), 0)
         api = Api(transport)
         simulator.change(errors=[{"operation": "image.versions", "kind": "500"}])
-        with pytest.raises(CloudAway, match=r"the image service at .* tells no version"):
+        with pytest.raises(CloudAway, match=r"the image service at .* reports no version"):
             OpenStackImages("cloud-a", api, transport.stopped).delete(image)
         simulator.change(errors=[])
         OpenStackImages("cloud-a", api, transport.stopped).delete(image)
