@@ -16,6 +16,8 @@ from kubernetes.client.exceptions import ApiException
 from tests.support.wait import wait_for
 
 ACCOUNT = "zuul-worker"
+#: How long a server may say nothing.
+PATIENCE_SECONDS = 30.0
 # Parts of the client that are written by hand have no type hints.
 _CONFIG: Any = config
 _WATCH: Any = watch.watch
@@ -137,13 +139,16 @@ class KubernetesClient:
 
     # -- watches --
 
-    def watch_lines(self, path: str, **query: Any) -> Iterator[dict[str, Any]]:
+    def watch_lines(
+        self, path: str, patience_seconds: float = PATIENCE_SECONDS, **query: Any
+    ) -> Iterator[dict[str, Any]]:
         """Events of a watch, as they come over the wire, until the server ends it.
 
+        :param patience_seconds: how long nothing may come.
         :raises urllib3.exceptions.HTTPError: the connection broke.
         """
         fields = {"watch": "1", "timeoutSeconds": "20", **{key: str(value) for key, value in query.items()}}
-        answer = self._send("GET", path, fields)
+        answer = self._send("GET", path, fields, patience_seconds=patience_seconds)
         try:
             for line in _WATCH.iter_resp_lines(answer):
                 if line:
@@ -160,14 +165,21 @@ class KubernetesClient:
             raise ApiException(status=answer.status, body=text)
         return json.loads(text)
 
-    def _send(self, method: str, path: str, query: dict[str, str] | None = None, body: Any = None) -> Any:
+    def _send(
+        self,
+        method: str,
+        path: str,
+        query: dict[str, str] | None = None,
+        body: Any = None,
+        patience_seconds: float = PATIENCE_SECONDS,
+    ) -> Any:
         configuration = self.api.configuration
         headers = {"Content-Type": "application/json"}
         headers |= {setting["key"]: setting["value"] for setting in configuration.auth_settings().values()}
         url = f"{configuration.host}{path}" + (f"?{urlencode(query)}" if query else "")
         data = None if body is None else json.dumps(body)
         return self.api.rest_client.pool_manager.request(
-            method, url, body=data, headers=headers, preload_content=False, timeout=30.0, retries=False
+            method, url, body=data, headers=headers, preload_content=False, timeout=patience_seconds, retries=False
         )
 
 
