@@ -12,6 +12,8 @@ from nodepool.driver.aws import AwsDriver
 from nodepool.testing.contract import DriverContract
 from tests.support.moto_server import KEY_NAME, REGION, MotoServer
 
+ZONE = f"{REGION}a"
+
 
 @pytest.fixture(scope="module")
 def moto(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MotoServer]:
@@ -32,8 +34,7 @@ class TestAws(DriverContract):
         return AwsDriver()
 
     def provider_section(self) -> dict[str, Any]:
-        label = {"cloud-image": "debian", "key-name": KEY_NAME}
-        pool = {"host-key-checking": False}
+        pool = {"host-key-checking": False, "availability-zone": ZONE}
         return {
             "name": "somewhere",
             "driver": "aws",
@@ -41,15 +42,22 @@ class TestAws(DriverContract):
             "rate": 0,
             "cloud-images": [{"name": "debian", "image-id": self.moto.image_id(), "username": "admin"}],
             "pools": [
-                {"name": "main", "labels": [{"name": "small", "instance-type": "t3.small", **label}], **pool},
+                {"name": "main", "labels": [self.label_of("small", "t3.small")], **pool},
                 {
                     "name": "other",
                     "max-servers": 5,
-                    "labels": [{"name": "large", "instance-type": "t3.large", **label}],
+                    "labels": [self.label_of("large", "t3.large")],
                     **pool,
                 },
             ],
         }
+
+    def label_of(self, name: str, instance_type: str) -> dict[str, Any]:
+        """A label whose nodes are of a type."""
+        return {"name": name, "cloud-image": "debian", "key-name": KEY_NAME, **self.kind_of(instance_type)}
+
+    def kind_of(self, instance_type: str) -> dict[str, Any]:
+        return {"instance-type": instance_type}
 
     @pytest.fixture(autouse=True)
     def _cloud(self, moto: MotoServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
@@ -61,3 +69,19 @@ class TestAws(DriverContract):
         yield
         left = [instance["InstanceId"] for instance in moto.instances()]
         assert not left, f"instances left behind: {left}"
+        hosts = [host["HostId"] for host in moto.ec2.describe_hosts()["Hosts"] if host["State"] != "released"]
+        assert not hosts, f"hosts left behind: {hosts}"
+
+
+class TestFleet(TestAws):
+    """The same with fleets: AWS chooses the type."""
+
+    def kind_of(self, instance_type: str) -> dict[str, Any]:
+        return {"fleet": {"instance-types": [instance_type], "allocation-strategy": "prioritized"}}
+
+
+class TestDedicatedHosts(TestAws):
+    """The same with a host for each node."""
+
+    def kind_of(self, instance_type: str) -> dict[str, Any]:
+        return {"instance-type": instance_type, "dedicated-host": True}

@@ -7,6 +7,8 @@ Where to begin to read:
 * ``transport.py``: one call; ``client.py``: all calls that are made; ``errors.py``: what can go wrong;
 * ``types.py``: what AWS says; ``facts.py``: what of it seldom changes;
 * ``launch_spec.py``: what an instance is to be like; ``creation.py``, ``launch_batch.py``: how it is made;
+* ``fleet_spec.py``, ``fleet_creation.py``, ``fleet_client.py``, ``launch_templates.py``: fleets;
+* ``host_creation.py``, ``host_client.py``: dedicated hosts;
 * ``instances.py``: what launches and deletions share; ``batch_tag.py``, ``batch_tags.py``: whose an instance is;
 * ``resources.py``: what can be left over;
 * ``adapter.py``: puts it all together for the framework in `nodepool.driver.statemachine`.

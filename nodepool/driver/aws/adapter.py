@@ -5,15 +5,20 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
+from nodepool.clock import wall_time
 from nodepool.driver.aws.client import Ec2
-from nodepool.driver.aws.creation import AwsCreation
+from nodepool.driver.aws.creation import AwsCreation, InstanceCreation
 from nodepool.driver.aws.facts import AwsFacts
+from nodepool.driver.aws.fleet_creation import FleetCreation
+from nodepool.driver.aws.host_creation import HostCreation
 from nodepool.driver.aws.image_leaks import ImageLeaks
 from nodepool.driver.aws.images import AwsImages
 from nodepool.driver.aws.instance import AwsInstance, instance_of
 from nodepool.driver.aws.instances import AwsDeletion, AwsInstances
+from nodepool.driver.aws.launch_templates import LOOK_SECONDS
 from nodepool.driver.aws.quota import AccountLimits
 from nodepool.driver.aws.resources import INSTANCE, VOLUME, AwsResource, AwsResources, ResourceKind
 from nodepool.driver.aws.transport import AwsTransport
@@ -27,6 +32,10 @@ if TYPE_CHECKING:
     from nodepool.driver.statemachine.adapter import Log
     from nodepool.model.request import NodeRequest
 
+HOST: Final = "host"
+TEMPLATE: Final = "launchtemplate"
+#: Hosts that an earlier configuration may have left are looked for so often, in seconds.
+OLD_HOSTS_SECONDS: Final = 3600.0
 #: States of volumes that nothing uses.
 _FREE: Final = ("available", "error")
 
@@ -73,10 +82,11 @@ class AwsAdapter(Adapter):
         az: str | None,
         log: Log,
     ) -> AwsCreation:
-        return AwsCreation(self.instances, hostname, label, image_external_id, metadata, request, log)
+        machine = FleetCreation if label.fleet_types else HostCreation if label.dedicated_host else InstanceCreation
+        return machine(self.instances, hostname, label, image_external_id, metadata, request, log)
 
     def getDeleteStateMachine(self, external_id: Any, log: Log) -> AwsDeletion:
-        return AwsDeletion(self.instances, instance_of(external_id), log)
+        return AwsDeletion(self.instances, external_id, log)
 
     # -- lists --
 
@@ -103,6 +113,10 @@ class AwsAdapter(Adapter):
     def _kinds(self) -> Iterator[ResourceKind]:
         yield ResourceKind(INSTANCE, self._found_instances, self.instances.delete_instance, vital=True)
         yield ResourceKind(VOLUME, self._found_volumes, self.client.delete_volume, vital=True)
+        labels = [label for pool in self.config.pools.values() for label in pool.labels.values()]
+        idle = 0.0 if any(label.dedicated_host for label in labels) else OLD_HOSTS_SECONDS
+        yield ResourceKind(HOST, self._found_hosts, self.instances.hosts.release, idle_seconds=idle)
+        yield ResourceKind(TEMPLATE, self._no_templates, self.instances.fleets.delete_template, LOOK_SECONDS)
 
         yield from self._image_leaks.kinds()
 
@@ -114,6 +128,17 @@ class AwsAdapter(Adapter):
         for volume in self.client.volumes():
             if volume.status in _FREE:
                 yield AwsResource(volume.metadata, VOLUME, volume.id)
+
+    def _found_hosts(self) -> Iterator[AwsResource]:
+        now = datetime.fromtimestamp(wall_time(), UTC)
+        for host in self.instances.hosts.hosts():
+            if host.may_be_released(now):
+                yield AwsResource(host.metadata, HOST, host.id)
+
+    def _no_templates(self) -> list[AwsResource]:
+        """Templates belong to no node: those that no label uses are removed here."""
+        self.instances.templates.remove_unused()
+        return []
 
     # -- images --
 
@@ -142,9 +167,6 @@ class AwsAdapter(Adapter):
         return self.limits.limits()
 
     def getQuotaForLabel(self, label: Any) -> QuotaInformation:
-        if label.fleet_types or label.dedicated_host:
-            what = "fleets" if label.fleet_types else "dedicated hosts"
-            raise RuntimeConfigurationException(f"this release does not launch {what}; name an instance-type instead")
         return self.limits.need_of(label)
 
     # -- trouble --

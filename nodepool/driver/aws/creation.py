@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`AwsCreation`: the launch of one instance."""
+"""`AwsCreation`: the launch of one instance; `InstanceCreation`: that of the usual ones."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from nodepool.driver.aws.instances import AwsInstances
 from nodepool.driver.aws.launch_batch import InstanceOrder
 from nodepool.driver.aws.launch_spec import instance_tags, run_arguments
 from nodepool.driver.aws.places import LaunchPlace
-from nodepool.driver.aws.types import PENDING, RUNNING, SHUTTING_DOWN, TERMINATED, AwsRecord
+from nodepool.driver.aws.types import PENDING, RUNNING, SHUTTING_DOWN, TERMINATED, AwsImage, AwsRecord
 from nodepool.driver.statemachine import CreationKey, CreationMachine, Instance
 from nodepool.guard import settle
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class AwsCreation(CreationMachine[AwsRecord]):
-    """Makes an instance and waits until it runs. AWS knows a creation again by its client token.
+    """Has an instance made and waits until it runs. AWS knows a creation again by its client token.
 
     :param image_id: of the upload; None = the label's cloud image.
     """
@@ -49,65 +49,27 @@ class AwsCreation(CreationMachine[AwsRecord]):
         self._image_id = image_id
         # Once: with other values than before AWS would not know it again.
         self._tags = instance_tags(hostname, label, metadata, request, log)
-        #: Where to try it, the present one first. One thread at a time works on it.
+        # One thread at a time works on it.
         self._places: list[LaunchPlace] = []
-        #: What was ordered there; None = nothing yet.
-        self._order: InstanceOrder | None = None
 
-    def begin_creation(self, key: CreationKey) -> Future[str]:
-        made: Future[str] = Future()
-        if self._order is None:
-            self._begin_at_place(key, made)
-        else:
-            # There was no answer.
-            self._wait_for(self.cloud.launches.again(self._order), key, made)
-        return made
-
-    def _begin_at_place(self, key: CreationKey, made: Future[str]) -> None:
-        # What is to be made may have to be looked up first.
-        order: Future[InstanceOrder] = self.submit(lambda: self._order_at_place(key), self.cloud.creators)
-
-        def ordered(order: Future[InstanceOrder]) -> None:
-            if order.cancelled() or order.exception() is not None:
-                settle((made,), lambda: order.result().key.text)
-            else:
-                self._order = order.result()
-                self._wait_for(self.cloud.launches.add(self._order), key, made)
-
-        order.add_done_callback(ordered)
-
-    def _order_at_place(self, key: CreationKey) -> InstanceOrder:
-        """What to order at the first of the places; may block."""
+    def places(self) -> list[LaunchPlace]:
+        """Where to try it, the present place first; what has no room is removed."""
         if not self._places:
             self._places = self.cloud.places.to_try(self._label)
-        place = self._places[0]
-        image = self.cloud.facts.image(self._image_id or self.cloud.facts.cloud_image_id(self._label))
-        return InstanceOrder(key, place, run_arguments(self._label, place, image), self._tags, self._permit_here)
+        return self._places
 
-    def _permit_here(self) -> None:
-        """As `permit`; where another launch found no room meanwhile it need not be tried if there is another place."""
-        self.permit()
-        if len(self._places) > 1 and self.cloud.places.rests(self._places[0]):
-            raise AwsNoCapacity(f"{self.where}: there was no room for another launch", "InsufficientInstanceCapacity")
+    def image(self) -> AwsImage:
+        """What it is made of; may block."""
+        return self.cloud.facts.image(self._image_id or self.cloud.facts.cloud_image_id(self._label))
 
-    def _wait_for(self, answer: Future[str], key: CreationKey, made: Future[str]) -> None:
-        def answered(answer: Future[str]) -> None:
-            error = answer.exception()
-            if isinstance(error, AwsNoCapacity):
-                self.cloud.places.no_room(self._places[0])
-                if len(self._places) > 1:
-                    self.log.info("No room for %s, trying %s: %s", self._places[0], self._places[1], error)
-                    del self._places[0]
-                    self._order = None
-                    try:
-                        self._begin_at_place(key, made)
-                    except RuntimeError:
-                        # The provider was stopped.
-                        made.set_exception(error)
-                    return
-            settle((made,), answer.result)
-
-        answer.add_done_callback(answered)
+    def another_place(self, error: AwsNoCapacity) -> bool:
+        """The present place has no room. Is there another one?"""
+        self.cloud.places.no_room(self._places[0])
+        if len(self._places) == 1:
+            return False
+        self.log.info("No room for %s, trying %s: %s", self._places[0], self._places[1], error)
+        del self._places[0]
+        return True
 
     def refused(self, error: Exception) -> Exception:
         if isinstance(error, AwsRefused) and not isinstance(error, (AwsQuota, AwsNoCapacity)):
@@ -138,3 +100,58 @@ class AwsCreation(CreationMachine[AwsRecord]):
         if isinstance(error, NoRoom) and self._places:
             self.cloud.places.no_room(self._places[0])
         return error
+
+
+class InstanceCreation(AwsCreation):
+    """With RunInstances; those that have to wait go together."""
+
+    #: What was ordered at the present place; None = nothing yet.
+    _order: InstanceOrder | None = None
+
+    def begin_creation(self, key: CreationKey) -> Future[str]:
+        made: Future[str] = Future()
+        if self._order is None:
+            self._begin_at_place(key, made)
+        else:
+            # There was no answer.
+            self._wait_for(self.cloud.launches.again(self._order), key, made)
+        return made
+
+    def _begin_at_place(self, key: CreationKey, made: Future[str]) -> None:
+        # What is to be made may have to be looked up first.
+        order: Future[InstanceOrder] = self.submit(lambda: self._order_at_place(key), self.cloud.creators)
+
+        def ordered(order: Future[InstanceOrder]) -> None:
+            if order.cancelled() or order.exception() is not None:
+                settle((made,), lambda: order.result().key.text)
+            else:
+                self._order = order.result()
+                self._wait_for(self.cloud.launches.add(self._order), key, made)
+
+        order.add_done_callback(ordered)
+
+    def _order_at_place(self, key: CreationKey) -> InstanceOrder:
+        """What to order at the first of the places; may block."""
+        place, image = self.places()[0], self.image()
+        return InstanceOrder(key, place, run_arguments(self._label, place, image), self._tags, self._permit_here)
+
+    def _permit_here(self) -> None:
+        """As `permit`; where another launch found no room meanwhile it need not be tried if there is another place."""
+        self.permit()
+        if len(self._places) > 1 and self.cloud.places.rests(self._places[0]):
+            raise AwsNoCapacity(f"{self.where}: there was no room for another launch", "InsufficientInstanceCapacity")
+
+    def _wait_for(self, answer: Future[str], key: CreationKey, made: Future[str]) -> None:
+        def answered(answer: Future[str]) -> None:
+            error = answer.exception()
+            if isinstance(error, AwsNoCapacity) and self.another_place(error):
+                self._order = None
+                try:
+                    self._begin_at_place(key, made)
+                except RuntimeError:
+                    # The provider was stopped.
+                    made.set_exception(error)
+                return
+            settle((made,), answer.result)
+
+        answer.add_done_callback(answered)

@@ -24,7 +24,7 @@ class AwsInstance(Instance):
         super().__init__()
         self.ready = record.status == RUNNING
         self.deleted = record.gone
-        self.external_id = external_id(record.id)
+        self.external_id = external_id(record.id, record.host_id)
         self.metadata = dict(record.metadata)
         self.cloud = "AWS"
         self.region = region
@@ -40,12 +40,21 @@ class AwsInstance(Instance):
         return self._used
 
 
-def external_id(instance_id: str) -> dict[str, str]:
-    """What the record of a node says of its instance; Nodepool 11 reads it."""
-    return {"instance": instance_id}
+def external_id(instance_id: str, host_id: str | None = None) -> dict[str, str]:
+    """What the record of a node says of its instance; Nodepool 11 reads it.
+
+    :param host_id: of the dedicated host that goes with it.
+    """
+    return {"instance": instance_id, **({"host": host_id} if host_id else {})}
 
 
 def instance_of(stored: Any) -> str | None:
     """The instance of a node, out of its record, where anything may stand; in old ones it is a text (AW-7)."""
     found = stored.get("instance") if isinstance(stored, dict) else stored
+    return found if isinstance(found, str) and found else None
+
+
+def host_of(stored: Any) -> str | None:
+    """The dedicated host of a node, likewise."""
+    found = stored.get("host") if isinstance(stored, dict) else None
     return found if isinstance(found, str) and found else None

@@ -3,13 +3,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from nodepool.driver.aws.batch_tags import BatchTags
 from nodepool.driver.aws.client import Ec2
+from nodepool.driver.aws.fleet_client import FleetClient
+from nodepool.driver.aws.host_client import HostClient
+from nodepool.driver.aws.instance import host_of, instance_of
 from nodepool.driver.aws.launch_batch import LaunchBatches
+from nodepool.driver.aws.launch_templates import LaunchTemplates
 from nodepool.driver.aws.places import Places
 from nodepool.driver.aws.transport import CONNECT_SECONDS, READ_SECONDS
 from nodepool.driver.aws.types import SHUTTING_DOWN, TERMINATED, AwsRecord
@@ -20,6 +24,7 @@ if TYPE_CHECKING:
     from nodepool.driver.aws.config import AwsProviderConfig
     from nodepool.driver.aws.facts import AwsFacts
     from nodepool.driver.aws.quota import AccountLimits
+    from nodepool.driver.statemachine.adapter import Log
 
 #: Instances that one call ends (AW-15).
 TERMINATED_A_CALL: Final = 50
@@ -36,6 +41,9 @@ class AwsInstances(InstanceCloud[AwsRecord]):
         super().__init__(config.name)
         self.config = config
         self.client = client
+        self.fleets = FleetClient(client.transport)
+        self.hosts = HostClient(client.transport)
+        self.templates = LaunchTemplates(config, self.fleets)
         self.facts = facts
         self.limits = limits
         self.places = Places()
@@ -66,7 +74,20 @@ class AwsInstances(InstanceCloud[AwsRecord]):
 
 
 class AwsDeletion(DeletionMachine[AwsRecord]):
-    """Ends an instance and waits until it is gone."""
+    """Ends an instance and waits until it is gone; then its dedicated host is given back, if it has one.
+
+    AWS keeps a host of macOS for 24 hours. The node does not wait for that: the search for leaks releases the host.
+    """
+
+    cloud: AwsInstances
+
+    def __init__(self, cloud: AwsInstances, external_id: Any, log: Log) -> None:
+        super().__init__(cloud, instance_of(external_id), log)
+        self._host_id = host_of(external_id)
 
     def begun(self, record: AwsRecord) -> bool:
         return record.status in (SHUTTING_DOWN, TERMINATED)
+
+    def after(self) -> Callable[[], Any] | None:
+        host_id, hosts = self._host_id, self.cloud.hosts
+        return None if host_id is None else lambda: hosts.release(host_id)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from nodepool.model.request import NodeRequest
 
 #: What is made with an instance, and says whose it is from its first moment on.
-_TAGGED: Final = ("instance", "volume")
+TAGGED: Final = ("instance", "volume")
 
 
 def instance_tags(
@@ -38,7 +38,7 @@ def with_tags(arguments: Mapping[str, Any], tags: Mapping[str, str], token: str)
 
     :param token: what AWS knows the creation by when it is sent again.
     """
-    return {**arguments, "ClientToken": token, "TagSpecifications": tag_specifications(tags, *_TAGGED)}
+    return {**arguments, "ClientToken": token, "TagSpecifications": tag_specifications(tags, *TAGGED)}
 
 
 def tag_specifications(tags: Mapping[str, str], *kinds: str) -> list[dict[str, Any]]:
@@ -46,8 +46,11 @@ def tag_specifications(tags: Mapping[str, str], *kinds: str) -> list[dict[str, A
     return [{"ResourceType": kind, "Tags": tag_list(tags)} for kind in kinds]
 
 
-def run_arguments(label: AwsLabel, place: LaunchPlace, image: AwsImage) -> dict[str, Any]:
-    """All but the number of instances, their tags, and the token."""
+def run_arguments(label: AwsLabel, place: LaunchPlace, image: AwsImage, host_id: str | None = None) -> dict[str, Any]:
+    """All but the number of instances, their tags, and the token.
+
+    :param host_id: of the dedicated host that it is to run on (AW-5).
+    """
     pool = label.pool
     interface: dict[str, Any] = {"DeviceIndex": 0, "AssociatePublicIpAddress": pool.public_ipv4}
     if place.subnet_id:
@@ -72,10 +75,15 @@ def run_arguments(label: AwsLabel, place: LaunchPlace, image: AwsImage) -> dict[
         arguments["IamInstanceProfile"] = {"Name": label.profile_name}
     elif label.profile_arn:
         arguments["IamInstanceProfile"] = {"Arn": label.profile_arn}
+    placement: dict[str, str] = {}
     if place.zone:
-        arguments["Placement"] = {"AvailabilityZone": place.zone}
+        placement["AvailabilityZone"] = place.zone
+    if host_id is not None:
+        placement |= {"Tenancy": "host", "HostId": host_id, "Affinity": "host"}
+    if placement:
+        arguments["Placement"] = placement
     if label.imdsv2:
-        arguments["MetadataOptions"] = {"HttpTokens": label.imdsv2, "HttpEndpoint": "enabled"}
+        arguments["MetadataOptions"] = metadata_options(label.imdsv2)
     if place.spot:
         arguments["InstanceMarketOptions"] = {
             "MarketType": "spot",
@@ -93,12 +101,17 @@ def block_devices(label: AwsLabel, image: AwsImage) -> list[dict[str, Any]]:
     for position, (name, ebs) in enumerate(image.devices):
         # Whether it is encrypted says the snapshot: AWS refuses both.
         kept = {key: value for key, value in ebs.items() if key != "Encrypted"}
-        wanted = _root(label) if position == 0 else {}
+        wanted = root_values(label) if position == 0 else {}
         devices.append({"DeviceName": name, "Ebs": {**kept, "DeleteOnTermination": True, **wanted}})
     return devices
 
 
-def _root(label: AwsLabel) -> dict[str, Any]:
+def metadata_options(tokens: str) -> dict[str, str]:
+    return {"HttpTokens": tokens, "HttpEndpoint": "enabled"}
+
+
+def root_values(label: AwsLabel) -> dict[str, Any]:
+    """What a label says of the root volume."""
     wanted = {
         "VolumeSize": label.volume_size,
         "VolumeType": label.volume_type,

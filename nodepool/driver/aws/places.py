@@ -34,6 +34,9 @@ def places_of(label: AwsLabel) -> list[LaunchPlace]:
     where: list[tuple[str | None, str | None]] = [(subnet, zone) for subnet in pool.subnet_ids]
     where = where or [(None, name) for name in pool.availability_zones] or [(None, None)]
     kinds = (True, False) if label.use_spot and label.spot_fallback else (label.use_spot,)
+    if label.fleet_types:
+        # Types and subnets are all told to AWS, which chooses.
+        return [LaunchPlace(f"fleet of {', '.join(label.fleet_types)}", None, None, spot) for spot in kinds]
     return [LaunchPlace(name, *one, spot) for spot in kinds for name in label.instance_types for one in where]
 
 

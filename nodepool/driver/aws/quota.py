@@ -75,7 +75,10 @@ class AccountLimits:
 
     def _codes_of(self, label: AwsLabel) -> Iterable[str | None]:
         codes = self._known().codes
-        for name in label.instance_types:
+        if label.dedicated_host:
+            yield from map(codes.of_host, label.instance_types)
+            return
+        for name in label.fleet_types or label.instance_types:
             yield codes.of_instance(name, spot=label.use_spot)
             if label.use_spot and label.spot_fallback:
                 yield codes.of_instance(name, spot=False)
@@ -90,11 +93,21 @@ class AccountLimits:
         :raises RuntimeConfigurationException: its type is not known in the region.
         """
         codes = self._known().codes
+        if label.fleet_types:
+            # Which type it will be, AWS decides.
+            return QuotaInformation(instances=1)
         found = self._facts.instance_type(label.instance_types[0])
+        if label.dedicated_host:
+            code = codes.of_host(found.name)
+            self._tell_unknown(code, found.name)
+            return _host_use(code, self._volume_need(label))
         code = codes.of_instance(found.name, spot=label.use_spot)
-        if code is None and self._repeats.worth_saying(found.name):
-            log.warning("Provider %s: no quota is known for instances of %s", self._config.name, found.name)
+        self._tell_unknown(code, found.name)
         return _use(found, code, self._volume_need(label))
+
+    def _tell_unknown(self, code: str | None, type_name: str) -> None:
+        if code is None and self._repeats.worth_saying(type_name):
+            log.warning("Provider %s: no quota is known for instances of %s", self._config.name, type_name)
 
     def _volume_need(self, label: AwsLabel) -> dict[str, float]:
         """Of the root volume, if the label says what it is."""
@@ -124,6 +137,8 @@ class AccountLimits:
                 used[code] = used.get(code, 0) + amount
         if label is not None and label.volume_type and not used:
             used = _volume_use(label.volume_type, label.volume_size or 0, label.iops or 0)
+        if record.host_id:
+            return _host_use(codes.of_host(record.type), used)
         return _use(found, codes.of_instance(record.type, spot=record.spot), used)
 
     @property
@@ -166,6 +181,11 @@ def _in_our_units(quota: AccountQuota) -> float:
 def _use(found: InstanceType, code: str | None, more: Mapping[str, float]) -> QuotaInformation:
     named = {**more, **({code: found.vcpus} if code else {})}
     return QuotaInformation(instances=1, cores=found.cores, ram=found.ram_mib, **named)
+
+
+def _host_use(code: str | None, more: Mapping[str, float]) -> QuotaInformation:
+    """Of an instance that has a dedicated host: the host counts."""
+    return QuotaInformation(instances=1, **{**more, **({code: 1} if code else {})})
 
 
 def _volume_use(kind: str, size_gib: float, iops: float) -> dict[str, float]:

@@ -70,7 +70,10 @@ class DeletionMachine(InventoryMachine[R]):
         return None
 
     def after(self) -> Callable[[], Any] | None:
-        """What may be left when the instance is gone and must go, too, as a call that blocks; None = nothing."""
+        """What may be left when the instance is gone and must go, too, as a call that blocks; None = nothing.
+
+        Also asked if there never was an instance.
+        """
         return None
 
     def begun(self, record: R) -> bool:
@@ -98,8 +101,7 @@ class DeletionMachine(InventoryMachine[R]):
 
     def _start(self) -> bool:
         if not self.external_id:
-            self.end()
-            return False
+            return self._clear()
         if self.cloud.inventory.is_gone(self.external_id):
             return self._gone()
         call = self.before(self.cloud.inventory.get(self.external_id))
@@ -201,6 +203,9 @@ class DeletionMachine(InventoryMachine[R]):
         self.cloud.inventory.set_gone(self.external_id)
         self.cloud.creations.deleted(self.external_id)
         self.stop_waiting(True)
+        return self._clear()
+
+    def _clear(self) -> bool:
         call = self.after()
         if call is not None:
             self.call(call)
@@ -210,7 +215,7 @@ class DeletionMachine(InventoryMachine[R]):
 
     def _clearing(self) -> bool:
         if not self.calling:
-            return self.reached(self._not_before) and self._gone()
+            return self.reached(self._not_before) and self._clear()
         if self._side_call_is_over():
             self.end()
         return False

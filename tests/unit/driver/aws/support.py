@@ -74,6 +74,11 @@ def instance(instance_id: str = "i-1", state: str = "running", **more: Any) -> d
     return {"InstanceId": instance_id, "InstanceType": "t3.medium", "State": {"Name": state}, "Tags": TAGS, **more}
 
 
+def host(host_id: str = "h-1", state: str = "available", **more: Any) -> dict[str, Any]:
+    """As EC2 shows it."""
+    return {"HostId": host_id, "State": state, "Tags": TAGS, "HostProperties": {"InstanceType": "mac2.metal"}, **more}
+
+
 def shown(*instances: dict[str, Any]) -> dict[str, Any]:
     """An answer of DescribeInstances."""
     return {"Reservations": [{"Instances": [found]} for found in instances]}
@@ -93,6 +98,8 @@ class Region:
             "terminate_instances": {},
             "describe_volumes": {"Volumes": []},
             "describe_snapshots": {"Snapshots": []},
+            "describe_hosts": {"Hosts": []},
+            "describe_launch_templates": {"LaunchTemplates": []},
             "list_service_quotas": [{"Quotas": EC2_QUOTAS}, {"Quotas": EBS_QUOTAS}],
         }
         self.calls: list[tuple[str, dict[str, Any]]] = []

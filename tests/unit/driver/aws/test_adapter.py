@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from nodepool.driver.aws.resources import AwsResource
-from nodepool.exceptions import ImageCreateException, RuntimeConfigurationException
+from nodepool.exceptions import ImageCreateException
 from tests.unit.driver.aws.image_support import ImageRig
-from tests.unit.driver.aws.support import METADATA, TAGS, Rig, instance, section, shown
+from tests.unit.driver.aws.support import METADATA, TAGS, Rig, host, instance, section, shown
 
 
 @pytest.fixture
@@ -43,37 +43,30 @@ def test_what_may_be_left(rig: Rig) -> None:
     rig.region.answers["describe_volumes"] = {
         "Volumes": [volume("vol-1", "in-use"), volume("vol-2", "available"), volume("vol-3", "deleting")]
     }
+    rig.region.answers["describe_hosts"] = {
+        "Hosts": [host("h-1"), host("h-2", "released"), host("h-3", Instances=[{"InstanceId": "i-1"}])]
+    }
     found = list(rig.adapter.listResources())
     assert [(resource.type, resource.id, resource.metadata) for resource in found] == [
         ("instance", "i-1", METADATA),
         ("volume", "vol-2", METADATA),
+        ("host", "h-1", METADATA),
         ("ami", "ami-1", {}),
     ]
+    filters = [{"Name": "tag-key", "Values": ["nodepool_provider_name"]}]
+    assert rig.region.last("describe_hosts")["Filter"] == filters
 
 
 def test_deletion_of_what_is_left(rig: Rig) -> None:
     """AW-20."""
-    rig.region.answers["delete_volume"] = {}
-    for kind, found in (("instance", "i-1"), ("volume", "vol-1")):
+    rig.region.answers["delete_volume"] = rig.region.answers["release_hosts"] = {}
+    for kind, found in (("instance", "i-1"), ("volume", "vol-1"), ("host", "h-1")):
         rig.adapter.deleteResource(AwsResource({}, kind, found))
     assert rig.region.calls == [
         ("terminate_instances", {"InstanceIds": ["i-1"]}),
         ("delete_volume", {"VolumeId": "vol-1"}),
+        ("release_hosts", {"HostIds": ["h-1"]}),
     ]
-
-
-@pytest.mark.parametrize(
-    "label",
-    [{"fleet": {"instance-types": ["t3.medium"], "allocation-strategy": "prioritized"}}, {"dedicated-host": True}],
-)
-def test_what_is_not_launched(label: dict[str, Any]) -> None:
-    """A label that cannot be launched is said to be broken: its requests are declined."""
-    data = section(label, pool={"availability-zone": "eu-north-1a"})
-    if "fleet" in label:
-        del data["pools"][0]["labels"][0]["instance-type"]
-    rig = Rig(data)
-    with pytest.raises(RuntimeConfigurationException, match="this release does not launch"):
-        rig.adapter.getQuotaForLabel(rig.label)
 
 
 def test_images(tmp_path: Path) -> None:

@@ -250,7 +250,7 @@ def test_deletion_of_what_is_gone(rig: Rig, stored: Any) -> None:
 
 def test_deletion_of_nothing(rig: Rig) -> None:
     """X-4."""
-    for stored in (None, {"host": "h-1"}):
+    for stored in (None, {"other": "h-1"}, {"host": ""}):
         deletion = rig.adapter.getDeleteStateMachine(stored, LOG)
         deletion.advance()
         assert deletion.complete
