@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A simulated AWS region over HTTP: EC2 and Service Quotas with memory and settings.
+"""A simulated AWS region over HTTP: EC2, EBS, S3 and Service Quotas with memory and settings.
 
 botocore talks to it as to AWS::
 
@@ -13,7 +13,14 @@ botocore, which has the shapes of requests and answers.
 """
 
 from nodepool.testing.aws.client import AwsSimulatorClient
-from nodepool.testing.aws.settings import AwsErrorRule, AwsSettings, CapacityRule, EndRule, InstanceBootRule
+from nodepool.testing.aws.settings import (
+    AwsErrorRule,
+    AwsSettings,
+    CapacityRule,
+    EndRule,
+    ImportRule,
+    InstanceBootRule,
+)
 from nodepool.testing.aws.simulator import AwsSimulator, environment
 
 __all__ = [
@@ -23,6 +30,7 @@ __all__ = [
     "AwsSimulatorClient",
     "CapacityRule",
     "EndRule",
+    "ImportRule",
     "InstanceBootRule",
     "environment",
 ]

@@ -9,6 +9,8 @@ from typing import Final
 
 from nodepool.testing.aws.admin_api import AwsAdminApi
 from nodepool.testing.aws.cloud import Region
+from nodepool.testing.aws.ebs import EbsService
+from nodepool.testing.aws.s3 import S3Service
 from nodepool.testing.aws.services import AwsService, Ec2Service, QuotaService
 from nodepool.testing.aws.settings import AwsErrorRule
 from nodepool.testing.simulator.application import SimulatedApplication
@@ -33,7 +35,7 @@ class AwsApplication(SimulatedApplication):
         self.cloud = cloud
         self.admin = AwsAdminApi(cloud, self)
         self.ec2 = Ec2Service(cloud)
-        services: list[AwsService] = [self.ec2, QuotaService(cloud)]
+        services: list[AwsService] = [self.ec2, QuotaService(cloud), EbsService(cloud), S3Service(cloud)]
         self._services = {service.name: service for service in services}
 
     def operation(self, request: Request) -> str | None:

@@ -23,6 +23,7 @@ REQUESTS: Final = {
     "ec2.DeleteTags": CallBucket(100, 10),
     "ec2.GetConsoleOutput": CallBucket(100, 10),
     "servicequotas.*": CallBucket(10, 2),
+    "ebs.PutSnapshotBlock": CallBucket(1000, 1000),
 }
 INSTANCES: Final = {"ec2.RunInstances": CallBucket(1000, 2), "ec2.TerminateInstances": CallBucket(1000, 20)}
 _READING: Final = ("Describe", "Get", "List", "Search")

@@ -7,12 +7,15 @@ from collections.abc import Callable
 
 from nodepool.testing.aws.core import RegionCore
 from nodepool.testing.aws.images import IMAGE_NAME, SimulatedImages
+from nodepool.testing.aws.imports import ACTIVE, Imports
 from nodepool.testing.aws.instance_record import SimulatedInstance
 from nodepool.testing.aws.instance_types import InstanceTypes
 from nodepool.testing.aws.instances import SimulatedInstances
 from nodepool.testing.aws.network import Vpc
+from nodepool.testing.aws.objects import Objects
 from nodepool.testing.aws.run_spec import read_run_spec
 from nodepool.testing.aws.settings import AwsSettings
+from nodepool.testing.aws.snapshots import SimulatedSnapshots
 from nodepool.testing.aws.volumes import SimulatedVolume, SimulatedVolumes
 
 
@@ -30,6 +33,9 @@ class Region:
         self.types = InstanceTypes()
         self.images = SimulatedImages(self.core)
         self.volumes = SimulatedVolumes(self.core)
+        self.snapshots = SimulatedSnapshots(self.core, self.images)
+        self.objects = Objects(self.core)
+        self.imports = Imports(self)
         self.instances = SimulatedInstances(self.core, self.network, self.volumes)
 
     @property
@@ -56,6 +62,17 @@ class Region:
     def add_volume(self, size_gib: int = 1, metadata: dict[str, str] | None = None) -> SimulatedVolume:
         """A volume that is attached to nothing."""
         return self.volumes.create(size_gib, "gp3", self.core.zones[0], dict(metadata or {}))
+
+    def left_of_uploads(self) -> dict[str, int]:
+        """Things that uploads make, and that are of no use: without those that an AMI is made of."""
+        images = self.images.images.values()
+        used = {device["Ebs"].get("SnapshotId") for image in images for device in image.devices}
+        return {
+            "snapshots": sum(found not in used for found in self.snapshots.snapshots),
+            "objects": sum(len(bucket) for bucket in self.objects.buckets.values()),
+            "uploads": len(self.objects.uploads),
+            "imports": sum(task.status == ACTIVE for task in self.imports.tasks.values()),
+        }
 
     def contents(self) -> dict[str, int]:
         """How many of each are there; of instances those that have not ended."""

@@ -20,6 +20,7 @@ from nodepool.testing.aws.instance_types import InstanceTypeOperations
 from nodepool.testing.aws.network_api import NetworkOperations
 from nodepool.testing.aws.query_protocol import read_form, write_answer, write_error
 from nodepool.testing.aws.quota_api import QuotaOperations
+from nodepool.testing.aws.snapshot_api import SnapshotOperations
 from nodepool.testing.aws.tag_api import TagOperations
 from nodepool.testing.aws.volume_api import VolumeOperations
 from nodepool.testing.simulator.messages import Answer, ApiError, BodySink, Json, Request, new_id
@@ -77,6 +78,8 @@ class Ec2Service:
         self.add(NetworkOperations(cloud).operations)
         self.add(VolumeOperations(cloud).operations)
         self.add(ImageOperations(cloud).operations)
+        self.add(SnapshotOperations(cloud).operations)
+        self.add(cloud.imports.operations)
 
     def add(self, operations: dict[str, Handler]) -> None:
         """Adds handlers; each is given the arguments by the names of the service model, and returns the answer."""

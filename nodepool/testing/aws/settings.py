@@ -16,7 +16,7 @@ from nodepool.testing.aws.quota_list import QUOTAS
 from nodepool.testing.simulator.rules import ErrorRule, Range, Rule, check_kind
 from nodepool.testing.simulator.settings import SimulatorSettings
 
-__all__ = ["AwsErrorRule", "AwsSettings", "CapacityRule", "EndRule", "InstanceBootRule"]
+__all__ = ["AwsErrorRule", "AwsSettings", "CapacityRule", "EndRule", "ImportRule", "InstanceBootRule"]
 
 #: Kinds of `InstanceBootRule`.
 FAILED, STUCK, INTERRUPTED = "failed", "stuck", "interrupted"
@@ -94,6 +94,18 @@ class EndRule(Rule):
 
 
 @dataclass
+class ImportRule(Rule):
+    """An import that fails when its time is over.
+
+    :param key: shell pattern of the keys of objects.
+    :param message: what AWS says.
+    """
+
+    key: str = "*"
+    message: str = "ClientError: Disk validation failed [Unsupported VMDK File Format]"
+
+
+@dataclass
 class AwsSettings(SimulatorSettings):
     """All settings with their defaults: a quick region without faults, whose limits nobody reaches.
 
@@ -108,6 +120,10 @@ class AwsSettings(SimulatorSettings):
     :param capacity: see `CapacityRule`; where none matches there is room.
     :param quotas: value by code, of Service Quotas; the codes are those of `nodepool.testing.aws.quota_list`.
         They are enforced for instances and volumes. ``instance_limit``: of all instances, -1 = none.
+    :param import_seconds: of an import; ``register_seconds``: until a new AMI is available; ``complete_seconds``: until
+        a snapshot is, whose blocks are written.
+    :param import_limit: most imports at once; the same of snapshots that are written. ``imports``: see `ImportRule`.
+    :param buckets: names of those that there are.
     :param access_key: the only one that is let in.
     :param denied: shell patterns of operations that its policy does not allow, for example ``ec2.CreateTags``.
     """
@@ -117,6 +133,7 @@ class AwsSettings(SimulatorSettings):
         "boots": InstanceBootRule,
         "ends": EndRule,
         "capacity": CapacityRule,
+        "imports": ImportRule,
     }
 
     boot_seconds: Range = (0.05, 0.2)
@@ -135,6 +152,12 @@ class AwsSettings(SimulatorSettings):
     capacity: list[CapacityRule] = field(default_factory=list)
     quotas: dict[str, float] = field(default_factory=lambda: {quota.code: quota.value for quota in QUOTAS})
     instance_limit: int = -1
+    import_seconds: Range = (0.05, 0.2)
+    register_seconds: Range = (0.02, 0.1)
+    complete_seconds: Range = (0.02, 0.1)
+    import_limit: int = 20
+    imports: list[ImportRule] = field(default_factory=list)
+    buckets: list[str] = field(default_factory=lambda: ["images"])
     access_key: str = "AKIASIMULATED"
     denied: list[str] = field(default_factory=list)
 

@@ -30,6 +30,9 @@ class TagOperations:
             "vol": ("volume", cloud.volumes.get),
             "ami": ("image", cloud.images.get),
             "subnet": ("subnet", cloud.network.subnet),
+            "snap": ("snapshot", cloud.snapshots.get),
+            "import-snap": ("import-snapshot-task", cloud.imports.get),
+            "import-ami": ("import-image-task", cloud.imports.get),
         }
         self.operations: dict[str, Callable[[Json], Json]] = {
             "CreateTags": self._create,

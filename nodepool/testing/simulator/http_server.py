@@ -198,8 +198,10 @@ class _Connection(asyncio.Protocol):
         if answer.body:
             lines.append(f"Content-Type: {answer.content_type}")
         lines += [f"{name}: {value}" for name, value in answer.headers.items()]
-        length = len(answer.body) + (1000 if answer.cut else 0)
-        lines.append(f"Content-Length: {length}\r\n\r\n" if answer.status != 204 else "\r\n")
+        if answer.status != 204 and "Content-Length" not in answer.headers:
+            # A HEAD says that of something that it does not send.
+            lines.append(f"Content-Length: {len(answer.body) + (1000 if answer.cut else 0)}")
+        lines.append("\r\n")
         head = "\r\n".join(lines).encode("latin-1")
         self._transport.write(head if without_body else head + answer.body)
 

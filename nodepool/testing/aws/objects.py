@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Buckets of S3 with their objects. Data are not kept, but counted and hashed."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import zlib
+from dataclasses import dataclass, field
+
+from nodepool.testing.aws.core import RegionCore
+from nodepool.testing.simulator.messages import ApiError
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Data that arrived in one request."""
+
+    size: int
+    md5: str
+
+    @classmethod
+    def of(cls, data: bytes, crc32: str | None) -> Piece:
+        """:param crc32: what the client says of them, Base64; None = nothing.
+        :raises ApiError: 400, it says something else.
+        """
+        if crc32 is not None and crc32 != base64.b64encode(zlib.crc32(data).to_bytes(4, "big")).decode():
+            raise ApiError(400, "The CRC32 you specified did not match the calculated checksum.", "BadDigest")
+        return cls(len(data), hashlib.md5(data, usedforsecurity=False).hexdigest())
+
+
+@dataclass
+class StoredObject:
+    """One object.
+
+    :param pieces: the parts that it came in.
+    """
+
+    key: str
+    modified: str
+    pieces: list[Piece]
+    tags: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def size(self) -> int:
+        return sum(piece.size for piece in self.pieces)
+
+    @property
+    def etag(self) -> str:
+        if len(self.pieces) == 1:
+            return f'"{self.pieces[0].md5}"'
+        whole = hashlib.md5(b"".join(bytes.fromhex(piece.md5) for piece in self.pieces), usedforsecurity=False)
+        return f'"{whole.hexdigest()}-{len(self.pieces)}"'
+
+
+@dataclass
+class OpenUpload:
+    """An upload in parts that is not complete."""
+
+    id: str
+    key: str
+    begun: str
+    tags: dict[str, str]
+    parts: dict[int, Piece] = field(default_factory=dict)
+
+
+class Objects:
+    """Buckets by name. The caller holds the core's lock."""
+
+    def __init__(self, core: RegionCore) -> None:
+        self.core = core
+        self.buckets: dict[str, dict[str, StoredObject]] = {}
+        self.uploads: dict[str, OpenUpload] = {}
+
+    def bucket(self, name: str) -> dict[str, StoredObject]:
+        """Its objects by key.
+
+        :raises ApiError: 404.
+        """
+        if name not in self.core.knobs.buckets:
+            raise ApiError(404, "The specified bucket does not exist", "NoSuchBucket")
+        return self.buckets.setdefault(name, {})
+
+    def get(self, bucket: str, key: str) -> StoredObject:
+        """One object.
+
+        :raises ApiError: 404.
+        """
+        found = self.bucket(bucket).get(key)
+        if found is None:
+            raise ApiError(404, "The specified key does not exist.", "NoSuchKey")
+        return found
+
+    def put(self, bucket: str, key: str, pieces: list[Piece], tags: dict[str, str]) -> StoredObject:
+        """Stores an object; one with the same key is replaced.
+
+        :raises ApiError: 400, 404.
+        """
+        if len(tags) > 10:
+            raise ApiError(400, "Object tags cannot be greater than 10", "BadRequest")
+        made = self.bucket(bucket)[key] = StoredObject(key, self.core.stamp(), pieces, tags)
+        self.core.events["objects stored"] += 1
+        return made
+
+    def upload(self, upload_id: str) -> OpenUpload:
+        """An upload in parts.
+
+        :raises ApiError: 404.
+        """
+        if upload_id not in self.uploads:
+            raise ApiError(404, "The specified upload does not exist.", "NoSuchUpload")
+        return self.uploads[upload_id]
