@@ -52,6 +52,17 @@ class TestAws(DriverContract):
             ],
         }
 
+    def test_preflight(self, provider_config: Any) -> None:
+        """``nodepool check``: all is there; moto does not tell limits."""
+        adapter = self.make_driver().getAdapter(provider_config)
+        try:
+            found = {result.subject: result.status for result in adapter.preflight()}
+        finally:
+            adapter.stop()
+        assert found.pop("quota") == "warning"
+        assert set(found) == {f"region {REGION}", "label small of pool main", "label large of pool other"}
+        assert set(found.values()) == {"ok"}
+
     def label_of(self, name: str, instance_type: str) -> dict[str, Any]:
         """A label whose nodes are of a type."""
         return {"name": name, "cloud-image": "debian", "key-name": KEY_NAME, **self.kind_of(instance_type)}

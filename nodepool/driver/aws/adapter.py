@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from nodepool.clock import wall_time
+from nodepool.driver.aws.check_client import CheckClient
 from nodepool.driver.aws.client import Ec2
 from nodepool.driver.aws.creation import AwsCreation, InstanceCreation
 from nodepool.driver.aws.facts import AwsFacts
@@ -19,6 +20,7 @@ from nodepool.driver.aws.images import AwsImages
 from nodepool.driver.aws.instance import AwsInstance, instance_of
 from nodepool.driver.aws.instances import AwsDeletion, AwsInstances
 from nodepool.driver.aws.launch_templates import LOOK_SECONDS
+from nodepool.driver.aws.preflight import AwsPreflight
 from nodepool.driver.aws.quota import AccountLimits
 from nodepool.driver.aws.resources import INSTANCE, VOLUME, AwsResource, AwsResources, ResourceKind
 from nodepool.driver.aws.transport import AwsTransport
@@ -28,6 +30,7 @@ from nodepool.model.quota import QuotaInformation
 
 if TYPE_CHECKING:
     from nodepool.driver.aws.config import AwsProviderConfig
+    from nodepool.driver.framework.check_result import CheckResult
     from nodepool.driver.framework.listed_image import ListedImage
     from nodepool.driver.statemachine.adapter import Log
     from nodepool.model.request import NodeRequest
@@ -168,6 +171,10 @@ class AwsAdapter(Adapter):
 
     def getQuotaForLabel(self, label: Any) -> QuotaInformation:
         return self.limits.need_of(label)
+
+    def preflight(self) -> Iterator[CheckResult]:
+        client = CheckClient(self.client.transport)
+        return AwsPreflight(self.config, client, self.facts, self.limits).results()
 
     # -- trouble --
 

@@ -73,6 +73,13 @@ class AccountLimits:
             log.warning("Provider %s: Service Quotas has no limits for %s", self._config.name, ", ".join(unknown))
         return QuotaInformation(default=math.inf, **found)
 
+    def told(self) -> dict[str, float] | None:
+        """The same by code; None = Service Quotas does not answer."""
+        known = self.limits()
+        return {code: limit for code, limit in known.get_resources().items() if code in self._last.quotas} or (
+            {} if self._last.told else None
+        )
+
     def _codes_of(self, label: AwsLabel) -> Iterable[str | None]:
         codes = self._known().codes
         if label.dedicated_host:

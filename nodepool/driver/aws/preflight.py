@@ -1,0 +1,210 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What ``nodepool check`` finds out about a region: has it all that the configuration names? Only reads."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from nodepool.driver.aws.check_client import CheckClient, Subnet
+from nodepool.driver.framework.check_result import CheckResult, failure
+from nodepool.exceptions import LaunchError, RuntimeConfigurationException
+
+if TYPE_CHECKING:
+    from nodepool.driver.aws.config import AwsLabel, AwsPool, AwsProviderConfig
+    from nodepool.driver.aws.facts import AwsFacts
+    from nodepool.driver.aws.quota import AccountLimits
+
+
+class AwsPreflight:
+    """Of one provider; for one use.
+
+    :param config: is loaded.
+    """
+
+    def __init__(self, config: AwsProviderConfig, client: CheckClient, facts: AwsFacts, limits: AccountLimits) -> None:
+        self._config = config
+        self._client = client
+        self._facts = facts
+        self._limits = limits
+        #: Zones of the region that can be used.
+        self._zones: set[str] = set()
+        #: Where instances of each pool may be, as far as it is known.
+        self._zones_of_pool: dict[str, set[str]] = {}
+        self._key_pairs: dict[str, bool] = {}
+        self._offered: dict[str, set[str]] = {}
+
+    def results(self) -> Iterator[CheckResult]:
+        """All problems, and a line for what is in order. Blocks for some calls to AWS."""
+        where = f"region {self._config.region_name}"
+        try:
+            states = self._client.zones()
+        except LaunchError as error:
+            # Nothing else can be asked.
+            yield failure(where, self._without_provider(error))
+            return
+        self._zones = {name for name, state in states.items() if state == "available"}
+        yield CheckResult(where, True, f"the credentials work; zones: {', '.join(sorted(self._zones))}")
+        for pool in self._config.pools.values():
+            yield from self._guarded(f"pool {pool.name}", lambda pool=pool: self._pool(pool))  # type: ignore[misc]
+            for label in pool.labels.values():
+                yield from self._label(label)
+        yield from self._guarded("quota", self._quota)
+
+    # -- a pool --
+
+    def _pool(self, pool: AwsPool) -> list[CheckResult]:
+        subject = f"pool {pool.name}"
+        bad = [
+            CheckResult(
+                subject,
+                False,
+                f"the region has no zone {zone!r} that can be used (it has: {', '.join(sorted(self._zones))})",
+                "correct availability-zone of the pool",
+            )
+            for zone in pool.availability_zones
+            if zone not in self._zones
+        ]
+        subnets = self._client.subnets(pool.subnet_ids) if pool.subnet_ids else self._client.default_subnets()
+        bad += self._subnets(pool, subnets, subject)
+        if pool.security_group_id:
+            bad += self._group(pool.security_group_id, subnets, subject)
+        zones = {subnet.zone for subnet in subnets.values()}
+        self._zones_of_pool[pool.name] = zones & set(pool.availability_zones) if pool.availability_zones else zones
+        return bad
+
+    def _subnets(self, pool: AwsPool, subnets: dict[str, Subnet], subject: str) -> list[CheckResult]:
+        if not subnets and not pool.subnet_ids:
+            text = "the region has no default VPC with subnets, and the pool names none"
+            return [CheckResult(subject, False, text, "add subnet-id to the pool")]
+        found = []
+        for subnet_id in pool.subnet_ids:
+            subnet = subnets.get(subnet_id)
+            if subnet is None:
+                text, remedy = f"the region has no subnet {subnet_id!r}", "correct subnet-id of the pool"
+            elif not subnet.free:
+                text, remedy = (
+                    f"subnet {subnet_id} has no free addresses",
+                    "add another subnet to subnet-id",
+                )
+            elif pool.public_ipv6 and not subnet.ipv6:
+                text = f"subnet {subnet_id} has no IPv6 addresses, and public-ipv6 is set"
+                remedy = "give it an IPv6 block, or set public-ipv6: false"
+            elif pool.availability_zones and subnet.zone not in pool.availability_zones:
+                text = f"subnet {subnet_id} is in zone {subnet.zone}, not in {', '.join(pool.availability_zones)}"
+                remedy = "remove availability-zone of the pool: the subnet says it"
+            else:
+                continue
+            found.append(CheckResult(subject, False, text, remedy))
+        return found
+
+    def _group(self, group_id: str, subnets: dict[str, Subnet], subject: str) -> list[CheckResult]:
+        vpc = self._client.vpc_of_group(group_id)
+        if vpc is None:
+            text = f"the region has no security group {group_id!r}"
+            return [CheckResult(subject, False, text, "correct security-group-id of the pool")]
+        others = {subnet.vpc for subnet in subnets.values()} - {vpc}
+        if others:
+            text = f"security group {group_id} is in {vpc}, and the subnets are in {', '.join(sorted(others))}"
+            return [CheckResult(subject, False, text, "choose a group of the VPC of the subnets")]
+        return []
+
+    # -- a label --
+
+    def _label(self, label: AwsLabel) -> Iterator[CheckResult]:
+        subject = f"label {label.name} of pool {label.pool.name}"
+        found = [
+            result
+            for check in (self._types, self._image, self._key)
+            for result in self._guarded(subject, lambda check=check: check(label, subject))  # type: ignore[misc]
+        ]
+        yield from found
+        if not found:
+            yield CheckResult(subject, True, "instance type, image and key pair are there")
+
+    def _types(self, label: AwsLabel, subject: str) -> list[CheckResult]:
+        found, somewhere = [], False
+        names = label.fleet_types or label.instance_types
+        zones = self._zones_of_pool.get(label.pool.name) or set()
+        for name in names:
+            self._facts.instance_type(name)
+            if name not in self._offered:
+                self._offered[name] = self._client.zones_with(name)
+            here = self._offered[name] & zones if zones else self._offered[name]
+            somewhere = somewhere or bool(here)
+            if not here:
+                text = f"{name} is not offered in {', '.join(sorted(zones)) or 'the region'}"
+                others = ", ".join(sorted(self._offered[name] - zones))
+                text += f", but in {others}" if others else ""
+                found.append((text, "choose another instance type, or a subnet or zone that has it"))
+        # Of several types that AWS chooses from one will do.
+        return [CheckResult(subject, somewhere, text, remedy) for text, remedy in found]
+
+    def _image(self, label: AwsLabel, subject: str) -> list[CheckResult]:
+        if label.cloud_image is None:
+            return []
+        image = self._facts.image(self._facts.cloud_image_id(label))
+        if image.status in ("available", ""):
+            return []
+        remedy = f"correct image-id of cloud image {label.cloud_image.name}"
+        return [CheckResult(subject, False, f"the image {image.id} is {image.status}", remedy)]
+
+    def _key(self, label: AwsLabel, subject: str) -> list[CheckResult]:
+        name = label.key_name
+        if name not in self._key_pairs:
+            self._key_pairs[name] = self._client.has_key_pair(name)
+        if self._key_pairs[name]:
+            return []
+        remedy = "correct key-name of the label, or import the key pair in this region"
+        return [CheckResult(subject, False, f"the region has no key pair {name!r}", remedy)]
+
+    # -- limits --
+
+    def _quota(self) -> list[CheckResult]:
+        """How many nodes of each label the limits of the account allow, were there no others."""
+        limits = self._limits.told()
+        if limits is None:
+            text = "Service Quotas does not tell the limits of the account: only what AWS refuses will show them"
+            return [CheckResult("quota", True, text, "allow servicequotas:ListServiceQuotas")]
+        told: list[str] = []
+        results: list[CheckResult] = []
+        for pool in self._config.pools.values():
+            for label in pool.labels.values():
+                try:
+                    needs = self._limits.need_of(label).get_resources()
+                except (LaunchError, RuntimeConfigurationException):
+                    # What is wrong with it was told of the label.
+                    continue
+                for code, limit in limits.items():
+                    need = needs.get(code, 0)
+                    if not need:
+                        continue
+                    most = math.floor(limit / need)
+                    told.append(f"{code}: {limit:g}")
+                    if most < 1 or pool.max_servers > most:
+                        results.append(self._short(label, code, limit, most))
+        return results or [CheckResult("quota", True, ", ".join(sorted(set(told))) or "no limit concerns the labels")]
+
+    def _short(self, label: AwsLabel, code: str, limit: float, most: int) -> CheckResult:
+        pool = label.pool
+        wanted = "any number" if math.isinf(pool.max_servers) else f"{pool.max_servers:g}"
+        text = (
+            f"limit {code} of the account is {limit:g}: it allows {most} nodes of label {label.name}, "
+            f"max-servers of pool {pool.name} allows {wanted}"
+        )
+        remedy = f"ask for more of {code} under Service Quotas, or lower max-servers; the smaller one counts"
+        return CheckResult("quota", most >= 1, text, remedy)
+
+    # -- inside --
+
+    def _guarded(self, subject: str, check: Callable[[], list[CheckResult]]) -> list[CheckResult]:
+        """The results of a check; a question that AWS does not answer is one that failed."""
+        try:
+            return check()
+        except (LaunchError, RuntimeConfigurationException) as error:
+            return [failure(subject, self._without_provider(error))]
+
+    def _without_provider(self, error: Exception) -> str:
+        """The text of an error; the table says whose it is."""
+        return str(error).removeprefix(f"Provider {self._config.name}: ")
