@@ -60,7 +60,7 @@ def main(arguments: list[str] | None = None) -> int:
         for scenario in SCENARIOS:
             print(f"{scenario.name:<15} {scenario.title}")
         return 0
-    scenarios = [BY_NAME[name] for name in options.scenarios] or list(SCENARIOS)
+    scenarios = [BY_NAME[name] for name in options.scenarios] or possible()
     results = store.load(options.show) if options.show else measure(options, scenarios)
     print(report(results, scenarios))
     print(f"\n{summary(results, scenarios)}")
@@ -68,6 +68,18 @@ def main(arguments: list[str] | None = None) -> int:
     plots = draw(directory, results, scenarios)
     print(f"{len(plots)} plots: {directory}")
     return 1 if results.problems else 0
+
+
+def possible() -> list[Scenario]:
+    """Scenarios that can be measured on this machine; says which are left out."""
+    chosen = []
+    for scenario in SCENARIOS:
+        lacking = scenario.missing() if scenario.missing is not None else ""
+        if lacking:
+            print(f"{scenario.name} is left out: {lacking}", flush=True)
+        else:
+            chosen.append(scenario)
+    return chosen
 
 
 def measure(options: argparse.Namespace, scenarios: list[Scenario]) -> Results:

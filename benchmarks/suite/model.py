@@ -67,6 +67,7 @@ class Scenario:
     :param floor: can the stand-in do this work?
     :param limit: rows of candidate `LIMIT` from the measured costs and the other rows.
     :param limit_note: how the limit is calculated.
+    :param missing: what the machine lacks for it, "" = nothing. The scenario is left out then unless it is named.
     :param series: the cases are lengths or counts: drawn as lines over them.
     """
 
@@ -81,6 +82,7 @@ class Scenario:
     limit: Callable[[Costs, Sequence[Row]], list[Row]] | None = None
     limit_note: str = ""
     series: bool = False
+    missing: Callable[[], str] | None = None
 
     def size(self, quick: bool) -> Mapping[str, Any]:
         """Sizes of a run; a quick one changes some of those of a full one."""

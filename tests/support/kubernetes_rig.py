@@ -12,8 +12,6 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.support.launcher import ROOT
 from tests.support.wait import wait_for
 
@@ -30,6 +28,18 @@ QUICK = ("--start-seconds", "0.2", "--stop-seconds", "0.2")
 def rig_program() -> Path:
     """The script; it may not be there."""
     return Path(os.environ.get(VARIABLE) or DEFAULT)
+
+
+def why_no_rig() -> str:
+    """Why there is none; "" = there is one."""
+    program = rig_program()
+    if os.access(program, os.X_OK):
+        return ""
+    return f"no Kubernetes to test on: there is no {program}, and {VARIABLE} names no other script"
+
+
+class NoRig(RuntimeError):
+    """There is no script that starts a control plane."""
 
 
 class KubernetesRig:
@@ -49,12 +59,11 @@ class KubernetesRig:
         self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
     def start(self) -> None:
-        """Blocks until pods can run. Skips the test where there is no rig."""
+        """Blocks until pods can run. :raises NoRig: there is none."""
         if self._started:
             return
-        program = rig_program()
-        if not os.access(program, os.X_OK):
-            pytest.skip(f"no Kubernetes to test on: there is no {program}, and {VARIABLE} names no other script")
+        if missing := why_no_rig():
+            raise NoRig(missing)
         self._started = True
         self._run("start", *self._options)
         config = json.loads(self.kubeconfig.read_text(encoding="utf-8"))
@@ -77,8 +86,12 @@ class KubernetesRig:
         os.kill(process_id, signal.SIGKILL)
         wait_for("the API server is gone", lambda: _started_at(process_id) is None)
 
-    def start_api_server(self) -> None:
-        """Starts the one that was killed, at the same port. Blocks until it is ready."""
+    def start_api_server(self, *options: str) -> None:
+        """Starts the one that was killed, at the same port. Blocks until it is ready.
+
+        :param options: of it, beside those that it had.
+        """
+        self._api_server += options
         log = self._directory / "run" / f"{API_SERVER}.log"
         with log.open("ab") as output:
             process = subprocess.Popen(
