@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from benchmarks.scenarios import (
+    aws,
     backlog,
     burst,
     commands,
@@ -32,6 +33,7 @@ SCENARIOS: tuple[Scenario, ...] = (
     backlog.SCENARIO,
     fleet.SCENARIO,
     *openstack.SCENARIOS,
+    *aws.SCENARIOS,
     kubernetes.SCENARIO,
     start.SCENARIO,
     configuration.SCENARIO,

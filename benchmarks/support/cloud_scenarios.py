@@ -16,7 +16,7 @@ from benchmarks.support.counters import Reading, read_counters
 from benchmarks.support.load import SUBMITTERS, Load
 from benchmarks.support.report import Column
 from benchmarks.support.simulated_cloud import LABEL
-from nodepool.testing.openstack import SimulatorClient
+from nodepool.testing.simulator.client import AdminClient
 from tests.support.wait import wait_for
 from tests.support.workplace import Workplace
 from tests.support.zuul_client import ZuulClient
@@ -88,6 +88,7 @@ class CloudBench:
     """Runs scenarios against the launchers of a workplace.
 
     :param suffix: of the names of the scenarios.
+    :param machines: what the cloud calls them.
     """
 
     def __init__(
@@ -96,13 +97,15 @@ class CloudBench:
         suffix: str,
         workplace: Workplace,
         client: ZuulClient,
-        cloud: SimulatorClient,
+        cloud: AdminClient,
+        machines: str = "servers",
     ) -> None:
         self._candidate = candidate
         self._suffix = suffix
         self._workplace = workplace
         self._client = client
         self._cloud = cloud
+        self._machines = machines
 
     def warm_up(self) -> None:
         """Nobody's first login, image list or import is measured."""
@@ -219,7 +222,7 @@ class CloudBench:
 
     def _empty(self) -> bool:
         time.sleep(0.5)
-        return self._cloud.state()["contents"]["servers"] == 0 and not self._workplace.znodes.nodes()
+        return self._cloud.state()["contents"][self._machines] == 0 and not self._workplace.znodes.nodes()
 
     def _memory_mib(self) -> float:
         """Of the launcher that has most."""
@@ -261,7 +264,7 @@ class CloudBench:
             received=per_node(received),
             launcher_received=per_node(cost.reading.launcher.received),
             calls=per_node(cost.calls),
-            peak_servers=state["peak_servers"],
+            peak_servers=state[f"peak_{self._machines}"],
             double_nodes=len(state["double_nodes"]),
             memory_mib=round(self._memory_mib(), 1),
         )

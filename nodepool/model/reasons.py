@@ -166,12 +166,14 @@ def min_ready_without_room(cause: Reason) -> Reason:
     return Reason(ReasonCode.MIN_READY_WITHOUT_ROOM, text, cause.numbers)
 
 
-def hidden_limit(label: str, nodes: int, used: int) -> Reason:
+def hidden_limit(label: str, nodes: int, used: int, words: str) -> Reason:
     """The cloud refused a node, although the limits that it tells left room.
 
     :param nodes: of the provider, with which the cloud was full. ``used``: that there are now.
+    :param words: what the cloud said.
     """
     text = f"{NO_ROOM.text}: the cloud refused label {label} with {nodes} nodes of the provider, {used} are there now"
+    text = f"{text}: {words}" if words else text
     return Reason(ReasonCode.ROOM_HIDDEN, text, {"limit": nodes, "used": used, "needed": 1})
 
 

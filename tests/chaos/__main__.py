@@ -12,7 +12,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.chaos.run import Settings, run
+from tests.chaos.run import WORLDS, Settings, run
 from tests.chaos.schedule import OF_LAUNCHER_RUNS, from_json, make_arrivals, make_schedule
 from tests.chaos.world import Limits
 from tests.support.launcher import COMMAND_VARIABLE
@@ -29,6 +29,7 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=20, help="jobs at once (%(default)s)")
     parser.add_argument("--requests", type=int, default=0, help="so many, spread over the faults (0: without end)")
     parser.add_argument("--limit", type=int, default=Limits.servers, help="servers of the first cloud (%(default)s)")
+    parser.add_argument("--cloud", choices=sorted(WORLDS), default="openstack", help="(%(default)s)")
     parser.add_argument("--zookeepers", type=int, default=1, help="3: an ensemble, and its faults (%(default)s)")
     parser.add_argument(
         "--kinds", default="", metavar="KIND,...", help=f"only these faults: {', '.join(OF_LAUNCHER_RUNS)}"
@@ -71,6 +72,7 @@ def main() -> int:
             zookeepers,
             options.patience,
             make_arrivals(seed, options.requests, max((fault.end for fault in faults), default=0.0)),
+            options.cloud,
         )
         report = run(settings, directory)
         (directory / "report.json").write_text(json.dumps(report, indent=1), encoding="utf-8")

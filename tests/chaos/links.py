@@ -45,8 +45,13 @@ class Links:
         """Of this launcher's ends, on 127.0.0.1."""
         return [link.port for link in self.zookeeper]
 
+    @property
+    def cloud_url(self) -> str:
+        """Of this launcher's end."""
+        return f"http://127.0.0.1:{self.cloud[0].port}"
+
     def write_clouds(self, source: Path, target: Path) -> None:
         """Writes the clouds.yaml of this launcher, from the one that the simulator wrote."""
         text = source.read_text(encoding="utf-8")
         assert self._cloud_url in text, f"{source} does not name {self._cloud_url}"
-        target.write_text(text.replace(self._cloud_url, f"http://127.0.0.1:{self.cloud[0].port}"), encoding="utf-8")
+        target.write_text(text.replace(self._cloud_url, self.cloud_url), encoding="utf-8")

@@ -6,11 +6,12 @@ from __future__ import annotations
 import statistics
 import threading
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
+from tests.chaos.aws_world import AwsWorld
 from tests.chaos.deadline import Deadline
 from tests.chaos.events import Violations
 from tests.chaos.faults import Injector
@@ -26,6 +27,8 @@ RECOVERY_SECONDS, END_SECONDS = 60.0, 15.0
 SERVED_SECONDS = 20.0
 #: So many of the requests that waited longest are told.
 SLOWEST = 15
+#: What the launchers launch from.
+WORLDS: Final[Mapping[str, type[World]]] = {"openstack": World, "aws": AwsWorld}
 
 
 @dataclass(frozen=True)
@@ -33,6 +36,7 @@ class Settings:
     """What a run is made of; the same settings make the same faults at the same times.
 
     :param patience: how many seconds longer to look how long what is left stays.
+    :param cloud: one of `WORLDS`.
     :param arrivals: when a request is submitted; empty = so many ``jobs`` at once, one after the other.
     """
 
@@ -44,6 +48,7 @@ class Settings:
     zookeepers: int = 1
     patience: float = 0.0
     arrivals: Sequence[float] = ()
+    cloud: str = "openstack"
 
 
 def run(settings: Settings, directory: Path) -> dict[str, Any]:
@@ -51,7 +56,8 @@ def run(settings: Settings, directory: Path) -> dict[str, Any]:
 
     :param directory: for logs and data; new.
     """
-    world = World(directory, settings.seed, settings.launchers, settings.limits, settings.zookeepers)
+    make_world = WORLDS[settings.cloud]
+    world = make_world(directory, settings.seed, settings.launchers, settings.limits, settings.zookeepers)
     violations = Violations(world)
     try:
         world.start()
@@ -93,6 +99,7 @@ def run(settings: Settings, directory: Path) -> dict[str, Any]:
         "violations": violations.found,
         "figures": {**figures, "peaks": peaks, "writes of launchers": writes, "cloud": state["events"]},
         "zookeepers": settings.zookeepers,
+        "in": settings.cloud,
         "kinds": dict(Counter(fault.kind for fault in settings.faults)),
         "faults": [fault.as_json() for fault in settings.faults],
         "events": world.events,

@@ -126,18 +126,19 @@ class World(Events):
         self.ours = launcher_command() == list(OUR_COMMAND)
         #: It answers for all servers and static hosts.
         self.sshd = SshServer(directory / "sshd")
-        self._seed = seed
-        self._simulator = ChildProcess(self._simulator_command(), directory / "cloud.log", cwd=ROOT)
+        self.seed = seed
+        self._simulator = ChildProcess(self.simulator_command(), directory / "cloud.log", cwd=ROOT)
         self.cloud: SimulatorClient
         self.launchers = [self._make_launcher(number) for number in range(launchers)]
         #: The way of each launcher to ZooKeeper and the cloud.
         self.links: list[Links] = []
         self.znodes: PoolZnodes
 
-    def _simulator_command(self) -> list[str]:
+    def simulator_command(self) -> list[str]:
+        """Starts the cloud; the last line that it writes is its address."""
         knobs = '{"boot_seconds": [0.3, 1.5], "delete_seconds": [0.1, 0.5], "latency_seconds": [0.0, 0.05]}'
         file = str(self.directory / "clouds.yaml")
-        options = ["--clouds-yaml", file, "--seed", str(self._seed), "--knobs", knobs]
+        options = ["--clouds-yaml", file, "--seed", str(self.seed), "--knobs", knobs]
         return [sys.executable, "-m", "nodepool.testing.openstack", *options]
 
     def _make_launcher(self, number: int) -> LauncherProcess:
@@ -171,7 +172,7 @@ class World(Events):
         self.znodes.start()
         self._simulator.start()
         url = wait_for("the cloud says where it is", lambda: self._simulator.log_text().rpartition("\n")[0])
-        self.cloud = SimulatorClient(url.splitlines()[-1])
+        self.cloud = self.make_cloud(url.splitlines()[-1])
         for number, launcher in enumerate(self.launchers):
             self._connect(number)
             self.configure(number)
@@ -179,10 +180,18 @@ class World(Events):
         self.wait_registered()
         self.begin()
 
+    def make_cloud(self, url: str) -> SimulatorClient:
+        """Steers the cloud at this address."""
+        return SimulatorClient(url)
+
     def _connect(self, number: int) -> None:
-        links = Links(f"{self._seed} {number}", self.zookeeper.tls_ports, self.cloud.url)
+        links = Links(f"{self.seed} {number}", self.zookeeper.tls_ports, self.cloud.url)
         links.start()
         self.links.append(links)
+        self.write_cloud_file(number, links)
+
+    def write_cloud_file(self, number: int, links: Links) -> None:
+        """Tells a launcher's library where its cloud is."""
         links.write_clouds(self.directory / "clouds.yaml", self._clouds_file(number))
 
     def configure(self, number: int, launch_timeout: int = 15) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fixtures for tests of the OpenStack driver (a cloud, a launcher that uses it), and for those of the command line."""
+"""Fixtures for tests of drivers (a cloud, a launcher that uses it), and for those of the command line."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from typing import Any
 
 import pytest
 
+from nodepool.testing.aws import AwsSimulator
 from nodepool.testing.openstack import OpenStackSimulator
+from tests.support.aws_place import AwsPlace
+from tests.support.aws_provider import aws_section
 from tests.support.command_line import CommandLine
 from tests.support.launcher_config import StaticHost, StaticProvider, write_config
 from tests.support.local_launcher import LocalLauncher
@@ -81,6 +84,41 @@ def neighbour(place: Place) -> Iterator[OpenStackSimulator]:
         place.clouds["neighbour"] = cloud.clouds_yaml_entry()
         place.write_clouds()
         yield cloud
+
+
+@pytest.fixture
+def region(monkeypatch: pytest.MonkeyPatch) -> Iterator[AwsSimulator]:
+    """A simulated AWS region; in the end no node may ever have had two instances."""
+    with AwsSimulator() as cloud:
+        for name, value in cloud.environment.items():
+            monkeypatch.setenv(name, value)
+        yield cloud
+        assert cloud.state()["double_nodes"] == []
+        assert cloud.state()["bugs"] == []
+
+
+@pytest.fixture
+def aws(
+    region: AwsSimulator,
+    tmp_path: Path,
+    zookeeper: ZooKeeperServer,
+    chroot: str,
+    znodes: PoolZnodes,
+    sshd: SshServer,
+) -> Iterator[AwsPlace]:
+    """Change ``section`` and call `AwsPlace.launch`."""
+    with region.cloud() as cloud:
+        made = AwsPlace(region, znodes, aws_section(cloud.image_id, sshd.port))
+
+    def start() -> LocalLauncher:
+        launcher = LocalLauncher(tmp_path / "nodepool.yaml", zookeeper, chroot, made.settings())
+        launcher.start()
+        return launcher
+
+    made.start = start
+    yield made
+    if made.launcher is not None:
+        made.launcher.stop()
 
 
 @pytest.fixture

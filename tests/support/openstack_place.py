@@ -3,78 +3,38 @@
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from nodepool.driver.openstack.adapter import OpenStackAdapter
-from nodepool.driver.statemachine import StateMachineProvider
 from nodepool.testing.openstack import CLOUD_NAME, OpenStackSimulator
-from tests.support.local_launcher import LocalLauncher
+from tests.support.cloud_place import CloudPlace
 from tests.support.pool_znodes import PoolZnodes
-from tests.support.wait import wait_for
 
 
-class Place:
+class Place(CloudPlace):
     """A launcher with the OpenStack provider ``cloud-a``, and its cloud.
 
-    :param section: of the provider; change it before `launch`, or before `rewrite`.
     :param clouds_file: the clouds.yaml that the launcher reads.
     """
+
+    kinds = ("servers", "ports", "floating_ips", "volumes")
 
     def __init__(
         self, simulator: OpenStackSimulator, znodes: PoolZnodes, section: dict[str, Any], clouds_file: Path
     ) -> None:
-        self.simulator = simulator
-        self.znodes = znodes
-        self.section = section
+        super().__init__(simulator, znodes, section)
         self.clouds_file = clouds_file
         #: What it says; see `write_clouds`.
         self.clouds: dict[str, Any] = {CLOUD_NAME: simulator.clouds_yaml_entry()}
-        #: More providers.
-        self.others: list[dict[str, Any]] = []
-        #: Settings of labels at the top level.
-        self.label_settings: dict[str, dict[str, Any]] = {}
-        self.start: Callable[[], LocalLauncher]
-        self.launcher: LocalLauncher | None = None
-
-    @property
-    def pool(self) -> dict[str, Any]:
-        found: dict[str, Any] = self.section["pools"][0]
-        return found
-
-    @property
-    def label(self) -> dict[str, Any]:
-        found: dict[str, Any] = self.pool["labels"][0]
-        return found
-
-    @property
-    def provider(self) -> StateMachineProvider:
-        assert self.launcher is not None
-        provider = self.launcher.nodepool.providers.running["cloud-a"]
-        assert isinstance(provider, StateMachineProvider)
-        return provider
 
     @property
     def adapter(self) -> OpenStackAdapter:
         adapter = self.provider.adapter
         assert isinstance(adapter, OpenStackAdapter)
         return adapter
-
-    def settings(self) -> dict[str, Any]:
-        """The configuration as the sections are now."""
-        providers = [self.section, *self.others]
-        pools = [pool for section in providers for pool in section["pools"]]
-        names = {label["name"] for pool in pools for label in pool.get("labels", ())}
-        names.update(label for pool in pools for node in pool.get("nodes", ()) for label in node["labels"])
-        labels = [{"name": name, **self.label_settings.get(name, {})} for name in sorted(names)]
-        return copy.deepcopy({"labels": labels, "diskimages": [{"name": "built"}], "providers": providers})
-
-    def launch(self) -> None:
-        self.launcher = self.start()
 
     def write_clouds(self, **changes: Any) -> None:
         """Write clouds.yaml at one blow, as a careful editor does.
@@ -84,55 +44,3 @@ class Place:
         new = self.clouds_file.with_suffix(".new")
         new.write_text(yaml.safe_dump({"clouds": {**self.clouds, **changes}}), encoding="utf-8")
         new.replace(self.clouds_file)
-
-    def paused(self) -> dict[str, bool]:
-        """What the registry says of each provider's pools."""
-        return {pool["provider_name"]: pool["paused"] for pool in self.znodes.pools()}
-
-    def rewrite(self) -> None:
-        """Write the configuration as the sections are now; the launcher notices soon."""
-        assert self.launcher is not None
-        self.launcher.write(self.settings())
-
-    def contents(self) -> dict[str, int]:
-        found: dict[str, int] = self.simulator.state()["contents"]
-        return found
-
-    def calls(self, operation: str) -> int:
-        return int(self.simulator.state()["calls"].get(operation, 0))
-
-    def fulfilled(self, request: str) -> list[dict[str, Any]]:
-        """Waits for a request; returns its nodes."""
-
-        def over() -> bool:
-            assert self.znodes.request_state(request) == "fulfilled", f"it is {self.znodes.request_state(request)}"
-            return True
-
-        wait_for(f"{request} is fulfilled", over)
-        found = self.znodes.request(request) or {}
-        return [node for node_id in found["nodes"] if (node := self.znodes.node(node_id))]
-
-    def ended(self, request: str) -> str | None:
-        """The state of a request that is over; None = it is not."""
-        state = self.znodes.request_state(request)
-        return state if state in ("fulfilled", "failed") else None
-
-    def failed(self, request: str) -> None:
-        wait_for(f"{request} fails", lambda: self.znodes.request_state(request) == "failed")
-
-    def give_back(self, request: str) -> None:
-        """What a client does when its job is over."""
-        for node_id in (self.znodes.request(request) or {})["nodes"]:
-            self.znodes.change_node(node_id, state="used")
-        self.znodes.delete_request(request)
-
-    def wait_empty(self) -> None:
-        """Nothing of ours is left anywhere."""
-
-        def empty() -> bool:
-            contents = {kind: self.contents()[kind] for kind in ("servers", "ports", "floating_ips", "volumes")}
-            assert not any(contents.values()), f"left in the cloud: {contents}"
-            assert not self.znodes.nodes(), f"left in ZooKeeper: {self.znodes.nodes()}"
-            return True
-
-        wait_for("nothing is left", empty)

@@ -262,7 +262,7 @@ class NodeLaunch:
         provider, label = self._provider, self._order.label
         provider.calls.judge(error)
         if kind is Failure.QUOTA:
-            provider.learned_limits.refused(self._order.pool.name, label.name, self.node.key)
+            provider.learned_limits.refused(self._order.pool.name, label.name, self.node.key, str(error))
             provider.invalidateQuotaCache()
         elif kind is Failure.CONFIGURATION:
             provider.label_is_broken(label.name, error)

@@ -31,6 +31,8 @@ class LearnedLimits:
         self._clock = clock
         self._lock = threading.Lock()
         self._limits: dict[tuple[str, str], LearnedLimit] = {}
+        #: What the cloud said.
+        self._words: dict[tuple[str, str], str] = {}
         #: Refused nodes that are not removed yet: the cloud does not have them.
         self._refused: set[str] = set()
         #: Nodes that are launched although the cloud was full with those that were there: it may have room again.
@@ -48,11 +50,11 @@ class LearnedLimits:
             limit = self._limits.get((pool, label))
             return math.inf if limit is None else max(0, limit.nodes - self._count())
 
-    def known(self, pool: str, label: str) -> tuple[int, int] | None:
-        """With how many nodes the cloud was full, and how many it has now; None = it never refused one."""
+    def known(self, pool: str, label: str) -> tuple[int, int, str] | None:
+        """With how many nodes the cloud was full, how many it has now, what it said; None = it never refused one."""
         with self._lock:
             limit = self._limits.get((pool, label))
-            return None if limit is None else (limit.nodes, self._count())
+            return None if limit is None else (limit.nodes, self._count(), self._words[pool, label])
 
     def begun(self, pool: str, label: str, node_id: str) -> None:
         """A node that is stored already is launched."""
@@ -61,13 +63,14 @@ class LearnedLimits:
             if limit is not None and self._taken() > limit.nodes:
                 self._beyond.add(node_id)
 
-    def refused(self, pool: str, label: str, node_id: str) -> None:
-        """The cloud said that a quota is used up."""
+    def refused(self, pool: str, label: str, node_id: str, words: str) -> None:
+        """The cloud said that a quota is used up, in these words."""
         with self._lock:
             self._beyond.discard(node_id)
             self._refused.add(node_id)
             limit = self._limits.setdefault((pool, label), LearnedLimit())
             limit.refused(self._clock(), self._taken())
+            self._words[pool, label] = words
 
     def ended(self, pool: str, label: str, node_id: str, *, ready: bool) -> None:
         """A launch is over. One beyond the limit that is ready shows that there is more room."""

@@ -44,6 +44,7 @@ TYPES: Final = (
     SimulatedType("m5.2xlarge", 8, 4, 32768),
     SimulatedType("m6g.large", 2, 2, 8192),
     SimulatedType("c5.large", 2, 1, 4096),
+    SimulatedType("c5.xlarge", 4, 2, 8192),
     SimulatedType("g4dn.xlarge", 4, 2, 16384, "a"),
     SimulatedType("p3.2xlarge", 8, 4, 62464, "b"),
     SimulatedType("mac2.metal", 8, 8, 16384),

@@ -17,8 +17,18 @@ zookeeper-servers: [{host: localhost}]
 zookeeper-tls: {cert: c, key: k, ca: a}
 labels: [{name: small}]
 providers:
-- {name: lab, driver: static, pools: [{name: main, nodes: [{name: h, labels: [small], host-key: k}]}]}
 """
+#: By driver. Its library is imported when the provider is made.
+PROVIDERS = {
+    "static": "- {name: lab, driver: static, pools: [{name: main, nodes: [{name: h, labels: [small], host-key: k}]}]}",
+    "aws": """
+- name: north
+  driver: aws
+  region-name: eu-north-1
+  cloud-images: [{name: debian, image-id: ami-1, username: admin}]
+  pools: [{name: main, labels: [{name: small, cloud-image: debian, instance-type: t3.small, key-name: zuul}]}]
+""",
+}
 #: Those of our drivers, of the image build and of terminals, and of the drivers of 11.0.0.
 HEAVY = {
     *("openstack", "keystoneauth1", "requests", "urllib3", "diskimage_builder", "rich"),
@@ -37,9 +47,10 @@ HEAVY = {
     ],
     ids=["config-validate", "list", "launcher", "builder"],
 )
-def test_no_heavy_library(tmp_path: Path, program: str) -> None:
+@pytest.mark.parametrize("name", PROVIDERS)
+def test_no_heavy_library(tmp_path: Path, program: str, name: str) -> None:
     path = tmp_path / "nodepool.yaml"
-    path.write_text(CONFIG, encoding="utf-8")
+    path.write_text(CONFIG + PROVIDERS[name], encoding="utf-8")
     driver = tmp_path / "drivers" / "cloud"
     driver.mkdir(parents=True)
     # An extra driver that is offered, but not configured.

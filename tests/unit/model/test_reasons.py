@@ -90,9 +90,10 @@ def test_failed_launches() -> None:
 
 
 def test_hidden_limit() -> None:
-    reason = reasons.hidden_limit("small", 12, 12)
+    reason = reasons.hidden_limit("small", 12, 12, "VcpuLimitExceeded: You have requested more")
     assert (reason.code, reason.numbers) == (ReasonCode.ROOM_HIDDEN, {"limit": 12, "used": 12, "needed": 1})
     assert reason.text.startswith(reasons.NO_ROOM.text)
+    assert reason.text.endswith(", 12 are there now: VcpuLimitExceeded: You have requested more")
 
 
 def test_missing_images() -> None:

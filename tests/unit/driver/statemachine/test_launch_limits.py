@@ -45,7 +45,7 @@ def test_a_look_for_room_is_no_probe(make_site: MakeSite) -> None:
     (node,) = site.serve("small")
     handler = site.provider.getRequestHandler(site.worker, site.worker.submit("small"))
     assert handler.has_room_now("small")
-    site.provider.learned_limits.refused("main", "small", "refused-node")
+    site.provider.learned_limits.refused("main", "small", "refused-node", "quota exceeded")
     assert not handler.has_room_now("small")
     site.provider.learned_limits._limits["main", "small"]._probe_at = float("-inf")
     assert not handler.has_room_now("small")

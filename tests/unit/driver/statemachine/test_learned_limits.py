@@ -38,7 +38,7 @@ def full() -> Provider:
     provider = Provider()
     for node_id in "abc":
         provider.launch(node_id)
-    provider.learned_limits.refused("main", "small", "c")
+    provider.learned_limits.refused("main", "small", "c", "quota exceeded")
     provider.nodes.discard("c")
     return provider
 
@@ -52,7 +52,7 @@ def test_full_until_a_node_goes(full: Provider) -> None:
 def test_what_is_known(full: Provider) -> None:
     """L-7: with how many nodes it was full, and how many there are."""
     full.nodes.discard("a")
-    assert full.learned_limits.known("main", "small") == (2, 1)
+    assert full.learned_limits.known("main", "small") == (2, 1, "quota exceeded")
     assert full.learned_limits.known("main", "tiny") is None
 
 
@@ -67,7 +67,7 @@ def test_refused_nodes_do_not_count(full: Provider) -> None:
     for node_id in "abcde":
         provider.launch(node_id)
     for node_id in "cde":
-        provider.learned_limits.refused("main", "small", node_id)
+        provider.learned_limits.refused("main", "small", node_id, "quota exceeded")
     provider.nodes -= set("cde")
     assert not provider.allows()
     provider.nodes.discard("a")

@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sections of AWS providers for launchers under test."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+
+class AwsProvider:
+    """A provider as its section says, for `tests.support.launcher_config.write_config`."""
+
+    def __init__(self, section: dict[str, Any]) -> None:
+        self.section = section
+        self.name = str(section["name"])
+
+    @property
+    def labels(self) -> Iterable[str]:
+        return [label["name"] for pool in self.section["pools"] for label in pool["labels"]]
+
+    @property
+    def slots(self) -> int:
+        return 0
+
+    def as_config(self) -> dict[str, Any]:
+        return self.section
+
+
+def aws_section(image_id: str, ssh_port: int, name: str = "region-a") -> dict[str, Any]:
+    """A provider with one pool and one label, ``small``; its instances are reached over SSH before they are given out.
+
+    :param ssh_port: where they answer.
+    """
+    image = {"name": "debian", "image-id": image_id, "username": "admin", "connection-port": ssh_port}
+    label = {"name": "small", "cloud-image": "debian", "instance-type": "t3.small", "key-name": "zuul"}
+    return {
+        "name": name,
+        "driver": "aws",
+        "region-name": "us-east-1",
+        "rate": 0,
+        "cloud-images": [image],
+        "pools": [{"name": "main", "labels": [label]}],
+    }
