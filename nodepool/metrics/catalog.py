@@ -128,6 +128,12 @@ LEAKED: Final = Metric(
     "Leaked resources that were deleted.",
     _as("nodepool.provider.{}.leaked.{}", plain, plain),
 )
+INSTANCES_ENDED: Final = Metric(
+    "nodepool_provider_instances_ended",
+    MetricKind.COUNTER,
+    ("provider", "reason"),
+    "Instances of nodes that ended, by the code that the cloud gives as the reason; none = it gives none. AWS only.",
+)
 CIRCUIT_OPEN: Final = Metric(
     "nodepool_provider_circuit_open",
     MetricKind.GAUGE,
@@ -329,6 +335,7 @@ ALL: Final = (
     WEB_CLOSED,
     SPANS,
     LEAKED,
+    INSTANCES_ENDED,
     CIRCUIT_OPEN,
     CIRCUIT_OPENED,
     ZK_QUEUE,

@@ -3,11 +3,17 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterable
 from typing import Final
 
-from nodepool.driver.aws.errors import AwsQuota
-from nodepool.driver.aws.types import AwsRecord
+from nodepool.driver.aws.errors import AwsQuota, one_line
+from nodepool.driver.aws.types import SHUTTING_DOWN, TERMINATED, AwsRecord
+from nodepool.driver.statemachine import metadata
 from nodepool.exceptions import CapacityException, LaunchStatusException
+from nodepool.metrics import instances
+
+log = logging.getLogger("nodepool.driver.aws.ended")
 
 #: Reasons of states that say more than "it failed".
 _QUOTA_REASONS: Final = frozenset({"Client.VolumeLimitExceeded", "Client.InstanceLimitExceeded"})
@@ -19,6 +25,10 @@ _CAPACITY_REASONS: Final = frozenset(
         "Client.SpotInstanceTermination",
     }
 )
+
+
+#: Somebody wanted it so: Nodepool after use, or a job.
+_WANTED: Final = frozenset({"Client.UserInitiatedShutdown", "Client.InstanceInitiatedShutdown"})
 
 
 class NoRoom(LaunchStatusException, CapacityException):
@@ -36,3 +46,38 @@ def ended(where: str, record: AwsRecord) -> Exception:
     if record.reason_code in _CAPACITY_REASONS:
         return NoRoom(text)
     return LaunchStatusException(text)
+
+
+class EndedInstances:
+    """Tells of each instance of a provider that ended, once. Called by one thread at a time; does not block.
+
+    Lists show instances for about an hour after their end. What the first list shows ended before: it is not told.
+
+    :param provider: its name.
+    """
+
+    def __init__(self, provider: str) -> None:
+        self._provider = provider
+        self._told: set[str] | None = None
+
+    def seen(self, records: Iterable[AwsRecord]) -> None:
+        """A list of all instances."""
+        over = {
+            record.id: record
+            for record in records
+            if record.status in (SHUTTING_DOWN, TERMINATED) and metadata.node_id_of(record.metadata, self._provider)
+        }
+        if self._told is not None:
+            for record_id in over.keys() - self._told:
+                self._tell(over[record_id])
+        self._told = set(over)
+
+    def _tell(self, record: AwsRecord) -> None:
+        instances.report_end(self._provider, record.reason_code)
+        why = f"{record.reason_code}: {one_line(record.reason)}" if record.reason_code else "AWS gives no reason"
+        node_id = metadata.node_id_of(record.metadata, self._provider)
+        if record.reason_code in _WANTED:
+            log.debug("Instance %s of node %s ended: %s", record.id, node_id, why)
+            return
+        kind = "spot" if record.spot else "on demand"
+        log.warning("Instance %s (%s) of node %s ended: %s", record.id, kind, node_id, why)

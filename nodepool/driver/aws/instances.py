@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from nodepool.driver.aws.batch_tags import BatchTags
 from nodepool.driver.aws.client import Ec2
+from nodepool.driver.aws.ended import EndedInstances
 from nodepool.driver.aws.fleet_client import FleetClient
 from nodepool.driver.aws.host_client import HostClient
 from nodepool.driver.aws.instance import host_of, instance_of
@@ -49,6 +50,7 @@ class AwsInstances(InstanceCloud[AwsRecord]):
         self.places = Places()
         #: Instances that the latest list shows as terminated, by id: they say why. Replaced as a whole.
         self.terminated: Mapping[str, AwsRecord] = {}
+        self._ended = EndedInstances(config.name)
         self._terminations: Batches[str] = Batches(client.terminate, self.others, TERMINATED_A_CALL)
         self.batch_tags = BatchTags(config.name, client, self.others)
         self.launches = LaunchBatches(client, self.creators, self.batch_tags.made)
@@ -57,6 +59,7 @@ class AwsInstances(InstanceCloud[AwsRecord]):
         records = self.client.instances()
         self.terminated = {record.id: record for record in records if record.gone}
         self.batch_tags.seen(records)
+        self._ended.seen(records)
         return records
 
     def get_instance(self, record_id: str) -> AwsRecord:
