@@ -234,7 +234,10 @@ class AwsTransport:
         from botocore.config import Config
 
         if self._session is None:
+            from nodepool.driver.aws.answer_parser import AnswerParsers
+
             self._session = botocore.session.Session(profile=self._profile)
+            self._session.register_component("response_parser_factory", AnswerParsers())
         config = Config(
             region_name=self.region,
             connect_timeout=CONNECT_SECONDS,
