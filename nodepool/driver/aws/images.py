@@ -106,7 +106,14 @@ class AwsImages:
 
     def _check_size(self, job: ImageJob, wait: UploadWait, snapshot_id: str) -> None:
         """A raw file becomes a volume that has room for it."""
-        snapshot = self.calls.snapshot(snapshot_id)
+        for _ in wait.looks(f"snapshot {snapshot_id}", AVAILABLE_SECONDS):
+            try:
+                snapshot = self.calls.snapshot(snapshot_id)
+            except AwsAway as error:
+                log.debug("%s: %s", wait.head, error)
+                continue
+            if snapshot is not None:
+                break
         if job.format == "raw" and snapshot is not None and snapshot.size_gib < job.size_gib:
             raise ImageCreateException(
                 f"{wait.head} did not arrive as it was sent: the snapshot has {snapshot.size_gib} GiB, "

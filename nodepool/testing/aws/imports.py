@@ -102,7 +102,7 @@ class Imports:
         if token:
             self._tokens.remember(token, arguments, task)
         self.core.events["imports begun"] += 1
-        self.core.after(self.core.knobs.import_seconds, "import", lambda: self._end(task))
+        self.core.after(self.core.knobs.import_seconds, "import", lambda: self.end(task))
         return task
 
     def _check(self, kind: str, container: Json) -> None:
@@ -111,7 +111,8 @@ class Imports:
             raise ApiError(400, f"The disk container format {image_format} is not supported", "InvalidParameter")
         self.cloud.objects.get(source.get("S3Bucket", ""), source.get("S3Key", ""))
 
-    def _end(self, task: ImportTask) -> None:
+    def end(self, task: ImportTask) -> None:
+        """Its time is over, unless it has ended."""
         if task.status != ACTIVE:
             return
         for rule in self.core.knobs.imports:
