@@ -32,7 +32,7 @@ ROWS: tuple[tuple[Environment, ...], ...] = (
     (
         Environment("py3", 16 * 60, tests=True),
         Environment("released-drivers", 12 * 60, tests=True),
-        Environment("chaos-short", 5 * 60, tests=True),
+        Environment("chaos-short", 7 * 60, tests=True),
         Environment("migration", 8 * 60, tests=True),
     ),
     (

@@ -18,14 +18,31 @@ from benchmarks.support.candidates import Candidate
 from benchmarks.support.costs import Costs
 from benchmarks.support.place import Place, Stage
 from benchmarks.support.populate import create_nodes, create_requests
+from tests.support.aws_provider import AwsProvider, aws_section
 from tests.support.launcher import OUR_COMMAND, ROOT
 from tests.support.launcher_config import write_config
 
 NAME = "commands"
-HELP, LIST, EXPLAIN = "--help", "list", "explain"
+HELP, LIST, EXPLAIN, WITH_AWS = "--help", "list", "explain", "list, aws configured"
+#: Few, so that what is seen is what the command loads.
+NODES_WITH_AWS = 20
 
 
 def run(stage: Stage, candidate: Candidate, size: Mapping[str, Any]) -> list[Row]:
+    return [*_with_many_nodes(stage, candidate, size), _with_aws(stage, candidate, size["rounds"])]
+
+
+def _with_aws(stage: Stage, candidate: Candidate, rounds: int) -> Row:
+    """The library of a cloud that is configured, 30 MB of it, is nothing that this command needs."""
+    with stage.place(candidate) as place:
+        create_nodes(place.znodes, NODES_WITH_AWS, "small", provider="region-a", pool="main")
+        config = place.directory / "nodepool.yaml"
+        provider = AwsProvider(aws_section("ami-1", 22))
+        write_config(config, place.zookeeper, place.workplace.chroot, [provider])
+        return _row(place, WITH_AWS, ["-c", str(config), "list"], rounds)
+
+
+def _with_many_nodes(stage: Stage, candidate: Candidate, size: Mapping[str, Any]) -> list[Row]:
     with stage.place(candidate) as place:
         create_nodes(place.znodes, size["nodes"], "small", provider="cloud", pool="main")
         config = place.directory / "nodepool.yaml"
@@ -34,16 +51,16 @@ def run(stage: Stage, candidate: Candidate, size: Mapping[str, Any]) -> list[Row
         if place.candidate.command == OUR_COMMAND:
             last = create_requests(place.znodes, size["requests"], "small")[-1]
             commands[EXPLAIN] = ["-c", str(config), "explain", last]
-        rows = []
-        for case, arguments in commands.items():
-            calls = []
-            for number in range(size["rounds"]):
-                calls.append(_call(place, arguments))
-                place.progress.count(number + 1, size["rounds"], f"nodepool {case}")
-            seconds, cpu_seconds = (median(values) for values in zip(*calls, strict=True))
-            values = rounded({"seconds": seconds, "cpu_seconds": cpu_seconds})
-            rows.append(Row(NAME, case, candidate.name, values))
-    return rows
+        return [_row(place, case, arguments, size["rounds"]) for case, arguments in commands.items()]
+
+
+def _row(place: Place, case: str, arguments: Sequence[str], rounds: int) -> Row:
+    calls = []
+    for number in range(rounds):
+        calls.append(_call(place, arguments))
+        place.progress.count(number + 1, rounds, f"nodepool {case}")
+    seconds, cpu_seconds = (median(values) for values in zip(*calls, strict=True))
+    return Row(NAME, case, place.candidate.name, rounded({"seconds": seconds, "cpu_seconds": cpu_seconds}))
 
 
 def _call(place: Place, arguments: Sequence[str]) -> tuple[float, float]:
@@ -78,6 +95,7 @@ SCENARIO = Scenario(
         Bound("seconds", at_most=0.3, case=HELP),
         Bound("seconds", at_most=1, case=LIST),
         Bound("seconds", at_most=0.3, case=EXPLAIN),
+        Bound("seconds", at_most=0.3, case=WITH_AWS),
     ),
     run=run,
     sizes={"nodes": NODES, "requests": REQUESTS, "rounds": 7},
