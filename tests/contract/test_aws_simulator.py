@@ -56,4 +56,4 @@ class TestAwsSimulator(DriverContract):
             state = self.simulator.state()
         assert state["bugs"] == []
         assert state["double_nodes"] == []
-        assert state["contents"] == {"instances": 0, "volumes": 0, "images": 1}
+        assert state["contents"] == {"instances": 0, "volumes": 0, "images": 1, "hosts": 0, "templates": 0}

@@ -6,11 +6,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from nodepool.testing.aws.core import RegionCore
+from nodepool.testing.aws.hosts import SimulatedHosts
 from nodepool.testing.aws.images import IMAGE_NAME, SimulatedImages
 from nodepool.testing.aws.imports import ACTIVE, Imports
 from nodepool.testing.aws.instance_record import SimulatedInstance
 from nodepool.testing.aws.instance_types import InstanceTypes
 from nodepool.testing.aws.instances import SimulatedInstances
+from nodepool.testing.aws.launch_templates import SimulatedTemplates
 from nodepool.testing.aws.network import Vpc
 from nodepool.testing.aws.objects import Objects
 from nodepool.testing.aws.run_spec import read_run_spec
@@ -36,7 +38,9 @@ class Region:
         self.snapshots = SimulatedSnapshots(self.core, self.images)
         self.objects = Objects(self.core)
         self.imports = Imports(self)
-        self.instances = SimulatedInstances(self.core, self.network, self.volumes)
+        self.templates = SimulatedTemplates(self.core)
+        self.hosts = SimulatedHosts(self.core)
+        self.instances = SimulatedInstances(self.core, self.network, self.volumes, self.hosts)
 
     @property
     def image_id(self) -> str:
@@ -81,4 +85,6 @@ class Region:
             "instances": len(live),
             "volumes": len(self.volumes.volumes),
             "images": len(self.images.images),
+            "hosts": sum(host.state != "released" for host in self.hosts.hosts.values()),
+            "templates": len(self.templates.templates),
         }

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from nodepool.testing.aws import settings as kinds
 from nodepool.testing.aws.core import RegionCore
+from nodepool.testing.aws.hosts import SimulatedHosts
 from nodepool.testing.aws.instance_record import (
     PENDING,
     RUNNING,
@@ -39,8 +40,9 @@ SPOT_ENDED = InstanceState(
 class SimulatedInstances:
     """All instances by id, in the order in which they were made. The caller holds the core's lock."""
 
-    def __init__(self, core: RegionCore, network: Vpc, volumes: SimulatedVolumes) -> None:
+    def __init__(self, core: RegionCore, network: Vpc, volumes: SimulatedVolumes, hosts: SimulatedHosts) -> None:
         self.core = core
+        self.hosts = hosts
         self.network = network
         self.volumes = volumes
         self.instances: dict[str, SimulatedInstance] = {}
@@ -66,6 +68,9 @@ class SimulatedInstances:
         :raises ApiError: the account or the zone has no room for so many.
         """
         number = most
+        if spec.host_id is not None:
+            self.hosts.check_room(spec.host_id, spec.type)
+            number = 1
         for found, error in self._limits(spec):
             if found < least:
                 raise error(found)
@@ -88,7 +93,9 @@ class SimulatedInstances:
             left = self.volumes.room(device.type, device.size_gib)
             text = f"You have exceeded your maximum {device.type} storage limit."
             limits.append((left, lambda _left, text=text: ApiError(400, text, "VolumeLimitExceeded")))  # type: ignore[misc]
-        limits.append((self.capacity(spec.type.name, spec.zone, spec.spot), lambda _left: _capacity_error(spec)))
+        if spec.host_id is None:
+            room = self.capacity(spec.type.name, spec.zone, spec.spot)
+            limits.append((room, lambda _left: _capacity_error(spec)))
         limits.append((spec.subnet.addresses.free, lambda left: _addresses_error(spec, left)))
         return limits
 
@@ -227,6 +234,11 @@ class SimulatedInstances:
 
     def _count(self, instance: SimulatedInstance, sign: int) -> None:
         spec = instance.spec
+        if spec.host_id is not None:
+            # It counts as a host.
+            on_host = self.hosts.get(spec.host_id).instances
+            (on_host.add if sign > 0 else on_host.discard)(instance.id)
+            return
         self._live[spec.type.name, spec.zone, spec.spot] += sign
         self._vcpus[vcpu_quota(spec.type.name, spec.spot)] += sign * spec.type.vcpus
 

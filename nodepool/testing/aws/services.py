@@ -14,9 +14,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import parse_qs
 
 from nodepool.testing.aws import buckets
+from nodepool.testing.aws.fleet_api import FleetOperations
+from nodepool.testing.aws.host_api import HostOperations
 from nodepool.testing.aws.image_api import ImageOperations
 from nodepool.testing.aws.instance_api import InstanceOperations
 from nodepool.testing.aws.instance_types import InstanceTypeOperations
+from nodepool.testing.aws.launch_templates import TemplateOperations
 from nodepool.testing.aws.network_api import NetworkOperations
 from nodepool.testing.aws.query_protocol import read_form, write_answer, write_error
 from nodepool.testing.aws.quota_api import QuotaOperations
@@ -80,6 +83,9 @@ class Ec2Service:
         self.add(ImageOperations(cloud).operations)
         self.add(SnapshotOperations(cloud).operations)
         self.add(cloud.imports.operations)
+        self.add(TemplateOperations(cloud).operations)
+        self.add(FleetOperations(cloud).operations)
+        self.add(HostOperations(cloud).operations)
 
     def add(self, operations: dict[str, Handler]) -> None:
         """Adds handlers; each is given the arguments by the names of the service model, and returns the answer."""

@@ -114,6 +114,7 @@ class AwsSettings(SimulatorSettings):
     :param hidden_seconds: how long a new instance is not there for all that ask; applies to ``hidden_rate`` of them.
     :param tag_lag_seconds: how long readers see the tags from before a CreateTags; applies to ``tag_lag_rate`` of them.
         ``late_tags``: the tags that a new thing is made with, too, are seen only then.
+    :param host_seconds: from the allocation of a dedicated host until it is available.
     :param state_lag_seconds: how long readers see the state from before a change.
     :param page_limit: most entries of one page, whatever MaxResults says.
     :param throttles: whether there are the buckets that AWS documents (`nodepool.testing.aws.buckets`).
@@ -145,6 +146,7 @@ class AwsSettings(SimulatorSettings):
     tag_lag_rate: float = 0.0
     late_tags: bool = False
     state_lag_seconds: Range = (0.0, 0.0)
+    host_seconds: Range = (0.02, 0.1)
     page_limit: int = 1000
     throttles: bool = False
     boots: list[InstanceBootRule] = field(default_factory=list)

@@ -31,6 +31,8 @@ class TagOperations:
             "ami": ("image", cloud.images.get),
             "subnet": ("subnet", cloud.network.subnet),
             "snap": ("snapshot", cloud.snapshots.get),
+            "h": ("dedicated-host", cloud.hosts.get),
+            "lt": ("launch-template", lambda template_id: cloud.templates.find(template_id, None)),
             "import-snap": ("import-snapshot-task", cloud.imports.get),
             "import-ami": ("import-image-task", cloud.imports.get),
         }
@@ -42,6 +44,7 @@ class TagOperations:
 
     def _create(self, arguments: Json) -> Json:
         tags = {tag["Key"]: tag.get("Value", "") for tag in arguments["Tags"]}
+        check_tags(tags)
         self._change(arguments["Resources"], lambda old: {**old, **tags})
         return {}
 
@@ -62,7 +65,8 @@ class TagOperations:
             else:
                 changes.append((given, change(self._find(given).tags)))
         for _given, tags in changes:
-            check_tags(tags)
+            # Those that AWS sets do not count.
+            check_tags({key: value for key, value in tags.items() if not key.startswith("aws:")})
         for given, tags in changes:
             if given.startswith("i-"):
                 self._set_of_instance(given, tags)

@@ -133,7 +133,7 @@ def test_admin(caller: Caller) -> None:
     instance = admin.add("instance", metadata={"nodepool_node_id": "1"})
     admin.add("volume", size_gib=2)
     assert admin.instances() == [{"id": instance, "state": "pending", "metadata": {"nodepool_node_id": "1"}}]
-    assert admin.state()["contents"] == {"instances": 1, "volumes": 2, "images": 1}
+    assert admin.state()["contents"] == {"instances": 1, "volumes": 2, "images": 1, "hosts": 0, "templates": 0}
     admin.change(ends=[{"kind": "stuck"}], boots=[{"kind": "stuck"}])
     caller.clock.pass_seconds(10)
     admin.interrupt(instance)

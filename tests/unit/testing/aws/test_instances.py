@@ -256,4 +256,10 @@ def test_an_instance_can_vanish(caller: Caller) -> None:
     with caller.simulator.cloud() as cloud:
         cloud.instances.forget(cloud.instances.instances[instance])
     assert caller.shown() == {}
-    assert caller.simulator.state()["contents"] == {"instances": 0, "volumes": 0, "images": 1}
+    assert caller.simulator.state()["contents"] == {
+        "instances": 0,
+        "volumes": 0,
+        "images": 1,
+        "hosts": 0,
+        "templates": 0,
+    }
