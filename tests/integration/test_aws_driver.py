@@ -287,3 +287,45 @@ def test_credentials_that_end(aws: AwsPlace) -> None:
     for request in (first, second):
         aws.give_back(request)
     aws.wait_empty()
+
+
+def test_fleet(aws: AwsPlace) -> None:
+    """AW-8, AW-9: the type that has room; a lost answer makes no second instance; the template goes with its label."""
+    del aws.label["instance-type"]
+    types = {"instance-types": ["t3.small", "m5.large"], "allocation-strategy": "prioritized"}
+    aws.label["fleet"] = types
+    lost = {"operation": "ec2.CreateFleet", "kind": "drop", "after": True, "count": 2}
+    aws.simulator.change(errors=[lost], capacity=[{"instance_type": "t3.*"}], hidden_rate=0.5)
+    aws.pool["max-servers"] = 3
+    aws.launch()
+    requests = [aws.znodes.submit(["small"]) for _ in range(4)]
+    _serve_all(aws, requests)
+    aws.wait_empty()
+    state = aws.simulator.state()
+    assert state["events"]["instances created"] == 4
+    assert state["peak_by_provider"]["region-a"] <= 3
+    with aws.simulator.cloud() as cloud:
+        assert {instance.spec.type.name for instance in cloud.instances.instances.values()} == {"m5.large"}
+    assert aws.contents()["templates"] == 1
+
+
+def test_dedicated_hosts(aws: AwsPlace) -> None:
+    """AW-5, AW-6: one instance on each host; a lost answer allocates no second one; both go."""
+    aws.label.update({"instance-type": "m5.large", "dedicated-host": True})
+    aws.pool["availability-zone"] = "us-east-1a"
+    lost = {"kind": "drop", "after": True, "count": 1}
+    rules = [{**lost, "operation": f"ec2.{name}"} for name in ("AllocateHosts", "RunInstances", "ReleaseHosts")]
+    aws.simulator.change(errors=rules, host_seconds=0.5)
+    aws.launch()
+    requests = [aws.znodes.submit(["small"]) for _ in range(3)]
+    for request in requests:
+        aws.fulfilled(request)
+    with aws.simulator.cloud() as cloud:
+        hosts = {instance.spec.host_id for instance in cloud.instances.instances.values()}
+    assert len(hosts) == 3
+    assert aws.contents()["hosts"] == 3
+    for request in requests:
+        aws.give_back(request)
+    aws.wait_empty()
+    wait_for("the hosts are gone", lambda: aws.contents()["hosts"] == 0)
+    assert aws.simulator.state()["events"]["hosts allocated"] == 3
