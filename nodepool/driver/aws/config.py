@@ -25,6 +25,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from nodepool.driver.aws import config_checks as checks
@@ -261,6 +262,13 @@ class AwsProviderConfig(CloudProviderConfig[AwsPool]):
         Sections(AwsCloudImage), None, "Images that are in the region already."
     )
     _pools: dict[str, AwsPool] = key(Sections(AwsPool), None, "Slices of the provider.", name="pools")
+
+    def localProblems(self) -> Iterator[tuple[str, str]]:
+        """Images whose uploads must fail; Nodepool 11 accepts them."""
+        for image in self.diskimages.values():
+            problem = image.format_problem(self.image_type)
+            if problem and not image.pause:
+                yield "image-format", f"diskimage {image.name}: {problem}; its uploads fail"
 
     def load(self, newconfig: Config) -> None:
         # The format of images is asked for before the framework reads the keys.

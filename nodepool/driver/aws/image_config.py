@@ -111,3 +111,15 @@ class AwsDiskImage(ImageSettings):
 
     def __init__(self, data: dict[str, Any], image: DiskImage) -> None:
         super().__init__(data, username=image.username)
+
+    def format_problem(self, image_format: str) -> str | None:
+        """Why AWS cannot use a file of a format by the import method; None = it can."""
+        if self.import_method == EBS_DIRECT and image_format != "raw":
+            return (
+                "import-method ebs-direct writes the bytes of the file to a volume, so they must be raw, not "
+                f"{image_format}; set image-format to raw, or choose another import-method"
+            )
+        if self.import_method == SNAPSHOT and image_format in ("ova", "vhdx"):
+            advice = "choose import-method image, or another format"
+            return f"AWS makes no snapshot of a file of format {image_format}; {advice}"
+        return None

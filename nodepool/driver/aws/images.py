@@ -70,6 +70,9 @@ class AwsImages:
         size = os.stat(path).st_size
         job = ImageJob(name, path, size, image_format, image, image_tags(image, metadata), sha256)
         wait = UploadWait(f"Provider {self._config.name}: image {name}", size, self._ec2.transport.stopped, self._clock)
+        problem = image.format_problem(image_format)
+        if problem is not None:
+            raise ImageCreateException(f"{wait.head}: {problem}")
         try:
             return self._upload_by_blocks(job, wait) if image.import_method == EBS_DIRECT else self._import(job, wait)
         except AwsAway as error:
@@ -78,11 +81,6 @@ class AwsImages:
             raise
 
     def _upload_by_blocks(self, job: ImageJob, wait: UploadWait) -> str:
-        if job.format != "raw":
-            raise ImageCreateException(
-                f"{wait.head}: import-method ebs-direct writes the bytes of the file to a volume, so they must be raw, "
-                f"not {job.format}; set image-format to raw, or choose another import-method"
-            )
         snapshot_id = BlockUpload(self.calls, self._ec2, job, wait, self._config.image_import_timeout).upload()
         with OnError(lambda _: self._discard_snapshot(wait, snapshot_id)):
             return self._register(job, wait, snapshot_id)

@@ -15,6 +15,8 @@ from nodepool.config.objects import Config, DiskImage, Label
 from nodepool.config.validator import validate
 from nodepool.driver.aws import AwsDriver
 from nodepool.driver.aws.config import AwsProviderConfig
+from tests.unit.driver.aws.support import load as load_section
+from tests.unit.driver.aws.support import section
 
 EVERYTHING: dict[str, Any] = {
     "name": "north",
@@ -205,6 +207,26 @@ def test_images() -> None:
         ("name", ["debian-*"]),
         ("architecture", ["x86_64", "arm64"]),
     ]
+
+
+@pytest.mark.parametrize(
+    ("method", "image_format", "words"),
+    [
+        ("ebs-direct", "raw", ""),
+        ("ebs-direct", "vmdk", "must be raw, not vmdk"),
+        ("snapshot", "vmdk", ""),
+        ("snapshot", "ova", "makes no snapshot of a file of format ova"),
+        ("image", "ova", ""),
+    ],
+)
+def test_format_that_cannot_be_uploaded(method: str, image_format: str, words: str) -> None:
+    """AW-17, AW-18: config-validate says it; Nodepool 11 accepts such a section. A paused image is no matter."""
+    images = [{"name": "fedora", "import-method": method}, {"name": "old", "import-method": method, "pause": True}]
+    storage = {"bucket-name": "images"}
+    more: dict[str, Any] = {"diskimages": images, "image-format": image_format, "object-storage": storage}
+    found = list(load_section(section(**more)).localProblems())
+    assert [key for key, _ in found] == (["image-format"] if words else [])
+    assert all(words in text and "fedora" in text for _, text in found)
 
 
 def test_lists_in_order() -> None:
