@@ -112,11 +112,16 @@ def _in_background(
 ) -> int:
     import daemon
 
+    # Opened while an error can still be shown.
+    nowhere = open(os.devnull, "r+b", buffering=0)  # noqa: SIM115 - for as long as the process lives
     # The user's choice is kept; the default of DaemonContext would let everybody write our files.
     umask = os.umask(0o022)
     context = daemon.DaemonContext(
         pidfile=pidfile,
         files_preserve=[pidfile.fileno()],
+        stdin=nowhere,
+        stdout=nowhere,
+        stderr=nowhere,
         detach_process=True,
         umask=umask,
         # The supervisor of the process sets its own.

@@ -131,7 +131,7 @@ def _client(options: argparse.Namespace) -> int:
     made = authority.issue("client", options.name, (), options.days)
     _wrote(made.key, made.file)
     _tell_client(authority, made)
-    print(_NODEPOOL_YAML)
+    print(_ZUUL_CONF if _is_zuul(made) else _NODEPOOL_YAML)
     return 0
 
 
@@ -141,11 +141,19 @@ def _tell_server(authority: Authority, made: Certificate) -> None:
     print(f"  {authority.file}  ->  /etc/zookeeper/tls/ca.pem  (owner root, mode 0644)")
 
 
+def _is_zuul(client: Certificate) -> bool:
+    return "zuul" in client.name.lower()
+
+
 def _tell_client(authority: Authority, made: Certificate) -> None:
-    print(f"If the client {made.name} is Nodepool, on its machine:")
-    print(f"  {made.file}  ->  /etc/nodepool/zk-client.pem  (owner root, mode 0644)")
-    print(f"  {made.key}  ->  /etc/nodepool/zk-client.key  (owner root, group nodepool, mode 0640)")
-    print(f"  {authority.file}  ->  /etc/nodepool/zk-ca.pem  (owner root, mode 0644)")
+    if _is_zuul(made):
+        where, group, place = "On the machines of Zuul", "the group of Zuul's user", "/etc/zuul"
+    else:
+        where, group, place = "On the machine of Nodepool", "group nodepool", "/etc/nodepool"
+    print(f"{where}, for the client {made.name}:")
+    print(f"  {made.file}  ->  {place}/zk-client.pem  (owner root, mode 0644)")
+    print(f"  {made.key}  ->  {place}/zk-client.key  (owner root, {group}, mode 0640)")
+    print(f"  {authority.file}  ->  {place}/zk-ca.pem  (owner root, mode 0644)")
 
 
 def _list(options: argparse.Namespace) -> int:
@@ -249,8 +257,13 @@ Its nodepool.yaml:
   zookeeper-tls:
     cert: /etc/nodepool/zk-client.pem
     key: /etc/nodepool/zk-client.key
-    ca: /etc/nodepool/zk-ca.pem
-Zuul's zuul.conf has tls_cert, tls_key and tls_ca in [zookeeper]."""
+    ca: /etc/nodepool/zk-ca.pem"""
+_ZUUL_CONF: Final = """\
+Its zuul.conf:
+  [zookeeper]
+  tls_cert=/etc/zuul/zk-client.pem
+  tls_key=/etc/zuul/zk-client.key
+  tls_ca=/etc/zuul/zk-ca.pem"""
 
 
 def _work(options: argparse.Namespace) -> int:

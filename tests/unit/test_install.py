@@ -152,6 +152,16 @@ class TestEditedFile:
         install(host)
         assert not host.path(f"{place}.new").exists()
 
+    @pytest.mark.parametrize("place", [UNIT, CONFIGURATION])
+    def test_no_new_one_without_news(self, host: InstallHost, capsys: Captured, place: str) -> None:
+        """Edited by the operator alone, as every configuration file is: a second run says no more."""
+        install(host)
+        host.path(place).write_text("edited", encoding="ascii")
+        capsys.readouterr()
+        assert install(host) == 0
+        assert not host.path(f"{place}.new").exists()
+        assert f"ok: file {place} (it was edited, so it stays)" in capsys.readouterr().out
+
     def test_new_one_of_somebody_else_stays(self, host: InstallHost) -> None:
         host.path(UNIT).parent.mkdir(parents=True)
         host.path(UNIT).write_text("by hand", encoding="ascii")
@@ -222,6 +232,17 @@ class TestExtras:
         assert "there is no extra traces; there are: aws, " in message
         assert ", tracing, web-login" in message
         assert host.commands == []
+
+
+def test_what_to_type_next(host: InstallHost, capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first time: certificates and the first start. After an update: the restart."""
+    install(host)
+    assert "nodepool-tls -d /root/zk-tls init" in capsys.readouterr().out
+    changed_source(host, monkeypatch, "etc/x.yaml", "new")
+    install(host)
+    told = capsys.readouterr().out
+    assert "systemctl try-restart nodepool-launcher" in told
+    assert "nodepool-tls" not in told.partition("\n\n")[2]
 
 
 def test_update_keeps_one_environment_for_going_back(host: InstallHost, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -377,7 +398,7 @@ class TestTree:
         wheel = str(small_wheel(tmp_path))
         tree = tmp_path / "tree"
         arguments = ["--wheel", wheel, "--no-man-pages", "--extras", "colours"]
-        assert "with Nodepool, extra colours\n" in self.run(tmp_path, *arguments)
+        assert "with Nodepool, extra colours (takes some minutes)\n" in self.run(tmp_path, *arguments)
         programs = tree / "opt" / (tree / "opt" / "nodepool").readlink() / "bin"
         for name in PROGRAMS:
             text = (programs / name).read_text(encoding="utf-8")

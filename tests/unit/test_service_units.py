@@ -41,6 +41,19 @@ def test_daemon_units(name: str) -> None:
     assert float(settings["WatchdogSec"]) > 0
 
 
+@pytest.mark.parametrize("name", ["nodepool-launcher", "nodepool-builder", "nodepool-web"])
+def test_stop_leaves_the_directory_of_pid_files(name: str) -> None:
+    """A daemon in the background needs it, and its user cannot make it again below /run."""
+    assert unit(name)["RuntimeDirectory"] == "nodepool"
+    assert unit(name)["RuntimeDirectoryPreserve"] == "yes"
+
+
+@pytest.mark.parametrize("name", ["nodepool-launcher", "nodepool-web"])
+def test_addresses_of_the_host_can_be_read(name: str) -> None:
+    """openstacksdk asks for them by netlink when a provider starts."""
+    assert "AF_NETLINK" in unit(name)["RestrictAddressFamilies"].split()
+
+
 def test_builds_can_work() -> None:
     """sudo becomes root, and what a build does as root is allowed."""
     settings = unit("nodepool-builder")

@@ -57,7 +57,7 @@ def install(host: Host, options: argparse.Namespace) -> None:
     count = go(steps(host, record, release), say, options.dry_run, lambda: record.save(place))
     tell(count, options.dry_run)
     if count and not options.dry_run:
-        say(f"\n{after(host.is_tree)}")
+        say(f"\n{after(host.is_tree, bool(present))}")
 
 
 def uninstall(host: Host, options: argparse.Namespace) -> None:

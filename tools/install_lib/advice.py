@@ -25,6 +25,17 @@ What a package has to do besides: make the system user and group nodepool; give 
 nodepool:nodepool."""
 
 
-def after(is_tree: bool) -> str:
-    """What to do next."""
-    return _TREE if is_tree else _NEXT
+_AGAIN: Final = """\
+Daemons that run keep the programs and units that they were started with. Restart them, one host after the other
+(doc/source/how-to/update.rst has all steps):
+  systemctl try-restart nodepool-launcher nodepool-builder nodepool-web"""
+
+
+def after(is_tree: bool, again: bool) -> str:
+    """What to do next.
+
+    :param again: there was a complete installation before.
+    """
+    if is_tree:
+        return _TREE
+    return _AGAIN if again else _NEXT

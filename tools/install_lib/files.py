@@ -15,7 +15,8 @@ from install_lib.steps import Look, free_name
 class EditedFile:
     """A file that is written once, and replaced as long as nobody has edited it.
 
-    One that was edited stays. Then the new one is laid beside it, once, as ``.new``.
+    One that was edited stays. If the one of this source is another one than was written, it is laid beside it, once, as
+    ``.new``.
 
     :param content: what is to be in it. :param group: None = root's.
     """
@@ -41,6 +42,9 @@ class EditedFile:
             return Look()
         if self._is_as_written(path):
             return Look(f"write {self.place} anew")
+        if self.record.files.get(self.place) == digest(self.content):
+            # Only the operator has changed something: there is no news to lay beside it.
+            return Look(remark="it was edited, so it stays")
         if self.record.offered.get(self.place) == digest(self.content):
             beside = self.record.beside[self.place]
             there = f"; the new one is {beside}" if self.host.path(beside).exists() else ""

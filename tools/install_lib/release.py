@@ -60,7 +60,7 @@ class Release:
         if read_stamp(self.host.path(self.place)).get("stamp") == self.stamp:
             return Look()
         more = [*(f"extra {name}" for name in self.source.extras), *self.source.also]
-        return Look(f"make {self.name} with Nodepool{''.join(f', {one}' for one in more)}")
+        return Look(f"make {self.name} with Nodepool{''.join(f', {one}' for one in more)} (takes some minutes)")
 
     def do(self) -> None:
         path = self.host.path(self.place)

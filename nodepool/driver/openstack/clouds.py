@@ -209,7 +209,12 @@ def host_has_ipv6() -> bool:
     except ImportError:
         # Not installed, or no longer there.
         return False
-    return bool(localhost_supports_ipv6())
+    try:
+        return bool(localhost_supports_ipv6())
+    except OSError as error:
+        # A sandbox may forbid the question, such as RestrictAddressFamilies= of systemd without AF_NETLINK.
+        log.info("Addresses of this host are not known, so nodes are reached by IPv4: %s", error)
+        return False
 
 
 def _key(cloud: str, region: str | None) -> tuple[str | None, ...]:

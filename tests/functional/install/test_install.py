@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""tools/install on a fresh Debian 12, from the first command to the last one (how-to/install)."""
+"""tools/install on a fresh Debian 12, from the first command to the last one (how-to/install, tutorial/zookeeper)."""
 
 from __future__ import annotations
 
@@ -15,12 +15,11 @@ from typing import Any, Final
 import pytest
 import yaml
 
-from tests.support.certificates import Certificates
+from tests.functional.install import debian_zookeeper
 from tests.support.debian_tree import DebianTree, debootstrap, pip_files
 from tests.support.launcher_config import StaticProvider, static_hosts
 from tests.support.ports import free_ports
 from tests.support.wait import wait_for
-from tests.support.zookeeper import ZooKeeperServer
 
 #: A Debian and many packages from PyPI.
 pytestmark = pytest.mark.timeout(3000)
@@ -99,22 +98,17 @@ def test_from_the_first_command_to_the_last(debian: DebianTree, tmp_path: Path) 
     assert start == "systemctl enable --now nodepool-launcher"
     for command in commands[:-2]:
         debian.output("sh", "-ec", command)
-    zookeeper = ZooKeeperServer(tmp_path / "zookeeper", certificates=made_certificates(debian.path("/root/zk-tls")))
-    zookeeper.start()
+    (port,) = free_ports(1)
     try:
-        configure(debian, **{"zookeeper-servers": [{"host": "127.0.0.1", "port": zookeeper.tls_port}]})
-        debian.output("sh", "-ec", look)
+        debian_zookeeper.start(debian, port)
+        configure(debian, **{"zookeeper-servers": [{"host": "127.0.0.1", "port": port}]})
+        wait_for("ZooKeeper answers", lambda: debian("sh", "-ec", look).status == 0, PATIENCE)
+        assert "Authenticated Id 'CN=nodepool'" in debian.path("/var/log/zookeeper/zookeeper.log").read_text("utf-8")
+        assert list(debian.path("/var/lib/zookeeper").glob("version-2/*"))
         launchers(debian, tmp_path)
     finally:
-        zookeeper.stop()
+        debian_zookeeper.stop(debian)
     uninstall(debian)
-
-
-def made_certificates(directory: Path) -> Certificates:
-    """Those that nodepool-tls has made."""
-    client = directory / "clients" / "nodepool"
-    server = directory / "servers" / "zk1.example.com.pem"
-    return Certificates(directory / "ca.pem", client.with_suffix(".pem"), client.with_suffix(".key"), server)
 
 
 def launchers(debian: DebianTree, tmp_path: Path) -> None:

@@ -76,6 +76,21 @@ def test_keys_are_never_readable_by_others(made: Path, monkeypatch: pytest.Monke
     assert set(seen) == {0o600}
 
 
+def test_it_says_what_to_put_where(made: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Nodepool and Zuul have their files in places of their own."""
+    capsys.readouterr()
+    run(made, "client", "zuul-executor")
+    told = capsys.readouterr().out
+    assert f"{made}/clients/zuul-executor.key  ->  /etc/zuul/zk-client.key" in told
+    assert "  tls_ca=/etc/zuul/zk-ca.pem" in told
+    assert "/etc/nodepool" not in told
+    run(made, "client", "l2")
+    told = capsys.readouterr().out
+    assert f"{made}/clients/l2.pem  ->  /etc/nodepool/zk-client.pem" in told
+    assert "    key: /etc/nodepool/zk-client.key" in told
+    assert "/etc/zuul" not in told
+
+
 def test_what_is_in_them(made: Path) -> None:
     """Servers of an ensemble are each other's clients; the key of a server is in the file of its certificate."""
     server = certificate(made / "servers" / "zk1.example.com.pem")

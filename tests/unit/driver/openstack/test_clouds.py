@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import errno
+import logging
 import socket
 from pathlib import Path
 from types import SimpleNamespace
@@ -86,6 +88,18 @@ def test_ipv6_of_the_host(monkeypatch: pytest.MonkeyPatch, address: str, found: 
     interface = SimpleNamespace(family=family, address=address)
     monkeypatch.setattr("psutil.net_if_addrs", lambda: {"eth0": [interface]})
     assert host_has_ipv6() is found
+
+
+def test_ipv6_in_a_sandbox(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """O-12: a provider starts also where the addresses of the host cannot be read."""
+
+    def refuse() -> None:
+        raise OSError(errno.EAFNOSUPPORT, "Address family not supported by protocol")
+
+    monkeypatch.setattr("psutil.net_if_addrs", refuse)
+    caplog.set_level(logging.INFO)
+    assert host_has_ipv6() is False
+    assert "Addresses of this host are not known, so nodes are reached by IPv4: " in caplog.text
 
 
 @pytest.mark.parametrize(
