@@ -37,14 +37,18 @@ def mount_points(directory: Path, table: bytes | None = None) -> list[str]:
 
 
 def loop_devices(directory: Path, devices: Path = BLOCK_DEVICES) -> list[str]:
-    """Names of loop devices, e.g. ``loop3``, whose file is below a directory, also when it was removed already."""
+    """Names of loop devices, e.g. ``loop3``, whose file is below a directory, also when it was removed already.
+
+    :param directory: its name is that of no other one. The kernel tells whole paths only as long as the file system is
+        mounted where the device was set up: a mount namespace of a service ends with it.
+    """
     found = []
     for device in sorted(devices.glob("loop*")):
         try:
             file = (device / "loop" / "backing_file").read_text(encoding="utf-8", errors="surrogateescape").strip()
         except OSError:
             continue
-        if _is_below(file.removesuffix(" (deleted)"), str(directory)):
+        if _is_below(file.removesuffix(" (deleted)"), str(directory)) or f"/{directory.name}/" in file:
             found.append(device.name)
     return found
 

@@ -55,12 +55,20 @@ def test_mount_points() -> None:
 
 
 def test_loop_devices(tmp_path: Path) -> None:
-    """By their files, also those that were removed while the device was in use."""
-    for name, file in (("loop0", "/tmp/work/image.raw"), ("loop1", "/tmp/work/a (deleted)"), ("loop2", "/tmp/other")):
+    """By their files, also those that were removed while the device was in use, or whose mount namespace is gone."""
+    files = (
+        "/tmp/work/image.raw",
+        "/tmp/work/a (deleted)",
+        "/tmp/other",
+        "/work/image0.raw",
+        "/workshop/x",
+    )
+    for number, file in enumerate(files):
+        name = f"loop{number}"
         (tmp_path / name / "loop").mkdir(parents=True)
         (tmp_path / name / "loop" / "backing_file").write_text(f"{file}\n")
-    (tmp_path / "loop3").mkdir()
-    assert mounts.loop_devices(Path("/tmp/work"), tmp_path) == ["loop0", "loop1"]
+    (tmp_path / "loop8").mkdir()
+    assert mounts.loop_devices(Path("/tmp/work"), tmp_path) == ["loop0", "loop1", "loop3"]
 
 
 def test_all_is_unmounted_and_removed(work: Path, tmp_path: Path) -> None:
