@@ -12,7 +12,7 @@ from benchmarks.support.small_build import SmallBuild
 from nodepool.testing.openstack import SimulatorClient
 from tests.support.builder import BuilderProcess
 from tests.support.launcher_config import write_config
-from tests.support.stored_images import StoredImages
+from tests.support.stored_images import StoredImages, Upload
 from tests.support.wait import wait_for
 from tests.support.zookeeper import ZooKeeperServer
 
@@ -128,6 +128,19 @@ class ImageSite:
             return states == {"ready"} and {one.provider for one in newest.uploads} == set(self.clouds)
 
         self._moment(f"{image} is settled", settled, seconds)
+
+    def upload_starts(self, image: str) -> list[float]:
+        """Seconds from when each build was ready until its first upload to a cloud had a record."""
+        seconds = []
+        for build in self.records.image(image).builds:
+            ready = float((build.record or {})["state_time"])
+            first = {one.provider: one for one in sorted(build.uploads, key=lambda one: one.upload_id, reverse=True)}
+            seconds += [self.records.created(upload.path) - ready for upload in first.values()]
+        return seconds
+
+    def wait_upload_gone(self, upload: Upload) -> float:
+        """Until the record of an upload is gone, which is after its image; returns when (monotonic)."""
+        return self._moment(f"{upload.path} is gone", lambda: self.records.read(upload.path) is None)
 
     def wait_gone(self, image: str, images_left: int) -> float:
         """Until nothing is left of an image in ZooKeeper, on the disk and in the clouds; returns when (monotonic)."""

@@ -113,6 +113,10 @@ class StoredImages:
             return None
         return value if isinstance(value, dict) else None
 
+    def created(self, path: str) -> float:
+        """When a znode was made, in seconds since the epoch."""
+        return float(self.kazoo.get(path)[1].ctime) / 1000
+
     def images(self) -> dict[str, Image]:
         """All that there is, by name of the image. No one moment: it takes many calls."""
         return {name: self.image(name) for name in self.children(IMAGES)}
