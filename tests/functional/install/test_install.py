@@ -5,10 +5,8 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import signal
-import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,7 +14,8 @@ import pytest
 import yaml
 
 from tests.functional.install import debian_zookeeper
-from tests.support.debian_tree import DebianTree, debootstrap, pip_files
+from tests.functional.install.conftest import SOURCE
+from tests.support.debian_tree import DebianTree
 from tests.support.launcher_config import StaticProvider, static_hosts
 from tests.support.ports import free_ports
 from tests.support.wait import wait_for
@@ -24,8 +23,6 @@ from tests.support.wait import wait_for
 #: A Debian and many packages from PyPI.
 pytestmark = pytest.mark.timeout(3000)
 
-ROOT: Final = Path(__file__).parents[3]
-SOURCE: Final = "/root/nodepool"
 TOOL: Final = f"{SOURCE}/tools/install"
 CONFIGURATION: Final = "/etc/nodepool/nodepool.yaml"
 UNIT: Final = "/etc/systemd/system/nodepool-launcher.service"
@@ -39,18 +36,8 @@ PATIENCE: Final = 120.0
 
 
 @pytest.fixture
-def debian() -> Iterator[DebianTree]:
-    """A fresh one, without Python, and a copy of the source in it, which cannot be written."""
-    # Not below /tmp, which may be in memory.
-    directory = Path(tempfile.mkdtemp(prefix="nodepool-install-", dir="/var/tmp"))
-    try:
-        debootstrap(directory / "debian", ["systemd", "ca-certificates"])
-        # What has no part in it may be large.
-        left_out = shutil.ignore_patterns(".*", "__pycache__", "build", "*.egg-info")
-        shutil.copytree(ROOT, directory / "source", ignore=left_out, symlinks=True)
-        yield DebianTree(directory / "debian", {directory / "source": SOURCE, **pip_files(directory)})
-    finally:
-        shutil.rmtree(directory, ignore_errors=True)
+def debian(make_debian: Callable[..., DebianTree]) -> DebianTree:
+    return make_debian()
 
 
 def advised(output: str) -> list[str]:
