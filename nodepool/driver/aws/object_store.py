@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 PART_BYTES: Final = 8 * 1024 * 1024
 _MOST_PARTS: Final = 9_000
 #: Parts that are under way at once, and so in memory.
-_PARTS_AT_ONCE: Final = 5
+_PARTS_AT_ONCE: Final = 4
 #: So often the builder is told how far an upload is.
 _REPORT_SECONDS: Final = 0.5
 
