@@ -16,6 +16,7 @@ from nodepool.driver.aws.facts import AwsFacts
 from nodepool.driver.aws.fleet_creation import FleetCreation
 from nodepool.driver.aws.host_creation import HostCreation
 from nodepool.driver.aws.image_leaks import ImageLeaks
+from nodepool.driver.aws.image_preflight import ImagePreflight
 from nodepool.driver.aws.images import AwsImages
 from nodepool.driver.aws.instance import AwsInstance, instance_of
 from nodepool.driver.aws.instances import AwsDeletion, AwsInstances
@@ -174,7 +175,13 @@ class AwsAdapter(Adapter):
 
     def preflight(self) -> Iterator[CheckResult]:
         client = CheckClient(self.client.transport)
-        return AwsPreflight(self.config, client, self.facts, self.limits).results()
+        reached = False
+        for result in AwsPreflight(self.config, client, self.facts, self.limits).results():
+            yield result
+            # The first one is that of the credentials.
+            reached = reached or result.ok
+        if reached:
+            yield from ImagePreflight(self.config, self.images).results()
 
     # -- trouble --
 

@@ -69,6 +69,7 @@ REMEDIES: Final = {
     "InvalidParameterCombination": "check instance-type, image and volume of the label: they do not fit together",
     "VPCIdNotSpecified": "the account has no default VPC in the region: add subnet-id to the pool",
     "MissingInput": "the account has no default VPC in the region: add subnet-id to the pool",
+    "NoSuchBucket": "create the bucket, or correct bucket-name",
     "OptInRequired": "accept the terms of the image in the AWS Marketplace, or enable the region",
     "PendingVerification": "AWS still checks the account",
 }
