@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`AzureAdapter`: what the framework asks of a resource group (reference/driver 9)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from nodepool.driver.azure import client as c
+from nodepool.driver.azure.creation import AzureCreation
+from nodepool.driver.azure.facts import AzureFacts
+from nodepool.driver.azure.instance import AzureInstance
+from nodepool.driver.azure.login import AzureLogin
+from nodepool.driver.azure.machines import AzureDeletion, AzureMachines
+from nodepool.driver.azure.names import disk_metadata
+from nodepool.driver.azure.preflight import AzurePreflight
+from nodepool.driver.azure.quota import SubscriptionLimits
+from nodepool.driver.azure.types import tags_of
+from nodepool.driver.statemachine import SWEEP_LIST_SECONDS, Adapter, Creation, Resource
+
+if TYPE_CHECKING:
+    from nodepool.driver.azure.config import AzureProviderConfig
+    from nodepool.driver.framework.check_result import CheckResult
+    from nodepool.driver.statemachine.adapter import Log
+    from nodepool.model.quota import QuotaInformation
+    from nodepool.model.request import NodeRequest
+
+#: Connections that are kept: more than a provider has threads.
+CONNECTIONS: Final = 32
+
+#: Types of resources -> kind of Azure's. What uses others comes before them.
+KINDS: Final = {"instance": c.VMS, "nic": c.INTERFACES, "pip": c.ADDRESSES, "disk": c.DISKS}
+
+
+class AzureResource(Resource):
+    """Something that says whose it is; ``name`` is that in the resource group."""
+
+    def __init__(self, metadata: dict[str, str], type: str, name: str) -> None:
+        super().__init__(metadata, type)
+        self.name = name
+
+
+class AzureAdapter(Adapter):
+    """One resource group. Making it imports requests, and does not ask Azure."""
+
+    lag_seconds = AzureMachines.lag_seconds
+    advance_threads = 8
+
+    def __init__(self, provider_config: AzureProviderConfig) -> None:
+        from nodepool.driver.framework.http.plain_http import PlainHttp
+
+        super().__init__(provider_config)
+        self.config = provider_config
+        http = PlainHttp(CONNECTIONS)
+        self.client = c.Arm(provider_config, http, AzureLogin(provider_config.name, provider_config.auth_path, http))
+        self.facts = AzureFacts(provider_config, self.client)
+        self.limits = SubscriptionLimits(provider_config, self.client, self.facts)
+        self.machines = AzureMachines(provider_config, self.client, self.facts, self.limits)
+        self.machines.on_room = lambda: self.on_room()
+        self.shared_threads = self.machines.threads
+
+    def stop(self) -> None:
+        self.machines.stop()
+
+    # -- machines --
+
+    def getCreateStateMachine(
+        self,
+        hostname: str,
+        label: Any,
+        image_external_id: Any,
+        metadata: dict[str, str],
+        request: NodeRequest | None,
+        az: str | None,
+        log: Log,
+    ) -> AzureCreation:
+        return AzureCreation(self.machines, hostname, label, image_external_id, metadata, request, log)
+
+    def getDeleteStateMachine(self, external_id: Any, log: Log) -> AzureDeletion:
+        name = external_id.lower() if isinstance(external_id, str) else None
+        return AzureDeletion(self.machines, name or None, log)
+
+    # -- lists --
+
+    def listInstances(self) -> list[AzureInstance]:
+        records = self.machines.inventory.all(max_age=0.0)
+        if records:
+            self.limits.know_sizes()
+        return [AzureInstance(record, self.limits.use_of(record)) for record in records]
+
+    def unansweredCreations(self) -> Iterable[Creation]:
+        return self.machines.unanswered()
+
+    def listResources(self) -> Iterator[AzureResource]:
+        """All that may be ours of the resource group (AZ-11); of what a VM uses the VM alone."""
+        for record in self.machines.inventory.all(SWEEP_LIST_SECONDS):
+            yield AzureResource(dict(record.metadata), "instance", record.id)
+        for interface in self.client.interfaces():
+            if not interface.used:
+                yield AzureResource(dict(interface.metadata), "nic", interface.name)
+        for address in self.client.addresses():
+            if not address.used:
+                yield AzureResource(dict(address.metadata), "pip", address.name)
+        for disk in self.client.disks():
+            if not disk.get("managedBy"):
+                metadata = tags_of(disk) or disk_metadata(disk["name"], self.config.name)
+                yield AzureResource(metadata, "disk", disk["name"])
+
+    def deleteResource(self, resource: Resource) -> None:
+        assert isinstance(resource, AzureResource)
+        self.client.delete(KINDS[resource.type], resource.name)
+
+    # -- quota --
+
+    def getQuotaLimits(self) -> QuotaInformation:
+        return self.limits.limits()
+
+    def getQuotaForLabel(self, label: Any) -> QuotaInformation:
+        return self.limits.need_of(label)
+
+    # -- trouble --
+
+    def preflight(self) -> Iterable[CheckResult]:
+        return AzurePreflight(self.config, self.client, self.facts).results()

@@ -1,0 +1,243 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`Arm`: all calls of the Azure Resource Manager that the driver makes for machines."""
+
+from __future__ import annotations
+
+import urllib.parse
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from nodepool.driver.azure.errors import ArmApi, errors_in, meaning
+from nodepool.driver.azure.types import AzureImage, Interface, PublicAddress, Usage, VmRecord, VmSize
+from nodepool.driver.framework.cloud_errors import CloudAway, CloudNotFound
+from nodepool.driver.framework.http.rest_calls import RestAnswer, RestCalls
+from nodepool.driver.framework.token_bucket import BucketSize
+
+if TYPE_CHECKING:
+    from nodepool.driver.azure.config import AzureProviderConfig
+    from nodepool.driver.azure.login import AzureLogin
+    from nodepool.driver.framework.http.plain_http import PlainHttp
+
+#: Versions of the APIs: VMs, images and usages; disks; sizes; all of networks; resource groups; galleries.
+COMPUTE_VERSION: Final = "2025-11-01"
+DISKS_VERSION: Final = "2024-03-02"
+SKUS_VERSION: Final = "2021-07-01"
+NETWORK_VERSION: Final = "2025-05-01"
+GROUPS_VERSION: Final = "2021-04-01"
+GALLERIES_VERSION: Final = "2023-07-03"
+
+#: Classes of calls as Azure counts them: https://learn.microsoft.com/azure/azure-resource-manager/management/
+#: request-limits-and-throttling. Sizes of buckets and calls a second, of a subscription and a region.
+READ: Final = "read"
+WRITE: Final = "write"
+DELETE: Final = "delete"
+_LIMITS: Final = {READ: (250, 25.0), WRITE: (200, 10.0), DELETE: (200, 10.0)}
+
+COMPUTE: Final = "Microsoft.Compute"
+NETWORK: Final = "Microsoft.Network"
+#: Kinds of resources in the resource group: name in paths -> version.
+VMS: Final = f"{COMPUTE}/virtualMachines"
+DISKS: Final = f"{COMPUTE}/disks"
+IMAGES: Final = f"{COMPUTE}/images"
+INTERFACES: Final = f"{NETWORK}/networkInterfaces"
+ADDRESSES: Final = f"{NETWORK}/publicIPAddresses"
+_VERSIONS: Final = {
+    VMS: COMPUTE_VERSION,
+    DISKS: DISKS_VERSION,
+    IMAGES: COMPUTE_VERSION,
+    INTERFACES: NETWORK_VERSION,
+    ADDRESSES: NETWORK_VERSION,
+}
+#: A list has no more pages than these: an answer that leads in a circle must end.
+MOST_PAGES: Final = 1000
+CALL_SECONDS: Final = 45.0
+
+
+def class_sizes(rate: float) -> dict[str, BucketSize]:
+    """Buckets of the classes.
+
+    :param rate: part of what Azure documents; 0 = no limit.
+    """
+    return {
+        kind: BucketSize(max(1.0, burst * min(1.0, rate)) if rate else 1, speed * rate)
+        for kind, (burst, speed) in _LIMITS.items()
+    }
+
+
+class Arm:
+    """One resource group. All methods block; any thread may call them. They raise what
+    `nodepool.driver.framework.cloud_errors` has. Making it asks nobody.
+    """
+
+    def __init__(self, config: AzureProviderConfig, http: PlainHttp, login: AzureLogin) -> None:
+        self._login = login
+        self._group = config.resource_group
+        self._location = config.location
+        self.calls = RestCalls(config.name, http, ArmApi(), login, class_sizes(config.rate), BucketSize(1, config.rate))
+
+    def close(self) -> None:
+        """Calls that wait for their turn end; no new ones begin."""
+        self.calls.close()
+
+    # -- VMs --
+
+    def vms(self) -> list[VmRecord]:
+        """All of the resource group, without addresses."""
+        return [VmRecord.of(data) for data in self._list(VMS)]
+
+    def vm(self, name: str) -> VmRecord:
+        """One VM as it is now; raises CloudNotFound."""
+        return VmRecord.of(self._get(self._path(VMS, name), COMPUTE_VERSION, "reading a VM").data)
+
+    def create_vm(self, name: str, body: Mapping[str, Any], permit: Callable[[], None]) -> str | None:
+        """Make a VM with all that belongs to it; returns the address of the operation, if there is one.
+
+        :raises CloudRefused: with status 412 if there is a VM of the name.
+        """
+        answer = self.calls.call(
+            WRITE,
+            "PUT",
+            self._url(self._path(VMS, name), COMPUTE_VERSION),
+            "creating a VM",
+            body=body,
+            # So that no VM is changed that is there already.
+            headers={"If-None-Match": "*"},
+            seconds=CALL_SECONDS,
+            permit=permit,
+        )
+        return answer.headers.get("Azure-AsyncOperation")
+
+    def vm_failure(self, name: str, operation: str | None, head: str) -> Exception | None:
+        """Why the creation of a VM failed, in the words of Azure; None = it does not say.
+
+        :param operation: address that `create_vm` returned; None = it is not known.
+        """
+        errors = []
+        if operation is not None and self._is_ours(operation):
+            errors = errors_in(self.calls.call(READ, "GET", operation, "reading an operation").data)
+        if not errors:
+            path = f"{self._path(VMS, name)}/instanceView"
+            errors = VmRecord.failures_in(self._get(path, COMPUTE_VERSION, "reading the state of a VM").data)
+        return meaning(head, errors) if errors else None
+
+    def delete(self, kind: str, name: str) -> None:
+        """Order the deletion of a resource; raises CloudNotFound if there is none.
+
+        :param kind: such as `VMS`.
+        """
+        answer = self.calls.call(
+            DELETE, "DELETE", self._url(self._path(kind, name), _VERSIONS[kind]), f"deleting {name}"
+        )
+        if answer.status == 204:
+            raise CloudNotFound(f"Provider {self.calls.provider}: {name} is gone", code="NotFound", status=204)
+
+    # -- what belongs to them --
+
+    def interfaces(self) -> list[Interface]:
+        return [Interface.of(data) for data in self._list(INTERFACES)]
+
+    def addresses(self) -> list[PublicAddress]:
+        return [PublicAddress.of(data) for data in self._list(ADDRESSES)]
+
+    def disks(self) -> list[Mapping[str, Any]]:
+        """As Azure shows them."""
+        return list(self._list(DISKS))
+
+    # -- what seldom changes --
+
+    def subnet_id(self, group: str, network: str, subnet: str) -> str:
+        """Id of a subnet; raises CloudNotFound."""
+        quoted = urllib.parse.quote(network, safe="")
+        path = f"{self._group_path(group)}/providers/{NETWORK}/virtualNetworks/{quoted}"
+        path = f"{path}/subnets/{urllib.parse.quote(subnet, safe='')}"
+        return str(self._get(path, NETWORK_VERSION, "reading the subnet").data["id"])
+
+    def subnet_exists(self, subnet_id: str) -> None:
+        """Raises CloudNotFound if there is no subnet of the id."""
+        self._get(subnet_id, NETWORK_VERSION, "reading the subnet")
+
+    def sizes(self) -> dict[str, VmSize]:
+        """Sizes of VMs in the location, by lower-case name."""
+        path = f"{self._subscription}/providers/{COMPUTE}/skus"
+        query = {"api-version": SKUS_VERSION, "$filter": f"location eq '{self._location}'"}
+        found = self._pages(f"{self._base}{path}", query, "listing the sizes of VMs")
+        sizes = (VmSize.of(data, self._location) for data in found if data.get("resourceType") == "virtualMachines")
+        return {size.name.lower(): size for size in sizes}
+
+    def usages(self) -> list[Usage]:
+        """Limits and use of the subscription in the location, of VMs and of networks."""
+        found: list[Usage] = []
+        for provider, version in ((COMPUTE, COMPUTE_VERSION), (NETWORK, NETWORK_VERSION)):
+            path = f"{self._subscription}/providers/{provider}/locations/{self._location}/usages"
+            pages = self._pages(f"{self._base}{path}", {"api-version": version}, f"listing the quota of {provider}")
+            found.extend(Usage.of(data) for data in pages)
+        return found
+
+    def image(self, name: str) -> AzureImage:
+        """An image of the resource group; raises CloudNotFound."""
+        return AzureImage.of(self._get(self._path(IMAGES, name), COMPUTE_VERSION, "reading an image").data)
+
+    def images(self) -> list[AzureImage]:
+        """All of the resource group."""
+        return [AzureImage.of(data) for data in self._list(IMAGES)]
+
+    def image_exists(self, image_id: str) -> None:
+        """Raises CloudNotFound if there is no image, or version of one in a gallery, of the id."""
+        version = GALLERIES_VERSION if "/galleries/" in image_id.lower() else COMPUTE_VERSION
+        self._get(image_id, version, "reading the image")
+
+    def group_location(self) -> str:
+        """Location of the resource group; raises CloudNotFound."""
+        path = self._group_path(self._group)
+        return str(self._get(path, GROUPS_VERSION, "reading the resource group").data["location"])
+
+    # -- inside --
+
+    @property
+    def _base(self) -> str:
+        return self._login.account.arm_url
+
+    @property
+    def _subscription(self) -> str:
+        return f"/subscriptions/{urllib.parse.quote(self._login.account.subscription_id, safe='')}"
+
+    def _group_path(self, group: str) -> str:
+        return f"{self._subscription}/resourceGroups/{urllib.parse.quote(group, safe='')}"
+
+    def _path(self, kind: str, name: str) -> str:
+        """Id of a resource of the group."""
+        return f"{self._group_path(self._group)}/providers/{kind}/{urllib.parse.quote(name, safe='')}"
+
+    def resource_id(self, kind: str, name: str) -> str:
+        """Id of a resource of the group, whether it is there or not."""
+        return self._path(kind, name)
+
+    def _url(self, path: str, version: str) -> str:
+        return f"{self._base}{path}?api-version={version}"
+
+    def _is_ours(self, url: str) -> bool:
+        """Does an address that Azure told lead to it? No other host is to see our token."""
+        return url.startswith(f"{self._base}/")
+
+    def _get(self, path: str, version: str, what: str) -> RestAnswer:
+        return self.calls.call(READ, "GET", self._url(path, version), what, seconds=CALL_SECONDS)
+
+    def _list(self, kind: str) -> Iterator[Mapping[str, Any]]:
+        path = f"{self._group_path(self._group)}/providers/{kind}"
+        what = f"listing {kind.partition('/')[2]}"
+        return self._pages(f"{self._base}{path}", {"api-version": _VERSIONS[kind]}, what)
+
+    def _pages(self, url: str, query: Mapping[str, str], what: str) -> Iterator[Mapping[str, Any]]:
+        """The entries of a list, over all its pages; each page is a call."""
+        given: Mapping[str, str] | None = query
+        for _ in range(MOST_PAGES):
+            data = self.calls.call(READ, "GET", url, what, query=given, seconds=CALL_SECONDS).data
+            if not isinstance(data, dict) or not isinstance(data.get("value"), list):
+                raise CloudAway(f"Provider {self.calls.provider}: {what} failed: the answer is no list")
+            yield from data["value"]
+            url, given = data.get("nextLink") or "", None
+            if not url:
+                return
+            if not self._is_ours(url):
+                raise CloudAway(f"Provider {self.calls.provider}: {what} failed: the next page is at another host")
+        raise CloudAway(f"Provider {self.calls.provider}: {what} failed: the list does not end")

@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A JWT that proves that we have the key of a certificate (RFC 7523, RS256). Imports cryptography."""
+
+from __future__ import annotations
+
+import base64
+import json
+import uuid
+from typing import Any
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import padding, rsa
+
+
+def client_assertion(pem: bytes, client_id: str, audience: str, now: float, seconds: float) -> str:
+    """Sign one.
+
+    :param pem: certificate and private key.
+    :param audience: address of the token endpoint.
+    :param now: seconds since the epoch.
+    :param seconds: how long it is valid.
+    :raises ValueError: there is no certificate or no key in the PEM.
+    """
+    certificate = x509.load_pem_x509_certificate(pem)
+    key = serialization.load_pem_private_key(pem, None)
+    if not isinstance(key, rsa.RSAPrivateKey):
+        raise ValueError("the key of the certificate is not RSA")
+    head = {"alg": "RS256", "typ": "JWT", "x5t#S256": _text(certificate.fingerprint(hashes.SHA256()))}
+    claims = {
+        "aud": audience,
+        "iss": client_id,
+        "sub": client_id,
+        "jti": str(uuid.uuid4()),
+        "nbf": int(now),
+        "exp": int(now + seconds),
+    }
+    signed = f"{_json(head)}.{_json(claims)}"
+    signature = key.sign(signed.encode(), padding.PKCS1v15(), hashes.SHA256())
+    return f"{signed}.{_text(signature)}"
+
+
+def _json(value: dict[str, Any]) -> str:
+    return _text(json.dumps(value).encode())
+
+
+def _text(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()

@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`AzureCreation`: the launch of one VM."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Final
+
+from nodepool.driver.azure.instance import AzureInstance
+from nodepool.driver.azure.launch_spec import vm_body, vm_tags
+from nodepool.driver.azure.machines import AzureMachines
+from nodepool.driver.azure.names import vm_name
+from nodepool.driver.azure.places import VmPlace, places_of
+from nodepool.driver.azure.types import DELETING, FAILED, SUCCEEDED, Addresses, VmRecord
+from nodepool.driver.framework.cloud_errors import CloudNoCapacity, CloudQuota, CloudRefused
+from nodepool.driver.statemachine import CreationKey, CreationMachine, Instance
+from nodepool.driver.statemachine.metadata import NODE_KEY, PROVIDER_KEY
+from nodepool.exceptions import CapacityException, LaunchStatusException
+
+if TYPE_CHECKING:
+    from nodepool.driver.azure.config import AzureLabel
+    from nodepool.driver.statemachine.adapter import Log
+    from nodepool.model.request import NodeRequest
+
+#: Status of HTTP: there is a VM of the name.
+_EXISTS: Final = 412
+
+
+class NoCapacityLater(LaunchStatusException, CapacityException):
+    """Azure took the order, and found no capacity then."""
+
+    statsd_key = CapacityException.statsd_key
+
+
+class AzureCreation(CreationMachine[VmRecord]):
+    """Makes a VM and waits until it can be reached. A creation without an answer is sent again: its name is its key.
+
+    :param image_name: of the upload; None = the label's cloud image.
+    """
+
+    idempotent = True
+
+    cloud: AzureMachines
+
+    def __init__(
+        self,
+        cloud: AzureMachines,
+        hostname: str,
+        label: AzureLabel,
+        image_name: str | None,
+        metadata: Mapping[str, str],
+        request: NodeRequest | None,
+        log: Log,
+    ) -> None:
+        super().__init__(cloud, label.name, metadata, log)
+        self._hostname = hostname
+        self._label = label
+        self._image_name = image_name
+        self._tags = vm_tags(label, metadata, request, log)
+        #: Where to try it, the present one first. One thread at a time works on it.
+        self._places: list[VmPlace] = []
+        #: Address of the operation, if Azure told.
+        self._operation: str | None = None
+        #: Asks why the VM failed.
+        self._why: Future[Exception | None] | None = None
+
+    # -- making it --
+
+    def create(self, key: CreationKey) -> str:
+        name = vm_name(self._hostname, key.attempt)
+        if not self._places:
+            self._places = self.cloud.places.awake(places_of(self._label))
+        while True:
+            try:
+                return self._create_at(self._places[0], name)
+            except CloudNoCapacity as error:
+                self.cloud.places.no_room(self._places[0])
+                if len(self._places) == 1:
+                    raise
+                self.log.info("No capacity for %s, trying %s: %s", self._places[0], self._places[1], error)
+                del self._places[0]
+
+    def _create_at(self, place: VmPlace, name: str) -> str:
+        facts, config = self.cloud.facts, self.cloud.config
+        image = facts.image_reference(self._label, self._image_name)
+        subnet = facts.subnet_id()
+        body = vm_body(name, config.name, config.location, self._label, place, image, subnet, self._tags)
+        try:
+            self._operation = self.cloud.client.create_vm(name, body, self._permit_at(place))
+        except CloudRefused as error:
+            if error.status != _EXISTS:
+                raise
+            # Of an order of ours that was not answered, or of somebody else.
+            found = self.cloud.client.vm(name)
+            if any(found.metadata.get(tag) != self.metadata[tag] for tag in (NODE_KEY, PROVIDER_KEY)):
+                raise
+            self.log.info("VM %s was made by an order that was not answered", name)
+        return name.lower()
+
+    def _permit_at(self, place: VmPlace) -> Callable[[], None]:
+        def permit() -> None:
+            self.permit()
+            # Where another launch found no capacity meanwhile, if there is another place.
+            if len(self._places) > 1 and self.cloud.places.rests(place):
+                raise CloudNoCapacity(
+                    f"{self.where}: there was no capacity for another launch", code="AllocationFailed"
+                )
+
+        return permit
+
+    def refused(self, error: Exception) -> Exception:
+        if isinstance(error, CloudRefused) and not isinstance(error, (CloudQuota, CloudNoCapacity)):
+            # What it was to be made of may be gone, or another one now.
+            self.cloud.facts.forget()
+        return error
+
+    # -- waiting for it --
+
+    def lets_go_on(self, record: VmRecord | None) -> bool:
+        return record is None or record.status in (FAILED, DELETING) or self._is_up(record)
+
+    def _is_up(self, record: VmRecord) -> bool:
+        return record.status == SUCCEEDED and record.addresses != Addresses()
+
+    def seen(self, record: VmRecord) -> Instance | bool:
+        if record.status == FAILED:
+            return self._failed(record)
+        if record.status == DELETING:
+            raise self.gone()
+        if not self._is_up(record):
+            return False
+        return AzureInstance(record, self.cloud.limits.use_of(record))
+
+    def _failed(self, record: VmRecord) -> bool:
+        """Ask why, then raise the answer."""
+        head = f"{self.where}: VM {record.id} failed"
+        if self._why is None:
+            operation, client = self._operation, self.cloud.client
+            self._why = self.submit(lambda: client.vm_failure(record.id, operation, head))
+            self._why.add_done_callback(lambda _: self.wake())
+        if not self._why.done():
+            return False
+        error = self._why.exception() or self._why.result()
+        raise self._meaning(head, error) from error
+
+    def _meaning(self, head: str, error: BaseException | None) -> Exception:
+        """The error of a launch whose VM failed."""
+        if isinstance(error, CloudQuota):
+            return error
+        if isinstance(error, CloudNoCapacity):
+            if self._places:
+                self.cloud.places.no_room(self._places[0])
+            return NoCapacityLater(str(error))
+        if error is None:
+            return LaunchStatusException(f"{head}: Azure gives no reason")
+        text = str(error)
+        return LaunchStatusException(text if text.startswith(head) else f"{head}: {text}")
+
+    def gone(self) -> Exception:
+        if self._places and self._places[0].spot:
+            return NoCapacityLater(
+                f"{self.where}: spot VM {self.record_id} was evicted by Azure, or somebody deleted it"
+            )
+        return super().gone()

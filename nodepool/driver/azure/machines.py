@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""VMs of one provider: how they are listed and deleted."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from nodepool.driver.azure.client import CALL_SECONDS, VMS, Arm
+from nodepool.driver.azure.places import VmPlace
+from nodepool.driver.azure.types import DELETING, SUCCEEDED, Addresses, VmRecord, addresses_of, by_id
+from nodepool.driver.framework.resting_places import RestingPlaces
+from nodepool.driver.statemachine import DeletionMachine, InstanceCloud
+from nodepool.driver.statemachine.metadata import PROVIDER_KEY
+
+if TYPE_CHECKING:
+    from nodepool.driver.azure.config import AzureProviderConfig
+    from nodepool.driver.azure.facts import AzureFacts
+    from nodepool.driver.azure.quota import SubscriptionLimits
+
+
+class AzureMachines(InstanceCloud[VmRecord]):
+    """What launches and deletions of one provider share."""
+
+    # New VMs may be missing in lists for some time, and deleted ones be in them.
+    lag_seconds = 10.0
+    # An answer may take twice as long as each of its parts.
+    call_seconds = 2 * CALL_SECONDS
+
+    def __init__(self, config: AzureProviderConfig, client: Arm, facts: AzureFacts, limits: SubscriptionLimits) -> None:
+        super().__init__(config.name)
+        self.config = config
+        self.client = client
+        self.facts = facts
+        self.limits = limits
+        self.places: RestingPlaces[VmPlace] = RestingPlaces()
+        #: Addresses of VMs, which do not change, by ``vm_id``. Only the thread that lists uses it.
+        self._addresses: dict[str, Addresses] = {}
+
+    def list_instances(self, since: str | None) -> list[VmRecord]:
+        records = self.client.vms()
+        unknown = [record for record in records if self._lacks_addresses(record)]
+        if unknown:
+            self._look_up(unknown)
+        there = {record.vm_id for record in records}
+        self._addresses = {vm_id: found for vm_id, found in self._addresses.items() if vm_id in there}
+        return [record._replace(addresses=self._addresses.get(record.vm_id, record.addresses)) for record in records]
+
+    def _lacks_addresses(self, record: VmRecord) -> bool:
+        ours = record.metadata.get(PROVIDER_KEY) == self.provider
+        return ours and record.status == SUCCEEDED and record.vm_id not in self._addresses
+
+    def _look_up(self, records: list[VmRecord]) -> None:
+        """Two lists for all VMs that have become ready since the last time."""
+        interfaces = {interface.id: interface for interface in self.client.interfaces()}
+        wants_public = any(
+            configuration.public_id
+            for record in records
+            if (interface := interfaces.get(record.interface_id)) is not None
+            for configuration in interface.configurations
+        )
+        public = by_id(self.client.addresses()) if wants_public else {}
+        for record in records:
+            interface = interfaces.get(record.interface_id)
+            found = None if interface is None else addresses_of(interface, public)
+            if found is not None:
+                self._addresses[record.vm_id] = found
+
+    def get_instance(self, record_id: str) -> VmRecord:
+        # Its addresses are in the next list.
+        return self.client.vm(record_id)
+
+    def delete_instance(self, record_id: str) -> None:
+        self.client.delete(VMS, record_id)
+
+    def close(self) -> None:
+        self.client.close()
+
+
+class AzureDeletion(DeletionMachine[VmRecord]):
+    """Deletes a VM, and with it what was made with it, and waits until it is gone."""
+
+    def begun(self, record: VmRecord) -> bool:
+        return record.status == DELETING

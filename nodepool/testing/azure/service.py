@@ -1,0 +1,281 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Azure Resource Manager: how each request is answered.
+
+Shapes of answers as in the recordings that azure-service-operator and azure-cli have of Azure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final
+
+from nodepool.testing.azure import buckets, catalog
+from nodepool.testing.azure.arm_ids import PROVIDERS, ArmPath
+from nodepool.testing.azure.machines import ADDRESSES, DISKS, NICS, VMS
+from nodepool.testing.azure.resources import GROUP, LOCATION, SUBSCRIPTION, ArmResource
+from nodepool.testing.azure.vm_spec import read_vm_spec
+from nodepool.testing.simulator.messages import Answer, ApiError, Json, Request, json_answer
+from nodepool.testing.simulator.pages import page
+from nodepool.testing.simulator.throttle import Throttle
+
+if TYPE_CHECKING:
+    from nodepool.testing.azure.cloud import Subscription
+
+Handler = Callable[[Request, ArmPath], Answer]
+
+#: Codes of errors that have none of their own.
+CODES: Final = {
+    400: "BadRequest",
+    401: "InvalidAuthenticationToken",
+    403: "AuthorizationFailed",
+    404: "ResourceNotFound",
+    409: "Conflict",
+    412: "PreconditionFailed",
+    429: "TooManyRequests",
+    503: "ServiceUnavailable",
+}
+
+
+class ArmService:
+    """Handlers by ``<kind>.<operation>``."""
+
+    def __init__(self, cloud: Subscription) -> None:
+        self.cloud = cloud
+        self.throttle = Throttle(cloud.core.now)
+        self.handlers: dict[str, Handler] = {
+            "resourceGroups.get": self._group,
+            "subnets.get": self._subnet,
+            "skus.list": self._skus,
+            "usages.list": self._usages,
+            "operations.get": self._operation,
+            "virtualMachines.put": self._put_vm,
+            "virtualMachines.delete": self._delete_vm,
+            "virtualMachines.instanceview": self._instance_view,
+            "networkInterfaces.delete": self._delete_interface,
+            "publicIPAddresses.delete": self._delete_address,
+            "disks.delete": self._delete_disk,
+            "images.delete": self._delete_image,
+        }
+        for kind in (VMS, NICS, ADDRESSES, DISKS, "images"):
+            self.handlers[f"{kind}.list"] = self._list
+            self.handlers[f"{kind}.get"] = self._get
+
+    @staticmethod
+    def operation(request: Request, path: ArmPath) -> str:
+        """Such as ``virtualMachines.put``."""
+        whole_list = request.method == "GET" and not path.name
+        return f"{path.kind}.{path.action or ('list' if whole_list else request.method.lower())}"
+
+    def serve(self, request: Request, path: ArmPath) -> Answer:
+        """Does it; refusals have Azure's shape."""
+        operation = self.operation(request, path)
+        try:
+            handler = self.handlers.get(operation)
+            if handler is None:
+                raise ApiError(404, f"No route for {request.method} {request.path}", "InvalidResourceType")
+            if not request.argument("api-version"):
+                text = "The api-version query parameter (?api-version=) is required for all requests."
+                raise ApiError(400, text, "MissingApiVersionParameter")
+            if path.subscription.lower() != SUBSCRIPTION:
+                text = f"The subscription '{path.subscription}' could not be found."
+                raise ApiError(404, text, "SubscriptionNotFound")
+            if path.group and path.group.lower() != GROUP:
+                raise ApiError(404, f"Resource group '{path.group}' could not be found.", "ResourceGroupNotFound")
+            if self.cloud.core.knobs.throttles:
+                buckets.take(self.throttle, request.method)
+            answer = handler(request, path)
+        except ApiError as error:
+            self.cloud.core.events[f"refused {error.kind}"] += 1
+            return self.error(error)
+        if self.cloud.core.knobs.throttles:
+            buckets.tell(self.throttle, request.method, answer)
+        return answer
+
+    @staticmethod
+    def error(error: ApiError) -> Answer:
+        """An error in Azure's shape."""
+        code = error.kind or CODES.get(error.status, "InternalServerError")
+        answer = json_answer({"error": {"code": code, "message": error.message}}, error.status)
+        answer.headers |= error.headers
+        return answer
+
+    # -- of all kinds --
+
+    def _get(self, _request: Request, path: ArmPath) -> Answer:
+        return json_answer(self.cloud.resources.get(path.kind, path.name).document)
+
+    def _list(self, request: Request, path: ArmPath) -> Answer:
+        entries = [resource for resource in self.cloud.resources.of(path.kind) if resource.listed]
+        if path.kind == VMS:
+            entries += self.cloud.ghosts
+        entries.sort(key=lambda resource: resource.name)
+        return self._page(request, [(resource.name, resource.document) for resource in entries])
+
+    def _page(self, request: Request, entries: Sequence[tuple[str, Json]]) -> Answer:
+        try:
+            found, token = page(
+                entries,
+                lambda entry: entry[0],
+                request.argument("$skiptoken") or None,
+                self.cloud.core.knobs.page_limit,
+            )
+        except ValueError:
+            raise ApiError(400, "The skip token is not valid.", "InvalidSkipToken") from None
+        content: Json = {"value": [document for _name, document in found]}
+        if token is not None:
+            version = request.argument("api-version")
+            content["nextLink"] = f"{_base(request)}{request.path}?api-version={version}&$skiptoken={token}"
+        return json_answer(content)
+
+    def _accepted(self, request: Request, operation: str, status: int = 202, content: Json | None = None) -> Answer:
+        where = f"{_base(request)}{self.cloud.operations.path(operation)}"
+        headers = {"Azure-AsyncOperation": where, "Retry-After": "1"}
+        if status == 202:
+            headers["Location"] = f"{where}&monitor=true"
+        if content is None:
+            return Answer(status, b"", headers)
+        answer = json_answer(content, status)
+        answer.headers |= headers
+        return answer
+
+    def _operation(self, request: Request, path: ArmPath) -> Answer:
+        operation = self.cloud.operations.get(path.name)
+        if not request.argument("monitor"):
+            return json_answer(operation.shown())
+        if operation.status == "InProgress":
+            return Answer(
+                202, b"", {"Location": f"{_base(request)}{request.path}?{_query(request)}", "Retry-After": "1"}
+            )
+        if operation.error is not None:
+            return json_answer({"error": operation.error}, 409)
+        return Answer(200, b"") if operation.output is None else json_answer(operation.output)
+
+    # -- VMs --
+
+    def _put_vm(self, request: Request, path: ArmPath) -> Answer:
+        found = self.cloud.resources.find(VMS, path.name)
+        if found is not None:
+            if request.headers.get("if-none-match") == "*":
+                raise ApiError(412, f"The resource {path.name} exists already.", "PreconditionFailed")
+            if found.properties["provisioningState"] == "Deleting":
+                raise ApiError(409, f"The VM '{path.name}' is being deleted.", "OperationNotAllowed")
+            return json_answer(found.document)
+        spec = read_vm_spec(self.cloud, path.name, request.json())
+        vm, operation = self.cloud.machines.create(spec)
+        return self._accepted(request, operation, 201, vm.document)
+
+    def _delete_vm(self, request: Request, path: ArmPath) -> Answer:
+        vm = self.cloud.resources.find(VMS, path.name)
+        if vm is None:
+            return Answer(204, b"")
+        return self._accepted(request, self.cloud.machines.delete(vm))
+
+    def _instance_view(self, _request: Request, path: ArmPath) -> Answer:
+        vm = self.cloud.resources.get(VMS, path.name)
+        state = vm.properties["provisioningState"].lower()
+        error = self.cloud.machines.failures.get(vm.document["id"])
+        while error is not None and error.get("details"):
+            error = error["details"][0]
+        if error is not None:
+            status: Json = {
+                "code": f"ProvisioningState/failed/{error['code']}",
+                "level": "Error",
+                "displayStatus": "Provisioning failed",
+                "message": error["message"],
+            }
+        else:
+            status = {"code": f"ProvisioningState/{state}", "level": "Info", "displayStatus": f"Provisioning {state}"}
+        return json_answer({"statuses": [status]})
+
+    # -- what belongs to them --
+
+    def _delete_interface(self, request: Request, path: ArmPath) -> Answer:
+        nic = self.cloud.resources.find(NICS, path.name)
+        if nic is None:
+            return Answer(204, b"")
+        if nic.properties.get("virtualMachine"):
+            raise ApiError(400, f"Nic '{path.name}' is attached to a virtual machine.", "NicInUse")
+        left = nic.reserved_until - self.cloud.core.now()
+        if left > 0:
+            text = f"Nic(s) in request is reserved for another Virtual Machine for {left:.0f} seconds."
+            raise ApiError(400, text, "NicReservedForAnotherVm")
+        self.cloud.remove_interface(nic, with_addresses=False)
+        return self._done(request, nic)
+
+    def _delete_address(self, request: Request, path: ArmPath) -> Answer:
+        address = self.cloud.resources.find(ADDRESSES, path.name)
+        if address is None:
+            return Answer(204, b"")
+        if address.properties.get("ipConfiguration"):
+            text = f"Public IP address {path.name} can not be deleted since it is still allocated."
+            raise ApiError(400, text, "PublicIPAddressCannotBeDeleted")
+        self.cloud.remove_address(address)
+        return self._done(request, address)
+
+    def _delete_disk(self, request: Request, path: ArmPath) -> Answer:
+        disk = self.cloud.resources.find(DISKS, path.name)
+        if disk is None:
+            return Answer(204, b"")
+        if disk.document.get("managedBy"):
+            raise ApiError(409, f"Disk {path.name} is attached to VM.", "OperationNotAllowed")
+        self.cloud.resources.remove(disk)
+        return self._done(request, disk)
+
+    def _delete_image(self, request: Request, path: ArmPath) -> Answer:
+        image = self.cloud.resources.find("images", path.name)
+        if image is None:
+            return Answer(204, b"")
+        self.cloud.resources.remove(image)
+        return self._done(request, image)
+
+    def _done(self, request: Request, resource: ArmResource) -> Answer:
+        operation = self.cloud.operations.begin(resource.document["id"])
+        self.cloud.operations.end(operation)
+        return self._accepted(request, operation)
+
+    # -- what seldom changes --
+
+    def _group(self, _request: Request, _path: ArmPath) -> Answer:
+        whole_id = f"/subscriptions/{SUBSCRIPTION}/resourceGroups/{GROUP}"
+        properties = {"provisioningState": "Succeeded"}
+        kind = "Microsoft.Resources/resourceGroups"
+        return json_answer(
+            {"id": whole_id, "name": GROUP, "type": kind, "location": LOCATION, "properties": properties}
+        )
+
+    def _subnet(self, request: Request, path: ArmPath) -> Answer:
+        networks = f"{PROVIDERS['virtualNetworks']}/virtualNetworks"
+        whole_id = f"/subscriptions/{SUBSCRIPTION}/resourceGroups/{GROUP}/providers/{networks}/{path.parent}/subnets/"
+        whole_id += path.name
+        if whole_id.lower() not in self.cloud.subnets:
+            raise ApiError(404, f"Resource {whole_id} not found.", "NotFound")
+        properties = {"provisioningState": "Succeeded", "addressPrefix": "10.0.0.0/16"}
+        return json_answer({"id": whole_id, "name": path.name, "properties": properties})
+
+    def _skus(self, request: Request, _path: ArmPath) -> Answer:
+        wanted = request.argument("$filter")
+        if wanted and wanted != f"location eq '{LOCATION}'":
+            return json_answer({"value": []})
+        entries = [(size.name, size.shown(LOCATION)) for size in catalog.SIZES.values()]
+        return self._page(request, [*entries, ("disks", catalog.DISK_SKU)])
+
+    def _usages(self, request: Request, path: ArmPath) -> Answer:
+        if path.parent.lower() != LOCATION:
+            raise ApiError(
+                404, f"No registered provider found for location '{path.parent}'.", "NoRegisteredProviderFound"
+            )
+        network = path.provider.lower() == "microsoft.network"
+        limits = catalog.NETWORK_USAGES if network else catalog.COMPUTE_USAGES
+        used, quotas = self.cloud.machines.used(), self.cloud.core.knobs.quotas
+        return self._page(
+            request, [(name, catalog.usage(name, quotas.get(name, most), used[name])) for name, most in limits.items()]
+        )
+
+
+def _base(request: Request) -> str:
+    """Scheme and authority that the client used."""
+    return f"{request.headers.get('x-forwarded-proto', 'http')}://{request.headers.get('host', '127.0.0.1')}"
+
+
+def _query(request: Request) -> str:
+    return "&".join(f"{name}={values[0]}" for name, values in request.query.items())

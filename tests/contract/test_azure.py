@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Azure driver keeps the contract, on the simulated subscription."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodepool.driver.azure import AzureDriver
+from nodepool.testing.azure import AzureSettings, AzureSimulator
+from nodepool.testing.contract import DriverContract
+
+
+class TestAzure(DriverContract):
+    """Two pools, an image of the resource group. Nothing scans the VMs: no sshd answers there."""
+
+    label = "small"
+    unknown_external_id = "np0000099999"
+    auth_path: Path
+
+    def make_driver(self) -> AzureDriver:
+        return AzureDriver()
+
+    def provider_section(self) -> dict[str, Any]:
+        pool = {"host-key-checking": False}
+        return {
+            "name": "somewhere",
+            "driver": "azure",
+            "location": "northeurope",
+            "resource-group": "nodepool",
+            "resource-group-location": "northeurope",
+            "auth-path": str(self.auth_path),
+            "network": "ci",
+            "rate": 0,
+            "cloud-images": [
+                {
+                    "name": "debian",
+                    "username": "zuul",
+                    "key": "ssh-ed25519 AAAA",
+                    "image-filter": {"name": "debian-12"},
+                }
+            ],
+            "pools": [
+                {
+                    "name": "main",
+                    "labels": [
+                        {
+                            "name": "small",
+                            "cloud-image": "debian",
+                            "hardware-profile": {"vm-size": "Standard_B1s"},
+                        }
+                    ],
+                    **pool,
+                },
+                {
+                    "name": "other",
+                    "max-servers": 5,
+                    "labels": [
+                        {
+                            "name": "large",
+                            "cloud-image": "debian",
+                            "hardware-profile": {"vm-size": "Standard_D4s_v5"},
+                        }
+                    ],
+                    **pool,
+                },
+            ],
+        }
+
+    @pytest.fixture(autouse=True)
+    def _cloud(self, tmp_path: Path) -> Iterator[None]:
+        """A cloud that is as new for each test, and must be empty at the end."""
+        with AzureSimulator(AzureSettings(nic_reserved_seconds=0)) as simulator:
+            self.auth_path = simulator.write_auth_file(tmp_path / "auth.json")
+            yield
+            state = simulator.state()
+        assert not state["bugs"]
+        assert not state["double_nodes"]
+        left = {kind: number for kind, number in state["contents"].items() if number and kind != "images"}
+        assert not left, f"left behind: {left}"

@@ -1,0 +1,436 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The adapter at a simulated subscription: launches, deletions, leftovers, quota, checks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodepool.driver.azure.creation import NoCapacityLater
+from nodepool.driver.azure.names import disk_name
+from nodepool.driver.framework.cloud_errors import CloudNoCapacity, CloudQuota, CloudRefused, CloudSetup, LoginRefused
+from nodepool.driver.statemachine.metadata import node_id_of
+from nodepool.exceptions import LaunchStatusException, RuntimeConfigurationException
+from nodepool.testing.azure import ArmErrorRule, SizeCapacity, VmBootRule, VmDeleteRule
+from tests.support.wait import wait_for
+from tests.unit.driver.azure.support import HOST, METADATA, NODE, PROVIDER, Here, at_simulator, drive, label_of, section
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Iterator[Here]:
+    with at_simulator(tmp_path, section()) as made:
+        yield made
+
+
+def leftovers(here: Here) -> dict[str, list[str]]:
+    """Resources without a VM, by type: node ids."""
+    found: dict[str, list[str]] = {}
+    for resource in here.adapter.listResources():
+        found.setdefault(resource.type, []).append(node_id_of(resource.metadata, PROVIDER) or "")
+    return found
+
+
+# -- launches --
+
+
+def test_launch_and_delete(here: Here) -> None:
+    """AZ-4, AZ-5, AZ-7, AZ-8, AZ-11: one PUT makes everything, one DELETE takes it away."""
+    instance = here.launch()
+    assert (instance.external_id, instance.cloud, instance.region, instance.az) == (HOST, "Azure", "northeurope", "")
+    assert instance.public_ipv4 is not None
+    assert instance.interface_ip == instance.public_ipv4 != instance.private_ipv4
+    assert instance.metadata == METADATA
+    assert here.contents() == {"vms": 1, "nics": 1, "addresses": 1, "disks": 1}
+    here.delete(HOST)
+    assert here.contents() == {}
+    assert (here.calls("virtualMachines.put"), here.calls("virtualMachines.delete")) == (1, 1)
+    assert here.calls("networkInterfaces.delete") == 0
+
+
+def test_tags_on_all(here: Here) -> None:
+    """CM-1, AZ-5 (today): VM, interface and address have the tags; the disk has a name that says it."""
+    here.launch()
+    with here.simulator.cloud() as cloud:
+        tags = [next(cloud.resources.of(kind)).tags for kind in ("virtualMachines", "networkInterfaces")]
+        tags.append(next(cloud.resources.of("publicIPAddresses")).tags)
+        assert cloud.resources.find("disks", disk_name(HOST, PROVIDER)) is not None
+    assert tags == [METADATA] * 3
+    here.delete(HOST)
+
+
+def test_other_case(here: Here) -> None:
+    """AZ-7 (today): Azure changes the case of ids."""
+    here.simulator.change(other_case=True)
+    assert here.launch().public_ipv4
+    here.delete(HOST.upper())
+    assert here.contents() == {}
+
+
+def test_two_families(tmp_path: Path) -> None:
+    """AZ-7, AZ-8: all addresses are waited for."""
+    with at_simulator(tmp_path, section(pool={"public-ipv6": True})) as here:
+        found = here.launch()
+        addresses = (found.public_ipv4, found.public_ipv6, found.private_ipv4, found.private_ipv6)
+        assert all(addresses)
+        assert len(set(addresses)) == 4
+        here.delete(HOST)
+
+
+def test_private_addresses_only(tmp_path: Path) -> None:
+    """AZ-8: without public addresses nobody lists them."""
+    with at_simulator(tmp_path, section(pool={"public-ipv4": False})) as here:
+        found = here.launch()
+        assert found.interface_ip == found.private_ipv4
+        assert found.public_ipv4 is None
+        assert here.calls("publicIPAddresses.list") == 0
+        here.delete(HOST)
+
+
+@pytest.mark.parametrize("kind", ["drop", "500", "html"])
+def test_lost_answer(here: Here, kind: str) -> None:
+    """CM-8: the order is sent again under the same name, and Azure does not make a second VM."""
+    here.simulator.change(errors=[ArmErrorRule(operation="virtualMachines.put", kind=kind, after=True, count=1)])
+    assert here.launch().external_id == HOST
+    assert here.simulator.state()["events"]["VMs made"] == 1
+    assert here.calls("virtualMachines.put") == 2
+    here.delete(HOST)
+
+
+def test_vm_of_somebody_else_is_left_alone(here: Here) -> None:
+    """CM-8: a VM of the name that is not ours is neither changed nor adopted."""
+    with here.simulator.cloud() as cloud:
+        cloud.add_vm(HOST, {"nodepool_node_id": NODE, "nodepool_provider_name": "other"})
+    with pytest.raises(CloudRefused, match="PreconditionFailed"):
+        here.launch()
+    with here.simulator.cloud() as cloud:
+        assert cloud.resources.get("virtualMachines", HOST).tags["nodepool_provider_name"] == "other"
+
+
+def test_next_attempt_has_another_name(here: Here) -> None:
+    """CM-8 (today): nothing of an attempt gets in the way of the next one."""
+    here.simulator.change(boots=[VmBootRule(count=1)])
+    with pytest.raises(LaunchStatusException, match="OSProvisioningTimedOut"):
+        here.launch()
+    here.delete(HOST)
+    # Its interface is still there, and reserved.
+    assert here.contents() == {"nics": 1, "addresses": 1, "disks": 1}
+    assert here.launch(attempt=2).external_id == f"{HOST}-2"
+    here.delete(f"{HOST}-2")
+
+
+def test_new_vm_is_missing_in_lists(tmp_path: Path) -> None:
+    """CM-7 (not repeated): lists are late; that is no reason to give it up, or to think that it is gone."""
+    with at_simulator(tmp_path, section(), hidden_rate=1.0, hidden_seconds=(1.0, 1.0)) as here:
+        assert here.launch().external_id == HOST
+        here.delete(HOST)
+        assert here.contents() == {}
+
+
+def test_failed_with_the_words_of_azure(here: Here) -> None:
+    """AZ-7: why a VM failed is asked for once."""
+    here.simulator.change(boots=[VmBootRule(code="OSProvisioningInternalError", message="swap file", nested=True)])
+    with pytest.raises(LaunchStatusException, match="OSProvisioningInternalError: swap file"):
+        here.launch()
+    assert here.calls("operations.get") == 1
+    here.delete(HOST)
+
+
+def test_failed_and_nobody_knows_the_operation(here: Here) -> None:
+    """AZ-7: after a lost answer the states of the VM say it."""
+    here.simulator.change(
+        boots=[VmBootRule(code="OSProvisioningTimedOut", message="too slow")],
+        errors=[ArmErrorRule(operation="virtualMachines.put", kind="drop", after=True, count=1)],
+    )
+    with pytest.raises(LaunchStatusException, match="OSProvisioningTimedOut: too slow"):
+        here.launch()
+    assert here.calls("virtualMachines.instanceview") == 1
+    here.delete(HOST)
+
+
+def test_evicted_while_it_boots(tmp_path: Path) -> None:
+    """A spot VM that Azure takes away is a lack of capacity."""
+    with at_simulator(tmp_path, section({"use-spot": True}), boot_seconds=(60, 60)) as here:
+        creation = here.creation()
+        creation.advance()
+        wait_for("it is made", lambda: here.contents().get("vms"))
+        with here.simulator.cloud() as cloud:
+            cloud.machines.evict(cloud.resources.get("virtualMachines", HOST))
+        with pytest.raises(LaunchStatusException, match=r"evicted|is gone"):
+            drive(creation)
+
+
+# -- quota and capacity --
+
+
+@pytest.mark.parametrize("name", ["cores", "standardBSFamily", "virtualMachines", "StandardSkuPublicIPAddresses"])
+def test_quota(here: Here, name: str) -> None:
+    """AZ-10 (not repeated): it waits, and is no failed attempt."""
+    here.simulator.change(quotas={name: 0})
+    with pytest.raises(CloudQuota, match="ask for more"):
+        here.launch()
+
+
+def test_quota_that_shows_late(here: Here) -> None:
+    """AZ-10: in the operation."""
+    text = "Operation results in exceeding approved standardBSFamily Cores quota. Current Limit: 4"
+    here.simulator.change(boots=[VmBootRule(code="OperationNotAllowed", message=text)])
+    with pytest.raises(CloudQuota, match="Current Limit: 4"):
+        here.launch()
+    here.delete(HOST)
+
+
+PLACES: dict[str, Any] = {
+    "label": {
+        "hardware-profile": {"vm-size": ["Standard_B1s", "Standard_B2ms"]},
+        "use-spot": True,
+        "spot-fallback": True,
+    },
+    "pool": {"availability-zones": ["1", "2"]},
+}
+
+
+def test_next_place(tmp_path: Path) -> None:
+    """AZ-10 (not repeated): zones, then sizes, then regular VMs; what had none is left alone by the next launch."""
+    data = section(**PLACES)
+    with at_simulator(tmp_path, data, capacity=[SizeCapacity(spot=True), SizeCapacity(size="*B1s", zone="1")]) as here:
+        assert here.launch().az == "2"
+        assert here.calls("virtualMachines.put") == 6
+        here.delete(HOST)
+        assert here.launch(attempt=2).az == "2"
+        assert here.calls("virtualMachines.put") == 7
+        here.delete(f"{HOST}-2")
+
+
+def test_no_place(here: Here) -> None:
+    here.simulator.change(capacity=[SizeCapacity()])
+    with pytest.raises(CloudNoCapacity, match="AllocationFailed"):
+        here.launch()
+    assert here.contents() == {}
+
+
+def test_capacity_that_shows_late(tmp_path: Path) -> None:
+    """AZ-10: the operation says so; the next launch tries another place."""
+    data = section(pool={"availability-zones": ["1", "2"]})
+    with at_simulator(tmp_path, data, capacity=[SizeCapacity(zone="1", late=True)]) as here:
+        with pytest.raises(NoCapacityLater, match="ZonalAllocationFailed"):
+            here.launch()
+        here.delete(HOST)
+        assert here.launch(attempt=2).az == "2"
+        here.delete(f"{HOST}-2")
+
+
+def test_throttled(here: Here) -> None:
+    """CM-5 (not repeated): 429 is sat out."""
+    here.simulator.change(errors=[ArmErrorRule(operation="virtualMachines.put", kind="429", retry_after=0, count=2)])
+    assert here.launch().external_id == HOST
+    assert here.calls("virtualMachines.put") == 3
+    here.delete(HOST)
+
+
+def test_limits(tmp_path: Path) -> None:
+    """AZ-3, AZ-9, Q-4: cores of regular VMs and of the family, spot cores, addresses; what a label and a VM use."""
+    data = section({"hardware-profile": {"vm-size": "standard_d2S_v5"}, "use-spot": True, "spot-fallback": True})
+    quotas = {"cores": 10, "standardDSv5Family": 8, "lowPriorityCores": 3, "virtualMachines": 7}
+    with at_simulator(tmp_path, data, quotas=quotas) as here:
+        label = label_of(here.adapter.config)
+        need = here.adapter.getQuotaForLabel(label).get_resources()
+        assert need == {
+            "cores": 2,
+            "instances": 1,
+            "ram": 8192,
+            "lowPriorityCores": 2,
+            "StandardSkuPublicIPAddresses": 1,
+        }
+        assert here.adapter.getQuotaLimits().get_resources() == {
+            "instances": 7,
+            "regularCores": 10,
+            "standardDSv5Family": 8,
+            "lowPriorityCores": 3,
+            "StandardSkuPublicIPAddresses": 10000,
+        }
+        here.launch()
+        (instance,) = here.adapter.listInstances()
+        assert instance.getQuotaInformation().get_resources() == need
+        here.delete(HOST)
+
+
+def test_limits_that_nobody_tells(here: Here) -> None:
+    """Q-4: without them there is what Azure refuses."""
+    here.simulator.change(denied=["usages.*"])
+    assert here.adapter.getQuotaLimits().quota["compute"]["instances"] == math.inf
+    assert here.adapter.getQuotaLimits().default == math.inf
+
+
+def test_unknown_size(tmp_path: Path) -> None:
+    """AZ-9 (today): a label that can never work declines its requests."""
+    told = r"no size 'Standard_X'; correct hardware-profile\.vm-size"
+    data = section({"hardware-profile": {"vm-size": "Standard_X"}})
+    with at_simulator(tmp_path, data) as here, pytest.raises(RuntimeConfigurationException, match=told):
+        here.adapter.getQuotaForLabel(label_of(here.adapter.config))
+
+
+# -- deletions and leftovers --
+
+
+def test_delete_what_is_not_there(here: Here) -> None:
+    """AZ-11: success."""
+    here.delete(HOST)
+    here.delete(None)
+    here.delete({"odd": 1})
+    assert here.calls("virtualMachines.delete") == 1
+
+
+def test_deletion_without_effect(here: Here) -> None:
+    """AZ-11, CM-7: it is sent again."""
+    here.simulator.change(deletes=[VmDeleteRule(count=1)])
+    here.launch()
+    here.delete(HOST)
+    assert here.contents() == {}
+    assert here.calls("virtualMachines.delete") == 2
+
+
+def test_ghost_in_lists(tmp_path: Path) -> None:
+    """CM-7 (not repeated): a deleted VM may still be in lists."""
+    with at_simulator(tmp_path, section(), ghost_rate=1.0) as here:
+        here.launch()
+        here.delete(HOST)
+        assert here.contents() == {}
+
+
+def test_leftovers_of_a_failed_vm(here: Here) -> None:
+    """AZ-11 (today): interface, address and disk are found by tags and name, and deleted when Azure lets them go."""
+    here.simulator.change(boots=[VmBootRule(count=1)], nic_reserved_seconds=3600)
+    with pytest.raises(LaunchStatusException):
+        here.launch()
+    here.delete(HOST)
+    # The address belongs to the interface as long as there is one.
+    assert leftovers(here) == {"nic": [NODE], "disk": [NODE]}
+    for resource in here.adapter.listResources():
+        if resource.type == "disk":
+            here.adapter.deleteResource(resource)
+        else:
+            with pytest.raises(CloudRefused, match="NicReservedForAnotherVm"):
+                here.adapter.deleteResource(resource)
+    with here.simulator.cloud() as cloud:
+        next(cloud.resources.of("networkInterfaces")).reserved_until = 0.0
+    for _ in range(2):
+        for resource in here.adapter.listResources():
+            here.adapter.deleteResource(resource)
+    assert here.contents() == {}
+
+
+def test_things_of_others(here: Here) -> None:
+    """AZ-11: they are told of with what they say, and what says nothing is nobody's."""
+    with here.simulator.cloud() as cloud:
+        cloud.add_vm("web")
+        cloud.add_disk("data", {"team": "web"})
+        cloud.add_disk("np0000000042-os-0123456789ab")
+    found = [(resource.type, node_id_of(resource.metadata, PROVIDER)) for resource in here.adapter.listResources()]
+    assert sorted(found, key=str) == [("disk", None), ("disk", None), ("instance", None)]
+
+
+def test_list_instances(here: Here) -> None:
+    """CM-4, Q-4: as they are now, also those of others, over all pages."""
+    here.simulator.change(page_limit=2)
+    with here.simulator.cloud() as cloud:
+        for number in range(5):
+            cloud.add_vm(f"web-{number}")
+    assert len(here.adapter.listInstances()) == 5
+    assert here.calls("virtualMachines.list") == 3
+
+
+# -- images --
+
+
+def test_image_of_a_filter(tmp_path: Path) -> None:
+    """AZ-6: name, location and tags; the last one by name; none is told."""
+    image = {"name": "debian", "username": "zuul", "key": "k", "image-filter": {"tags": {"release": 12}}}
+    with at_simulator(tmp_path, section(cloud_images=[image])) as here:
+        label = label_of(here.adapter.config)
+        with pytest.raises(CloudSetup, match="correct image-filter of cloud image 'debian'"):
+            here.adapter.facts.image_reference(label, None)
+        with here.simulator.cloud() as cloud:
+            for name in ("b", "c", "a"):
+                cloud.add_image(name, {"release": "12"})
+            cloud.add_image("d", {"release": "12"}).properties["provisioningState"] = "Failed"
+            cloud.add_image("e", {"release": "13"})
+        assert here.adapter.facts.image_reference(label, None)["id"].endswith("/images/c")
+        assert here.launch().external_id == HOST
+        here.delete(HOST)
+
+
+def test_image_of_an_upload(here: Here) -> None:
+    """AZ-6: by its name, remembered until a launch is refused."""
+    assert here.launch(image="debian-12").external_id == HOST
+    here.delete(HOST)
+    with pytest.raises(CloudSetup, match="ResourceNotFound"):
+        here.launch(attempt=2, image="vanished")
+
+
+# -- nodepool check --
+
+
+def check(here: Here) -> dict[str, tuple[str, str]]:
+    return {found.subject: (found.status, f"{found.text}; {found.remedy}") for found in here.adapter.preflight()}
+
+
+def test_check(here: Here) -> None:
+    """reference/commands: a line for what is there."""
+    assert {subject: status for subject, (status, _) in check(here).items()} == {
+        "resource group nodepool": "ok",
+        "network": "ok",
+        "label small of pool main": "ok",
+        "quota": "warning",
+    }
+
+
+@pytest.mark.parametrize(
+    ("data", "settings", "subject", "told"),
+    [
+        (section(), {"client_secret": "other"}, "resource group nodepool", "correct the file of auth-path"),
+        (section(resource_group="none"), {}, "resource group none", "correct resource-group"),
+        (section(network="none"), {}, "network", "NotFound"),
+        (section(pool={"availability-zones": ["7"]}), {}, "label small of pool main", "not in zone 7"),
+        (
+            section({"hardware-profile": {"vm-size": "Standard_X"}}),
+            {},
+            "label small of pool main",
+            "correct hardware-profile.vm-size",
+        ),
+        (
+            section(cloud_images=[{"name": "debian", "username": "z", "image-filter": {"name": "none"}}]),
+            {},
+            "label small of pool main",
+            "correct image-filter",
+        ),
+        (section(), {"denied": ["skus.*"]}, "label small of pool main", "give the credentials the role"),
+    ],
+)
+def test_check_finds(tmp_path: Path, data: dict[str, Any], settings: dict[str, Any], subject: str, told: str) -> None:
+    """reference/commands: what is missing, and what to do."""
+    with at_simulator(tmp_path, data) as here:
+        here.simulator.change(**settings)
+        status, text = check(here)[subject]
+        assert status == "failed"
+        assert told in text
+
+
+def test_token_that_ends(here: Here) -> None:
+    """AZ-1: a token that Azure does not accept any more is replaced within the call."""
+    here.launch()
+    with here.simulator.cloud():
+        here.simulator.application.tokens.end_all()
+    here.delete(HOST)
+    assert here.calls("tokens.post") == 2
+
+
+def test_wrong_secret(tmp_path: Path) -> None:
+    """AZ-1: nothing was made, and that is known."""
+    with at_simulator(tmp_path, section()) as here:
+        here.simulator.change(client_secret="other")
+        with pytest.raises(LoginRefused, match="AADSTS7000215"):
+            here.launch()
