@@ -3,11 +3,19 @@
 
 from __future__ import annotations
 
+import json
 import re
+import textwrap
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
-from nodepool.driver.aws.errors import CAPACITY, LOGIN, QUOTA, THROTTLED
+import pytest
+import yaml
+
+from nodepool.driver.aws.errors import CAPACITY, LOGIN, QUOTA, REMEDIES, THROTTLED
+from nodepool.driver.aws.places import places_of
+from tests.unit.driver.aws.support import load
 
 ROOT = Path(__file__).parents[4]
 PAGES = ROOT / "doc/source/drivers/aws"
@@ -40,12 +48,40 @@ def allowed(page: str) -> set[str]:
     return set(re.findall(r'^            "(\w+:\w+)"', text, re.MULTILINE))
 
 
+def providers() -> Iterable[dict[str, Any]]:
+    """Provider sections of all examples."""
+    for path in sorted(PAGES.glob("*.rst")):
+        text = path.read_text(encoding="utf-8")
+        for block in re.findall(r"^\.\. code-block:: yaml\n\n((?: +.*\n|\n)+)", text, re.MULTILINE):
+            yield from yaml.safe_load(textwrap.dedent(block)).get("providers", ())
+
+
+@pytest.mark.parametrize("data", list(providers()), ids=lambda data: data["name"])
+def test_examples_are_valid(data: dict[str, Any]) -> None:
+    """They can be loaded, and their launches said."""
+    loaded = load(data)
+    labels = [label for pool in loaded.pools.values() for label in pool.labels.values()]
+    assert labels
+    assert all(places_of(label) for label in labels)
+
+
+def test_policies_are_valid() -> None:
+    """Each action once, and nothing but JSON."""
+    for page in ("permissions.rst", "images.rst"):
+        text = (PAGES / page).read_text(encoding="utf-8")
+        (block,) = re.findall(r"^\.\. code-block:: json\n\n((?: +.*\n|\n)+)", text, re.MULTILINE)
+        statements = json.loads(block)["Statement"]
+        actions = [action for statement in statements for action in statement["Action"]]
+        assert len(actions) == len(set(actions))
+        assert set(actions) == allowed(page)
+
+
 def test_permissions_are_those_of_the_calls() -> None:
     """The least that the credentials need. Tags are set by RunInstances, too."""
     modules = (ROOT / "nodepool/driver/aws").glob("*.py")
     wanted = calls(path for path in modules if path.name not in IMAGES)
     assert len(wanted) >= 10
-    assert allowed("behaviour.rst") == wanted
+    assert allowed("permissions.rst") == wanted
 
 
 def test_permissions_for_uploads() -> None:
@@ -62,3 +98,9 @@ def test_codes_are_those_of_the_code() -> None:
     cells = re.findall(r"^   \* - (``.*)$", table, re.MULTILINE)
     for cell, codes in zip(cells, (QUOTA, CAPACITY, THROTTLED, LOGIN), strict=False):
         assert set(re.findall(r"``(\w+)``", cell)) <= codes
+
+
+def test_each_code_with_a_remedy_is_told() -> None:
+    """Troubleshooting has each of them, and with what is to be done."""
+    page = " ".join((PAGES / "troubleshooting.rst").read_text(encoding="utf-8").split())
+    assert [code for code in REMEDIES if f"``{code}``" not in page] == []
