@@ -133,7 +133,8 @@ class InstanceCreation(AwsCreation):
     def _order_at_place(self, key: CreationKey) -> InstanceOrder:
         """What to order at the first of the places; may block."""
         place, image = self.places()[0], self.image()
-        return InstanceOrder(key, place, run_arguments(self._label, place, image), self._tags, self._permit_here)
+        arguments = run_arguments(self._label, place, image)
+        return InstanceOrder(key, place, arguments, self._tags, self._permit_here, self.permit)
 
     def _permit_here(self) -> None:
         """As `permit`; where another launch found no room meanwhile it need not be tried if there is another place."""

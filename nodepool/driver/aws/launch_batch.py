@@ -16,6 +16,7 @@ from concurrent.futures import Executor, Future
 from typing import Any, Final
 
 from nodepool.driver.aws.batch_tag import BATCH_KEY, MOST, OWN_KEYS, batch_value, fits
+from nodepool.driver.aws.batch_tags import own_tags
 from nodepool.driver.aws.client import Ec2
 from nodepool.driver.aws.errors import AwsRefused
 from nodepool.driver.aws.launch_spec import with_tags
@@ -40,7 +41,8 @@ class InstanceOrder:
 
     :param arguments: of RunInstances, but for tags, token and number.
     :param tags: of the instance.
-    :param permit: see `nodepool.driver.framework.joined_orders.JoinedOrder`.
+    :param permit: see `nodepool.driver.framework.joined_orders.JoinedOrder`; may have found another place better.
+    :param wanted: likewise, whatever the place. What was sent to a place, maybe, must be sent there again.
     """
 
     def __init__(
@@ -50,12 +52,14 @@ class InstanceOrder:
         arguments: dict[str, Any],
         tags: Mapping[str, str],
         permit: Callable[[], None],
+        wanted: Callable[[], None],
     ) -> None:
         self.key = key
         self.place = place
         self.arguments = arguments
         self.tags = tags
         self.permit = permit
+        self.wanted = wanted
         #: Gets the id of the instance.
         self.future: Future[str] = Future()
         #: The call that it went with, and its launch index there; None = it was not sent.
@@ -108,14 +112,24 @@ class LaunchBatch:
                 raise _without_instance(error) from error
             for record in made:
                 log.info("Instance %s was made by the same creation with an earlier configuration", record.id)
-        return {record.launch_index: record for record in made}
+        by_index = {record.launch_index: record for record in made}
+        return by_index if len(by_index) == len(made) else self._numbered_here(made)
+
+    def _numbered_here(self, made: Sequence[AwsRecord]) -> Made:
+        """AWS gave several the same launch index: whose they are, only tags of their own can say. Blocks for them."""
+        log.warning("Instances of one call have the same launch index; they get their tags now")
+        by_index = dict(enumerate(sorted(made, key=lambda record: record.id)))
+        for index, record in by_index.items():
+            tags = own_tags(self.orders[index].key.node_id)
+            self._client.tag(lambda record=record, tags=tags: ([record.id], tags))  # type: ignore[misc]
+        return by_index
 
     def _permit(self) -> None:
         """Is one of them still wanted? Then the call is made as it was."""
         asked: list[Future[None]] = []
         for order in self.orders:
             asked.append(Future())
-            settle(asked[-1:], order.permit)
+            settle(asked[-1:], order.wanted)
             if asked[-1].exception() is None:
                 return
         asked[-1].result()

@@ -215,6 +215,40 @@ def test_no_room_for_the_rest() -> None:
     assert len(burst.made) == 6
 
 
+def test_same_launch_index(caplog: pytest.LogCaptureFixture) -> None:
+    """Documents do not say that it never happens: tags say whose the instances are, before anybody uses them."""
+    burst = Burst(4)
+    burst.rig.region.answers["create_tags"] = {}
+
+    def run(arguments: dict[str, Any]) -> Any:
+        answer = burst.run(arguments)
+        return {"Instances": [{**found, "AmiLaunchIndex": 0} for found in answer["Instances"]]}
+
+    burst.rig.region.answers["run_instances"] = run
+    burst.go()
+    assert burst.counts == [1, 3]
+    assert [launch.external_id["instance"] for launch in burst.launches] == ["i-0", "i-1", "i-2", "i-3"]
+    tagged = [arguments for name, arguments in burst.rig.region.calls if name == "create_tags"]
+    assert [arguments["Resources"] for arguments in tagged] == [["i-1"], ["i-2"], ["i-3"]]
+    assert {"Key": metadata.NODE_KEY, "Value": node_id(2)} in tagged[1]["Tags"]
+    assert "the same launch index" in caplog.text
+
+
+def test_no_room_for_others_after_a_lost_answer() -> None:
+    """What may have been made here is asked for here, also if the place rests: nowhere else a second one is made."""
+    burst = Burst(3, section(pool={"subnet-id": ["a", "b"]}))
+    answers = iter([None, error("InternalError", status=500)])
+    burst.rig.region.answers["run_instances"] = lambda arguments: next(answers, None) or burst.run(arguments)
+    burst.go()
+    place = burst.launches[1].places()[0]
+    burst.rig.cloud.places.no_room(place)
+    burst.rig.clock.now += 5
+    burst.go()
+    assert burst.sent[1] == burst.sent[2]
+    assert len(burst.sent) == 3
+    assert [launch.external_id["instance"] for launch in burst.launches] == ["i-0", "i-1", "i-2"]
+
+
 def test_no_room_for_any() -> None:
     """With one place it is an error of all, as it is of one."""
     burst = Burst(3)
@@ -291,8 +325,8 @@ def test_made_by_an_earlier_launcher() -> None:
     def run(arguments: dict[str, Any]) -> Any:
         if arguments["MaxCount"] == 1:
             return burst.run(arguments)
-        burst.run(arguments)
-        burst.rig.show(*burst.made.values())
+        made = burst.run(arguments)["Instances"]
+        burst.rig.show(*made)
         return error("IdempotentParameterMismatch")
 
     burst.rig.region.answers["run_instances"] = run
