@@ -300,7 +300,10 @@ def check_config(config: Config) -> None:
     """Can a builder start with this configuration (B-12)? Raises ConfigError."""
     lacking = [
         key
-        for key, value in (("images-dir", config.images_dir), ("zookeeper-servers", config.zookeeper_servers))
+        for key, value in (
+            ("images-dir (a directory for image files, such as /var/lib/nodepool/images)", config.images_dir),
+            ("zookeeper-servers", config.zookeeper_servers),
+        )
         if not value
     ]
     if lacking:

@@ -25,6 +25,16 @@ DAEMONS: Final = [name for name in IMAGES if name != "nodepool"]
 PROGRAMS: Final = (
     "debootstrap kpartx qemu-img mkfs.ext4 mkfs.vfat sgdisk parted dnf zypper podman git disk-image-create"
 )
+#: Prints the packages of all extras; fails if one is missing.
+EXTRAS: Final = """
+import re
+from importlib import metadata
+for line in metadata.requires("nodepool"):
+    if "extra ==" in line:
+        name = re.match(r"[A-Za-z0-9._-]+", line)[0]
+        metadata.version(name)
+        print(name)
+"""
 #: A daemon on a busy machine; seconds.
 PATIENCE: Final = 120.0
 
@@ -62,6 +72,15 @@ def test_programs(images: Buildah, image: str, site: Site) -> None:
         assert container("nodepool", "config-validate").status == 0
         assert container("sh", "-c", "command -v gcc || command -v pip || echo neither").out == "neither\n"
         assert container("sh", "-c", "test -r /etc/nodepool/client_key.pem && id -u").out == f"{USER}\n"
+
+
+@pytest.mark.parametrize("image", IMAGES)
+def test_extras(images: Buildah, image: str) -> None:
+    """What each extra of the package names is installed: every driver can be configured."""
+    with images.container(image) as container:
+        told = container("/usr/local/lib/nodepool/bin/python", "-c", EXTRAS)
+    assert (told.status, told.err) == (0, "")
+    assert {"boto3", "kubernetes", "opentelemetry-sdk", "Authlib"} <= set(told.out.split())
 
 
 def test_launcher_serves(images: Buildah, site: Site, znodes: PoolZnodes, tmp_path: Path) -> None:

@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The units of launcher and web pages in a booted systemd: what their sandbox has to allow, and what a stop leaves."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tempfile
+import textwrap
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import yaml
+
+from nodepool.testing.openstack import OpenStackSimulator
+from tests.functional.install.conftest import ROOT, SOURCE
+from tests.support.booted_debian import BootedDebian, why_not
+from tests.support.debian_tree import DebianTree
+from tests.support.ports import free_ports
+from tests.support.wait import wait_for
+from tests.support.zookeeper import ZooKeeperServer
+
+PAGE: Final = ROOT / "doc" / "source" / "tutorial" / "cloud.rst"
+LAUNCHER: Final = "nodepool-launcher"
+WEB: Final = "nodepool-web"
+PID_FILE: Final = "/run/nodepool/nodepool.pid"
+#: A daemon on a busy machine; seconds.
+PATIENCE: Final = 240.0
+
+#: A Debian and many packages from PyPI.
+pytestmark = [
+    pytest.mark.timeout(3000),
+    pytest.mark.skipif(bool(why_not()), reason="no systemd can be booted here"),
+]
+
+
+def cloud_of_the_tutorial() -> dict[str, Any]:
+    """Its label and its provider."""
+    (block,) = re.findall(r"^\.\. code-block:: yaml\n\n((?: +.*\n|\n)+)", PAGE.read_text("utf-8"), re.MULTILINE)
+    read: dict[str, Any] = yaml.safe_load(textwrap.dedent(block))
+    return read
+
+
+@pytest.fixture
+def booted(make_debian: Callable[..., DebianTree], zookeeper: ZooKeeperServer, chroot: str) -> Iterator[BootedDebian]:
+    """Debian runs, Nodepool is installed, and the cloud of the tutorial is configured."""
+    tree = make_debian("mount", "python3-venv")
+    tree.output(f"{SOURCE}/tools/install", "--no-man-pages")
+    for name in ("ca", "client_cert", "client_key"):
+        shutil.copy(getattr(zookeeper.certificates, name), tree.path(f"/etc/nodepool/{name}.pem"))
+    (port,) = free_ports(1)
+    config = {
+        "zookeeper-servers": [{"host": "127.0.0.1", "port": zookeeper.tls_port, "chroot": chroot}],
+        "zookeeper-tls": {
+            "ca": "/etc/nodepool/ca.pem",
+            "cert": "/etc/nodepool/client_cert.pem",
+            "key": "/etc/nodepool/client_key.pem",
+        },
+        "webapp": {"listen_address": "127.0.0.1", "port": port},
+        **cloud_of_the_tutorial(),
+    }
+    tree.path("/etc/nodepool/nodepool.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")
+    tree.output("sh", "-c", "chown -R nodepool: /etc/nodepool/*")
+    directory = Path(tempfile.mkdtemp(prefix="nodepool-boot-"))
+    machine = BootedDebian(tree, directory)
+    machine.start()
+    try:
+        yield machine
+    finally:
+        machine.stop()
+        shutil.rmtree(directory)
+
+
+def test_units(booted: BootedDebian) -> None:
+    """Nodes of a cloud become ready under systemd; afterwards a start in the background works at once."""
+    with OpenStackSimulator() as cloud:
+        file = booted.tree.path("/etc/openstack/clouds.yaml")
+        file.parent.mkdir()
+        cloud.write_clouds_yaml(file)
+        file.chmod(0o644)
+        booted.output("systemctl", "enable", "--now", LAUNCHER)
+        assert booted.property(LAUNCHER, "ActiveState") == "active"
+        wait_for("the nodes of min-ready are there", lambda: listed(booted).count(" ready ") == 2, PATIENCE)
+        booted.output("systemctl", "stop", LAUNCHER)
+        assert (booted.property(LAUNCHER, "ActiveState"), booted.property(LAUNCHER, "Result")) == (
+            "inactive",
+            "success",
+        )
+        in_the_background(booted)
+        booted.output("systemctl", "start", WEB)
+        wait_for("the pages are served", lambda: booted("nodepool", "health", "--web").status == 0, PATIENCE)
+        booted.output("systemctl", "stop", WEB)
+    journal = booted.output("journalctl", "--no-pager", "--output=cat", f"--unit={LAUNCHER}", f"--unit={WEB}")
+    assert "Traceback" not in journal
+    assert " ERROR " not in journal
+
+
+def listed(booted: BootedDebian) -> str:
+    """The nodes, as the command line shows them."""
+    return booted("nodepool", "list").out
+
+
+def in_the_background(booted: BootedDebian) -> None:
+    """Start, look and stop."""
+    booted.output("runuser", "-u", "nodepool", "--", LAUNCHER)
+    wait_for("the launcher serves", lambda: "virtual" in booted("nodepool", "label-list").out, PATIENCE)
+    booted.output("sh", "-ec", f"kill $(cat {PID_FILE})")
+    wait_for("it has ended", lambda: booted("test", "-e", PID_FILE).status != 0, PATIENCE)
