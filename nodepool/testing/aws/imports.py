@@ -21,7 +21,7 @@ _FORMATS: Final = {SNAPSHOT: ("VHD", "VMDK", "RAW"), IMAGE: ("OVA", "VHD", "VHDX
 
 
 @dataclass
-class ImportTask:
+class SimulatedImport:
     """One import. ``snapshot_id``, ``image_id``: what it has made."""
 
     id: str
@@ -46,8 +46,8 @@ class Imports:
     def __init__(self, cloud: Region) -> None:
         self.cloud = cloud
         self.core = cloud.core
-        self.tasks: dict[str, ImportTask] = {}
-        self._tokens: CreateTokens[ImportTask] = CreateTokens()
+        self.tasks: dict[str, SimulatedImport] = {}
+        self._tokens: CreateTokens[SimulatedImport] = CreateTokens()
         self.operations: dict[str, Callable[[Json], Json]] = {
             "ImportSnapshot": self._import_snapshot,
             "ImportImage": self._import_image,
@@ -56,7 +56,7 @@ class Imports:
             "CancelImportTask": self._cancel,
         }
 
-    def get(self, task_id: str) -> ImportTask:
+    def get(self, task_id: str) -> SimulatedImport:
         """A task.
 
         :raises ApiError: 400.
@@ -77,7 +77,7 @@ class Imports:
             raise ApiError(400, "This region imports images of one disk", "InvalidParameter")
         return _image_task(self._begin(IMAGE, "import-image-task", arguments, containers[0]))
 
-    def _begin(self, kind: str, resource: str, arguments: Json, container: Json) -> ImportTask:
+    def _begin(self, kind: str, resource: str, arguments: Json, container: Json) -> SimulatedImport:
         token = arguments.get("ClientToken")
         try:
             known = self._tokens.find(token, arguments) if token else None
@@ -90,7 +90,7 @@ class Imports:
             text = "The maximum number of concurrent import tasks has been reached"
             raise ApiError(400, text, "ResourceCountLimitExceeded")
         source = container["UserBucket"]
-        task = ImportTask(
+        task = SimulatedImport(
             self.core.new_id(kind),
             source["S3Bucket"],
             source["S3Key"],
@@ -111,7 +111,7 @@ class Imports:
             raise ApiError(400, f"The disk container format {image_format} is not supported", "InvalidParameter")
         self.cloud.objects.get(source.get("S3Bucket", ""), source.get("S3Key", ""))
 
-    def end(self, task: ImportTask) -> None:
+    def end(self, task: SimulatedImport) -> None:
         """Its time is over, unless it has ended."""
         if task.status != ACTIVE:
             return
@@ -135,7 +135,7 @@ class Imports:
             task.image_id = made.id
         self.core.events["imports completed"] += 1
 
-    def _fail(self, task: ImportTask, message: str) -> None:
+    def _fail(self, task: SimulatedImport, message: str) -> None:
         task.status, task.message = DELETED, message
         self.core.events["imports failed"] += 1
 
@@ -167,7 +167,7 @@ class Imports:
         return one_page(self.core, found, lambda task: task.id, arguments, least=1)
 
 
-def _detail(task: ImportTask) -> Json:
+def _detail(task: SimulatedImport) -> Json:
     done = task.status == COMPLETED
     return {
         "Status": task.status,
@@ -179,11 +179,11 @@ def _detail(task: ImportTask) -> Json:
     }
 
 
-def _snapshot_task(task: ImportTask) -> Json:
+def _snapshot_task(task: SimulatedImport) -> Json:
     return {"ImportTaskId": task.id, "SnapshotTaskDetail": _detail(task), "Tags": tag_list(task.tags)}
 
 
-def _image_task(task: ImportTask) -> Json:
+def _image_task(task: SimulatedImport) -> Json:
     detail = _detail(task)
     return {
         "ImportTaskId": task.id,
