@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -100,6 +101,8 @@ class ImageCleanupWorker(Worker):
         self._ever_wanted: set[str] = set()
         #: Image and build -> when its record, which kept its files, was last seen; of builds with files here.
         self._recorded: dict[tuple[str, str], float] = {}
+        #: The same -> since when it has none.
+        self._orphan_since: dict[tuple[str, str], float] = {}
 
     def on_stop(self) -> None:
         """Deletions in clouds that run are left to themselves: whoever comes next takes them up."""
@@ -192,7 +195,14 @@ class ImageCleanupWorker(Worker):
             return
         self._note_records(found, view)
         local = [
-            _local(image, build_id, files, self._recorded.get((image, build_id), 0.0), building, uploading)
+            _local(
+                (image, build_id),
+                files,
+                self._recorded.get((image, build_id), 0.0),
+                self._orphan_since.get((image, build_id), math.inf),
+                building,
+                uploading,
+            )
             for (image, build_id), files in found
         ]
         verdicts = judge_files(
@@ -210,13 +220,15 @@ class ImageCleanupWorker(Worker):
 
     def _note_records(self, found: Iterable[tuple[tuple[str, str], list[BuildFile]]], view: ImagesView) -> None:
         """R-15: files whose record vanished without being `deleting` are kept as long as new ones: it may come back."""
-        now, recorded = self._clock(), {}
+        now, recorded, orphan_since = self._clock(), {}, {}
         for key, _ in found:
             build = view.image(key[0]).builds.get(key[1])
             seen = now if build is not None else self._recorded.get(key)
             if seen is not None and (build is None or build.state != states.DELETING):
                 recorded[key] = seen
-        self._recorded = recorded
+            if build is None:
+                orphan_since[key] = self._orphan_since.get(key, now)
+        self._recorded, self._orphan_since = recorded, orphan_since
 
 
 def _upload_keys(view: ImagesView) -> set[tuple[str, str, str, str]]:
@@ -231,20 +243,26 @@ def _upload_keys(view: ImagesView) -> set[tuple[str, str, str, str]]:
 
 
 def _local(
-    image: str,
-    build_id: str,
+    build: tuple[str, str],
     files: Iterable[BuildFile],
     recorded: float,
+    orphan_since: float,
     building: Collection[str],
     uploading: Iterable[UploadJob],
 ) -> LocalBuild:
-    """:param recorded: when it was last seen to have a record, in seconds since the epoch."""
+    """A build with files, by image and id.
+
+    :param recorded: when it was last seen to have a record, in seconds since the epoch.
+    :param orphan_since: see `LocalBuild`.
+    """
     found = list(files)
+    image, build_id = build
     return LocalBuild(
         image,
         build_id,
         formats=frozenset(file.format for file in found if file.format is not None),
         newest=max(recorded, *(_changed(file) for file in found)),
+        orphan_since=orphan_since,
         running=build_id in building,
         reading=frozenset(job.format for job in uploading if job.build_id == build_id),
     )

@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
 from nodepool.model import states
-from nodepool.model.image_view import BuildView, ImagesView
+from nodepool.model.image_view import BuildView, ImagesView, ImageView
 from nodepool.plan.wanted_images import WantedImages
 
 #: Files without a record are younger than this while somebody still makes them, or restores the records.
@@ -21,6 +22,7 @@ class LocalBuild:
 
     :param formats: of its images.
     :param newest: when the youngest of them was changed, or its record was last there, seconds since the epoch.
+    :param orphan_since: when this builder first saw that it has no record, seconds since the epoch.
     :param running: does this builder build it now?
     :param reading: formats that this builder uploads now.
     """
@@ -29,6 +31,7 @@ class LocalBuild:
     build_id: str
     formats: frozenset[str]
     newest: float
+    orphan_since: float = math.inf
     running: bool = False
     reading: frozenset[str] = frozenset()
 
@@ -64,10 +67,12 @@ def judge_files(
     for files in local:
         if files.running:
             continue
-        build = view.image(files.image).builds.get(files.build_id)
+        image = view.image(files.image)
+        build = image.builds.get(files.build_id)
         if build is None:
             age = now - files.newest
-            if clean_orphans or (knows_own_records and age > ORPHAN_AGE_SECONDS):
+            certain = knows_own_records or _is_superseded(files, image, now)
+            if clean_orphans or (certain and age > ORPHAN_AGE_SECONDS):
                 yield RemoveFiles(files.image, files.build_id, None, f"no record of it for {age:.0f} s")
         elif build.state == states.DELETING:
             yield RemoveFiles(files.image, files.build_id, None, "it is being deleted")
@@ -75,6 +80,15 @@ def judge_files(
             formats = _unneeded_formats(files, build, wanted)
             if formats:
                 yield RemoveFiles(files.image, files.build_id, formats, "every provider that uses it has it")
+
+
+def _is_superseded(files: LocalBuild, image: ImageView, now: float) -> bool:
+    """Has this builder had no record of it for so long, although there are other builds of the image?
+
+    Where others make all builds a builder sees no record of its own. The time since its start counts: it may have been
+    started with a ZooKeeper in which its records are not.
+    """
+    return bool(image.ready_builds()) and now - files.orphan_since > ORPHAN_AGE_SECONDS
 
 
 def _unneeded_formats(files: LocalBuild, build: BuildView, wanted: WantedImages) -> frozenset[str]:

@@ -344,6 +344,21 @@ def test_records_that_vanish(site: ImageSite) -> None:
     assert on_disk(site) == {new.key}
 
 
+def test_files_where_others_make_all_builds(site: ImageSite, make_site: MakeSite) -> None:
+    """R-15: a record is deleted by hand, and this builder builds no more."""
+    now = wall_time()
+    site.cleanup = site.make_cleanup(clock=lambda: now)
+    orphan(site, 2 * ORPHAN_AGE_SECONDS)
+    make_site(clouds=site.clouds).build()
+    cleaned(site, 1)
+    now += ORPHAN_AGE_SECONDS - 1
+    cleaned(site, 1)
+    assert on_disk(site) == {NEVER}, "it has only been started"
+    now += 2
+    cleaned(site, 1)
+    assert on_disk(site) == set()
+
+
 def test_delete_after_upload(make_site: MakeSite) -> None:
     """R-10: a format goes when every provider that wants it has it; kept formats and the manifest stay."""
     site = make_site(["a", "b"], image={"delete_after_upload": True, "keep_formats": ["raw"]})

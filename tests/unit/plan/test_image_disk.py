@@ -52,6 +52,17 @@ def test_files_without_a_record() -> None:
     assert judge(images(), now=101.0, knows_own_records=False, clean_orphans=True) != []
 
 
+def test_files_without_a_record_where_others_build() -> None:
+    """R-15: this builder has no record at all, but the image has been built, and an hour has passed since its start."""
+    orphan = replace(FILES, orphan_since=NOW - 3601.0)
+    others = images(build("b2", "ready", 1.0))
+    assert judge(others, files=orphan, knows_own_records=False) != []
+    assert judge(others, files=replace(orphan, orphan_since=NOW - 3599.0), knows_own_records=False) == []
+    assert judge(others, files=replace(orphan, newest=NOW - 3599.0), knows_own_records=False) == []
+    assert judge(images(build("b2", "building", 1.0)), files=orphan, knows_own_records=False) == []
+    assert judge(images(), files=orphan, knows_own_records=False) == []
+
+
 def frugal(*keep: str, **providers: WantedUpload) -> WantedImages:
     wanted = WantedImage("debian", delete_after_upload=True, keep_formats=frozenset(keep))
     return WantedImages({"debian": wanted}, {name: {"debian": use} for name, use in providers.items()})
