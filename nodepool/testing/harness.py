@@ -169,16 +169,27 @@ class DriverHarness:
         return PoolWorkerStandIn(zk, provider, self.pool_of_label(provider_config).name)
 
 
+#: Connection types of nodes in a cluster of Kubernetes; those without a pod have no address.
+WITHOUT_ADDRESS = ("namespace", "project")
+IN_A_CLUSTER = ("kubectl", *WITHOUT_ADDRESS)
+
+
 def check_node(node: Node, provider: Provider, label: str) -> None:
     """Does a node record have all that Zuul needs to use it?"""
     assert label in node.type, f"type is {node.type}"
     assert node.provider == provider.name, f"provider is {node.provider!r}"
     assert node.pool in provider.provider.pools, f"pool is {node.pool!r}"
     assert node.external_id is not None, "external_id is not set"
-    assert node.interface_ip, "interface_ip is not set"
-    assert node.username, "username is not set"
     assert node.connection_type, "connection_type is not set"
-    assert isinstance(node.connection_port, int), f"connection_port is {node.connection_port!r}, not a number"
+    if node.connection_type in IN_A_CLUSTER:
+        # KU-8: what a client of the cluster needs. A namespace has no address, a pod is named.
+        missing = {"namespace", "host", "token"} - set(node.connection_port or ())
+        assert not missing, f"connection_port lacks {', '.join(sorted(missing))}"
+    else:
+        assert node.username, "username is not set"
+        assert isinstance(node.connection_port, int), f"connection_port is {node.connection_port!r}, not a number"
+    if node.connection_type not in WITHOUT_ADDRESS:
+        assert node.interface_ip, "interface_ip is not set"
     assert node.python_path, "python_path is not set"
     assert all(isinstance(key, str) for key in node.host_keys), f"host_keys are {node.host_keys!r}"
 

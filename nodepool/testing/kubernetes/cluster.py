@@ -27,7 +27,7 @@ from nodepool.testing.kubernetes.kinds import (
     STORED,
 )
 from nodepool.testing.kubernetes.lifecycle import Lifecycle
-from nodepool.testing.kubernetes.openshift import OpenShift
+from nodepool.testing.kubernetes.openshift import REQUESTER, OpenShift
 from nodepool.testing.kubernetes.pods import PodController
 from nodepool.testing.kubernetes.quotas import Quotas
 from nodepool.testing.kubernetes.resources import Resources
@@ -102,6 +102,16 @@ class Cluster:
         metadata = {"name": "quota", "namespace": namespace}
         status = {"hard": amounts, "used": dict.fromkeys(amounts, "0")}
         return self.store.add(QUOTAS, {"metadata": metadata, "spec": {"hard": amounts}, "status": status})
+
+    def give_project(self, namespace: str, user: str) -> None:
+        """As if the user had asked for this namespace as a project."""
+        found = self.store.get(NAMESPACES, "", namespace)
+
+        def sign(content: Json) -> None:
+            content["metadata"].setdefault("annotations", {})[REQUESTER] = user
+
+        self.store.change(NAMESPACES, found, sign)
+        self.openshift.give_access(namespace, user)
 
     def hold(self, namespace: str) -> None:
         """Puts something into the namespace that keeps it in Terminating when it is deleted, until `release`."""

@@ -98,16 +98,15 @@ class OpenShift:
         }
         check_object(NAMESPACES, namespace)
         made = self._store.add(NAMESPACES, namespace)
-        self._core.after(
-            self._core.knobs.project_access_seconds, "projects", lambda: self._give_access(name, user.name)
-        )
+        self._core.after(self._core.knobs.project_access_seconds, "projects", lambda: self.give_access(name, user.name))
         return as_project(made)
 
     def _requester(self, namespace: Json) -> str | None:
         found: str | None = (namespace["metadata"].get("annotations") or {}).get(REQUESTER)
         return found
 
-    def _give_access(self, namespace: str, user: str) -> None:
+    def give_access(self, namespace: str, user: str) -> None:
+        """The user may do all in the project, if it is still there."""
         if self._store.find(NAMESPACES, "", namespace) is None:
             return
         subject = {"kind": "User", "apiGroup": RBAC, "name": user}
