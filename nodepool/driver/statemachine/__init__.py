@@ -16,6 +16,7 @@ from nodepool.driver.statemachine.instance_cloud import InstanceCloud
 from nodepool.driver.statemachine.lost_creations import Creation, CreationKey
 from nodepool.driver.statemachine.machine import StateMachine
 from nodepool.driver.statemachine.provider import StateMachineProvider
+from nodepool.driver.statemachine.watched_inventory import WatchedInventory
 from nodepool.late_names import late_names
 
 __all__ = [
@@ -33,6 +34,7 @@ __all__ = [
     "StateMachineDriver",
     "StateMachineHandler",
     "StateMachineProvider",
+    "WatchedInventory",
 ]
 
 if not TYPE_CHECKING:

@@ -113,6 +113,13 @@ class CreationMachine(InventoryMachine[R]):
         :raises LaunchStatusException: it will never work.
         """
 
+    def id_in_advance(self) -> str | None:
+        """The id that the instance will have, where it is a name of our choice. It is stored before `create` is called.
+
+        Such a creation is sent again after an answer that was lost, and not looked for: set ``idempotent``.
+        """
+        return None
+
     def refused(self, error: Exception) -> Exception:
         """What an error of `create` means, if it was not the lack of an answer."""
         return error
@@ -152,6 +159,13 @@ class CreationMachine(InventoryMachine[R]):
         }
 
     def _start(self) -> bool:
+        announced = self.id_in_advance()
+        if announced is not None and self.external_id is None:
+            self.external_id = self.stored_id(announced)
+            self.announced = True
+            # The framework stores it before the next step.
+            self.next_advance_seconds = 0.0
+            return False
         key = CreationKey(self.cloud.provider, self.node_id, self.attempt)
         pool = str(self.metadata.get(tags.POOL_KEY, ""))
         self._creation = self.cloud.creations.begin(key, pool, self._label_name)
@@ -216,6 +230,11 @@ class CreationMachine(InventoryMachine[R]):
             self._repeat_at = self.clock() + REPEAT.pause(self._repeats)
             self.log.warning("The creation was not answered, it is sent again with the same key: %s", error)
             return self.go(self.REPEATING)
+        if self.external_id is not None:
+            # Whatever was made is deleted by its name.
+            assert self._creation is not None
+            self.cloud.creations.given_up(self._creation)
+            raise error
         self.log.warning("The creation was not answered, looking for the instance: %s", error)
         return self._search()
 
@@ -255,6 +274,9 @@ class CreationMachine(InventoryMachine[R]):
     def _created(self, record_id: str) -> bool:
         self.record_id = record_id
         self.external_id = self.stored_id(record_id)
+        if self.announced:
+            self.log.info("Instance %s was created", record_id)
+            self.announced = False
         self.wait_for("boot", record_id)
         return self.go(self.BUILDING)
 

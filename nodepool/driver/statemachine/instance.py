@@ -19,6 +19,9 @@ class Instance:
     :param data: given to `load`; without arguments it is not called.
     """
 
+    #: False: Zuul does not connect to the instance itself, and needs no ``interface_ip``.
+    has_address = True
+
     def __init__(self, *data: Any, **named: Any) -> None:
         self.ready = False
         self.deleted = False

@@ -8,7 +8,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import Executor, Future
-from typing import ClassVar, Final, Generic
+from typing import Any, ClassVar, Final, Generic
 
 from nodepool.clock import monotonic
 from nodepool.driver.framework.shared_threads import SharedThreads, ThreadShare
@@ -43,13 +43,17 @@ class InstanceCloud(abc.ABC, Generic[R]):
     lists_changes: ClassVar[bool] = False
     #: What happened so long before a list begins may be missing in it, in seconds.
     lag_seconds: ClassVar[float] = 0.0
+    #: `WatchedInventory` for a cloud that tells what changes.
+    inventory_class: ClassVar[type[Inventory[Any]]] = Inventory
     #: The longest time that one call takes, in seconds.
     call_seconds: float = 60.0
 
     def __init__(self, provider: str, clock: Callable[[], float] = monotonic) -> None:
         self.provider = provider
         since = self.changes_since if self.lists_changes else no_changes
-        self.inventory: Inventory[R] = Inventory(provider, self.list_instances, since, self.lag_seconds, clock)
+        self.inventory: Inventory[R] = self.inventory_class(
+            provider, self.list_instances, since, self.lag_seconds, clock
+        )
         self.inventory.on_news = self.delete_strays
         self.inventory.on_list = self._listed
         self.creations = LostCreations(provider, clock)

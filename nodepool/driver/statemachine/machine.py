@@ -46,6 +46,10 @@ class StateMachine:
     resends: ClassVar[bool] = False
     #: Set by the framework on create machines: the number of the attempt to launch the node, from 1.
     attempt: int = 1
+    #: What the machine waits for, in the cloud's words: it is part of the error when the time is over.
+    waits_for: str = ""
+    #: Is ``external_id`` only a name so far, of an instance that is to be made?
+    announced: bool = False
 
     def __init__(self) -> None:
         self.state: str = self.START

@@ -15,6 +15,13 @@ from nodepool.exceptions import LaunchNetworkException, LaunchStatusException, S
 if TYPE_CHECKING:
     from nodepool.driver.statemachine.adapter import Log
     from nodepool.driver.statemachine.instance import Instance
+    from nodepool.driver.statemachine.machine import StateMachine
+
+
+def waits_for(machine: StateMachine) -> str:
+    """What a machine says that it waits for, to be added to an error."""
+    said = getattr(machine, "waits_for", "")
+    return f": {said}" if said else ""
 
 
 class CreatePhase:
@@ -49,7 +56,7 @@ class CreatePhase:
         if left <= 0:
             raise ServerCreateTimeoutException(
                 f"no instance within launch-timeout of {self._order.launch_timeout:g} s, "
-                f"it got as far as {machine.state!r}"
+                f"it got as far as {machine.state!r}{waits_for(machine)}"
             )
         try:
             instance, wait = self._driven.advance()
@@ -72,12 +79,15 @@ class CreatePhase:
         if not external_id or external_id == node.external_id:
             return
         node.external_id = copy.deepcopy(external_id)
-        self._log.info("Instance %s was created", external_id)
-        self._worked()
+        if getattr(self._driven.machine, "announced", False):
+            self._log.debug("Instance %s is going to be created", external_id)
+        else:
+            self._log.info("Instance %s was created", external_id)
+            self._worked()
         self._zk.storeNode(node)
 
     def _take(self, instance: Instance) -> None:
         node = self._order.node
         node_fields.take_instance(node, instance, self._order.pool)
-        if node.interface_ip is None:
+        if node.interface_ip is None and getattr(instance, "has_address", True):
             raise LaunchNetworkException(f"instance {node.external_id} has no address that could be used")

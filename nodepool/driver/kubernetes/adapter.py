@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`KubernetesAdapter`: what the framework asks of a cluster (reference/driver 9)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+from nodepool.driver.kubernetes.client import KubeClient
+from nodepool.driver.kubernetes.cloud import KubeCloud
+from nodepool.driver.kubernetes.connection import Connection
+from nodepool.driver.kubernetes.create import NamespaceCreation
+from nodepool.driver.kubernetes.delete import KubeDeletion
+from nodepool.driver.kubernetes.instance import ListedInstance, need_of
+from nodepool.driver.kubernetes.objects import LABEL_KEY
+from nodepool.driver.kubernetes.records import KubeRecord
+from nodepool.driver.statemachine import SWEEP_LIST_SECONDS, Adapter, Creation, Resource
+from nodepool.driver.statemachine import metadata as tags
+from nodepool.exceptions import NotFound
+from nodepool.model.quota import QuotaInformation
+
+if TYPE_CHECKING:
+    from nodepool.driver.statemachine.adapter import Log
+    from nodepool.model.request import NodeRequest
+
+#: Type of a resource, in logs and metrics (KU-12).
+NODE: Final = "node"
+
+
+class KubeResource(Resource):
+    """A namespace, project or pod that says whose it is."""
+
+    def __init__(self, record: KubeRecord) -> None:
+        super().__init__(dict(record.metadata), NODE)
+        self.id = record.id
+
+
+class KubernetesAdapter(Adapter):
+    """One cluster. Making it imports the package ``kubernetes``, and does not ask the cluster.
+
+    :param client: for tests.
+    """
+
+    advance_threads = 8
+    cloud_class: ClassVar[type[KubeCloud]] = KubeCloud
+    creation_class: ClassVar[type[NamespaceCreation]] = NamespaceCreation
+
+    def __init__(self, provider_config: Any, client: KubeClient | None = None) -> None:
+        super().__init__(provider_config)
+        self.config = provider_config
+        self.client = client or KubeClient(Connection(provider_config.name, provider_config.context))
+        self.cloud = self.make_cloud()
+        self.cloud.on_room = lambda: self.on_room()
+        self.shared_threads = self.cloud.threads
+
+    def make_cloud(self) -> KubeCloud:
+        return self.cloud_class(self.config.name, self.client)
+
+    def stop(self) -> None:
+        self.cloud.stop()
+
+    # -- machines --
+
+    def getCreateStateMachine(
+        self,
+        hostname: str,
+        label: Any,
+        image_external_id: Any,
+        metadata: dict[str, str],
+        request: NodeRequest | None,
+        az: str | None,
+        log: Log,
+    ) -> NamespaceCreation:
+        return self.creation_class(self.cloud, label, metadata, request, log)
+
+    def getDeleteStateMachine(self, external_id: Any, log: Log) -> KubeDeletion:
+        return KubeDeletion(self.cloud, external_id if isinstance(external_id, str) else None, log)
+
+    # -- lists --
+
+    def listInstances(self) -> list[ListedInstance]:
+        return [ListedInstance(record, self._use_of(record)) for record in self.cloud.inventory.all(max_age=0.0)]
+
+    def unansweredCreations(self) -> Iterable[Creation]:
+        return self.cloud.unanswered()
+
+    def listResources(self) -> Iterator[KubeResource]:
+        for record in self.cloud.inventory.all(SWEEP_LIST_SECONDS):
+            if not record.terminating:
+                yield KubeResource(record)
+
+    def deleteResource(self, resource: Resource) -> None:
+        assert isinstance(resource, KubeResource)
+        try:
+            self.cloud.delete_instance(resource.id)
+        except NotFound:
+            return
+
+    # -- quota --
+
+    def getQuotaForLabel(self, label: Any) -> QuotaInformation:
+        return need_of(label)
+
+    def _use_of(self, record: KubeRecord) -> QuotaInformation:
+        pool = self.config.pools.get(record.metadata.get(tags.POOL_KEY))
+        label = None if pool is None else pool.labels.get(record.metadata.get(LABEL_KEY))
+        return QuotaInformation(instances=1) if label is None else need_of(label)

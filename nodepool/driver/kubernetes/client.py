@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`KubeClient`: calls to the API of a cluster, as JSON."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+from urllib.parse import urlencode
+
+from nodepool.driver.framework.cloud_errors import CloudAway
+from nodepool.driver.framework.cloud_texts import one_line
+from nodepool.driver.kubernetes.connection import Access, Connection
+from nodepool.driver.kubernetes.errors import error_of
+
+CONNECT_SECONDS: Final = 10.0
+READ_SECONDS: Final = 30.0
+#: Objects in one answer of a list.
+PAGE: Final = 500
+#: So long the API keeps a watch open.
+WATCH_SECONDS: Final = 240
+#: Without an event or a bookmark for so long a watch is dead. The API sends bookmarks about once a minute.
+SILENCE_SECONDS: Final = 90.0
+
+Object = dict[str, Any]
+
+
+class KubeClient:
+    """Calls of one provider; they block. Thread-safe.
+
+    Raises what `nodepool.driver.kubernetes.errors` makes of answers, and `CloudAway` when there is none.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.provider = connection.provider
+        self._lock = threading.Lock()
+        #: Open streams, to be broken off by `close`.
+        self._streams: set[Any] = set()
+        self._closed = False
+
+    def call(self, method: str, path: str, body: Object | None = None, query: Mapping[str, Any] | None = None) -> Any:
+        """One call; returns the answer."""
+        response = self._send(method, path, body, query, (CONNECT_SECONDS, READ_SECONDS), stream=False)
+        try:
+            return json.loads(response.data)
+        except (ValueError, RecursionError):
+            raise CloudAway(f"{self._head(method, path)}: the answer is no JSON") from None
+
+    def list(self, path: str, selector: str = "") -> tuple[list[Object], str]:
+        """All objects of a kind, in pages, and the version at which they were so."""
+        found: list[Object] = []
+        query: dict[str, Any] = {"limit": PAGE, **({"labelSelector": selector} if selector else {})}
+        while True:
+            answer = self.call("GET", path, query=query)
+            meta = answer.get("metadata") or {}
+            found += answer.get("items") or []
+            if not meta.get("continue"):
+                return found, str(meta.get("resourceVersion") or "")
+            query["continue"] = meta["continue"]
+
+    def watch(self, path: str, version: str, selector: str = "") -> Iterator[Object]:
+        """Events of a kind since a version, as they come; ends after some minutes. Blocks between them."""
+        query = {
+            "watch": "1",
+            "allowWatchBookmarks": "true",
+            "timeoutSeconds": WATCH_SECONDS,
+            "resourceVersion": version,
+            **({"labelSelector": selector} if selector else {}),
+        }
+        response = self._send("GET", path, None, query, (CONNECT_SECONDS, SILENCE_SECONDS), stream=True)
+        with self._lock:
+            self._streams.add(response)
+        try:
+            yield from self._events(response, self._head("WATCH", path))
+        finally:
+            with self._lock:
+                self._streams.discard(response)
+            response.close()
+
+    def _events(self, response: Any, head: str) -> Iterator[Object]:
+        from urllib3.exceptions import HTTPError
+
+        rest = b""
+        try:
+            for chunk in response.stream(1 << 16, decode_content=True):
+                *lines, rest = (rest + chunk).split(b"\n")
+                for line in lines:
+                    if line.strip():
+                        yield json.loads(line)
+        except (HTTPError, OSError, ValueError, AttributeError) as error:
+            # AttributeError: urllib3 lost its file when the stream was closed by another thread.
+            raise CloudAway(f"{head}: {_said(error)}") from None
+
+    def close(self) -> None:
+        """Break off watches; later ones fail."""
+        with self._lock:
+            self._closed = True
+            streams = list(self._streams)
+        for response in streams:
+            sock = getattr(getattr(response, "connection", None), "sock", None)
+            if sock is not None:
+                try:
+                    sock.shutdown(socket.SHUT_RDWR)
+                except OSError:
+                    # The other side was faster.
+                    continue
+
+    # -- inside --
+
+    def _head(self, method: str, path: str) -> str:
+        return f"Provider {self.provider}: {method} {path}"
+
+    def _send(
+        self,
+        method: str,
+        path: str,
+        body: Object | None,
+        query: Mapping[str, Any] | None,
+        timeout: tuple[float, float],
+        *,
+        stream: bool,
+    ) -> Any:
+        head = self._head(method, path)
+        target = f"{path}?{urlencode(query)}" if query else path
+        data = None if body is None else json.dumps(body).encode()
+        for fresh in (False, True):
+            if self._closed:
+                raise CloudAway(f"{head}: the provider was stopped", maybe_done=False)
+            response = self._request(self.connection.access(fresh), head, method, target, data, timeout, stream)
+            # Refused credentials may have been replaced since they were read.
+            if response.status != 401 or fresh:
+                break
+            response.close()
+        if not 200 <= response.status < 300:
+            content = response.read() if stream else response.data
+            raise error_of(head, response.status, content)
+        return response
+
+    def _request(
+        self,
+        access: Access,
+        head: str,
+        method: str,
+        target: str,
+        data: bytes | None,
+        timeout: tuple[float, float],
+        stream: bool,
+    ) -> Any:
+        import urllib3
+        from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionError, ProxyError, SSLError
+
+        headers = {"Accept": "application/json", **access.headers()}
+        if data is not None:
+            headers["Content-Type"] = "application/json"
+        try:
+            return access.pool.request(
+                method,
+                access.host + target,
+                body=data,
+                headers=headers,
+                timeout=urllib3.Timeout(connect=timeout[0], read=timeout[1]),
+                preload_content=not stream,
+                retries=False,
+                redirect=False,
+            )
+        except (NewConnectionError, ConnectTimeoutError, ProxyError, SSLError) as error:
+            raise CloudAway(f"{head}: {_said(error)}", maybe_done=False) from None
+        except (HTTPError, OSError) as error:
+            raise CloudAway(f"{head}: {_said(error)}") from None
+
+
+def _said(error: BaseException) -> str:
+    return one_line(f"{type(error).__name__}: {error}")

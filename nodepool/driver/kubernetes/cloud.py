@@ -1,0 +1,195 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`KubeCloud`: what launches and deletions of one provider share. Its inventory is fed by watches."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import Any, ClassVar, Final
+
+from nodepool.driver.framework.cloud_errors import CloudNotFound
+from nodepool.driver.kubernetes import api, objects
+from nodepool.driver.kubernetes.client import CONNECT_SECONDS, READ_SECONDS, KubeClient
+from nodepool.driver.kubernetes.records import (
+    PLACE,
+    POD,
+    SECRET,
+    VIEWS,
+    KubeRecord,
+    Places,
+    place_view,
+    pod_view,
+    token_view,
+)
+from nodepool.driver.kubernetes.watch import Listener, Watch
+from nodepool.driver.statemachine import InstanceCloud, WatchedInventory
+from nodepool.driver.statemachine import metadata as tags
+from nodepool.exceptions import LaunchError, NotFound
+
+log = logging.getLogger("nodepool.driver.kubernetes.KubeCloud")
+
+#: Paths of what is watched in the whole cluster.
+WATCHED: Final = {PLACE: api.NAMESPACES, POD: api.core("pods"), SECRET: api.core("secrets")}
+
+Object = dict[str, Any]
+
+
+class KubeCloud(InstanceCloud[KubeRecord], Listener):
+    """Namespaces of one provider, and what is in them.
+
+    What the API does not let us watch is asked for, for each namespace whose launch waits for it.
+
+    :param client: of the cluster.
+    """
+
+    inventory_class = WatchedInventory
+    inventory: WatchedInventory[KubeRecord]
+    call_seconds = CONNECT_SECONDS + READ_SECONDS
+    #: Where namespaces are listed and deleted.
+    places_path: ClassVar[str] = api.NAMESPACES
+    #: Paths of kinds that are watched.
+    watched: ClassVar[dict[str, str]] = WATCHED
+
+    def __init__(self, provider: str, client: KubeClient) -> None:
+        super().__init__(provider)
+        self.client = client
+        self.selector = api.selector_of(provider)
+        self.objects = Places()
+        self.inventory.on_start = self._start_watches
+        self._watches = [Watch(client, kind, path, self.selector, self) for kind, path in self.watched.items()]
+        #: Guards what follows.
+        self._kinds_lock = threading.Lock()
+        #: Kinds that are not watched.
+        self._asked = {kind for kind in WATCHED if kind not in self.watched}
+        self.inventory.lists = bool(self._asked)
+        #: Namespaces whose launch waits, and the name of the pod, if there is one.
+        self._awaited: dict[str, str | None] = {}
+        #: The unique id of the namespace that was made last under a name.
+        self._made: dict[str, str] = {}
+
+    # -- watches --
+
+    def _start_watches(self) -> None:
+        for watch in self._watches:
+            watch.start()
+
+    def listed(self, kind: str, found: list[Object], started: float) -> None:
+        views = [view for item in found if (view := _view(kind, item)) is not None]
+        records, gone = self.objects.replace(kind, views)
+        if kind == PLACE:
+            self.inventory.listed(records, started)
+            for name in gone:
+                self.inventory.remove(name)
+        else:
+            for record in records:
+                self.inventory.put(record)
+
+    def changed(self, kind: str, found: Object, gone: bool) -> None:
+        view = _view(kind, found)
+        if view is None:
+            return
+        record = self.objects.remove(view) if gone else self.objects.put(view)
+        if record is not None:
+            self.inventory.put(record)
+        elif gone and kind == PLACE:
+            name, uid = found["metadata"]["name"], found["metadata"].get("uid")
+            with self._kinds_lock:
+                another = self._made.get(name, uid) != uid
+            self.inventory.remove(name, another)
+
+    def heard(self, kind: str) -> None:
+        if kind == PLACE:
+            self.inventory.heard()
+
+    def refused(self, kind: str, error: LaunchError | None) -> None:
+        with self._kinds_lock:
+            if error is None:
+                self._asked.discard(kind)
+            else:
+                self._asked.add(kind)
+            self.inventory.lists = bool(self._asked)
+        if error is None:
+            log.info("Provider %s: %ss are watched now", self.provider, kind)
+        else:
+            log.info("Provider %s: %ss cannot be watched, each launch asks for its own: %s", self.provider, kind, error)
+
+    def stop(self) -> None:
+        for watch in self._watches:
+            watch.stop()
+        super().stop()
+        for watch in self._watches:
+            watch.join()
+
+    def close(self) -> None:
+        self.client.close()
+
+    # -- launches --
+
+    def awaited(self, name: str, pod: str | None) -> None:
+        """A launch begins."""
+        self.inventory.revive(name)
+        with self._kinds_lock:
+            self._awaited[name] = pod
+
+    def made(self, name: str, uid: str) -> None:
+        """Its namespace was made."""
+        with self._kinds_lock:
+            self._made[name] = uid
+
+    def over(self, name: str) -> None:
+        """A launch has ended, well or badly."""
+        with self._kinds_lock:
+            self._awaited.pop(name, None)
+            self._made.pop(name, None)
+
+    # -- lists --
+
+    def list_instances(self, since: str | None) -> list[KubeRecord]:
+        found, _ = self.client.list(self.places_path, self.selector)
+        views = [place_view(item) for item in found]
+        with self._kinds_lock:
+            asked, awaited = set(self._asked), dict(self._awaited)
+        if PLACE in asked:
+            self.objects.replace(PLACE, views)
+        for view in views:
+            if view.name in awaited and not view.terminating:
+                self._ask_for_content(view.name, awaited[view.name], asked)
+        return [self.objects.record_of(view) for view in views]
+
+    def _ask_for_content(self, name: str, pod: str | None, asked: set[str]) -> None:
+        """Ask for what a launch waits for, and no watch tells."""
+        known = self.objects.get(name)
+        try:
+            if SECRET in asked and (known is None or known.token is None or not known.token.token):
+                token = token_view(self.client.call("GET", f"{api.core('secrets', name)}/{objects.WORKER}"))
+                if token is not None:
+                    self.objects.put(token)
+            if POD in asked and pod is not None:
+                self.objects.put(pod_view(self.client.call("GET", f"{api.core('pods', name)}/{pod}")))
+        except CloudNotFound:
+            # Not made yet.
+            return
+
+    def get_instance(self, record_id: str) -> KubeRecord:
+        view = place_view(self.client.call("GET", f"{self.places_path}/{record_id}"))
+        if view.labels.get(tags.PROVIDER_KEY) != self.provider:
+            raise NotFound(f"{record_id} is not a namespace of this provider")
+        return self.objects.record_of(view)
+
+    # -- deletions --
+
+    def delete_instance(self, record_id: str) -> None:
+        known = self.inventory.get(record_id)
+        # A namespace of somebody else may have the name.
+        uid = known.uid if known is not None else self.get_instance(record_id).uid
+        api.delete(self.client, f"{self.places_path}/{record_id}", uid)
+
+
+def _view(kind: str, found: Object) -> Any:
+    """What is kept of an object; None = nothing, also of one that lacks what all have."""
+    try:
+        view: Any = VIEWS[kind](found)
+    except (KeyError, TypeError, ValueError) as error:
+        log.warning("A %s cannot be understood, it is left out: %r", kind, error)
+        return None
+    return view

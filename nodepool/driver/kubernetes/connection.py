@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`Connection`: how to reach a cluster, and who we are there, as a kubeconfig or the launcher's own pod says (KU-1).
+
+Files with certificates and tokens are read again when they change, and when the cluster refuses the credentials.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from nodepool.clock import monotonic
+from nodepool.driver.framework.cloud_errors import LoginRefused
+from nodepool.driver.framework.cloud_texts import one_line
+
+#: Between two looks at the files.
+LOOK_SECONDS: Final = 5.0
+#: Connections that are kept. More may be open at once.
+KEPT_CONNECTIONS: Final = 32
+#: Where a pod finds the token and the certificate of its own account.
+ACCOUNT_FILES: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+
+
+@dataclass(frozen=True)
+class Access:
+    """What is needed for a call.
+
+    :param settings: the ``Configuration`` of the package ``kubernetes``.
+    :param pool: its ``urllib3.PoolManager``.
+    :param files: that it was made from.
+    """
+
+    settings: Any
+    pool: Any
+    files: tuple[str, ...]
+
+    @property
+    def host(self) -> str:
+        return str(self.settings.host).rstrip("/")
+
+    @property
+    def skip_tls(self) -> bool:
+        return not self.settings.verify_ssl
+
+    def headers(self) -> dict[str, str]:
+        """Who we are, if that is said by a header. A plugin may be run, which blocks."""
+        found = {}
+        for setting in self.settings.auth_settings().values():
+            if setting.get("in") == "header" and setting.get("value"):
+                found[str(setting["key"])] = str(setting["value"])
+        return found
+
+    def bearer_token(self) -> str | None:
+        """The token, without the word before it; None = who we are is said by a certificate."""
+        value = next((text for key, text in self.headers().items() if key.lower() == "authorization"), "")
+        kind, _, token = value.partition(" ")
+        return token.strip() if kind.lower() == "bearer" and token.strip() else None
+
+    def authority(self) -> str | None:
+        """The certificate of the cluster's authority, in base64; None = the system's."""
+        path = self.settings.ssl_ca_cert
+        return base64.b64encode(Path(path).read_bytes()).decode() if path else None
+
+
+def kubeconfig_path() -> str:
+    """What ``KUBECONFIG`` says, else the default."""
+    return os.environ.get("KUBECONFIG") or "~/.kube/config"
+
+
+def _named_files(path: str) -> Iterator[str]:
+    """Files that a kubeconfig names."""
+    import yaml
+
+    for part in path.split(os.pathsep):
+        file = Path(part).expanduser()
+        yield str(file)
+        try:
+            found = yaml.safe_load(file.read_text(encoding="utf-8")) or {}
+        except (OSError, ValueError, yaml.YAMLError):
+            # Whoever loads it tells.
+            continue
+        for kind, keys in (("clusters", ("certificate-authority",)), ("users", ("tokenFile", "client-certificate"))):
+            for entry in found.get(kind) or () if isinstance(found, dict) else ():
+                section = (entry.get(kind[:-1]) or {}) if isinstance(entry, dict) else {}
+                for key in keys:
+                    if section.get(key):
+                        yield str(file.parent / str(section[key]))
+
+
+def _signature(files: Iterable[str]) -> tuple[Any, ...]:
+    """Changes when a file does."""
+    found: list[Any] = []
+    for name in files:
+        try:
+            stat = os.stat(name)
+        except OSError:
+            found.append(None)
+        else:
+            found.append((stat.st_mtime_ns, stat.st_ino, stat.st_size))
+    return tuple(found)
+
+
+class Connection:
+    """Access to one cluster. Thread-safe; ``_lock`` guards what is loaded.
+
+    :param provider: its name, for texts.
+    :param context: of the kubeconfig; None = the current one, or without a kubeconfig the cluster that we run in.
+    """
+
+    def __init__(self, provider: str, context: str | None, clock: Callable[[], float] = monotonic) -> None:
+        self.provider = provider
+        self.context = context
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._access: Access | None = None
+        self._signature: tuple[Any, ...] = ()
+        self._look_at = float("-inf")
+
+    def access(self, fresh: bool = False) -> Access:
+        """How to call the cluster now. Reads files, if they have changed.
+
+        :param fresh: read them in any case: what is known was refused.
+        :raises LoginRefused: the kubeconfig cannot be used.
+        """
+        with self._lock:
+            now = self._clock()
+            if self._access is not None and not fresh and now < self._look_at:
+                return self._access
+            self._look_at = now + LOOK_SECONDS
+            if self._access is None or fresh or _signature(self._access.files) != self._signature:
+                self._load()
+            assert self._access is not None
+            return self._access
+
+    def _load(self) -> None:
+        from kubernetes import client
+        from kubernetes.config import ConfigException
+
+        settings = client.Configuration()
+        settings.retries = False
+        settings.connection_pool_maxsize = KEPT_CONNECTIONS
+        path = kubeconfig_path()
+        inside = self.context is None and not _is_there(path)
+        try:
+            files = _load_own(settings) if inside else _load_file(settings, path, self.context)
+        except (ConfigException, OSError, ValueError, KeyError, TypeError) as error:
+            text = f"Provider {self.provider}: {_trouble(path, self.context, inside)}: {one_line(str(error))}"
+            raise LoginRefused(text) from None
+        more = (settings.ssl_ca_cert, settings.cert_file, settings.key_file)
+        files = tuple(dict.fromkeys([*files, *(name for name in more if name)]))
+        self._signature = _signature(files)
+        self._access = Access(settings, client.ApiClient(settings).rest_client.pool_manager, files)
+
+
+def _is_there(path: str) -> bool:
+    return any(
+        file.is_file() and file.stat().st_size for file in (Path(p).expanduser() for p in path.split(os.pathsep))
+    )
+
+
+def _load_own(settings: Any) -> tuple[str, ...]:
+    from kubernetes.config.incluster_config import InClusterConfigLoader
+
+    token, authority = str(ACCOUNT_FILES / "token"), str(ACCOUNT_FILES / "ca.crt")
+    loader: Any = InClusterConfigLoader
+    loader(token_filename=token, cert_filename=authority).load_and_set(settings)
+    return (token, authority)
+
+
+def _load_file(settings: Any, path: str, context: str | None) -> tuple[str, ...]:
+    from kubernetes import config
+
+    load: Any = config.load_kube_config
+    load(config_file=path, context=context, client_configuration=settings, persist_config=False)
+    return tuple(_named_files(path))
+
+
+def _trouble(path: str, context: str | None, inside: bool) -> str:
+    if inside:
+        return f"there is no kubeconfig at {path}, and the launcher does not run in a cluster"
+    return f"the kubeconfig {path} cannot be used" + (f" with the context {context!r}" if context else "")

@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`NamespaceCreation`: the launch of a node in a namespace of its own, with or without a pod (KU-2)."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+from nodepool.driver.framework.cloud_errors import CloudRefused
+from nodepool.driver.kubernetes import api, objects
+from nodepool.driver.kubernetes.cloud import KubeCloud
+from nodepool.driver.kubernetes.errors import NotYet
+from nodepool.driver.kubernetes.instance import KubeInstance
+from nodepool.driver.kubernetes.pod_judge import PodJudge
+from nodepool.driver.kubernetes.records import KubeRecord, place_view
+from nodepool.driver.statemachine import CreationKey, CreationMachine, Instance
+from nodepool.driver.statemachine import metadata as tags
+from nodepool.exceptions import LaunchStatusException
+from nodepool.plan.backoff import Backoff
+
+if TYPE_CHECKING:
+    from nodepool.driver.kubernetes.config import PodLabel
+    from nodepool.driver.statemachine.adapter import Log
+    from nodepool.model.request import NodeRequest
+
+#: For what the cluster makes by itself a moment after the namespace.
+NOT_YET: Final = Backoff(0.05, 1.0)
+NOT_YET_TIMES: Final = 30
+
+
+class NamespaceCreation(CreationMachine[KubeRecord]):
+    """Makes a namespace and what belongs into it, and waits until it can be used.
+
+    Names are keys: what is sent again finds what was made before.
+    """
+
+    idempotent = True
+    cloud: KubeCloud
+    #: Type of the connection without a pod, as Zuul knows it.
+    place_connection: ClassVar[str] = "namespace"
+
+    def __init__(
+        self,
+        cloud: KubeCloud,
+        label: Any,
+        metadata: Mapping[str, str],
+        request: NodeRequest | None,
+        log: Log,
+    ) -> None:
+        super().__init__(cloud, label.name, metadata, log)
+        self.label: PodLabel = label
+        self.labels = objects.labels_of(label, metadata, request, log)
+        self.name = f"{metadata[tags.POOL_KEY]}-{metadata[tags.NODE_KEY]}"
+        self.pod_name: str | None = label.name if label.is_pod else None
+        self._judge = PodJudge(self.where, log, self.clock)
+
+    def id_in_advance(self) -> str:
+        return self.name
+
+    # -- what is made --
+
+    def create(self, key: CreationKey) -> str:
+        self.cloud.awaited(self.name, self.pod_name)
+        self.make_place()
+        for path, body in self.content():
+            self._make(path, body)
+        return self.name
+
+    def content(self) -> list[tuple[str, api.Object]]:
+        """What is made in the namespace, in this order: path and object."""
+        name, labels, is_pod = self.name, self.labels, self.label.is_pod
+        found = [
+            (api.core("serviceaccounts", name), objects.service_account(labels)),
+            (api.core("secrets", name), objects.token_secret(labels)),
+            (api.rbac("roles", name), objects.role(labels, is_pod)),
+            (api.rbac("rolebindings", name), objects.role_binding(name, labels, is_pod)),
+        ]
+        if self.pod_name is not None:
+            found.append((api.core("pods", name), objects.pod(self.pod_name, self.label, labels)))
+        return found
+
+    def make_place(self) -> None:
+        """Make the namespace, or find it as made by a call whose answer was lost."""
+        body = objects.namespace(self.name, self.labels, self.label.annotations)
+        self.permit()
+        made = api.create(self.cloud.client, api.NAMESPACES, body)
+        self.check_place(made or self.cloud.client.call("GET", f"{api.NAMESPACES}/{self.name}"))
+
+    def check_place(self, found: api.Object) -> None:
+        """Is a namespace of our name ours?"""
+        view = place_view(found)
+        if tags.node_id_of(view.labels, self.cloud.provider) != self.node_id:
+            raise LaunchStatusException(f"{self.where}: there is a namespace {self.name} of somebody else")
+        if view.terminating:
+            raise LaunchStatusException(f"{self.where}: namespace {self.name} is being deleted: {view.held_by}")
+        self.cloud.made(self.name, view.uid)
+
+    def _make(self, path: str, body: api.Object) -> None:
+        """Make one object. Waits for what the cluster makes first by itself."""
+        for turn in range(1, NOT_YET_TIMES + 1):
+            self.permit()
+            try:
+                api.create(self.cloud.client, path, body)
+            except NotYet as error:
+                if turn == NOT_YET_TIMES:
+                    raise
+                self.log.debug("Not yet: %s", error)
+                threading.Event().wait(NOT_YET.pause(turn))
+            else:
+                return
+
+    def refused(self, error: Exception) -> Exception:
+        self.cloud.over(self.name)
+        if isinstance(error, CloudRefused) and error.status == 404:
+            return LaunchStatusException(f"{self.where}: namespace {self.name} was deleted by somebody else")
+        return error
+
+    # -- what is waited for --
+
+    def lets_go_on(self, record: KubeRecord | None) -> bool:
+        if record is None or record.terminating:
+            return True
+        return self._has_token(record) and self._judge.worth_a_look(record.pod, self.pod_name is not None)
+
+    def seen(self, record: KubeRecord) -> Instance | bool:
+        if record.terminating:
+            raise LaunchStatusException(f"{self.where}: namespace {record.id} is being deleted by somebody else")
+        if self.pod_name is not None:
+            runs = self._judge.look(record.pod)
+            self.waits_for = self._judge.waits_for
+            if not runs:
+                self.next_advance_seconds = self._judge.next_look(self.next_advance_seconds)
+                return False
+        if not self._has_token(record):
+            self.waits_for = self.waits_for or "the cluster has not made a token for the service account"
+            return False
+        self.cloud.over(self.name)
+        return self.instance(record)
+
+    def instance(self, record: KubeRecord) -> KubeInstance:
+        """What Zuul needs to know."""
+        access = self.cloud.client.connection.access()
+        kind = "kubectl" if self.pod_name is not None else self.place_connection
+        return KubeInstance(record, self.label, kind, access, self.cloud.client.connection.context)
+
+    def _has_token(self, record: KubeRecord) -> bool:
+        return record.token is not None and bool(record.token.token)

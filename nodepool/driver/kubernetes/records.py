@@ -1,0 +1,219 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is kept of the objects of nodes, and how it becomes one record a node."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import threading
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from nodepool.driver.kubernetes import objects
+from nodepool.driver.kubernetes.verdicts import Verdict, of_pod, why_terminating
+
+#: Kinds of objects that are kept.
+PLACE: Final = "place"
+POD: Final = "pod"
+SECRET: Final = "secret"
+
+
+@dataclass(frozen=True)
+class PlaceView:
+    """A namespace or project.
+
+    :param held_by: why it is still there, if it is being deleted.
+    """
+
+    name: str
+    uid: str
+    labels: Mapping[str, str]
+    terminating: bool
+    held_by: str = ""
+
+
+@dataclass(frozen=True)
+class PodView:
+    """A pod.
+
+    :param host: the cluster's node that it runs on.
+    """
+
+    name: str
+    place: str
+    uid: str
+    labels: Mapping[str, str]
+    terminating: bool
+    verdict: Verdict
+    host: str | None = None
+
+
+@dataclass(frozen=True)
+class TokenView:
+    """A secret with a token; both are secret enough not to be shown.
+
+    :param token: as text.
+    :param ca: base64, as in the secret.
+    """
+
+    place: str
+    uid: str
+    token: str = field(repr=False, default="")
+    ca: str = field(repr=False, default="")
+
+
+@dataclass(frozen=True)
+class KubeRecord:
+    """Everything of one node: the framework's ``InventoryRecord``.
+
+    :param id: name of the namespace or project; of pods in projects that are there ``<project>-<pod>``.
+    :param uid: of what ``id`` names.
+    """
+
+    id: str
+    uid: str
+    metadata: Mapping[str, str]
+    terminating: bool = False
+    held_by: str = ""
+    pod: PodView | None = None
+    token: TokenView | None = None
+    gone: bool = False
+    updated: str = ""
+
+    @property
+    def status(self) -> str:
+        """For people."""
+        if self.terminating:
+            return f"Terminating: {self.held_by}" if self.held_by else "Terminating"
+        if self.pod is not None and self.pod.verdict.problem:
+            return self.pod.verdict.problem
+        return "Active"
+
+
+def place_view(found: dict[str, Any]) -> PlaceView:
+    """Of a namespace or project, as the API gives it."""
+    meta = found["metadata"]
+    phase = (found.get("status") or {}).get("phase")
+    terminating = bool(meta.get("deletionTimestamp")) or phase == "Terminating"
+    held_by = why_terminating(found) if terminating else ""
+    return PlaceView(meta["name"], str(meta.get("uid")), dict(meta.get("labels") or {}), terminating, held_by)
+
+
+def pod_view(found: dict[str, Any]) -> PodView:
+    meta = found["metadata"]
+    return PodView(
+        meta["name"],
+        meta["namespace"],
+        str(meta.get("uid")),
+        dict(meta.get("labels") or {}),
+        bool(meta.get("deletionTimestamp")),
+        of_pod(found),
+        (found.get("spec") or {}).get("nodeName"),
+    )
+
+
+def token_view(found: dict[str, Any]) -> TokenView | None:
+    """Of a secret; None = it is none with a token of ours."""
+    meta, data = found["metadata"], found.get("data") or {}
+    if found.get("type") != objects.TOKEN_TYPE or meta["name"] != objects.WORKER:
+        return None
+    try:
+        token = base64.b64decode(data.get("token") or "").decode()
+    except (binascii.Error, UnicodeDecodeError):
+        token = ""
+    return TokenView(meta["namespace"], str(meta.get("uid")), token, str(data.get("ca.crt") or ""))
+
+
+VIEWS: Final = {PLACE: place_view, POD: pod_view, SECRET: token_view}
+
+
+class Places:
+    """Objects of nodes that have a namespace or project each. ``_lock`` guards them."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._places: dict[str, PlaceView] = {}
+        self._pods: dict[str, PodView] = {}
+        self._tokens: dict[str, TokenView] = {}
+
+    def put(self, view: PlaceView | PodView | TokenView) -> KubeRecord | None:
+        """Keep what was told; the record of its node, None = its namespace is not known."""
+        with self._lock:
+            if isinstance(view, PlaceView):
+                name = view.name
+                before = self._places.get(name)
+                if before is not None and before.uid != view.uid:
+                    self._forget_content(name)
+                self._places[name] = view
+            elif isinstance(view, PodView):
+                name = view.place
+                self._pods[name] = view
+            else:
+                name = view.place
+                self._tokens[name] = view
+            return self._record(name)
+
+    def remove(self, view: PlaceView | PodView | TokenView) -> KubeRecord | None:
+        """An object is gone; what is left of its node, None = the node is."""
+        with self._lock:
+            if isinstance(view, PlaceView):
+                known = self._places.get(view.name)
+                if known is None or known.uid == view.uid:
+                    self._places.pop(view.name, None)
+                    self._forget_content(view.name)
+                return self._record(view.name)
+            kept: dict[str, Any] = self._pods if isinstance(view, PodView) else self._tokens
+            if view.place in kept and kept[view.place].uid == view.uid:
+                del kept[view.place]
+            return self._record(view.place)
+
+    def replace(self, kind: str, views: Iterable[PlaceView | PodView | TokenView]) -> tuple[list[KubeRecord], set[str]]:
+        """A list of a kind; the records that are there now, and the names of nodes that are not any more."""
+        with self._lock:
+            if kind == PLACE:
+                before = set(self._places)
+                self._places = {view.name: view for view in views if isinstance(view, PlaceView)}
+                for name in (set(self._pods) | set(self._tokens)) - set(self._places):
+                    # One whose namespace is not listed yet is listed, or told, again.
+                    if name in before:
+                        self._forget_content(name)
+                gone = before - set(self._places)
+            elif kind == POD:
+                self._pods, gone = {view.place: view for view in views if isinstance(view, PodView)}, set()
+            else:
+                self._tokens, gone = {view.place: view for view in views if isinstance(view, TokenView)}, set()
+            records = [record for name in self._places if (record := self._record(name)) is not None]
+            return records, gone
+
+    def record_of(self, view: PlaceView) -> KubeRecord:
+        """The record of a namespace that was listed: as it was told, if that is the same one."""
+        with self._lock:
+            known = self._places.get(view.name)
+            if known is not None and known.uid == view.uid:
+                return _made_of(known, self._pods.get(view.name), self._tokens.get(view.name))
+            return _made_of(view, None, None)
+
+    def get(self, name: str) -> KubeRecord | None:
+        """The record of a node."""
+        with self._lock:
+            return self._record(name)
+
+    def _forget_content(self, name: str) -> None:
+        self._pods.pop(name, None)
+        self._tokens.pop(name, None)
+
+    def _record(self, name: str) -> KubeRecord | None:
+        place = self._places.get(name)
+        if place is None:
+            return None
+        return _made_of(place, self._pods.get(name), self._tokens.get(name))
+
+
+def _made_of(place: PlaceView, pod: PodView | None, token: TokenView | None) -> KubeRecord:
+    return KubeRecord(place.name, place.uid, place.labels, place.terminating, place.held_by, pod, token)
+
+
+def pod_record(view: PodView) -> KubeRecord:
+    """The record of a pod in a project that is there."""
+    return KubeRecord(f"{view.place}-{view.name}", view.uid, view.labels, view.terminating, pod=view)
