@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from nodepool.driver.kubernetes.client import KubeClient
 from nodepool.driver.kubernetes.cloud import KubeCloud
-from nodepool.driver.kubernetes.connection import Connection
+from nodepool.driver.kubernetes.connection import ClusterConnection
 from nodepool.driver.kubernetes.create import NamespaceCreation
 from nodepool.driver.kubernetes.delete import KubeDeletion
 from nodepool.driver.kubernetes.instance import ListedInstance, need_of
@@ -48,7 +48,7 @@ class KubernetesAdapter(Adapter):
     def __init__(self, provider_config: Any, client: KubeClient | None = None) -> None:
         super().__init__(provider_config)
         self.config = provider_config
-        self.client = client or KubeClient(Connection(provider_config.name, provider_config.context))
+        self.client = client or KubeClient(ClusterConnection(provider_config.name, provider_config.context))
         self.cloud = self.make_cloud()
         self.cloud.on_room = lambda: self.on_room()
         self.shared_threads = self.cloud.threads

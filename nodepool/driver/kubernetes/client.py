@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 
 from nodepool.driver.framework.cloud_errors import CloudAway
 from nodepool.driver.framework.cloud_texts import one_line
-from nodepool.driver.kubernetes.connection import Access, Connection
+from nodepool.driver.kubernetes.connection import ClusterAccess, ClusterConnection
 from nodepool.driver.kubernetes.errors import error_of
 
 CONNECT_SECONDS: Final = 10.0
@@ -33,7 +33,7 @@ class KubeClient:
     Raises what `nodepool.driver.kubernetes.errors` makes of answers, and `CloudAway` when there is none.
     """
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: ClusterConnection) -> None:
         self.connection = connection
         self.provider = connection.provider
         self._lock = threading.Lock()
@@ -141,7 +141,7 @@ class KubeClient:
 
     def _request(
         self,
-        access: Access,
+        access: ClusterAccess,
         head: str,
         method: str,
         target: str,

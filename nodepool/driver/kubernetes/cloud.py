@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Container
 from typing import Any, ClassVar, Final
 
 from nodepool.driver.framework.cloud_errors import CloudNotFound
@@ -16,7 +17,8 @@ from nodepool.driver.kubernetes.records import (
     SECRET,
     VIEWS,
     KubeRecord,
-    Places,
+    NodeObjects,
+    PlaceView,
     place_view,
     pod_view,
     token_view,
@@ -54,7 +56,9 @@ class KubeCloud(InstanceCloud[KubeRecord], Listener):
         super().__init__(provider)
         self.client = client
         self.selector = api.selector_of(provider)
-        self.objects = Places()
+        #: The same for lists of namespaces.
+        self.selector_of_places = self.selector
+        self.objects = NodeObjects()
         self.inventory.on_start = self._start_watches
         self._watches = [Watch(client, kind, path, self.selector, self) for kind, path in self.watched.items()]
         #: Guards what follows.
@@ -145,10 +149,10 @@ class KubeCloud(InstanceCloud[KubeRecord], Listener):
     # -- lists --
 
     def list_instances(self, since: str | None) -> list[KubeRecord]:
-        found, _ = self.client.list(self.places_path, self.selector)
-        views = [place_view(item) for item in found]
+        found, _ = self.client.list(self.places_path, self.selector_of_places)
         with self._kinds_lock:
             asked, awaited = set(self._asked), dict(self._awaited)
+        views = [view for item in found if self.is_ours(view := self.view_of_place(item), awaited)]
         if PLACE in asked:
             self.objects.replace(PLACE, views)
         for view in views:
@@ -171,10 +175,21 @@ class KubeCloud(InstanceCloud[KubeRecord], Listener):
             return
 
     def get_instance(self, record_id: str) -> KubeRecord:
-        view = place_view(self.client.call("GET", f"{self.places_path}/{record_id}"))
-        if view.labels.get(tags.PROVIDER_KEY) != self.provider:
+        view = self.view_of_place(self.client.call("GET", f"{self.places_path}/{record_id}"))
+        if not self.is_ours(view, (record_id,)):
             raise NotFound(f"{record_id} is not a namespace of this provider")
         return self.objects.record_of(view)
+
+    def view_of_place(self, found: Object) -> PlaceView:
+        """What is kept of a namespace."""
+        return place_view(found)
+
+    def is_ours(self, view: PlaceView, named: Container[str]) -> bool:
+        """Was a namespace made for a node of this provider?
+
+        :param named: names of those that nodes of ours should have.
+        """
+        return view.labels.get(tags.PROVIDER_KEY) == self.provider
 
     # -- deletions --
 

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`Connection`: how to reach a cluster, and who we are there, as a kubeconfig or the launcher's own pod says (KU-1).
+"""`ClusterConnection`: how to reach a cluster, and who we are there (KU-1).
+
+A kubeconfig says it, or the launcher's own pod.
 
 Files with certificates and tokens are read again when they change, and when the cluster refuses the credentials.
 """
@@ -27,7 +29,7 @@ ACCOUNT_FILES: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
 @dataclass(frozen=True)
-class Access:
+class ClusterAccess:
     """What is needed for a call.
 
     :param settings: the ``Configuration`` of the package ``kubernetes``.
@@ -105,7 +107,7 @@ def _signature(files: Iterable[str]) -> tuple[Any, ...]:
     return tuple(found)
 
 
-class Connection:
+class ClusterConnection:
     """Access to one cluster. Thread-safe; ``_lock`` guards what is loaded.
 
     :param provider: its name, for texts.
@@ -117,11 +119,11 @@ class Connection:
         self.context = context
         self._clock = clock
         self._lock = threading.Lock()
-        self._access: Access | None = None
+        self._access: ClusterAccess | None = None
         self._signature: tuple[Any, ...] = ()
         self._look_at = float("-inf")
 
-    def access(self, fresh: bool = False) -> Access:
+    def access(self, fresh: bool = False) -> ClusterAccess:
         """How to call the cluster now. Reads files, if they have changed.
 
         :param fresh: read them in any case: what is known was refused.
@@ -154,7 +156,7 @@ class Connection:
         more = (settings.ssl_ca_cert, settings.cert_file, settings.key_file)
         files = tuple(dict.fromkeys([*files, *(name for name in more if name)]))
         self._signature = _signature(files)
-        self._access = Access(settings, client.ApiClient(settings).rest_client.pool_manager, files)
+        self._access = ClusterAccess(settings, client.ApiClient(settings).rest_client.pool_manager, files)
 
 
 def _is_there(path: str) -> bool:

@@ -13,10 +13,10 @@ from nodepool.driver.kubernetes.cloud import KubeCloud
 from nodepool.driver.kubernetes.errors import NotYet
 from nodepool.driver.kubernetes.instance import KubeInstance
 from nodepool.driver.kubernetes.pod_judge import PodJudge
-from nodepool.driver.kubernetes.records import KubeRecord, place_view
+from nodepool.driver.kubernetes.records import KubeRecord
 from nodepool.driver.statemachine import CreationKey, CreationMachine, Instance
 from nodepool.driver.statemachine import metadata as tags
-from nodepool.exceptions import LaunchStatusException
+from nodepool.exceptions import LaunchError, LaunchStatusException
 from nodepool.plan.backoff import Backoff
 
 if TYPE_CHECKING:
@@ -39,6 +39,8 @@ class NamespaceCreation(CreationMachine[KubeRecord]):
     cloud: KubeCloud
     #: Type of the connection without a pod, as Zuul knows it.
     place_connection: ClassVar[str] = "namespace"
+    #: Does the connection have the old key ``name``, too?
+    with_name: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -89,7 +91,7 @@ class NamespaceCreation(CreationMachine[KubeRecord]):
 
     def check_place(self, found: api.Object) -> None:
         """Is a namespace of our name ours?"""
-        view = place_view(found)
+        view = self.cloud.view_of_place(found)
         if tags.node_id_of(view.labels, self.cloud.provider) != self.node_id:
             raise LaunchStatusException(f"{self.where}: there is a namespace {self.name} of somebody else")
         if view.terminating:
@@ -102,13 +104,17 @@ class NamespaceCreation(CreationMachine[KubeRecord]):
             self.permit()
             try:
                 api.create(self.cloud.client, path, body)
-            except NotYet as error:
-                if turn == NOT_YET_TIMES:
+            except LaunchError as error:
+                if turn == NOT_YET_TIMES or not self.not_yet(error):
                     raise
                 self.log.debug("Not yet: %s", error)
                 threading.Event().wait(NOT_YET.pause(turn))
             else:
                 return
+
+    def not_yet(self, error: LaunchError) -> bool:
+        """Was an object refused only because the cluster is not ready for it?"""
+        return isinstance(error, NotYet)
 
     def refused(self, error: Exception) -> Exception:
         self.cloud.over(self.name)
@@ -142,7 +148,7 @@ class NamespaceCreation(CreationMachine[KubeRecord]):
         """What Zuul needs to know."""
         access = self.cloud.client.connection.access()
         kind = "kubectl" if self.pod_name is not None else self.place_connection
-        return KubeInstance(record, self.label, kind, access, self.cloud.client.connection.context)
+        return KubeInstance(record, self.label, kind, access, self.cloud.client.connection.context, self.with_name)
 
     def _has_token(self, record: KubeRecord) -> bool:
         return record.token is not None and bool(record.token.token)

@@ -6,13 +6,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from nodepool.driver.kubernetes import objects
-from nodepool.driver.kubernetes.records import KubeRecord
+from nodepool.driver.kubernetes.records import KubeRecord, TokenView
 from nodepool.driver.statemachine import Instance
 from nodepool.model.quota import QuotaInformation
 
 if TYPE_CHECKING:
     from nodepool.driver.kubernetes.config import PodLabel
-    from nodepool.driver.kubernetes.connection import Access
+    from nodepool.driver.kubernetes.connection import ClusterAccess
 
 
 class KubeInstance(Instance):
@@ -22,6 +22,7 @@ class KubeInstance(Instance):
     :param connection: type of the connection.
     :param context: of the kubeconfig.
     :param with_name: the old key ``name`` of the connection, too.
+    :param token: what is handed out; None = what the secret of the namespace says.
     """
 
     def __init__(
@@ -29,12 +30,13 @@ class KubeInstance(Instance):
         record: KubeRecord,
         label: PodLabel,
         connection: str,
-        access: Access,
+        access: ClusterAccess,
         context: str | None,
         with_name: bool = True,
+        token: TokenView | None = None,
     ) -> None:
         super().__init__()
-        token = record.token
+        token = token or record.token
         assert token is not None
         pod = record.pod
         self.ready = True
@@ -75,7 +77,7 @@ class ListedInstance(Instance):
         return self._used
 
 
-def connection_port(access: Access, place: str, token: str | None, authority: str | None) -> dict[str, Any]:
+def connection_port(access: ClusterAccess, place: str, token: str | None, authority: str | None) -> dict[str, Any]:
     """How Zuul reaches the node.
 
     :param authority: certificate of the cluster's authority, in base64.

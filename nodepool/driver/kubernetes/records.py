@@ -128,7 +128,7 @@ def token_view(found: dict[str, Any]) -> TokenView | None:
 VIEWS: Final = {PLACE: place_view, POD: pod_view, SECRET: token_view}
 
 
-class Places:
+class NodeObjects:
     """Objects of nodes that have a namespace or project each. ``_lock`` guards them."""
 
     def __init__(self) -> None:

@@ -108,7 +108,10 @@ class Watch:
                 return 0.0
             self._failures += 1
             pause = RETRY.pause(self._failures)
-            log.log(logging.DEBUG if self._failures == 1 else logging.WARNING, "%s; tried again in %g s", error, pause)
+            if self._failures == 1:
+                log.debug("%s; watched again in %g s", error, pause)
+            else:
+                log.warning("%s; watched again in %g s", error, pause)
             return pause
         return 0.0
 

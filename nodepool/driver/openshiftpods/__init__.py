@@ -19,4 +19,9 @@ class OpenShiftPodsDriver(StateMachineDriver):
         return OpenShiftPodsProviderConfig(provider)
 
     def getAdapter(self, provider_config: Any) -> Any:
-        raise NotImplementedError("this release checks sections of OpenShift, but does not launch there yet")
+        # Only here: the package "kubernetes" is needed by providers of this kind alone.
+        import kubernetes  # noqa: F401
+
+        from nodepool.driver.openshiftpods.adapter import OpenShiftPodsAdapter
+
+        return OpenShiftPodsAdapter(provider_config)

@@ -93,6 +93,11 @@ class WatchedInventory(Inventory[R]):
         with self._changed:
             self._gone.pop(record_id, None)
 
+    def known(self) -> list[R]:
+        """All instances as told last. Does not block."""
+        with self._changed:
+            return list(self._records.values())
+
     # -- when to list --
 
     def _start(self) -> threading.Thread | None:

@@ -66,3 +66,49 @@ def test_namespace(rig: KubernetesRig, workplace: Workplace, zuul: ZuulClient) -
     assert node.connection_type == "namespace"
     assert node.interface_ip is None
     assert node.connection_port["name"] == node.connection_port["namespace"] == f"main-{node.id}"
+
+
+def test_project(rig: KubernetesRig, workplace: Workplace, zuul: ZuulClient) -> None:
+    """OS-1 to OS-4: a user that may only ask for projects gets nodes; tokens are made explicitly."""
+    labels = [pod_label(), {"name": "room", "type": "project"}]
+    workplace.launch([KubeProvider("openshift", labels, "developer", pool="os")])
+    (node,) = nodes_of(zuul, ["pod"])
+    assert node.connection_type == "kubectl"
+    assert node.connection_port["namespace"] == f"os-{node.id}"
+    assert "name" not in node.connection_port
+    assert node.connection_port["token"]
+    (room,) = nodes_of(zuul, ["room"])
+    assert room.connection_type == "project"
+    assert room.interface_ip is None
+
+
+def test_pod_in_project(rig: KubernetesRig, workplace: Workplace, zuul: ZuulClient) -> None:
+    """OS-6: pods in a project that is there; the project stays."""
+    rig.call("POST", "/api/v1/namespaces", {"metadata": {"name": "shared"}})
+    label = {"name": "pod", "image": "docker.io/debian:12"}
+    workplace.launch([KubeProvider("openshiftpods", [label], "admin", pool="shared")])
+    (node,) = nodes_of(zuul, ["pod"])
+    assert node.interface_ip == node.connection_port["pod"] == f"pod-{node.id}"
+    assert node.connection_port["namespace"] == "shared"
+
+    def gone() -> bool:
+        return not rig.call("GET", "/api/v1/namespaces/shared/pods")["items"]
+
+    wait_for("the pod is gone", gone, SERVED_SECONDS)
+    rig.call("DELETE", "/api/v1/namespaces/shared")
+
+
+@pytest.mark.parametrize(
+    ("outcome", "words"), [("image-pull-error", "ErrImagePull"), ("failed", "ended with exit code")]
+)
+def test_pod_that_cannot_run(
+    rig: KubernetesRig, workplace: Workplace, zuul: ZuulClient, outcome: str, words: str
+) -> None:
+    """KU-10: a pod that fails ends its launch at once; one whose image cannot be pulled says so, and is waited for."""
+    label = pod_label(annotations={"kubernetes-rig/outcome": outcome})
+    provider = KubeProvider("kubernetes", [label], "admin")
+    provider.section.update({"launch-timeout": 15, "launch-retries": 1})
+    launcher = workplace.launch([provider])
+    completed = zuul.wait(zuul.submit(["pod"]), SERVED_SECONDS)
+    assert completed.state == "failed"
+    assert words in launcher.log_text()

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`ProjectCreation`: the launch of a node in a project of its own, with or without a pod (OS-1 to OS-4)."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Final
+
+from nodepool.driver.framework.cloud_errors import CloudSetup
+from nodepool.driver.kubernetes import api, objects
+from nodepool.driver.kubernetes.create import NamespaceCreation
+from nodepool.driver.kubernetes.instance import KubeInstance
+from nodepool.driver.kubernetes.records import KubeRecord
+from nodepool.driver.openshift.projects import project_request
+from nodepool.exceptions import LaunchError
+
+#: Role of the service account in its project, and the name of the binding.
+ADMIN: Final = "admin"
+BINDING: Final = "admin-0"
+
+
+class ProjectCreation(NamespaceCreation):
+    """Asks for a project, and makes what belongs into it."""
+
+    place_connection: ClassVar[str] = "project"
+    # OS-4
+    with_name: ClassVar[bool] = False
+
+    def make_place(self) -> None:
+        body = project_request(self.name, self.labels, self.label.annotations)
+        self.permit()
+        made = api.create(self.cloud.client, api.PROJECT_REQUESTS, body)
+        if made is None:
+            self.check_place(self.cloud.client.call("GET", f"{api.PROJECTS}/{self.name}"))
+        else:
+            # A template of the cluster may leave out what says whose it is.
+            self.cloud.made(self.name, str(made["metadata"].get("uid")))
+
+    def content(self) -> list[tuple[str, api.Object]]:
+        name, labels = self.name, self.labels
+        binding = {
+            "apiVersion": "authorization.openshift.io/v1",
+            "kind": "RoleBinding",
+            "metadata": {"name": BINDING, "namespace": name, "labels": objects.marks(labels)},
+            "roleRef": {"name": ADMIN},
+            "subjects": [{"kind": "ServiceAccount", "name": objects.WORKER, "namespace": name}],
+        }
+        found = [
+            (api.core("serviceaccounts", name), objects.service_account(labels)),
+            (api.core("secrets", name), objects.token_secret(labels)),
+            (api.openshift_rbac("rolebindings", name), binding),
+        ]
+        if self.pod_name is not None:
+            found.append((api.core("pods", name), objects.pod(self.pod_name, self.label, labels)))
+        return found
+
+    def not_yet(self, error: LaunchError) -> bool:
+        # A moment passes until we may work in a project that was made for us.
+        return super().not_yet(error) or isinstance(error, CloudSetup)
+
+    def instance(self, record: KubeRecord) -> KubeInstance:
+        found = super().instance(record)
+        # OS-4
+        found.host_id = None
+        return found

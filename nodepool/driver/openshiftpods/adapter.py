@@ -1,0 +1,17 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`OpenShiftPodsAdapter`: pods in projects that are there."""
+
+from __future__ import annotations
+
+from nodepool.driver.kubernetes.adapter import KubernetesAdapter
+from nodepool.driver.openshiftpods.cloud import PodCloud
+from nodepool.driver.openshiftpods.create import PodCreation
+
+
+class OpenShiftPodsAdapter(KubernetesAdapter):
+    """One cluster; a pool is a project."""
+
+    creation_class = PodCreation
+
+    def make_cloud(self) -> PodCloud:
+        return PodCloud(self.config.name, self.client, self.config.pools)

@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`PodCloud`: pods of one provider, in projects that are there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from nodepool.driver.framework.cloud_errors import CloudNotFound
+from nodepool.driver.kubernetes import api
+from nodepool.driver.kubernetes.client import KubeClient
+from nodepool.driver.kubernetes.cloud import KubeCloud, Object
+from nodepool.driver.kubernetes.records import POD, KubeRecord, pod_record, pod_view
+from nodepool.driver.kubernetes.watch import Watch
+from nodepool.driver.statemachine import metadata as tags
+from nodepool.exceptions import LaunchError, NotFound
+
+
+class PodCloud(KubeCloud):
+    """A watch for each project. An instance is a pod, its id ``<project>-<pod>`` (OS-6).
+
+    :param projects: their names.
+    """
+
+    watched = {}  # noqa: RUF012 - none in the whole cluster
+
+    def __init__(self, provider: str, client: KubeClient, projects: Iterable[str]) -> None:
+        super().__init__(provider, client)
+        self._projects = sorted(projects, key=len, reverse=True)
+        # Kinds of the watches are the projects: each is told of, and refused, by itself.
+        self._watches = [
+            Watch(client, project, api.core("pods", project), self.selector, self) for project in self._projects
+        ]
+        self._asked = set()
+        self.inventory.lists = False
+
+    # -- watches --
+
+    def listed(self, kind: str, found: list[Object], started: float) -> None:
+        there = {record.id: record for item in found if (record := self._record(item)) is not None}
+        for record in there.values():
+            self.inventory.put(record)
+        for record in self.inventory.known():
+            if record.pod is not None and record.pod.place == kind and record.id not in there:
+                self.inventory.remove(record.id)
+
+    def changed(self, kind: str, found: Object, gone: bool) -> None:
+        record = self._record(found)
+        if record is None:
+            return
+        if not gone:
+            self.inventory.put(record)
+            return
+        with self._kinds_lock:
+            another = self._made.get(record.id, record.uid) != record.uid
+        self.inventory.remove(record.id, another)
+
+    def heard(self, kind: str) -> None:
+        self.inventory.heard()
+
+    def refused(self, kind: str, error: LaunchError | None) -> None:
+        super().refused(f"{POD} of project {kind}", error)
+
+    def _record(self, found: Object) -> KubeRecord | None:
+        return pod_record(pod_view(found))
+
+    # -- lists --
+
+    def list_instances(self, since: str | None) -> list[KubeRecord]:
+        found: list[KubeRecord] = []
+        for project in self._projects:
+            items, _ = self.client.list(api.core("pods", project), self.selector)
+            found += [pod_record(pod_view(item)) for item in items]
+        return found
+
+    def get_instance(self, record_id: str) -> KubeRecord:
+        for project in self._projects:
+            if record_id.startswith(f"{project}-"):
+                # One project's name may be the beginning of another's (OS-7).
+                try:
+                    answer = self.client.call("GET", self.path_of(project, record_id))
+                except CloudNotFound:
+                    continue
+                record = pod_record(pod_view(answer))
+                if record.metadata.get(tags.PROVIDER_KEY) == self.provider:
+                    return record
+        raise NotFound(f"there is no pod {record_id} of this provider")
+
+    def path_of(self, project: str, record_id: str) -> str:
+        """Of a pod in the API."""
+        return f"{api.core('pods', project)}/{record_id.removeprefix(f'{project}-')}"
+
+    # -- deletions --
+
+    def delete_instance(self, record_id: str) -> None:
+        record = self.inventory.get(record_id) or self.get_instance(record_id)
+        assert record.pod is not None
+        api.delete(self.client, self.path_of(record.pod.place, record_id), record.uid)

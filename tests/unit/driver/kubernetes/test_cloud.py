@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What launches and deletions share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from nodepool.driver.framework.cloud_errors import CloudNotFound, CloudRefused, CloudSetup
+from nodepool.driver.kubernetes.cloud import KubeCloud
+from nodepool.driver.kubernetes.records import PLACE, POD
+from nodepool.exceptions import NotFound
+from tests.unit.driver.kubernetes.stand_in import StandIn
+
+OURS = {"nodepool_provider_name": "cluster", "nodepool_node_id": "1"}
+
+
+def namespace(name: str, uid: str = "u", labels: dict[str, str] = OURS) -> dict[str, Any]:
+    return {"metadata": {"name": name, "uid": uid, "labels": labels}}
+
+
+@pytest.fixture
+def client() -> StandIn:
+    return StandIn()
+
+
+@pytest.fixture
+def cloud(client: StandIn) -> Iterator[KubeCloud]:
+    made = KubeCloud("cluster", client)
+    yield made
+    made.stop()
+
+
+def test_watches_feed_the_inventory(cloud: KubeCloud) -> None:
+    """KU-10, KU-11: no call is made to know that a namespace is there, or gone."""
+    cloud.listed(PLACE, [namespace("main-1")], 0.0)
+    assert cloud.inventory.get("main-1") is not None
+    pod = {"metadata": {"name": "p", "namespace": "main-1", "uid": "p"}, "status": {"phase": "Running"}}
+    cloud.changed(POD, pod, gone=False)
+    record = cloud.inventory.get("main-1")
+    assert record is not None
+    assert record.pod is not None
+    cloud.changed(PLACE, namespace("main-1"), gone=True)
+    assert cloud.inventory.is_gone("main-1")
+
+
+def test_end_of_the_namespace_before(cloud: KubeCloud) -> None:
+    """KU-10: the next attempt has the same name; the end of the last one's namespace may be told late."""
+    cloud.listed(PLACE, [namespace("main-1", "old")], 0.0)
+    cloud.awaited("main-1", None)
+    cloud.made("main-1", "new")
+    cloud.changed(PLACE, namespace("main-1", "old"), gone=True)
+    assert not cloud.inventory.is_gone("main-1")
+    cloud.changed(PLACE, namespace("main-1", "new"), gone=False)
+    record = cloud.inventory.get("main-1")
+    assert record is not None
+    assert record.uid == "new"
+
+
+def test_one_bad_object(cloud: KubeCloud) -> None:
+    """KU-12: what cannot be understood is left out, and nothing else."""
+    cloud.listed(PLACE, [{"metadata": {}}, namespace("main-1")], 0.0)
+    assert cloud.inventory.get("main-1") is not None
+
+
+def test_deletion(cloud: KubeCloud, client: StandIn) -> None:
+    """KU-11: in the background, of this very namespace."""
+    cloud.listed(PLACE, [namespace("main-1", "uid-1")], 0.0)
+    cloud.delete_instance("main-1")
+    ((method, path, body),) = client.calls
+    assert (method, path) == ("DELETE", "/api/v1/namespaces/main-1")
+    assert body["propagationPolicy"] == "Background"
+    assert body["preconditions"] == {"uid": "uid-1"}
+
+
+def test_deletion_of_a_foreign_namespace(cloud: KubeCloud, client: StandIn) -> None:
+    """KU-12: a namespace of somebody else is not deleted, whatever its name is."""
+    client.answers["GET", "/api/v1/namespaces/main-1"] = namespace("main-1", labels={})
+    with pytest.raises(NotFound):
+        cloud.delete_instance("main-1")
+    assert [method for method, *_ in client.calls] == ["GET"]
+
+
+def test_deletion_that_has_begun(cloud: KubeCloud, client: StandIn) -> None:
+    """KU-11: ordered twice it is no error; another namespace of the name is not ours to delete."""
+    cloud.listed(PLACE, [namespace("main-1")], 0.0)
+    path = ("DELETE", "/api/v1/namespaces/main-1")
+    client.answers[path] = CloudRefused("being deleted", 409, "409 Conflict: content is being removed", "Conflict")
+    cloud.delete_instance("main-1")
+    client.answers[path] = CloudRefused("no", 409, "Precondition failed: UID in precondition: u", "Conflict")
+    with pytest.raises(CloudNotFound):
+        cloud.delete_instance("main-1")
+
+
+def test_what_cannot_be_watched_is_asked_for(cloud: KubeCloud, client: StandIn) -> None:
+    """KU-3: without the right to watch pods each launch asks for its own, and only while it waits."""
+    cloud.listed(PLACE, [namespace("main-1")], 0.0)
+    cloud.refused(POD, CloudSetup("no", 403))
+    assert cloud.inventory.lists
+    pod = {"metadata": {"name": "p", "namespace": "main-1", "uid": "p"}, "status": {"phase": "Running"}}
+    client.answers["GET", "/api/v1/namespaces/main-1/pods/p"] = pod
+    cloud.awaited("main-1", "p")
+    client.lists = [([namespace("main-1")], "1"), ([namespace("main-1")], "2")]
+    (record,) = cloud.list_instances(None)
+    assert record.pod is not None
+    cloud.over("main-1")
+    cloud.list_instances(None)
+    assert len(client.calls) == 1
+    cloud.refused(POD, None)
+    assert not cloud.inventory.lists

@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The launch of a node."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from nodepool.driver.framework.cloud_errors import CloudRefused
+from nodepool.driver.kubernetes.cloud import KubeCloud
+from nodepool.driver.kubernetes.create import NamespaceCreation
+from nodepool.driver.kubernetes.errors import NotYet
+from nodepool.driver.statemachine import CreationKey
+from nodepool.exceptions import LaunchStatusException
+from nodepool.logconfig import ContextLogger
+from tests.unit.driver.kubernetes.stand_in import StandIn
+from tests.unit.driver.kubernetes.test_objects import METADATA, label_of
+
+KEY = CreationKey("cluster", "7", 1)
+EXISTS = CloudRefused("exists", 409, "exists", "AlreadyExists")
+
+
+@pytest.fixture
+def client() -> StandIn:
+    found = StandIn()
+    found.answers["GET", "/api/v1/namespaces/main-7"] = {"metadata": {"name": "main-7", "uid": "u", "labels": METADATA}}
+    return found
+
+
+@pytest.fixture
+def cloud(client: StandIn) -> Iterator[KubeCloud]:
+    made = KubeCloud("cluster", client)
+    yield made
+    made.stop()
+
+
+def creation(cloud: KubeCloud, **keys: Any) -> NamespaceCreation:
+    return NamespaceCreation(cloud, label_of(**keys), METADATA, None, ContextLogger(logging.getLogger("test")))
+
+
+def test_id_is_known_first(cloud: KubeCloud, client: StandIn) -> None:
+    """KU-9: what a launcher that is killed may leave is named in its node before anything is made."""
+    machine = creation(cloud)
+    machine.advance()
+    assert machine.external_id == "main-7"
+    assert machine.announced
+    assert machine.next_advance_seconds == 0.0
+    assert not client.calls
+
+
+def test_order(cloud: KubeCloud, client: StandIn) -> None:
+    """KU-2: one call for each object, and none to wait for it."""
+    assert creation(cloud).create(KEY) == "main-7"
+    assert [(method, path.rpartition("/")[2]) for method, path, _ in client.calls] == [
+        ("POST", "namespaces"),
+        ("POST", "serviceaccounts"),
+        ("POST", "secrets"),
+        ("POST", "roles"),
+        ("POST", "rolebindings"),
+        ("POST", "pods"),
+    ]
+
+
+def test_namespace_has_no_pod(cloud: KubeCloud, client: StandIn) -> None:
+    """KU-2: a label of type namespace."""
+    creation(cloud, type="namespace").create(KEY)
+    assert not any(path.endswith("/pods") for _, path, _ in client.calls)
+
+
+def test_lost_answer(cloud: KubeCloud, client: StandIn) -> None:
+    """KU-2: names are keys: what is sent again finds what was made."""
+    client.answers["POST", "/api/v1/namespaces"] = EXISTS
+    client.answers["POST", "/api/v1/namespaces/main-7/secrets"] = EXISTS
+    assert creation(cloud).create(KEY) == "main-7"
+
+
+def test_namespace_of_somebody_else(cloud: KubeCloud, client: StandIn) -> None:
+    """KU-12: it is not used, and nothing is made in it."""
+    client.answers["POST", "/api/v1/namespaces"] = EXISTS
+    client.answers["GET", "/api/v1/namespaces/main-7"] = {"metadata": {"name": "main-7", "labels": {}}}
+    with pytest.raises(LaunchStatusException, match="somebody else"):
+        creation(cloud).create(KEY)
+    assert [method for method, *_ in client.calls] == ["POST", "GET"]
+
+
+def test_not_yet(cloud: KubeCloud, client: StandIn) -> None:
+    """KU-2: what the cluster makes by itself a moment later is waited for."""
+    path = "/api/v1/namespaces/main-7/pods"
+    client.answers["POST", path] = [NotYet("error looking up service account"), {"metadata": {"uid": "p"}}]
+    assert creation(cloud).create(KEY) == "main-7"
+    assert [called for _, called, _ in client.calls].count(path) == 2

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Objects of nodes become one record each."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+from nodepool.driver.kubernetes.records import (
+    PLACE,
+    NodeObjects,
+    place_view,
+    pod_view,
+    token_view,
+)
+
+
+def place(name: str, uid: str = "u", **more: Any) -> Any:
+    return place_view({"metadata": {"name": name, "uid": uid, "labels": {"a": "b"}, **more}})
+
+
+def pod(place_name: str) -> Any:
+    return pod_view({"metadata": {"name": "p", "namespace": place_name, "uid": "p"}, "status": {"phase": "Running"}})
+
+
+def token(place_name: str, text: str = "secret-text") -> Any:
+    data = {"token": base64.b64encode(text.encode()).decode(), "ca.crt": "Y2E="}
+    meta = {"name": "zuul-worker", "namespace": place_name, "uid": "s"}
+    return token_view({"type": "kubernetes.io/service-account-token", "metadata": meta, "data": data})
+
+
+def test_one_record() -> None:
+    """KU-2: whatever is told first, a record is there with its namespace."""
+    kept = NodeObjects()
+    assert kept.put(pod("a-1")) is None
+    record = kept.put(place("a-1"))
+    assert record is not None
+    assert record.pod is not None
+    assert record.pod.verdict.ready
+    record = kept.put(token("a-1"))
+    assert record is not None
+    assert record.token is not None
+    assert record.token.token == "secret-text"
+
+
+def test_tokens_are_not_shown() -> None:
+    """KU-8: no log can show one by accident."""
+    kept = NodeObjects()
+    kept.put(place("a-1"))
+    assert "secret-text" not in repr(kept.put(token("a-1")))
+
+
+def test_other_secrets_are_left_out() -> None:
+    """KU-2: only the one that was made for the token."""
+    meta = {"name": "other", "namespace": "a-1"}
+    assert token_view({"type": "Opaque", "metadata": meta}) is None
+
+
+def test_namespace_of_the_same_name() -> None:
+    """KU-10: a new namespace has nothing of the one before; the end of that one, told late, is not its end."""
+    kept = NodeObjects()
+    kept.put(place("a-1", "old"))
+    kept.put(pod("a-1"))
+    record = kept.put(place("a-1", "new"))
+    assert record is not None
+    assert record.pod is None
+    assert kept.remove(place("a-1", "old")) is not None
+    assert kept.remove(place("a-1", "new")) is None
+
+
+def test_list_replaces() -> None:
+    """KU-11: what a list lacks is gone."""
+    kept = NodeObjects()
+    kept.put(place("a-1"))
+    records, gone = kept.replace(PLACE, [place("a-2")])
+    assert [record.id for record in records] == ["a-2"]
+    assert gone == {"a-1"}
+
+
+def test_status() -> None:
+    """KU-11: a namespace that is being deleted says what holds it."""
+    kept = NodeObjects()
+    record = kept.put(place("a-1", deletionTimestamp="now", finalizers=["x/y"]))
+    assert record is not None
+    assert record.terminating
+    assert record.status == "Terminating: finalizers x/y"

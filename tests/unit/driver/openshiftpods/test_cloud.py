@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pods in projects that are there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from nodepool.driver.framework.cloud_errors import CloudNotFound
+from nodepool.driver.openshiftpods.cloud import PodCloud
+from nodepool.exceptions import NotFound
+from tests.unit.driver.kubernetes.stand_in import StandIn
+
+
+@pytest.fixture
+def client() -> StandIn:
+    return StandIn()
+
+
+@pytest.fixture
+def cloud(client: StandIn) -> Iterator[PodCloud]:
+    made = PodCloud("os", client, ["a", "a-b"])
+    yield made
+    made.stop()
+
+
+def test_project_of_a_pod(cloud: PodCloud, client: StandIn) -> None:
+    """OS-7: a project's name may be the beginning of another's: the pod that is there says which one it is."""
+    missing = CloudNotFound("no", 404)
+    meta = {"name": "b-pod-7", "namespace": "a", "uid": "u", "labels": {"nodepool_provider_name": "os"}}
+    client.answers["GET", "/api/v1/namespaces/a-b/pods/pod-7"] = missing
+    client.answers["GET", "/api/v1/namespaces/a/pods/b-pod-7"] = {"metadata": meta}
+    cloud.delete_instance("a-b-pod-7")
+    method, path, body = client.calls[-1]
+    assert (method, path) == ("DELETE", "/api/v1/namespaces/a/pods/b-pod-7")
+    assert body["preconditions"] == {"uid": "u"}
+
+
+def test_pod_of_somebody_else(cloud: PodCloud, client: StandIn) -> None:
+    """OS-7: no project of the configuration, or no pod of ours: nothing is deleted."""
+    client.answers["GET", "/api/v1/namespaces/a/pods/x-1"] = {
+        "metadata": {"name": "x-1", "namespace": "a", "labels": {"nodepool_provider_name": "another"}}
+    }
+    for record_id in ("a-x-1", "c-x-1"):
+        with pytest.raises(NotFound):
+            cloud.delete_instance(record_id)
+    assert not [method for method, *_ in client.calls if method == "DELETE"]
+
+
+def test_list_of_one_project(cloud: PodCloud) -> None:
+    """OS-6: a list of one project says nothing of another's pods."""
+    pods: dict[str, Any] = {
+        project: {"metadata": {"name": "p-1", "namespace": project, "uid": project, "labels": {}}}
+        for project in ("a", "a-b")
+    }
+    cloud.listed("a", [pods["a"]], 0.0)
+    cloud.listed("a-b", [pods["a-b"]], 0.0)
+    cloud.listed("a", [], 0.0)
+    assert cloud.inventory.get("a-p-1") is None
+    assert cloud.inventory.is_gone("a-p-1")
+    assert cloud.inventory.get("a-b-p-1") is not None
