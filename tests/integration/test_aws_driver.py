@@ -329,3 +329,16 @@ def test_dedicated_hosts(aws: AwsPlace) -> None:
     aws.wait_empty()
     wait_for("the hosts are gone", lambda: aws.contents()["hosts"] == 0)
     assert aws.simulator.state()["events"]["hosts allocated"] == 3
+
+
+@pytest.mark.parametrize("kind", ["html", "portal", "garbage", "odd", "truncated"])
+def test_answers_that_are_none(aws: AwsPlace, caplog: pytest.LogCaptureFixture, kind: str) -> None:
+    """A proxy, a sign-in page or a connection that ends in the middle: each call is made again, and nothing is lost."""
+    names = ("RunInstances", "Describe*", "TerminateInstances")
+    rules = [{"operation": f"ec2.{name}", "kind": kind, "after": True, "count": 2} for name in names]
+    aws.simulator.change(errors=rules)
+    aws.launch()
+    _serve_all(aws, [aws.znodes.submit(["small"]) for _ in range(4)])
+    aws.wait_empty()
+    assert aws.simulator.state()["events"]["instances created"] == 4
+    assert "Traceback" not in caplog.text
