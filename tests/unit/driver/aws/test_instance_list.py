@@ -121,3 +121,30 @@ def test_other_calls_are_left_to_botocore() -> None:
     body = b'<DescribeKeyPairsResponse xmlns="x">' + key + b"</DescribeKeyPairsResponse>"
     assert parsed(AnswerParsers(), body, shape=shape)["KeyPairs"] == [{"KeyName": "zuul"}]
     assert type(AnswerParsers().create_parser("json")) is type(ResponseParserFactory().create_parser("json"))
+
+
+RUN = MODEL.operation_model("RunInstances").output_shape
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"<!DOCTYPE html><html><head><title>Sign in</title></head><body>Hello</body></html>",
+        b"<html/>",
+        b"<Response/>",
+        b'{"a": 1}',
+        b"",
+    ],
+)
+@pytest.mark.parametrize("shape", [RUN, None])
+def test_answers_of_others(body: bytes, shape: Any) -> None:
+    """What the page of a proxy leaves out is not gone."""
+    with pytest.raises(ResponseParserError, match="EC2 does not answer, but somebody else"):
+        parsed(AnswerParsers(), body, shape=shape)
+
+
+def test_other_answers() -> None:
+    head = b'<?xml version="1.0" encoding="UTF-8"?>\n<RunInstancesResponse xmlns="http://ec2.amazonaws.com/doc/2016-11-15/">'
+    body = head + b"<requestId>1</requestId><instancesSet><item><instanceId>i-1</instanceId></item></instancesSet>"
+    found = parsed(AnswerParsers(), body + b"</RunInstancesResponse>", shape=RUN)
+    assert found["Instances"] == [{"InstanceId": "i-1"}]
