@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Iterable
 from typing import Final
 
@@ -15,6 +16,8 @@ from nodepool.metrics import instances
 
 log = logging.getLogger("nodepool.driver.aws.ended")
 
+#: With more ids than these, those that no list shows any more are forgotten.
+MANY: Final = 5000
 #: Reasons of states that say more than "it failed".
 _QUOTA_REASONS: Final = frozenset({"Client.VolumeLimitExceeded", "Client.InstanceLimitExceeded"})
 _CAPACITY_REASONS: Final = frozenset(
@@ -49,15 +52,17 @@ def ended(where: str, record: AwsRecord) -> Exception:
 
 
 class EndedInstances:
-    """Tells of each instance of a provider that ended, once. Called by one thread at a time; does not block.
+    """Tells of each instance of a provider that ended, once. Thread-safe, does not block; ``_lock`` guards the ids.
 
     Lists show instances for about an hour after their end. What the first list shows ended before: it is not told.
+    Lists may come in another order than they were begun.
 
     :param provider: its name.
     """
 
     def __init__(self, provider: str) -> None:
         self._provider = provider
+        self._lock = threading.Lock()
         self._told: set[str] | None = None
 
     def seen(self, records: Iterable[AwsRecord]) -> None:
@@ -67,10 +72,12 @@ class EndedInstances:
             for record in records
             if record.status in (SHUTTING_DOWN, TERMINATED) and metadata.node_id_of(record.metadata, self._provider)
         }
-        if self._told is not None:
-            for record_id in over.keys() - self._told:
-                self._tell(over[record_id])
-        self._told = set(over)
+        with self._lock:
+            new = set() if self._told is None else over.keys() - self._told
+            kept = self._told if self._told is not None and len(self._told) < MANY else set()
+            self._told = kept | over.keys()
+        for record_id in sorted(new):
+            self._tell(over[record_id])
 
     def _tell(self, record: AwsRecord) -> None:
         instances.report_end(self._provider, record.reason_code)
