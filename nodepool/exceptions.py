@@ -10,7 +10,7 @@ from typing import ClassVar
 
 
 class NotFound(Exception):
-    """The resource is gone. While deleting, this is success."""
+    """The resource does not exist. While deleting, this is success."""
 
 
 class LaunchError(Exception):

@@ -26,7 +26,7 @@ class _Plan(NamedTuple):
     :param positional: names of fields that may be given by their place.
     :param blank: name -> default, or `_MISSING`; all fields in their order.
     :param factories: name -> what makes the default.
-    :param required: names of fields without a default. ``shown``: of those that ``repr`` tells.
+    :param required: names of fields without a default. ``shown``: of those that ``repr`` shows.
     :param compared: gets the values that count when two objects are compared.
     """
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The processes of a build: it runs in a session of its own (setsid(2)), to which all belong that it starts.
 
-A process that makes a session of its own leaves it; diskimage-builder does not. What proc(5) tells is all that is used.
+A process that makes a session of its own leaves it; diskimage-builder does not. What proc(5) says is all that is used.
 """
 
 from __future__ import annotations

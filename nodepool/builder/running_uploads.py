@@ -50,7 +50,7 @@ class UploadState:
 class Meter:
     """How far one upload is. ``_lock`` guards everything in it.
 
-    :param changed: told of progress, now and then. Must neither block nor raise.
+    :param changed: notified of progress, now and then. Must neither block nor raise.
     """
 
     def __init__(self, size: int, changed: Callable[[], None], clock: Callable[[], float] = monotonic) -> None:

@@ -29,7 +29,7 @@ class _CannotList(CommandError):
 
 
 class KnownUploads(NamedTuple):
-    """Uploads that ZooKeeper knows, by the two ways in which a cloud tells of them.
+    """Uploads that ZooKeeper knows, by the two ways in which a cloud names them.
 
     :param numbers: build id and upload id of those to one provider; of records that cannot be read, too.
     :param external_ids: of those to all providers, as texts.

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What SIGUSR2 does beside the stacks: profiler and growth of objects (reference/commands 4).
 
-Both rest on packages that an operator may install: ``yappi`` and ``objgraph``. Without one its part is left out.
+Both need packages that an operator may install: ``yappi`` and ``objgraph``. Without one its part is left out.
 """
 
 from __future__ import annotations

@@ -87,7 +87,7 @@ def show_listing(
     :param look: reads the listing.
     :param caches: a listing of nodes or requests: with ``--watch`` they are read from caches, if there are some.
     :param empty: what to tell somebody at a terminal who gets an empty listing; an empty text = nothing.
-    :raises CommandError: a column is unknown, or ZooKeeper does not tell.
+    :raises CommandError: a column is unknown, or ZooKeeper does not answer in time.
     """
     if options.watch:
 

@@ -179,9 +179,9 @@ def delete_upload(options: argparse.Namespace) -> int:
 class _Doomed(Generic[R]):
     """A record that is to become ``deleting``.
 
-    :param gone: what is told when it is not there any more.
-    :param busy: the state in which it may not be deleted, and what is told then.
-    :param lock: of the record. Raises ZKConflict: it is gone.
+    :param gone: what is said when it does not exist any more.
+    :param busy: the state in which it may not be deleted, and what is said then.
+    :param lock: of the record. Raises ZKConflict: it does not exist any more.
     """
 
     gone: str

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Waiting for nodes: until whoever has them gives them back, and until they are gone."""
+"""Waiting for nodes: until they are returned, and until they are deleted."""
 
 from __future__ import annotations
 

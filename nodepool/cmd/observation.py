@@ -70,7 +70,7 @@ def _nodes(
 
 
 class _RoomLook:
-    """Chooses the nodes of a request, and of others those that tell why there is no room for it.
+    """Chooses the nodes of a request, and of others those that say why there is no room for it.
 
     :param providers: that could serve it.
     """

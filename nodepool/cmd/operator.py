@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who uses a command, for records that tell who changed something."""
+"""Who uses a command, for records that say who changed something."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ class ProgressDisplay:
 class ProgressLine:
     """One line on a terminal to which others log, too; what they log is never deleted. Elsewhere nothing is written.
 
-    Any thread. To be used with ``with``: the line is gone in the end.
+    Any thread. To be used with ``with``: the line is removed in the end.
     """
 
     def __init__(self, stream: TextIO | None) -> None:

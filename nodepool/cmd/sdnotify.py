@@ -14,7 +14,7 @@ log = logging.getLogger("nodepool.cmd.sdnotify")
 
 
 class Notifier:
-    """Tells systemd how the daemon is; does nothing when systemd did not start us.
+    """Informs systemd about the state of the daemon; does nothing when systemd did not start us.
 
     :param environment: where ``NOTIFY_SOCKET``, ``WATCHDOG_USEC`` and ``WATCHDOG_PID`` are looked up.
     """

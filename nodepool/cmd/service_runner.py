@@ -68,13 +68,13 @@ class ServiceRunner:
     """Runs a service in a thread and stays free for signals in the main thread.
 
     :param service: what to run.
-    :param notifier: tells systemd.
+    :param notifier: informs systemd.
     :param stop_seconds: how long an orderly stop may take.
     :param on_stop_signal: called in the main thread with each signal to stop, the first one before the service's
         `stop`. Of a further one it says whether the service still ends in order; False = the daemon ends at once.
     :param drain: called in the main thread with a signal to stop that comes first. True = the service finishes what it
         does, and ends by itself; False = it is stopped now, as with a further signal.
-    :param finished: did the service end by itself because it was told to? Else its end is an error.
+    :param finished: did the service end because it was asked to? Else its end is an error.
     :param clock: monotonic seconds.
     :param on_loaded: called in the main thread when the service is ready, and again after each reload.
     """

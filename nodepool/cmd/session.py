@@ -145,7 +145,7 @@ def give_up_without_connection(
 def say_what_is_waited_for(
     what: str, stream: TextIO | None = None, seconds: float = QUIET_SECONDS, limit: float = CONNECT_SECONDS
 ) -> Iterator[None]:
-    """Inside, a terminal is told what the command waits for, once it has waited for a while; taken back in the end.
+    """Inside, a terminal is informed what the command waits for, once it has waited for a while; taken back in the end.
 
     :param stream: default: stderr. Nothing is written to what is no terminal.
     :param seconds: how long to wait with it.

@@ -19,7 +19,7 @@ _PAUSE: Final = 0.2
 class Watched:
     """Nodes, requests and pools as they are now.
 
-    Blocks until all is read. Raises CommandError: ZooKeeper does not tell.
+    Blocks until all is read. Raises CommandError: ZooKeeper does not answer in time.
     """
 
     def __init__(self, zk: ZooKeeper) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names of `nodepool.driver.statemachine` of 11.0.0: tasks that the framework does by itself now."""
+"""Names of `nodepool.driver.statemachine` of 11.0.0: tasks that the framework does itself now."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ __all__ = ["StatsReporter", "get_client", "normalize_statsd_name"]
 class StatsReporter:
     """Base of classes that launch nodes by themselves, and count it.
 
-    They have ``provider_config``, ``node`` and ``handler``. What the launcher counts by itself is not counted again:
+    They have ``provider_config``, ``node`` and ``handler``. What the launcher counts itself is not counted again:
     the other methods do nothing.
 
     :param statsd_client: not used: the launcher has one of its own.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The loaded configuration (reference/configuration 2 to 6). Objects compare by value, which reloads rest on."""
+"""The loaded configuration (reference/configuration 2 to 6). Objects compare by value, which reloads depend on."""
 
 from __future__ import annotations
 

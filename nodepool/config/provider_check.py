@@ -66,7 +66,7 @@ def call_driver(what: str, function: Callable[..., T], *arguments: Any) -> T:
 class ProviderCheck:
     """Of the sections of one document.
 
-    :param problems: is told what is wrong.
+    :param problems: is informed what is wrong.
     """
 
     def __init__(self, document: Document, problems: Problems) -> None:

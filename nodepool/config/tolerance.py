@@ -124,7 +124,7 @@ class Tolerance:
     """Changes the values of a document.
 
     :param document: whose values are changed in place.
-    :param problems: is told of each change.
+    :param problems: is notified of each change.
     """
 
     def __init__(self, document: Document, problems: Problems) -> None:

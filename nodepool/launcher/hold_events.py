@@ -43,7 +43,7 @@ class HoldEvents:
 
 
 def why_held(node: Node) -> str:
-    """By whom and why a node is on hold, as far as its record tells."""
+    """By whom and why a node is on hold, as far as its record says."""
     by = [f"by {node.hold_by}"] if node.hold_by else []
     if node.comment:
         return ": ".join([*by, str(node.comment)])

@@ -39,7 +39,7 @@ class Router:
     :param pools: the registered pools of all launchers.
     :param threads: the pool workers of this launcher.
     :param has_tenant_limits: does the configuration limit any tenant?
-    :param counted: told of every change of a node, pool or image (''), and of a request (its id); must not block.
+    :param counted: notified of every change of a node, pool or image (''), and of a request (its id); must not block.
     """
 
     def __init__(

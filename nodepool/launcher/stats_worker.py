@@ -43,7 +43,7 @@ class StatsWorker(PassThread):
     """A thread that owns all of its state; `changed` and `stop` may be called from any other.
 
     :param client: statsd; its address is looked up here.
-    :param registry: is told all gauges, and tells statsd.
+    :param registry: gets all gauges, and sends them to statsd.
     :param is_leader: is this launcher the one that sends node gauges? May block for a few round trips.
     :param nodes: all nodes of the system, from a cache.
     :param requests: all requests, from a cache.
@@ -152,7 +152,7 @@ def zk_internals(hostname: str, zk: ZooKeeper) -> gauges.Gauges:
     There is no cache of images, and no cache plays back what it missed; these gauges are 0, so that dashboards
     find them.
 
-    :param hostname: of the launcher, as ``gethostname()`` tells it.
+    :param hostname: of the launcher, as ``gethostname()`` returns it.
     :raises ZKConnectionError: not connected yet.
     """
     caches: dict[str, tuple[int, int]] = {"node": (0, 0), "request": (0, 0), "image": (0, 0)}

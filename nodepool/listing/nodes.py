@@ -70,7 +70,7 @@ _PEOPLE: Final = ("id", "status", "age_seconds", "label", "provider", "pool", "t
 
 @dataclass(frozen=True)
 class NodeFacts:
-    """What other records tell of nodes.
+    """What other records say of nodes.
 
     :param locked: ids of the nodes that are locked.
     :param requests: those that nodes belong to, by their ids, as far as they exist.

@@ -33,7 +33,7 @@ class Order(Generic[T]):
     """In which order records are; those without a value (None) come last.
 
     :param value: what they are sorted by: a number, a text, a list, or None.
-    :param identity: tells records apart, and is the order of those with the same value.
+    :param identity: distinguishes records, and is the order of those with the same value.
     """
 
     value: Callable[[T], Any]

@@ -56,7 +56,7 @@ def tenant_table(
 
 
 def resources_of(node: Node) -> dict[str, Any]:
-    """What a node uses, as far as its record tells; without, it is one instance."""
+    """What a node uses, as far as its record says; without, it is one instance."""
     stored = node.resources or {}
     numbers = {
         name: value for name, value in stored.items() if isinstance(value, (int, float)) and not isinstance(value, bool)

@@ -93,7 +93,7 @@ def limit_gauges(
 def circuit_gauges(hostname: str, is_open: Mapping[str, bool]) -> Gauges:
     """Which providers one launcher launches nothing in, because their clouds keep failing.
 
-    :param hostname: of the launcher, as ``gethostname()`` tells it.
+    :param hostname: of the launcher, as ``gethostname()`` returns it.
     :param is_open: provider -> is its circuit breaker open?
     """
     return {catalog.CIRCUIT_OPEN.series(hostname, provider): int(opened) for provider, opened in is_open.items()}
@@ -102,7 +102,7 @@ def circuit_gauges(hostname: str, is_open: Mapping[str, bool]) -> Gauges:
 def internal_gauges(hostname: str, connection_queue: int, caches: Mapping[str, tuple[int, int]]) -> Gauges:
     """The inside of one launcher.
 
-    :param hostname: of the launcher, as ``gethostname()`` tells it.
+    :param hostname: of the launcher, as ``gethostname()`` returns it.
     :param connection_queue: calls that wait to be sent to ZooKeeper.
     :param caches: ``node``, ``request`` and ``image`` -> (changes that are being read, changes noted for later).
     """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`Registry`: the metrics of this process. What counts tells the registry; sinks such as statsd pass it on.
+"""`Registry`: the metrics of this process. What counts goes to the registry; sinks such as statsd pass it on.
 
 A metric is declared once (`nodepool.metrics.catalog`). A *series* is a metric with a value for each of its labels.
 """
@@ -109,7 +109,7 @@ Value = float | Distribution
 class Registry:
     """Keeps the last value of each series. Any thread; nothing blocks. ``_lock`` is held for dictionary work only.
 
-    :param sinks: are told of every change, without the lock.
+    :param sinks: are notified of every change, without the lock.
     """
 
     def __init__(self, sinks: Iterable[Sink] = ()) -> None:

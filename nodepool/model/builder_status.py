@@ -24,7 +24,7 @@ class BuildStatus:
 
 @dataclass(frozen=True)
 class UploadStatus:
-    """An upload that runs. None = not told.
+    """An upload that runs. None = not reported.
 
     :param percent: 0 to 100.
     :param bytes_per_second: of late.
@@ -38,7 +38,7 @@ class UploadStatus:
 
 @dataclass(frozen=True)
 class BuilderStatus:
-    """What all builders tell together.
+    """What all builders report together.
 
     :param builds: ``<image>/<build id>`` -> progress.
     :param uploads: ``<image>/<build id>/<provider>/<upload id>`` -> progress.

@@ -18,7 +18,7 @@ DEFAULT_PRIORITY: Final = 100
 class Component:
     """One registered daemon or pool.
 
-    :param hostname: as ``gethostname()`` tells it.
+    :param hostname: as ``gethostname()`` returns it.
     :param version: release of the program.
     """
 

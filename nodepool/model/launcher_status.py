@@ -49,7 +49,7 @@ class AbsentProvider:
 
 @dataclass(frozen=True)
 class LauncherStatus(TypedRecord):
-    """Everything that a launcher tells, beside its pools.
+    """Everything that a launcher reports, beside its pools.
 
     :param config_file: path of the configuration. ``config``: short hash of what is in effect.
     :param since: when it started, in seconds since the epoch.

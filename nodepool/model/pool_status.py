@@ -23,7 +23,7 @@ class LimitStatus:
     :param limit: None = there is none.
     :param used: by nodes of ours.
     :param others: used by others in the same quota, as far as it is known.
-    :param asked_at: when the cloud told it, in seconds since the epoch; None = it is configured.
+    :param asked_at: when the cloud reported it, in seconds since the epoch; None = it is configured.
     """
 
     scope: str = ""
@@ -38,7 +38,7 @@ class LimitStatus:
 class LabelStatus:
     """A label that the pool cannot serve now.
 
-    :param code: a `ReasonCode` value. ``text``: the cause, and what mends it.
+    :param code: a `ReasonCode` value. ``text``: the cause, and what corrects it.
     :param since: seconds since the epoch.
     """
 
@@ -70,7 +70,7 @@ class WaitingStatus:
     :param oldest: when the one that waits longest was submitted, in seconds since the epoch; None = not known.
     :param code: a `ReasonCode` value. ``since``: since when it is this one.
     :param numbers: what the text counts.
-    :param mark: tells kinds apart that agree in labels, provider and tenant, e.g. by who declined their requests.
+    :param mark: distinguishes kinds that agree in labels, provider and tenant, e.g. by who declined their requests.
     """
 
     labels: Sequence[str] = ()
@@ -153,7 +153,7 @@ class HostStatus:
 
 @dataclass(frozen=True)
 class PoolStatus(TypedRecord):
-    """Everything that a pool tells.
+    """Everything that a pool reports.
 
     :param id: launcher id of the pool, as in requests and nodes. ``host``: of the launcher.
     :param config: short hash of the configuration file that the launcher runs with.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""For whom a node request is, as far as its record tells, for people who read logs and listings."""
+"""For whom a node request is, as far as its record says, for people who read logs and listings."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ T = TypeVar("T")
 class AgedAnswer(Generic[T]):
     """The last answer to a question that somebody asks in the background. An error leaves the old answer.
 
-    Pure: each method is told the time, in seconds. The owner serializes the calls.
+    Pure: each method gets the time, in seconds. The owner serializes the calls.
 
     :param age_seconds: after so long it is time to ask again.
     :param error_age_seconds: the same after an error.

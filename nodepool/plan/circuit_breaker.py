@@ -21,7 +21,7 @@ PROBE: Final = Backoff(2.0, 30.0)
 
 
 class CircuitBreaker:
-    """Pure: each method is told the time, in seconds. The owner serializes the calls."""
+    """Pure: each method gets the time, in seconds. The owner serializes the calls."""
 
     def __init__(self) -> None:
         #: What the last failure was, while it is open; else empty.

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Why is a request, a node, a label or a provider as it is? One answer for the command, the API and the page.
 
-Everything is worked out from what ZooKeeper says (`Observed`): records, registry, and the status that pools tell.
+Everything is worked out from what ZooKeeper says (`Observed`): records, registry, and the status that pools report.
 """
 
 from __future__ import annotations

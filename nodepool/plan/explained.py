@@ -186,7 +186,7 @@ class ExplainedProvider(Explained):
     """Of a provider.
 
     :param nodes: state -> nodes.
-    :param pools: what launchers tell of them. ``silent``: launchers that tell none.
+    :param pools: what launchers report of them. ``silent``: launchers that report none.
     """
 
     kind: ClassVar[str] = "provider"

@@ -36,7 +36,7 @@ class NotDue:
 
 @dataclass(frozen=True)
 class BuildHistory:
-    """Failed builds of an image in a row, as one builder has seen them. Their records are gone soon.
+    """Failed builds of an image in a row, as one builder has seen them. Their records are removed soon.
 
     :param failures: since the last ready build, of any builder.
     :param last_failure: seconds since the epoch.

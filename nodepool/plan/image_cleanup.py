@@ -119,7 +119,7 @@ def judge_image(
 def left_to_its_builder(build: BuildView | None, builder_id: str, now: float) -> float:
     """Seconds for which the record of a build that could be removed is left to another builder, who has its files.
 
-    Without the record that one would keep its files for an hour (R-15). It may be gone for good, though.
+    Without the record that one would keep its files for an hour (R-15). It may be removed for good, though.
 
     :param build: None = it is gone.
     :param builder_id: of the builder that asks.

@@ -54,7 +54,7 @@ class UploadsDue:
 
 @dataclass(frozen=True)
 class UploadFailures:
-    """Failed uploads of one build to one provider. Their records are gone soon.
+    """Failed uploads of one build to one provider. Their records are removed soon.
 
     :param last: when the last one failed, seconds since the epoch.
     :param failures: how many failed.

@@ -71,7 +71,7 @@ class LaunchOutcome:
 
 @dataclass(frozen=True)
 class Retry:
-    """Another attempt, after the previous instance is gone (L-4)."""
+    """Another attempt, after the previous instance is deleted (L-4)."""
 
     delay_seconds: float
 

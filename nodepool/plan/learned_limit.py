@@ -16,7 +16,7 @@ PROBE: Final = Backoff(1.0, 30.0)
 
 
 class LearnedLimit:
-    """Of one kind of node. Pure: each method is told the time, in seconds. The owner serializes the calls."""
+    """Of one kind of node. Pure: each method gets the time, in seconds. The owner serializes the calls."""
 
     def __init__(self) -> None:
         #: With so many the cloud was full.

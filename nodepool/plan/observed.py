@@ -28,7 +28,7 @@ class PoolFacts:
     """A pool of one launcher.
 
     :param component: its entry in the registry; None = it is not registered.
-    :param status: what it tells; None = its launcher tells none.
+    :param status: what it reports; None = its launcher reports none.
     """
 
     id: str
@@ -89,7 +89,7 @@ class Observed:
     :param now: seconds since the epoch.
     :param requests: by id. ``nodes``: by id; all of them, or those that have to do with the subject.
     :param registered: entries of pools in the component registry.
-    :param statuses: what pools tell.
+    :param statuses: what pools report.
     :param events: of all launchers.
     :param locked: ids of nodes that somebody holds the lock of, of those that have to do with the subject.
     """

@@ -44,7 +44,7 @@ class _Lasting:
 class Reminders(Generic[K]):
     """Keeps since when each of many things lasts. Times are monotonic seconds.
 
-    :param first: how long something lasts when it is told for the first time, in seconds.
+    :param first: how long something lasts when it is reported for the first time, in seconds.
     """
 
     def __init__(self, first: float) -> None:

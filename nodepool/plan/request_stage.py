@@ -103,7 +103,7 @@ class Move(NamedTuple):
 
 
 class ImpossibleMove(RuntimeError):
-    """A move that `MOVES` does not have. The text tells the last moves of the request."""
+    """A move that `MOVES` does not have. The text names the last moves of the request."""
 
 
 class Progress:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What each pool does about one request: what it reports, or else what follows from the rules of acceptance.
 
-Launchers of older releases tell no status. Of these only the registry and ``declined_by`` are known.
+Launchers of older releases report no status. Of these only the registry and ``declined_by`` are known.
 """
 
 from __future__ import annotations

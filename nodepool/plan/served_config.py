@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class ServedConfig:
     """What one launcher serves.
 
-    :param serves: the file; None = it does not tell, as those of Nodepool 11.
+    :param serves: the file; None = it does not report it, as those of Nodepool 11.
     :param digest: of the file that it has loaded. ``file``: its path there.
     :param loaded: when it was loaded, in seconds since the epoch; None = not known.
     :param refused: why its last reload was refused, perhaps in part, at ``refused_at``; empty = it was not.

@@ -126,7 +126,7 @@ def decide(
 ) -> StaticPlan:
     """Compare a provider's configuration with its nodes.
 
-    :param nodes: all nodes of the provider, in any state: a node occupies its slot until it is gone.
+    :param nodes: all nodes of the provider, in any state: a node occupies its slot until it does not exist any more.
     :param quarantined: hosts that are taken out of service, and why.
     """
     plan = StaticPlan()

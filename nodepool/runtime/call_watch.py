@@ -30,7 +30,7 @@ GROUP: Final = "late calls"
 class CallWatch(PassThread):
     """One for the process. It asks no driver anything, and does not need ZooKeeper.
 
-    :param registry: is told how many calls are late.
+    :param registry: is informed how many calls are late.
     :param late: all calls that are late.
     """
 

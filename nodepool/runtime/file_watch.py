@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Waits until the kernel tells of a change of files (inotify), or until another thread asks for it."""
+"""Waits until the kernel reports a change of files (inotify), or until another thread asks for it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _CHANGES: Final = flags.CLOSE_WRITE | flags.MOVED_TO | flags.ATTRIB
 
 
 class FileWatch:
-    """What it tells is a hint that is never late by more than the wait, and may be for nothing.
+    """What it reports is a hint that is never late by more than the wait, and may be for nothing.
 
     The directory of each file is watched, because editors and configuration management rename a new file to the old
     name, and Kubernetes replaces a symbolic link there. The file itself is watched, too: where it is mounted alone into

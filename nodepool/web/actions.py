@@ -63,7 +63,7 @@ class Actions:
     """Changes records in ZooKeeper. Any thread; every method blocks for round trips, and raises ApiProblem.
 
     :param pending: changes that wait for the lock of a node; None = none may wait.
-    :param note: told of each change, with who did it, the subject, and what was done and why; must not block.
+    :param note: notified of each change, with who did it, the subject, and what was done and why; must not block.
     """
 
     def __init__(

@@ -38,7 +38,7 @@ _ERRORS: Final = cast("logging.Logger", _Errors(logging.getLogger("uvicorn.error
 class BoundedConnection(H11Protocol):
     """For the event loop. uvicorn closes connections by itself only between two requests.
 
-    :param opened: is told that the handshake of a connection has ended.
+    :param opened: is notified that the handshake of a connection has ended.
     """
 
     def __init__(self, *arguments: Any, opened: OpenConnections, **settings: Any) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ChangedRecords`: which records changed since somebody asked last, so that viewers hear of them."""
+"""`ChangedRecords`: which records changed since somebody asked last, so that viewers are notified of them."""
 
 from __future__ import annotations
 

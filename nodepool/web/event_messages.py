@@ -89,7 +89,7 @@ def of_changes(changes: Mapping[RecordKind, Set[str]]) -> Iterator[Told]:
 
 
 class NewEvents:
-    """Finds the events that launchers tell and had not told before; each one once. For one thread.
+    """Finds the events that launchers report and had not reported before; each one once. For one thread.
 
     :param since: of a launcher that is seen for the first time, earlier events are not new; in seconds since the epoch.
     """

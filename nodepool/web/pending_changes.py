@@ -70,7 +70,7 @@ class PendingChange:
     """A change that waits.
 
     :param what: ``hold`` or ``delete``. :param wish: who asks for it, and why.
-    :param since: seconds since the epoch; ``until``: when it is given up.
+    :param since: seconds since the epoch; ``until``: when it is abandoned.
     :param place: in the queue of the lock; None = it has none now.
     :param make: changes the node, which is locked. Raises GivenUp.
     """
@@ -105,8 +105,8 @@ class _Place(NamedTuple):
 class PendingChanges:
     """Any thread.
 
-    :param nodes: told whose locks change.
-    :param tell: told what became of a change; must not block.
+    :param nodes: informed whose locks change.
+    :param tell: informed what became of a change; must not block.
     :param clock: monotonic seconds.
     """
 

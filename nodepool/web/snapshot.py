@@ -29,7 +29,7 @@ LIFETIME_SECONDS: Final = 0.5
 
 
 class StatusSource(Protocol):
-    """What pools, launchers and builders tell, see `nodepool.zk.status_cache.StatusCache`. No call blocks."""
+    """What pools, launchers and builders report, see `nodepool.zk.status_cache.StatusCache`. No call blocks."""
 
     #: Set while it follows ZooKeeper and has read everything.
     ready: threading.Event

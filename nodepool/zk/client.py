@@ -64,7 +64,7 @@ def connection_string(servers: Iterable[ServerAddress]) -> str:
 
 
 class ZooKeeperClient:
-    """Connects, stays connected, and tells listeners what became of the session.
+    """Connects, stays connected, and notifies listeners of the session.
 
     :param hosts: see `connection_string`.
     :param read_only: be content with a server that has lost the others. The order is that of 11.0.0, for drivers.

@@ -40,7 +40,7 @@ class NodeStore:
 
     Errors: `ZKConflict` (nothing was written), `ZKConnectionError` (the outcome is unknown).
 
-    :param cache: told of our writes and asked for lock directories; None reads ZooKeeper (command line).
+    :param cache: notified of our writes and asked for lock directories; None reads ZooKeeper (command line).
     """
 
     log = logging.getLogger(log_names.ZOOKEEPER)

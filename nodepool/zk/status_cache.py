@@ -44,7 +44,7 @@ class StatusCache(RecordsByKind["StoredStatus"]):
         return in_order_of_launchers(self._decoded(LAUNCHER, LauncherStatus.of_record))
 
     def builders(self) -> BuilderStatus:
-        """What all builders tell together."""
+        """What all builders report together."""
         return BuilderStatus.of_records(self._decoded(BUILDER, dict))
 
     def _decoded(self, kind: str, parse: Callable[[Mapping[str, Any]], T]) -> Iterator[T]:

@@ -28,7 +28,7 @@ _Question = tuple[str, str]
 
 
 class SubtreeCache(WatchedSubtree[P]):
-    """Asks for what is to be known of a subtree. A subclass stores what is found, and tells listeners."""
+    """Asks for what is to be known of a subtree. A subclass stores what is found, and notifies listeners."""
 
     def __init__(self, client: ZooKeeperClient, root: str, trouble: str) -> None:
         super().__init__(client, root, trouble)

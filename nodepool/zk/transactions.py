@@ -132,7 +132,7 @@ class _TransactionReply(Reply):
 class Transaction:
     """Collects operations; `send` commits them.
 
-    :param observer: told of record writes; None without a cache.
+    :param observer: notified of record writes; None without a cache.
     """
 
     def __init__(self, client: ZooKeeperClient, observer: WriteObserver | None = None) -> None:

@@ -106,7 +106,7 @@ class MachineCreation(CreationMachine[Machine]):
 
 # [delete]
 class MachineDeletion(DeletionMachine[Machine]):
-    """Deletes a machine and waits until it is gone."""
+    """Deletes a machine and waits until it does not exist any more."""
 
     def begun(self, record: Machine) -> bool:
         return record.status == "deleting"

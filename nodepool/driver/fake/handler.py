@@ -186,7 +186,7 @@ class FakeLauncher(NodeLauncher):
         return [i for i in found if self.manager.is_ours(i) and i.metadata[NODE_KEY] == self.node.id]
 
     def _delete_instances(self) -> None:
-        """Before another attempt, what the last one made must be gone (L-4)."""
+        """Before another attempt, what the last one made must be deleted (L-4)."""
         for instance in self._own_instances():
             try:
                 self.manager.cloud.delete(instance.id)

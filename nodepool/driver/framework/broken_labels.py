@@ -26,7 +26,7 @@ class BrokenLabels:
     def add(self, label: str, error: BaseException | str) -> bool:
         """A label turned out to be broken. Returns whether that is news.
 
-        :param error: the cause, and what mends it.
+        :param error: the cause, and what corrects it.
         """
         text = str(error)
         before = self._causes.get(label)

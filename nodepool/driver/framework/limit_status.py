@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CloudLimits:
-    """What a cloud told of its quota.
+    """What a cloud reported of its quota.
 
     :param limits: in all. ``others``: what somebody else uses of it.
     :param asked_at: seconds since the epoch.

@@ -122,7 +122,7 @@ class NodeDeleter(threading.Thread):
         self.log = node_logger(logging.getLogger(log_names.NODE_DELETER), node)
 
     def delete_machine(self) -> None:
-        """Delete the machine in the cloud; blocks until it is gone. Raises what the driver raises."""
+        """Delete the machine in the cloud; blocks until it does not exist any more. Raises what the driver raises."""
         if not self.node.external_id:
             return
         try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`RateClasses`: paces the calls to a cloud, each class of calls by itself."""
+"""`RateClasses`: paces the calls to a cloud, each class of calls separately."""
 
 from __future__ import annotations
 

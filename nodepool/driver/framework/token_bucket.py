@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`TokenBucket`: how many calls of one class a cloud takes; pure, each method is told the time.
+"""`TokenBucket`: how many calls of one class a cloud takes; pure, each method gets the time.
 
 A class is what the cloud counts together: calls that read, calls that change, or the calls to one service. When the
 cloud throttles one of them (429, RequestLimitExceeded), the class as a whole slows down: if each caller went by its own

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Backing nodes of a provider that is gone for good (rules T, G-6).
+"""Backing nodes of a provider that is removed for good (rules T, G-6).
 
 As long as the provider is configured somewhere this is the `SlotAllocator`'s work.
 """

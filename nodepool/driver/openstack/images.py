@@ -95,7 +95,7 @@ class OpenStackImages:
     # -- deletion --
 
     def delete(self, image_id: str) -> None:
-        """Delete an image and wait until it is gone; one that is gone already is no error.
+        """Delete an image and wait until it does not exist any more; one that is gone already is no error.
 
         :raises ImageCreateException: it is in use, it is protected and must not be unprotected, or it does not go.
         :raises LaunchError: the cloud refused it, or is away.

@@ -33,7 +33,7 @@ class ServerLists:
 
     In a burst lists come many times a second, and most of what a wide one tells was told before. So most of them are
     narrow. A change that a narrow list did not show, because clocks differ or the cloud is slow, is in the next wide
-    one: then the narrow ones are given up for a while.
+    one: then the narrow ones are not used for a while.
     """
 
     def __init__(self, api: Api, clock: Callable[[], float] = monotonic) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tells the builder how far openstacksdk is with a file that it sends, maybe in several parts at once."""
+"""Informs the builder how far openstacksdk is with a file that it sends, maybe in several parts at once."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Readable(Protocol):
 
 
 class SentData:
-    """Counts the bytes of one file. ``_lock`` guards the counts; ``_telling`` is held while the builder is told.
+    """Counts the bytes of one file. ``_lock`` guards the counts; ``_telling`` is held while the builder is notified.
 
     :param size: of the file, in bytes.
     """

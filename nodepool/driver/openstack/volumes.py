@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Volumes that Nova makes for our servers do not say whose they are. We write it into them (O-6, D-2).
 
-A volume without it that stays behind is nobody's for ever. So what could not be written, because the cloud had trouble
+A volume without it that stays behind is nobody's for ever. So what could not be written, because the cloud had an error
 or the launcher died, is written later: with the next search for leaks, or before the server is deleted.
 """
 

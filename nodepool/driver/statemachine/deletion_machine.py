@@ -34,7 +34,7 @@ AWAY_ANSWERS: Final = 4
 
 
 class DeletionMachine(InventoryMachine[R]):
-    """A moment's trouble of the cloud is sat out; then it is an error, and the framework tries again.
+    """A short error of the cloud is waited out; a longer one is an error, and the framework tries again.
 
     :param external_id: of the instance; None = there is nothing to delete.
     """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The search after trouble: is there an instance of this node? One list call answers all who ask meanwhile."""
+"""The search after an error: is there an instance of this node? One list call answers all who ask meanwhile."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@
 * ``slot_index.py``: which nodes have a slot;
 * ``checks.py``: host checks in a thread pool; ``host_monitor.py``: what they showed, and when a host is checked again;
 * ``quarantines.py``, ``quarantine_keeper.py``: which hosts are taken out of service, and what follows;
-* ``host_view.py``: what the provider tells of its hosts;
+* ``host_view.py``: what the provider reports of its hosts;
 * ``ready_checks.py``: whether a ready node may be handed out;
 * ``tasks.py``: the way of a released node back to `ready`;
 * ``handler.py``: one request.

@@ -34,7 +34,7 @@ class ReadyChecks:
     """Any thread may ask.
 
     :param checker: has the threads.
-    :param slot_empty: told of the host of a node that was refused, and what is wrong with the host, if anything is.
+    :param slot_empty: notified of the host of a node that was refused, and what is wrong with the host, if anything is.
     :param wake: asks the provider for a pass.
     """
 

@@ -24,7 +24,7 @@ class StaticNodeCleanup:
     """One released node. The node keeps its slot until its successor is stored in the same write.
 
     :param node: locked by us.
-    :param slot_empty: told when the slot has no node now, and why if its host failed the check.
+    :param slot_empty: notified when the slot has no node now, and why if its host failed the check.
     """
 
     def __init__(

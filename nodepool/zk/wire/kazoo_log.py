@@ -19,7 +19,7 @@ ATTEMPTS: Final = ("Connection dropped", "Connection time-out", "Cannot resolve"
 class KazooLog(_Adapter):
     """Without a connection Kazoo warns of each attempt to get one, about once a second and without the server.
 
-    `nodepool.zk.client.ZooKeeperClient` tells the cause, once a minute; the attempts are for DEBUG.
+    `nodepool.zk.client.ZooKeeperClient` logs the cause, once a minute; the attempts are for DEBUG.
 
     :param connected: is there a session?
     """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`CleanPhase`: before another attempt, what the last one made must be gone (rule L-4)."""
+"""`CleanPhase`: before another attempt, what the last one made must be deleted (rule L-4)."""
 
 from __future__ import annotations
 

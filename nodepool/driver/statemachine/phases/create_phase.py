@@ -27,7 +27,7 @@ def waits_for(machine: StateMachine) -> str:
 class CreatePhase:
     """Result: the fields of the node.
 
-    :param worked: told when the cloud did what it was asked.
+    :param worked: notified when the cloud did what it was asked.
     :param deadline: when the attempt ends, monotonic seconds.
     """
 

@@ -21,7 +21,7 @@ class KeyScans(Protocol):
 class ScanPhase:
     """Result: ``host_keys`` of the node, unless the instance brought them.
 
-    :param tell_failure: told when the scan failed, before that is raised; may block, must not raise.
+    :param tell_failure: notified when the scan failed, before that is raised; may block, must not raise.
     :param wake: makes the next step due now.
     """
 
