@@ -10,14 +10,17 @@ from typing import Any
 import pytest
 
 from nodepool.driver.azure import AzureDriver
+from nodepool.driver.azure.vhd import MIB, fixed_footer
 from nodepool.testing.azure import AzureSettings, AzureSimulator
 from nodepool.testing.contract import DriverContract
+from nodepool.testing.image_contract import ImageContract
 
 
-class TestAzure(DriverContract):
+class TestAzure(ImageContract, DriverContract):
     """Two pools, an image of the resource group. Nothing scans the VMs: no sshd answers there."""
 
     label = "small"
+    diskimage = "fedora"
     unknown_external_id = "np0000099999"
     auth_path: Path
 
@@ -35,6 +38,7 @@ class TestAzure(DriverContract):
             "auth-path": str(self.auth_path),
             "network": "ci",
             "rate": 0,
+            "diskimages": [{"name": "fedora", "key": "ssh-ed25519 AAAA"}],
             "cloud-images": [
                 {
                     "name": "debian",
@@ -69,6 +73,11 @@ class TestAzure(DriverContract):
                 },
             ],
         }
+
+    def image_content(self) -> bytes:
+        """A small fixed VHD."""
+        size = 5 * MIB
+        return bytes(range(256)) * 4096 + bytes(size - MIB) + fixed_footer(size)
 
     @pytest.fixture(autouse=True)
     def _cloud(self, tmp_path: Path) -> Iterator[None]:

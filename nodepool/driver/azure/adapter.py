@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 from nodepool.driver.azure import client as c
 from nodepool.driver.azure.creation import AzureCreation
 from nodepool.driver.azure.facts import AzureFacts
+from nodepool.driver.azure.image_calls import AzureImageCalls
+from nodepool.driver.azure.images import AzureImages
 from nodepool.driver.azure.instance import AzureInstance
 from nodepool.driver.azure.login import AzureLogin
 from nodepool.driver.azure.machines import AzureDeletion, AzureMachines
@@ -21,6 +23,7 @@ from nodepool.driver.statemachine import SWEEP_LIST_SECONDS, Adapter, Creation, 
 if TYPE_CHECKING:
     from nodepool.driver.azure.config import AzureProviderConfig
     from nodepool.driver.framework.check_result import CheckResult
+    from nodepool.driver.framework.listed_image import ListedImage
     from nodepool.driver.statemachine.adapter import Log
     from nodepool.model.quota import QuotaInformation
     from nodepool.model.request import NodeRequest
@@ -29,7 +32,7 @@ if TYPE_CHECKING:
 CONNECTIONS: Final = 32
 
 #: Types of resources -> kind of Azure's. What uses others comes before them.
-KINDS: Final = {"instance": c.VMS, "nic": c.INTERFACES, "pip": c.ADDRESSES, "disk": c.DISKS}
+KINDS: Final = {"instance": c.VMS, "nic": c.INTERFACES, "pip": c.ADDRESSES, "disk": c.DISKS, "image": c.IMAGES}
 
 
 class AzureResource(Resource):
@@ -56,6 +59,7 @@ class AzureAdapter(Adapter):
         self.facts = AzureFacts(provider_config, self.client)
         self.limits = SubscriptionLimits(provider_config, self.client, self.facts)
         self.machines = AzureMachines(provider_config, self.client, self.facts, self.limits)
+        self.images = AzureImages(provider_config, AzureImageCalls(self.client, http, provider_config.location))
         self.machines.on_room = lambda: self.on_room()
         self.shared_threads = self.machines.threads
 
@@ -105,9 +109,17 @@ class AzureAdapter(Adapter):
             if not disk.get("managedBy"):
                 metadata = tags_of(disk) or disk_metadata(disk["name"], self.config.name)
                 yield AzureResource(metadata, "disk", disk["name"])
+        for image in self.client.images():
+            yield AzureResource(dict(image.metadata), "image", image.name)
 
     def deleteResource(self, resource: Resource) -> None:
         assert isinstance(resource, AzureResource)
+        if resource.type == "image":
+            self.images.delete(resource.name)
+            return
+        if resource.type == "disk":
+            self.images.discard_disk(resource.name)
+            return
         self.client.delete(KINDS[resource.type], resource.name)
 
     # -- quota --
@@ -117,6 +129,26 @@ class AzureAdapter(Adapter):
 
     def getQuotaForLabel(self, label: Any) -> QuotaInformation:
         return self.limits.need_of(label)
+
+    # -- images --
+
+    def uploadImage(
+        self,
+        provider_image: Any,
+        image_name: str,
+        filename: str,
+        image_format: str | None = None,
+        metadata: dict[str, str] | None = None,
+        md5: str | None = None,
+        sha256: str | None = None,
+    ) -> str:
+        return self.images.upload(provider_image, image_name, filename, metadata or {})
+
+    def deleteImage(self, external_id: str) -> None:
+        self.images.delete(external_id)
+
+    def listImages(self) -> Iterator[ListedImage]:
+        return self.images.listed()
 
     # -- trouble --
 

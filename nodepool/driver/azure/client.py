@@ -125,11 +125,41 @@ class Arm:
 
         :param kind: such as `VMS`.
         """
-        answer = self.calls.call(
-            DELETE, "DELETE", self._url(self._path(kind, name), _VERSIONS[kind]), f"deleting {name}"
-        )
-        if answer.status == 204:
+        if self.begin_delete(kind, name).status == 204:
             raise CloudNotFound(f"Provider {self.calls.provider}: {name} is gone", code="NotFound", status=204)
+
+    def begin_delete(self, kind: str, name: str) -> RestAnswer:
+        """The same; returns the answer, whose status is 204 if there is none."""
+        return self.request(DELETE, "DELETE", kind, name, f"deleting {name}")
+
+    def request(
+        self,
+        call_class: str,
+        method: str,
+        kind: str,
+        name: str,
+        what: str,
+        action: str = "",
+        body: Mapping[str, Any] | None = None,
+    ) -> RestAnswer:
+        """Any call about a resource of the group.
+
+        :param call_class: such as `WRITE`.
+        :param what: for errors.
+        :param action: below the resource.
+        """
+        path = self._path(kind, name) + (f"/{action}" if action else "")
+        url = self._url(path, _VERSIONS[kind])
+        return self.calls.call(call_class, method, url, what, body=body, seconds=CALL_SECONDS)
+
+    def checked(self, url: str) -> str:
+        """An address of an operation that Azure told.
+
+        :raises CloudAway: it does not lead to Azure: no other host is to see our token.
+        """
+        if not self._is_ours(url):
+            raise CloudAway(f"Provider {self.calls.provider}: Azure names an operation at another host")
+        return url
 
     # -- what belongs to them --
 

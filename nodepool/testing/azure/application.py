@@ -13,6 +13,7 @@ from nodepool.testing.azure.resources import TENANT
 from nodepool.testing.azure.service import ArmService
 from nodepool.testing.azure.settings import ArmErrorRule
 from nodepool.testing.azure.token_api import TokenApi
+from nodepool.testing.azure.upload_api import PAGES, UPLOAD_PATH
 from nodepool.testing.simulator.application import SimulatedApplication
 from nodepool.testing.simulator.faults import fault_answer
 from nodepool.testing.simulator.messages import Answer, ApiError, Request
@@ -39,6 +40,8 @@ class AzureApplication(SimulatedApplication):
         """``<kind>.<operation>``; None = ``/admin``."""
         if self.tokens.serves(request):
             return "tokens.post"
+        if request.path.startswith(UPLOAD_PATH):
+            return PAGES
         path = read_path(request.path)
         return None if path is None else self.arm.operation(request, path)
 
@@ -46,6 +49,12 @@ class AzureApplication(SimulatedApplication):
         if request.path.startswith("/admin/"):
             return self.admin.handle(request)
         operation = self.operation(request)
+        if operation == PAGES:
+            rule = self.fault(operation)
+            if rule is not None and not rule.after:
+                return self._fault(rule)
+            answer = self.arm.uploads.put_pages(request)
+            return answer if rule is None else self._fault(rule)
         if operation is None:
             return self.arm.error(ApiError(404, f"No route for {request.path}", "InvalidResourceType"))
         rule = self.fault(operation)

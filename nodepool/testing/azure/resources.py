@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from nodepool.testing.azure.arm_ids import PROVIDERS
-from nodepool.testing.simulator.messages import ApiError, Json
+from nodepool.testing.simulator.messages import ApiError, Json, Request
 
 SUBSCRIPTION = "aaaaaaaa-bbbb-cccc-dddd-eeeeeeeeeeee"
 TENANT = "99999999-8888-7777-6666-555555555555"
@@ -18,6 +18,11 @@ LOCATION = "northeurope"
 def resource_id(kind: str, name: str) -> str:
     """Of a resource of the group."""
     return f"/subscriptions/{SUBSCRIPTION}/resourceGroups/{GROUP}/providers/{PROVIDERS[kind]}/{kind}/{name}"
+
+
+def base_url(request: Request) -> str:
+    """Scheme and authority that the client used, for links."""
+    return f"{request.headers.get('x-forwarded-proto', 'http')}://{request.headers.get('host', '127.0.0.1')}"
 
 
 @dataclass

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Final
 from nodepool.testing.azure import buckets, catalog
 from nodepool.testing.azure.arm_ids import PROVIDERS, ArmPath
 from nodepool.testing.azure.machines import ADDRESSES, DISKS, NICS, VMS
-from nodepool.testing.azure.resources import GROUP, LOCATION, SUBSCRIPTION, ArmResource
+from nodepool.testing.azure.resources import GROUP, LOCATION, SUBSCRIPTION, ArmResource, base_url
+from nodepool.testing.azure.upload_api import UploadApi
 from nodepool.testing.azure.vm_spec import read_vm_spec
 from nodepool.testing.simulator.messages import Answer, ApiError, Json, Request, json_answer
 from nodepool.testing.simulator.pages import page
@@ -42,6 +43,7 @@ class ArmService:
     def __init__(self, cloud: Subscription) -> None:
         self.cloud = cloud
         self.throttle = Throttle(cloud.core.now)
+        self.uploads = UploadApi(cloud, self.accepted)
         self.handlers: dict[str, Handler] = {
             "resourceGroups.get": self._group,
             "subnets.get": self._subnet,
@@ -54,6 +56,10 @@ class ArmService:
             "networkInterfaces.delete": self._delete_interface,
             "publicIPAddresses.delete": self._delete_address,
             "disks.delete": self._delete_disk,
+            "disks.put": self.uploads.put_disk,
+            "disks.begingetaccess": self.uploads.begin_access,
+            "disks.endgetaccess": self.uploads.end_access,
+            "images.put": self.uploads.put_image,
             "images.delete": self._delete_image,
         }
         for kind in (VMS, NICS, ADDRESSES, DISKS, "images"):
@@ -124,11 +130,11 @@ class ArmService:
         content: Json = {"value": [document for _name, document in found]}
         if token is not None:
             version = request.argument("api-version")
-            content["nextLink"] = f"{_base(request)}{request.path}?api-version={version}&$skiptoken={token}"
+            content["nextLink"] = f"{base_url(request)}{request.path}?api-version={version}&$skiptoken={token}"
         return json_answer(content)
 
-    def _accepted(self, request: Request, operation: str, status: int = 202, content: Json | None = None) -> Answer:
-        where = f"{_base(request)}{self.cloud.operations.path(operation)}"
+    def accepted(self, request: Request, operation: str, status: int = 202, content: Json | None = None) -> Answer:
+        where = f"{base_url(request)}{self.cloud.operations.path(operation)}"
         headers = {"Azure-AsyncOperation": where, "Retry-After": "1"}
         if status == 202:
             headers["Location"] = f"{where}&monitor=true"
@@ -144,7 +150,7 @@ class ArmService:
             return json_answer(operation.shown())
         if operation.status == "InProgress":
             return Answer(
-                202, b"", {"Location": f"{_base(request)}{request.path}?{_query(request)}", "Retry-After": "1"}
+                202, b"", {"Location": f"{base_url(request)}{request.path}?{_query(request)}", "Retry-After": "1"}
             )
         if operation.error is not None:
             return json_answer({"error": operation.error}, 409)
@@ -162,13 +168,13 @@ class ArmService:
             return json_answer(found.document)
         spec = read_vm_spec(self.cloud, path.name, request.json())
         vm, operation = self.cloud.machines.create(spec)
-        return self._accepted(request, operation, 201, vm.document)
+        return self.accepted(request, operation, 201, vm.document)
 
     def _delete_vm(self, request: Request, path: ArmPath) -> Answer:
         vm = self.cloud.resources.find(VMS, path.name)
         if vm is None:
             return Answer(204, b"")
-        return self._accepted(request, self.cloud.machines.delete(vm))
+        return self.accepted(request, self.cloud.machines.delete(vm))
 
     def _instance_view(self, _request: Request, path: ArmPath) -> Answer:
         vm = self.cloud.resources.get(VMS, path.name)
@@ -216,6 +222,10 @@ class ArmService:
         disk = self.cloud.resources.find(DISKS, path.name)
         if disk is None:
             return Answer(204, b"")
+        if disk.properties.get("diskState") == "ActiveUpload":
+            raise ApiError(
+                409, f"There is an active shared access signature outstanding for disk {path.name}.", "Conflict"
+            )
         if disk.document.get("managedBy"):
             raise ApiError(409, f"Disk {path.name} is attached to VM.", "OperationNotAllowed")
         self.cloud.resources.remove(disk)
@@ -231,7 +241,7 @@ class ArmService:
     def _done(self, request: Request, resource: ArmResource) -> Answer:
         operation = self.cloud.operations.begin(resource.document["id"])
         self.cloud.operations.end(operation)
-        return self._accepted(request, operation)
+        return self.accepted(request, operation)
 
     # -- what seldom changes --
 
@@ -270,11 +280,6 @@ class ArmService:
         return self._page(
             request, [(name, catalog.usage(name, quotas.get(name, most), used[name])) for name, most in limits.items()]
         )
-
-
-def _base(request: Request) -> str:
-    """Scheme and authority that the client used."""
-    return f"{request.headers.get('x-forwarded-proto', 'http')}://{request.headers.get('host', '127.0.0.1')}"
 
 
 def _query(request: Request) -> str:

@@ -7,13 +7,15 @@ import secrets
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qs
 
-from nodepool.testing.azure.resources import TENANT
+from nodepool.testing.azure.resources import TENANT, base_url
 from nodepool.testing.simulator.messages import Answer, Json, Request, json_answer
 
 if TYPE_CHECKING:
     from nodepool.testing.azure.cloud import Subscription
 
 MANAGED_PATH = "/metadata/identity/oauth2/token"
+#: Where clients ask what is where.
+DISCOVERY = "/v2.0/.well-known/openid-configuration"
 
 
 class TokenApi:
@@ -25,7 +27,7 @@ class TokenApi:
 
     @staticmethod
     def serves(request: Request) -> bool:
-        return request.path == MANAGED_PATH or request.path.endswith("/oauth2/v2.0/token")
+        return request.path == MANAGED_PATH or request.path.endswith(("/oauth2/v2.0/token", DISCOVERY))
 
     def serve(self, request: Request) -> Answer:
         """One token, or why there is none."""
@@ -33,6 +35,8 @@ class TokenApi:
             if request.headers.get("metadata") != "true":
                 return _refused("invalid_request", "Required metadata header not specified", 400)
             return json_answer(self._token() | {"resource": request.argument("resource"), "expires_on": "0"})
+        if request.path.endswith(DISCOVERY):
+            return self._discovery(request)
         form = {name: values[0] for name, values in parse_qs(request.body.decode()).items()}
         if request.path.split("/")[1].lower() != TENANT:
             return _refused("invalid_request", f"AADSTS90002: Tenant '{request.path.split('/')[1]}' not found.", 400)
@@ -47,6 +51,17 @@ class TokenApi:
         if form.get("client_secret") != self.cloud.core.knobs.client_secret and not asserted:
             return _refused("invalid_client", "AADSTS7000215: Invalid client secret provided.", 401)
         return json_answer(self._token())
+
+    @staticmethod
+    def _discovery(request: Request) -> Answer:
+        tenant = f"{base_url(request)}/{request.path.split('/')[1]}"
+        return json_answer(
+            {
+                "issuer": f"{tenant}/v2.0",
+                "token_endpoint": f"{tenant}/oauth2/v2.0/token",
+                "authorization_endpoint": f"{tenant}/oauth2/v2.0/authorize",
+            }
+        )
 
     def valid(self, request: Request) -> bool:
         """Does a request have a token that has not ended?"""

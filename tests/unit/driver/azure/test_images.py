@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests of `nodepool.driver.azure.images`, ``image_calls`` and ``vhd`` at a simulated subscription (AZ-12, AZ-13)."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodepool.driver.azure.vhd import MIB, checksum_of, fixed_footer, footer_problem
+from nodepool.driver.framework import upload_progress
+from nodepool.driver.framework.cloud_errors import CloudAway, CloudRefused
+from nodepool.driver.framework.upload_progress import UploadGivenUp
+from nodepool.exceptions import ImageCreateException
+from nodepool.testing.azure import ArmErrorRule
+from tests.unit.driver.azure.support import PROVIDER, Here, at_simulator, section
+
+SIZE = 9 * MIB
+#: Two of three segments have something in them.
+CONTENT = b"boot" * 1024 + bytes(SIZE - 4096) + fixed_footer(SIZE)
+METADATA = {
+    "nodepool_build_id": "build",
+    "nodepool_upload_id": "upload",
+    "nodepool_provider_name": PROVIDER,
+    "release": "39",
+}
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Iterator[Here]:
+    data = section(diskimages=[{"name": "fedora", "tags": {"release": 40}}])
+    with at_simulator(tmp_path, data) as made:
+        yield made
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "image.vhd"
+    path.write_bytes(CONTENT)
+    return path
+
+
+def upload(here: Here, file: Path, name: str = "fedora-1", **more: str) -> Any:
+    image = here.adapter.config.diskimages["fedora"]
+    return here.adapter.uploadImage(image, name, str(file), "vhd", {**METADATA, **more})
+
+
+def left(here: Here) -> dict[str, int]:
+    """Of uploads; one image is there to begin with."""
+    contents = here.simulator.state()["contents"]
+    return {"disks": contents["disks"], "images": contents["images"] - 1}
+
+
+def test_upload(here: Here, file: Path) -> None:
+    """AZ-12: what is empty is not sent; the tags of the provider's image win, and ours over all; the disk goes."""
+    seen: list[int] = []
+    with upload_progress.watched(lambda done, total: seen.append(done)):
+        assert upload(here, file) == "fedora-1"
+    assert here.calls("pages.put") == 2
+    with here.simulator.cloud() as cloud:
+        assert here.simulator.application.arm.uploads.content("fedora-1", len(CONTENT)) == CONTENT
+        image = cloud.resources.get("images", "fedora-1")
+        assert image.tags == {**METADATA, "release": "40"}
+        assert image.properties["hyperVGeneration"] == "V2"
+        disk = image.properties["storageProfile"]["osDisk"]
+        assert (disk["osType"], disk["osState"]) == ("Linux", "Generalized")
+        assert image.properties["storageProfile"]["zoneResilient"] is True
+    assert left(here) == {"disks": 0, "images": 1}
+    assert sorted(seen)[-1] == len(CONTENT)
+    (listed,) = [image for image in here.adapter.listImages() if image.name == "fedora-1"]
+    assert (listed.id, listed.usable) == ("fedora-1", True)
+    here.adapter.deleteImage("fedora-1")
+    assert left(here) == {"disks": 0, "images": 0}
+
+
+def test_delete_twice(here: Here, file: Path) -> None:
+    """AZ-13 (not repeated): one that is gone is deleted with success."""
+    upload(here, file)
+    for _ in range(2):
+        here.adapter.deleteImage("fedora-1")
+
+
+OPERATIONS = ("disks.put", "disks.begingetaccess", "pages.put", "disks.endgetaccess", "images.put", "operations.get")
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_refused(here: Here, file: Path, operation: str) -> None:
+    """AZ-12 (not repeated): the error is raised, and neither access, disk nor image stays."""
+    here.simulator.change(errors=[ArmErrorRule(operation=operation, kind="409", message="no", count=1)])
+    with pytest.raises(CloudRefused):
+        upload(here, file)
+    assert left(here) == {"disks": 0, "images": 0}
+
+
+@pytest.mark.parametrize(
+    ("operation", "kind"), [*itertools.product(OPERATIONS[:5], ("drop", "503")), ("operations.get", "500")]
+)
+def test_answer_is_lost(here: Here, file: Path, operation: str, kind: str) -> None:
+    """AZ-12: a call without an answer is made again."""
+    after = operation != "disks.begingetaccess"
+    here.simulator.change(errors=[ArmErrorRule(operation=operation, kind=kind, after=after, count=1)])
+    assert upload(here, file) == "fedora-1"
+    assert left(here) == {"disks": 0, "images": 1}
+
+
+def test_azure_stays_away(here: Here, file: Path) -> None:
+    """AZ-12: it is told; what is left is shown as of no use."""
+    here.simulator.change(errors=[ArmErrorRule(operation="disks.put", kind="503")])
+    with pytest.raises(CloudAway):
+        upload(here, file)
+
+
+def test_upload_that_did_not_end(here: Here) -> None:
+    """AZ-12, D-3: its disk is found by its tags, and deleted although it may still be written to."""
+    with here.simulator.cloud() as cloud:
+        disk = cloud.add_disk("fedora-1", METADATA)
+        disk.properties["diskState"] = "ActiveUpload"
+    (listed,) = [image for image in here.adapter.listImages() if not image.usable]
+    assert (listed.id, dict(listed.metadata)) == ("fedora-1", METADATA)
+    found = [resource for resource in here.adapter.listResources() if resource.type == "disk"]
+    here.adapter.deleteResource(found[0])
+    assert left(here) == {"disks": 0, "images": 0}
+
+
+def test_name_is_taken(here: Here, file: Path) -> None:
+    """An image of another upload is not written over."""
+    with here.simulator.cloud() as cloud:
+        cloud.add_image("fedora-1", {**METADATA, "nodepool_upload_id": "other"})
+    with pytest.raises(ImageCreateException, match="of another upload"):
+        upload(here, file)
+    assert left(here)["images"] == 1
+
+
+def test_nobody_wants_it(here: Here, file: Path) -> None:
+    """U-9: the upload ends, and nothing stays."""
+
+    def unwanted() -> None:
+        raise UploadGivenUp("not wanted")
+
+    with upload_progress.watched(lambda done, total: unwanted()), pytest.raises(UploadGivenUp):
+        upload(here, file)
+    assert left(here) == {"disks": 0, "images": 0}
+
+
+def test_not_a_vhd(here: Here, tmp_path: Path) -> None:
+    """AZ-12: the file is looked at before anything is sent."""
+    path = tmp_path / "raw"
+    path.write_bytes(bytes(MIB))
+    with pytest.raises(ImageCreateException, match="it is no VHD"):
+        upload(here, path)
+    assert here.calls("disks.put") == 0
+
+
+def changed(footer: bytes, at: int, value: bytes, *, checked: bool = True) -> bytes:
+    made = footer[:at] + value + footer[at + len(value) :]
+    return made[:64] + checksum_of(made).to_bytes(4, "big") + made[68:] if checked else made
+
+
+@pytest.mark.parametrize(
+    ("footer", "size", "told"),
+    [
+        (fixed_footer(MIB), MIB + 512, None),
+        (b"", 0, "it is no VHD"),
+        (bytes(512), MIB + 512, "it is no VHD"),
+        (changed(fixed_footer(MIB), 60, b"\0\0\0\3"), MIB + 512, "grows"),
+        (changed(fixed_footer(MIB), 100, b"x", checked=False), MIB + 512, "checksum"),
+        (fixed_footer(2 * MIB), MIB + 512, "cut off"),
+        (fixed_footer(MIB + 512), MIB + 1024, "whole MiB"),
+    ],
+)
+def test_footer(footer: bytes, size: int, told: str | None) -> None:
+    """AZ-12: a fixed VHD of whole MiB."""
+    problem = footer_problem(footer, size)
+    assert problem is None if told is None else told in str(problem)
