@@ -115,6 +115,7 @@ class ImportUpload:
         return bool(found) and None not in found
 
     def _begin(self) -> ImportTask:
+        self._wait.check()
         self._store.upload(self._job, self._wait)
         return self._wait.when_allowed(self._order, self._limit_seconds)
 
