@@ -16,7 +16,7 @@ from nodepool.driver.aws.adapter import AwsAdapter
 from nodepool.driver.aws.block_upload import BLOCK_BYTES, BlockUpload
 from nodepool.driver.framework import image_time, upload_progress
 from nodepool.driver.framework.upload_progress import UploadGivenUp, UploadInterrupted
-from nodepool.exceptions import CloudUnavailableException, ImageCreateException
+from nodepool.exceptions import CloudUnavailableException, ImageCreateException, NotFound
 from nodepool.plan.backoff import Backoff
 from nodepool.testing.aws import AwsSimulator
 from nodepool.testing.aws.cloud import Region
@@ -216,6 +216,35 @@ def test_overtaken(uploads: Uploads) -> None:
         uploads.upload(1, report)
     assert uploads.left() == {}
     assert uploads.look(lambda cloud: len(cloud.images.images)) == 1
+
+
+def test_parts_that_nobody_wants(imported: Uploads) -> None:
+    """U-12: the transfer ends, and its parts go."""
+    imported.file.write_bytes(bytes(30 * 2**20))
+    imported.simulator.change(latencies={"s3.UploadPart": 1.0})
+
+    def report(done: int, total: int) -> None:
+        raise UploadGivenUp("a newer build is ready")
+
+    with pytest.raises(UploadGivenUp, match="a newer build"):
+        imported.upload(1, report)
+    assert imported.left() == {}
+    assert imported.events("uploads aborted") == 1
+
+
+def test_part_without_an_answer(imported: Uploads) -> None:
+    """AW-17: s3transfer sends it again."""
+    imported.file.write_bytes(bytes(20 * 2**20))
+    imported.simulator.change(errors=[{"operation": "s3.UploadPart", "kind": "drop", "count": 2}])
+    imported.upload()
+    assert imported.left() == {}
+
+
+def test_bucket_that_is_not_there(imported: Uploads) -> None:
+    """The error names the remedy."""
+    imported.simulator.change(buckets=[])
+    with pytest.raises(NotFound, match=r"NoSuchBucket: .*; create the bucket, or correct bucket-name"):
+        imported.upload()
 
 
 def test_import_that_fails(imported: Uploads) -> None:
