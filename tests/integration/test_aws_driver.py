@@ -342,3 +342,23 @@ def test_answers_that_are_none(aws: AwsPlace, caplog: pytest.LogCaptureFixture, 
     aws.wait_empty()
     assert aws.simulator.state()["events"]["instances created"] == 4
     assert "Traceback" not in caplog.text
+
+
+def test_spot_interruption(aws: AwsPlace, caplog: pytest.LogCaptureFixture) -> None:
+    """An instance that AWS takes away while a job uses it: the log has node and AWS's words; the node goes as usual."""
+    aws.label["use-spot"] = True
+    aws.launch()
+    first = aws.znodes.submit(["small"])
+    (node,) = aws.fulfilled(first)
+    with aws.simulator.cloud() as cloud:
+        instance = cloud.instances.instances[node["external_id"]["instance"]]
+        cloud.instances.interrupt(instance)
+        node_id = instance.tags.value["nodepool_node_id"]
+    # Lists are made when somebody waits for one.
+    second = aws.znodes.submit(["small"])
+    aws.fulfilled(second)
+    told = f"Instance {instance.id} (spot) of node {node_id} ended: Server.SpotInstanceTermination: "
+    wait_for("the log has it", lambda: told in caplog.text)
+    for request in (first, second):
+        aws.give_back(request)
+    aws.wait_empty()
