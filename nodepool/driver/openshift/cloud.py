@@ -3,13 +3,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Iterator
+from contextlib import contextmanager
 from typing import Any, ClassVar
 
+from nodepool.driver.framework.cloud_errors import CloudNotFound, CloudRefused
 from nodepool.driver.kubernetes import api, objects
 from nodepool.driver.kubernetes.client import KubeClient
 from nodepool.driver.kubernetes.cloud import WATCHED, KubeCloud
-from nodepool.driver.kubernetes.records import PLACE, PlaceView
+from nodepool.driver.kubernetes.records import PLACE, KubeRecord, PlaceView
 from nodepool.driver.openshift.projects import project_view
 
 
@@ -34,3 +36,25 @@ class ProjectCloud(KubeCloud):
     def is_ours(self, view: PlaceView, named: Container[str]) -> bool:
         # A template of the cluster may leave out the description: then the name says it.
         return super().is_ours(view, named) or (not objects.marks(view.labels) and view.name in named)
+
+    def get_instance(self, record_id: str) -> KubeRecord:
+        with _without_rights_gone():
+            return super().get_instance(record_id)
+
+    def delete_instance(self, record_id: str) -> None:
+        with _without_rights_gone():
+            super().delete_instance(record_id)
+
+
+@contextmanager
+def _without_rights_gone() -> Iterator[None]:
+    """The rights in a project go with it: of one that is gone OpenShift says 403, not 404.
+
+    So it does of a project that was made a moment ago. The search for leaks finds that one.
+    """
+    try:
+        yield
+    except CloudRefused as error:
+        if error.status != 403:
+            raise
+        raise CloudNotFound(str(error), 404, error.said) from error

@@ -115,8 +115,7 @@ class ClusterApplication(SimulatedApplication):
         if target.kind in (NAMESPACES, PROJECT) and target.name:
             # Of these a role in the namespace itself decides.
             target = ObjectPath(target.kind, target.name, target.name, target.subresource)
-            if target.kind is PROJECT and verb == "get":
-                self.cluster.access.check(user, "get", ObjectPath(NAMESPACES, target.name, target.name))
+            if target.kind is PROJECT and verb == "get" and self.cluster.openshift.may_see(user, target.name):
                 return
         self.cluster.access.check(user, verb, target)
 

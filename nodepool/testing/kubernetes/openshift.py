@@ -44,11 +44,11 @@ class OpenShift:
     def visible(self, user: AskingUser) -> Callable[[Json], bool]:
         """Which namespaces the user sees as projects."""
 
-        def sees(namespace: Json) -> bool:
-            name = namespace["metadata"]["name"]
-            return self._access.allows(user, AccessQuestion("get", "", NAMESPACES.plural, name, name))
+        return lambda namespace: self.may_see(user, namespace["metadata"]["name"])
 
-        return sees
+    def may_see(self, user: AskingUser, name: str) -> bool:
+        """Does the user see the namespace of this name as a project?"""
+        return self._access.allows(user, AccessQuestion("get", "", NAMESPACES.plural, name, name))
 
     def list_projects(self, target: ObjectPath, user: AskingUser, request: Request) -> Json:
         """Those that the user sees."""
