@@ -45,7 +45,8 @@ class Subscription:
         #: Deleted VMs that lists still show.
         self.ghosts: list[ArmResource] = []
         self._private = {"IPv4": AddressPool("10.0.0.0/16"), "IPv6": AddressPool("fd00:db8::/112")}
-        self._public = {"IPv4": AddressPool("198.18.0.0/15"), "IPv6": AddressPool("2001:db8::/112")}
+        # Loopback: an sshd of a test answers there.
+        self._public = {"IPv4": AddressPool("127.64.0.0/10"), "IPv6": AddressPool("2001:db8::/112")}
         self.add_image(IMAGE)
 
     # -- what belongs to VMs --

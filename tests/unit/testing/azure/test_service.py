@@ -103,7 +103,7 @@ def test_life_of_a_vm(clients: Clients) -> None:
     (configuration,) = nic.ip_configurations
     assert configuration.private_ip_address.startswith("10.0.")
     address = clients.network.public_ip_addresses.get(GROUP, configuration.public_ip_address.id.rpartition("/")[2])
-    assert address.ip_address.startswith("198.18.")
+    assert address.ip_address.startswith("127.64.")
     assert (address.public_ip_allocation_method, address.sku.name) == ("Static", "Standard")
     assert dict(nic.tags) == dict(address.tags) == METADATA
     disk = clients.compute.disks.get(GROUP, vm.storage_profile.os_disk.name)
