@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+from nodepool.driver.kubernetes import preflight
 from nodepool.driver.kubernetes.client import KubeClient
 from nodepool.driver.kubernetes.cloud import KubeCloud
 from nodepool.driver.kubernetes.connection import ClusterConnection
@@ -20,6 +21,7 @@ from nodepool.exceptions import NotFound
 from nodepool.model.quota import QuotaInformation
 
 if TYPE_CHECKING:
+    from nodepool.driver.framework.check_result import CheckResult
     from nodepool.driver.statemachine.adapter import Log
     from nodepool.model.request import NodeRequest
 
@@ -100,6 +102,11 @@ class KubernetesAdapter(Adapter):
 
     def getQuotaForLabel(self, label: Any) -> QuotaInformation:
         return need_of(label)
+
+    # -- trouble --
+
+    def preflight(self) -> Iterator[CheckResult]:
+        return preflight.of_kubernetes(self.config, self.client)
 
     def _use_of(self, record: KubeRecord) -> QuotaInformation:
         pool = self.config.pools.get(record.metadata.get(tags.POOL_KEY))

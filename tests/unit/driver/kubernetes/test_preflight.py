@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What ``nodepool check`` says of a cluster, on a simulated one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodepool.driver.framework.check_result import CheckResult
+from nodepool.driver.kubernetes import KubernetesDriver
+from nodepool.driver.openshift import OpenShiftDriver
+from nodepool.driver.openshiftpods import OpenShiftPodsDriver
+from nodepool.testing.kubernetes import KubernetesSettings, KubernetesSimulator
+from tests.support.provider_sections import load_section
+
+DRIVERS: dict[str, Any] = {
+    "kubernetes": KubernetesDriver,
+    "openshift": OpenShiftDriver,
+    "openshiftpods": OpenShiftPodsDriver,
+}
+
+
+@pytest.fixture
+def simulator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[KubernetesSimulator]:
+    with KubernetesSimulator(KubernetesSettings(openshift=True)) as made:
+        monkeypatch.setenv("KUBECONFIG", str(made.write_kubeconfig(tmp_path / "kubeconfig")))
+        yield made
+
+
+def results(driver: str, context: str, **pool: Any) -> list[CheckResult]:
+    label = {"name": "pod", "image": "debian", **({} if driver == "openshiftpods" else {"type": "pod"})}
+    section = {"name": "c", "driver": driver, "context": context}
+    section["pools"] = [{"name": "default", "labels": [label], **pool}]  # type: ignore[assignment]
+    made = DRIVERS[driver]()
+    adapter = made.getAdapter(load_section(made, section))
+    try:
+        return list(adapter.preflight())
+    finally:
+        adapter.stop()
+
+
+@pytest.mark.parametrize("driver", list(DRIVERS))
+def test_all_is_well(simulator: KubernetesSimulator, driver: str) -> None:
+    """KU-1, KU-3: a line says that the cluster answers, and one that no right is missing."""
+    found = results(driver, "admin")
+    assert [result.status for result in found] == ["ok"] * len(found)
+    assert simulator.url in found[0].text
+
+
+@pytest.mark.parametrize("driver", list(DRIVERS))
+def test_rights_that_are_missing(simulator: KubernetesSimulator, driver: str) -> None:
+    """KU-3: each by its name, with a remedy."""
+    first, *missing = results(driver, "nobody")
+    assert first.ok
+    assert missing
+    assert all(result.status == "failed" and result.text.startswith("we may not ") for result in missing)
+    assert all(result.remedy for result in missing)
+
+
+def test_self_provisioner(simulator: KubernetesSimulator) -> None:
+    """OS-1: who may ask for projects has all that is needed."""
+    assert all(result.status == "ok" for result in results("openshift", "developer"))
+
+
+@pytest.mark.parametrize("driver", list(DRIVERS))
+def test_no_cluster(simulator: KubernetesSimulator, driver: str) -> None:
+    """KU-1: a context that does not exist is the only line."""
+    (found,) = results(driver, "other")
+    assert found.status == "failed"
+    assert "'other'" in found.text
+
+
+def test_project_that_does_not_exist(simulator: KubernetesSimulator) -> None:
+    """OS-6: the rights are there for it, the project is not."""
+    found = results("openshiftpods", "admin", name="nowhere")
+    assert [result.status for result in found] == ["ok", "failed"]
+    assert "nowhere" in found[1].text
+    assert found[1].remedy
