@@ -86,7 +86,7 @@ class BatchTags:
                 record = self._wanted.pop(record_id, None)
             node_id = None if record is None else metadata.node_id_of(record.metadata, self._provider)
             if record is None or node_id is None:
-                raise AwsNotFound(f"no list shows instance {record_id} any more", "InvalidInstanceID.NotFound")
+                raise AwsNotFound(f"no list shows instance {record_id} any more", code="InvalidInstanceID.NotFound")
             return [record.id, *record.volume_ids], own_tags(node_id)
 
         try:

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from nodepool.clock import monotonic
 from nodepool.driver.aws.discard import discard_snapshot
-from nodepool.driver.aws.errors import AwsAway, AwsRefused
 from nodepool.driver.aws.image_spec import snapshot_start
 from nodepool.driver.aws.image_types import COMPLETED, ERROR, PENDING, AwsSnapshot
 from nodepool.driver.aws.object_store import file_problem
+from nodepool.driver.framework.cloud_errors import CloudAway, CloudRefused
 from nodepool.driver.framework.upload import ImageUploader, Segment
 from nodepool.driver.framework.upload_progress import UploadInterrupted
 from nodepool.exceptions import ImageCreateException, LaunchError
@@ -144,9 +144,9 @@ class BlockUpload(ImageUploader):
     def shouldRetryException(self, exception: BaseException) -> bool:
         if self._wait.stopped:
             return False
-        passing = isinstance(exception, AwsRefused) and exception.code in _PASSING
+        passing = isinstance(exception, CloudRefused) and exception.code in _PASSING
         # What AWS puts off was sent again several times.
-        return isinstance(exception, AwsAway) or passing
+        return isinstance(exception, CloudAway) or passing
 
     # -- inside --
 
@@ -181,10 +181,10 @@ class BlockUpload(ImageUploader):
         """Was it ordered?"""
         try:
             self._calls.complete_snapshot(self._snapshot_id, len(self._digests), digest)
-        except AwsAway as error:
+        except CloudAway as error:
             log.debug("%s: %s", self._wait.head, error)
             return False
-        except AwsRefused:
+        except CloudRefused:
             snapshot = self._look()
             if snapshot is None or snapshot.status != COMPLETED:
                 raise
@@ -194,6 +194,6 @@ class BlockUpload(ImageUploader):
     def _look(self) -> AwsSnapshot | None:
         try:
             return self._calls.snapshot(self._snapshot_id)
-        except AwsAway as error:
+        except CloudAway as error:
             log.debug("%s: %s", self._wait.head, error)
             return None

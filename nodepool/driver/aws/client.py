@@ -9,9 +9,10 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from nodepool.driver.aws import transport as t
-from nodepool.driver.aws.errors import AwsNotFound, AwsRefused, instance_ids_in
+from nodepool.driver.aws.errors import AwsNotFound, instance_ids_in
 from nodepool.driver.aws.quota_codes import AccountQuota
 from nodepool.driver.aws.types import AwsImage, AwsRecord, AwsVolume, InstanceType, tag_list
+from nodepool.driver.framework.cloud_errors import CloudRefused
 from nodepool.driver.framework.rate_classes import Call
 
 #: Longest pages.
@@ -38,7 +39,7 @@ class Ec2:
         """One instance, as it is now; raises AwsNotFound."""
         found = self._instances_where("instance-id", instance_id)
         if not found:
-            raise AwsNotFound(f"there is no instance {instance_id}", "InvalidInstanceID.NotFound")
+            raise AwsNotFound(f"there is no instance {instance_id}", code="InvalidInstanceID.NotFound")
         return found[0]
 
     def instances_of_token(self, token: str) -> list[AwsRecord]:
@@ -79,11 +80,11 @@ class Ec2:
 
         try:
             self.transport.call("ec2", t.TERMINATE, "TerminateInstances", arguments)
-        except AwsRefused as error:
+        except CloudRefused as error:
             return self._one_refused(ids, error)
         return {}
 
-    def _one_refused(self, ids: list[str], error: AwsRefused) -> dict[str, Exception]:
+    def _one_refused(self, ids: list[str], error: CloudRefused) -> dict[str, Exception]:
         """One id that AWS does not take makes it refuse all: the others are sent again without it."""
         if len(ids) == 1:
             return {ids[0]: error}
@@ -144,7 +145,7 @@ class Ec2:
         """One AMI; raises AwsNotFound."""
         answer = self.transport.call("ec2", t.READ, "DescribeImages", {"ImageIds": [image_id]})
         if not answer.get("Images"):
-            raise AwsNotFound(f"there is no image {image_id}; correct image-id", "InvalidAMIID.NotFound")
+            raise AwsNotFound(f"there is no image {image_id}; correct image-id", code="InvalidAMIID.NotFound")
         return AwsImage.of(answer["Images"][0])
 
     def images_where(self, filters: list[dict[str, Any]]) -> list[AwsImage]:
@@ -153,7 +154,7 @@ class Ec2:
         return [AwsImage.of(data) for data in found]
 
     def instance_type(self, name: str) -> InstanceType:
-        """One type; an AwsRefused with the code ``InvalidInstanceType`` if AWS does not know it in the region."""
+        """One type; an CloudRefused with the code ``InvalidInstanceType`` if AWS does not know it in the region."""
         answer = self.transport.call("ec2", t.READ, "DescribeInstanceTypes", {"InstanceTypes": [name]})
         return InstanceType.of(answer["InstanceTypes"][0])
 

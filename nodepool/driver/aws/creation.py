@@ -8,13 +8,13 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
 from nodepool.driver.aws.ended import NoRoom, ended
-from nodepool.driver.aws.errors import AwsNoCapacity, AwsQuota, AwsRefused
 from nodepool.driver.aws.instance import AwsInstance, external_id
 from nodepool.driver.aws.instances import AwsInstances
 from nodepool.driver.aws.launch_batch import InstanceOrder
 from nodepool.driver.aws.launch_spec import instance_tags, run_arguments
 from nodepool.driver.aws.places import LaunchPlace
 from nodepool.driver.aws.types import PENDING, RUNNING, SHUTTING_DOWN, TERMINATED, AwsImage, AwsRecord
+from nodepool.driver.framework.cloud_errors import CloudNoCapacity, CloudQuota, CloudRefused
 from nodepool.driver.statemachine import CreationKey, CreationMachine, Instance
 from nodepool.guard import settle
 
@@ -62,7 +62,7 @@ class AwsCreation(CreationMachine[AwsRecord]):
         """What it is made of; may block."""
         return self.cloud.facts.image(self._image_id or self.cloud.facts.cloud_image_id(self._label))
 
-    def another_place(self, error: AwsNoCapacity) -> bool:
+    def another_place(self, error: CloudNoCapacity) -> bool:
         """The present place has no room. Is there another one?"""
         self.cloud.places.no_room(self._places[0])
         if len(self._places) == 1:
@@ -72,7 +72,7 @@ class AwsCreation(CreationMachine[AwsRecord]):
         return True
 
     def refused(self, error: Exception) -> Exception:
-        if isinstance(error, AwsRefused) and not isinstance(error, (AwsQuota, AwsNoCapacity)):
+        if isinstance(error, CloudRefused) and not isinstance(error, (CloudQuota, CloudNoCapacity)):
             # It may be gone, or be another one now.
             self.cloud.facts.forget(self._label)
         return error
@@ -140,12 +140,14 @@ class InstanceCreation(AwsCreation):
         """As `permit`; where another launch found no room meanwhile it need not be tried if there is another place."""
         self.permit()
         if len(self._places) > 1 and self.cloud.places.rests(self._places[0]):
-            raise AwsNoCapacity(f"{self.where}: there was no room for another launch", "InsufficientInstanceCapacity")
+            raise CloudNoCapacity(
+                f"{self.where}: there was no room for another launch", code="InsufficientInstanceCapacity"
+            )
 
     def _wait_for(self, answer: Future[str], key: CreationKey, made: Future[str]) -> None:
         def answered(answer: Future[str]) -> None:
             error = answer.exception()
-            if isinstance(error, AwsNoCapacity) and self.another_place(error):
+            if isinstance(error, CloudNoCapacity) and self.another_place(error):
                 self._order = None
                 try:
                     self._begin_at_place(key, made)

@@ -6,8 +6,9 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
-from nodepool.driver.aws.errors import AwsNotFound, AwsRefused
+from nodepool.driver.aws.errors import AwsNotFound
 from nodepool.driver.aws.image_types import COMPLETED, PENDING
+from nodepool.driver.framework.cloud_errors import CloudRefused
 
 if TYPE_CHECKING:
     from nodepool.driver.aws.client import Ec2
@@ -30,7 +31,7 @@ def discard_image(ec2: Ec2, calls: ImageCalls, image_id: str) -> None:
         calls.deregister(image_id)
     except AwsNotFound:
         log.debug("Image %s is gone already", image_id)
-    except AwsRefused as error:
+    except CloudRefused as error:
         if error.code != _GONE:
             raise
     for _, volume in image.devices:
@@ -47,7 +48,7 @@ def discard_snapshot(calls: ImageCalls, snapshot_id: str) -> None:
         calls.delete_snapshot(snapshot_id)
     except AwsNotFound:
         return
-    except AwsRefused as error:
+    except CloudRefused as error:
         if error.code == IN_USE:
             log.info("Snapshot %s stays, because another image is made of it", snapshot_id)
             return
@@ -64,7 +65,7 @@ def discard_import(ec2: Ec2, calls: ImageCalls, kind: ImportKind, task_id: str) 
         calls.cancel_import(task_id)
     except AwsNotFound:
         return
-    except AwsRefused as error:
+    except CloudRefused as error:
         # It has ended by itself.
         log.debug("Import %s: %s", task_id, error)
     task = kind.task(task_id)

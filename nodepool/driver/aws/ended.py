@@ -8,8 +8,9 @@ import threading
 from collections.abc import Iterable
 from typing import Final
 
-from nodepool.driver.aws.errors import AwsQuota, one_line
 from nodepool.driver.aws.types import SHUTTING_DOWN, TERMINATED, AwsRecord
+from nodepool.driver.framework.cloud_errors import CloudQuota
+from nodepool.driver.framework.cloud_texts import one_line
 from nodepool.driver.statemachine import metadata
 from nodepool.exceptions import CapacityException, LaunchStatusException
 from nodepool.metrics import instances
@@ -45,7 +46,7 @@ def ended(where: str, record: AwsRecord) -> Exception:
     why = f"{record.reason_code}: {record.reason}" if record.reason_code else "AWS gives no reason"
     text = f"{where}: instance {record.id} is {record.status}: {why}"
     if record.reason_code in _QUOTA_REASONS:
-        return AwsQuota(text, record.reason_code)
+        return CloudQuota(text, code=record.reason_code)
     if record.reason_code in _CAPACITY_REASONS:
         return NoRoom(text)
     return LaunchStatusException(text)

@@ -6,14 +6,15 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from nodepool.exceptions import (
-    CapacityException,
-    CloudUnavailableException,
-    LaunchError,
-    LaunchNodepoolException,
-    NotFound,
-    QuotaException,
+from nodepool.driver.framework.cloud_errors import (
+    CloudAway,
+    CloudNoCapacity,
+    CloudNotFound,
+    CloudQuota,
+    CloudRefused,
+    CloudSetup,
 )
+from nodepool.driver.framework.cloud_texts import one_line
 
 #: A limit of the account is used up. It may be free again soon, so the launch waits.
 QUOTA: Final = frozenset(
@@ -75,56 +76,14 @@ REMEDIES: Final = {
 }
 #: In the codes for what is not there, or cannot be there because no id looks like that.
 _ABSENT: Final = (".NotFound", ".Malformed", "NoSuch", "ResourceNotFound")
-_MAX_TEXT: Final = 500
 _INSTANCE_IDS: Final = re.compile(r"\bi-[0-9a-f]+\b")
 
 
-class AwsRefused(LaunchError):
-    """AWS understood a call and refused it: the same again will not help.
-
-    :param code: of AWS.
-    """
-
-    def __init__(self, text: str, code: str) -> None:
-        super().__init__(text)
-        self.code = code
+class AwsNotFound(CloudSetup, CloudNotFound):
+    """The object of the call does not exist. In a launch it is something that the configuration names."""
 
 
-class AwsSetup(AwsRefused, LaunchNodepoolException):
-    """Something that the configuration names is not there."""
-
-    statsd_key = LaunchNodepoolException.statsd_key
-
-
-class AwsNotFound(AwsSetup, NotFound):
-    """What the call was about is not there."""
-
-
-class AwsQuota(AwsRefused, QuotaException):
-    """A limit of the account is used up."""
-
-    statsd_key = QuotaException.statsd_key
-
-
-class AwsNoCapacity(AwsRefused, CapacityException):
-    """AWS has no room."""
-
-    statsd_key = CapacityException.statsd_key
-
-
-class AwsAway(CloudUnavailableException):
-    """No answer, or one that says nothing.
-
-    :param maybe_done: AWS may have got the call and carried it out.
-    """
-
-    def __init__(self, text: str, maybe_done: bool = True, code: str = "") -> None:
-        super().__init__(text)
-        self.maybe_done = maybe_done
-        self.code = code
-
-
-def meaning(head: str, code: str, message: str, status: int) -> AwsRefused | AwsAway:
+def meaning(head: str, code: str, message: str, status: int) -> CloudRefused | CloudAway:
     """The exception for an error that AWS answers with.
 
     :param head: whose call it was, and which.
@@ -133,28 +92,22 @@ def meaning(head: str, code: str, message: str, status: int) -> AwsRefused | Aws
     text = f"{head}: {code}: {one_line(message)}"
     remedy = REMEDIES.get(code)
     if code in THROTTLED or status == 429:
-        return AwsAway(text, maybe_done=False, code=code)
+        return CloudAway(text, maybe_done=False, code=code)
     if code in LOGIN:
-        return AwsAway(f"{text}; {remedy or 'check the credentials'}", maybe_done=False, code=code)
+        return CloudAway(f"{text}; {remedy or 'check the credentials'}", maybe_done=False, code=code)
     if code in QUOTA:
-        return AwsQuota(f"{text}; ask for more under Service Quotas, or lower max-servers", code)
+        return CloudQuota(f"{text}; ask for more under Service Quotas, or lower max-servers", code=code)
     if code in CAPACITY:
-        return AwsNoCapacity(text, code)
+        return CloudNoCapacity(text, code=code)
     if code in AWAY or status >= 500:
-        return AwsAway(text, code=code)
+        return CloudAway(text, code=code)
     if code in DENIED:
-        return AwsSetup(f"{text}; allow it in the IAM policy of the credentials", code)
+        return CloudSetup(f"{text}; allow it in the IAM policy of the credentials", code=code)
     if any(word in code for word in _ABSENT):
-        return AwsNotFound(f"{text}; {remedy}" if remedy else text, code)
+        return AwsNotFound(f"{text}; {remedy}" if remedy else text, code=code)
     if remedy:
-        return AwsSetup(f"{text}; {remedy}", code)
-    return AwsRefused(text, code)
-
-
-def one_line(text: str) -> str:
-    """Without line breaks, and not too long."""
-    line = " ".join(text.split())
-    return line if len(line) <= _MAX_TEXT else f"{line[: _MAX_TEXT - 3]}..."
+        return CloudSetup(f"{text}; {remedy}", code=code)
+    return CloudRefused(text, code=code)
 
 
 def instance_ids_in(text: str) -> set[str]:

@@ -8,8 +8,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from nodepool.clock import monotonic
-from nodepool.driver.aws.errors import AwsNotFound, AwsRefused
+from nodepool.driver.aws.errors import AwsNotFound
 from nodepool.driver.aws.types import AwsImage, InstanceType
+from nodepool.driver.framework.cloud_errors import CloudRefused
 from nodepool.driver.framework.fact import Fact
 from nodepool.exceptions import RuntimeConfigurationException
 
@@ -68,7 +69,7 @@ class AwsFacts:
         """
         try:
             return self._of(self._types, name, lambda: self._client.instance_type(name)).get(FOR_EVER)
-        except AwsRefused as error:
+        except CloudRefused as error:
             if error.code not in _UNKNOWN_TYPE:
                 raise
             region = self._client.transport.region
@@ -87,7 +88,8 @@ class AwsFacts:
         if not found:
             told = ", ".join(map(repr, image.image_filters))
             raise AwsNotFound(
-                f"no image has {told}; correct image-filters of cloud image {image.name!r}", "InvalidAMIID.NotFound"
+                f"no image has {told}; correct image-filters of cloud image {image.name!r}",
+                code="InvalidAMIID.NotFound",
             )
         return max(found, key=lambda candidate: (candidate.created, candidate.id)).id
 

@@ -8,9 +8,9 @@ from datetime import datetime
 from typing import Any, Final, NamedTuple
 
 from nodepool.driver.aws import transport as t
-from nodepool.driver.aws.errors import AwsRefused
 from nodepool.driver.aws.fleet_spec import MANAGED, MANAGED_KEY, instance_of_fleet
 from nodepool.driver.aws.launch_spec import tag_specifications
+from nodepool.driver.framework.cloud_errors import CloudRefused
 from nodepool.driver.statemachine.metadata import PROVIDER_KEY
 
 _TEMPLATES_A_PAGE: Final = 200
@@ -46,7 +46,7 @@ class FleetClient:
         }
         try:
             self._transport.call("ec2", t.CHANGE, "CreateLaunchTemplate", arguments)
-        except AwsRefused as error:
+        except CloudRefused as error:
             if error.code != _EXISTS:
                 raise
 

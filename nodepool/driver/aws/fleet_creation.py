@@ -6,9 +6,9 @@ from __future__ import annotations
 from typing import Final
 
 from nodepool.driver.aws.creation import AwsCreation
-from nodepool.driver.aws.errors import AwsNoCapacity, AwsRefused
 from nodepool.driver.aws.fleet_spec import fleet_arguments
 from nodepool.driver.aws.launch_batch import token_of
+from nodepool.driver.framework.cloud_errors import CloudNoCapacity, CloudRefused
 from nodepool.driver.statemachine import CreationKey
 
 _NO_TEMPLATE: Final = "InvalidLaunchTemplateName.NotFoundException"
@@ -21,7 +21,7 @@ class FleetCreation(AwsCreation):
         while True:
             try:
                 return self._create_at_place(key)
-            except AwsNoCapacity as error:
+            except CloudNoCapacity as error:
                 if not self.another_place(error):
                     raise
 
@@ -32,7 +32,7 @@ class FleetCreation(AwsCreation):
         arguments = fleet_arguments(label, self.image().id, template, self._tags, token, spot=place.spot)
         try:
             return self.cloud.fleets.create_fleet(arguments, self.permit)
-        except AwsRefused as error:
+        except CloudRefused as error:
             if error.code == _NO_TEMPLATE:
                 # Somebody removed it: the next attempt makes it.
                 self.cloud.templates.forget()

@@ -9,8 +9,9 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from nodepool.driver.aws.errors import AwsAway, AwsNoCapacity, AwsQuota, AwsRefused, meaning
+from nodepool.driver.aws.errors import meaning
 from nodepool.driver.aws.launch_spec import TAGGED, metadata_options, root_values, tag_specifications
+from nodepool.driver.framework.cloud_errors import CloudAway, CloudNoCapacity, CloudQuota, CloudRefused
 from nodepool.driver.statemachine.metadata import PROVIDER_KEY
 
 if TYPE_CHECKING:
@@ -96,8 +97,8 @@ def instance_of_fleet(head: str, answer: Mapping[str, Any]) -> str:
     """The id of the instance of an answer of CreateFleet.
 
     :param head: whose call it was, and which.
-    :raises AwsRefused: there is none: no room if one of the types may have some later, a limit if one of them waits for
-        that, else the first error.
+    :raises CloudRefused: there is none: no room if one of the types may have some later, a limit if one of them waits
+        for that, else the first error.
     """
     for group in answer.get("Instances") or ():
         for instance_id in group.get("InstanceIds") or ():
@@ -106,17 +107,17 @@ def instance_of_fleet(head: str, answer: Mapping[str, Any]) -> str:
 
 
 def _hopelessness(error: Exception) -> int:
-    return 0 if isinstance(error, AwsNoCapacity) else 1 if isinstance(error, AwsQuota) else 2
+    return 0 if isinstance(error, CloudNoCapacity) else 1 if isinstance(error, CloudQuota) else 2
 
 
 def _raise(head: str, told: Iterable[Mapping[str, Any]]) -> str:
-    errors: dict[tuple[str, str], AwsRefused | AwsAway] = {}
+    errors: dict[tuple[str, str], CloudRefused | CloudAway] = {}
     for error in told:
         code, text = str(error.get("ErrorCode", "")), str(error.get("ErrorMessage", ""))
         errors.setdefault((code, text), meaning(head, code, text, 200))
     if not errors:
         # What became of it, lists will show.
-        raise AwsAway(f"{head}: the answer has neither an instance nor an error")
+        raise CloudAway(f"{head}: the answer has neither an instance nor an error")
     # The first of the best kind.
     chosen = min(errors.values(), key=_hopelessness)
     others = [f"{code}: {text}" for (code, text), error in errors.items() if error is not chosen]

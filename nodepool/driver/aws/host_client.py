@@ -81,7 +81,7 @@ class HostClient:
         """One host, as it is now; raises AwsNotFound."""
         answer = self._transport.call("ec2", t.READ, "DescribeHosts", {"HostIds": [host_id]})
         if not answer.get("Hosts"):
-            raise AwsNotFound(f"there is no host {host_id}", "InvalidHostID.NotFound")
+            raise AwsNotFound(f"there is no host {host_id}", code="InvalidHostID.NotFound")
         return AwsHost.of(answer["Hosts"][0])
 
     def hosts(self) -> list[AwsHost]:

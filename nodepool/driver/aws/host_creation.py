@@ -12,11 +12,11 @@ from collections.abc import Mapping
 from typing import ClassVar, Final
 
 from nodepool.driver.aws.creation import AwsCreation
-from nodepool.driver.aws.errors import AwsNoCapacity
 from nodepool.driver.aws.host_client import AVAILABLE, FAILED, AwsHost
 from nodepool.driver.aws.instance import external_id
 from nodepool.driver.aws.launch_batch import token_of
 from nodepool.driver.aws.launch_spec import run_arguments, with_tags
+from nodepool.driver.framework.cloud_errors import CloudNoCapacity
 from nodepool.driver.statemachine import CreationKey
 from nodepool.driver.statemachine.creation_machine import REPEAT, REPEATS
 from nodepool.driver.statemachine.inventory_machine import Step, cloud_is_away
@@ -58,7 +58,7 @@ class HostCreation(AwsCreation):
             place = self.places()[0]
             try:
                 return self.cloud.hosts.allocate(place, self._tags, token_of([key], place), self.permit)
-            except AwsNoCapacity as error:
+            except CloudNoCapacity as error:
                 if not self.another_place(error):
                     raise
 

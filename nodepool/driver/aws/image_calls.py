@@ -156,7 +156,7 @@ class _ImageImports:
 
 def _only(task_id: str, found: list[ImportTask]) -> ImportTask:
     if not found:
-        raise AwsNotFound(f"there is no import task {task_id}", "InvalidConversionTaskId.NotFound")
+        raise AwsNotFound(f"there is no import task {task_id}", code="InvalidConversionTaskId.NotFound")
     return found[0]
 
 

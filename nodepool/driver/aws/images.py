@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Final
 from nodepool.clock import monotonic
 from nodepool.driver.aws.block_upload import BlockUpload
 from nodepool.driver.aws.discard import discard_image, discard_snapshot
-from nodepool.driver.aws.errors import AwsAway, AwsRefused
 from nodepool.driver.aws.image_calls import ImageCalls
 from nodepool.driver.aws.image_config import EBS_DIRECT, IMAGE
 from nodepool.driver.aws.image_spec import ImageJob, image_tags, registration
@@ -19,6 +18,7 @@ from nodepool.driver.aws.image_types import AVAILABLE
 from nodepool.driver.aws.import_upload import ImportUpload
 from nodepool.driver.aws.object_store import ObjectStore
 from nodepool.driver.aws.upload_wait import UploadWait
+from nodepool.driver.framework.cloud_errors import CloudAway, CloudRefused
 from nodepool.driver.framework.upload_progress import UploadInterrupted
 from nodepool.exceptions import ImageCreateException
 from nodepool.guard import Guard, OnError
@@ -75,7 +75,7 @@ class AwsImages:
             raise ImageCreateException(f"{wait.head}: {problem}")
         try:
             return self._upload_by_blocks(job, wait) if image.import_method == EBS_DIRECT else self._import(job, wait)
-        except AwsAway as error:
+        except CloudAway as error:
             if wait.stopped:
                 raise UploadInterrupted("the provider was stopped") from error
             raise
@@ -107,7 +107,7 @@ class AwsImages:
         for _ in wait.looks(f"snapshot {snapshot_id}", AVAILABLE_SECONDS):
             try:
                 snapshot = self.calls.snapshot(snapshot_id)
-            except AwsAway as error:
+            except CloudAway as error:
                 log.debug("%s: %s", wait.head, error)
                 continue
             if snapshot is not None:
@@ -126,10 +126,10 @@ class AwsImages:
             try:
                 image_id = self.calls.register(registration(job, snapshot_id))
                 break
-            except AwsAway as error:
+            except CloudAway as error:
                 # The name makes it one image.
                 log.debug("%s: %s", wait.head, error)
-            except AwsRefused as error:
+            except CloudRefused as error:
                 if error.code != _DUPLICATE:
                     raise
                 found = self.calls.image_named(job.name)
@@ -147,7 +147,7 @@ class AwsImages:
         for _ in wait.looks(f"image {image_id}", AVAILABLE_SECONDS):
             try:
                 image = self._ec2.image(image_id)
-            except (AwsAway, AwsRefused) as error:
+            except (CloudAway, CloudRefused) as error:
                 # It may not be known yet.
                 log.debug("%s: %s", wait.head, error)
                 continue

@@ -11,9 +11,9 @@ import logging
 from typing import TYPE_CHECKING, Any, Final
 
 from nodepool.driver.aws.discard import discard_import
-from nodepool.driver.aws.errors import AwsAway
 from nodepool.driver.aws.image_spec import image_import, snapshot_import
 from nodepool.driver.aws.image_types import COMPLETED, FAILED_TASKS, ImportTask
+from nodepool.driver.framework.cloud_errors import CloudAway
 from nodepool.driver.framework.upload_progress import UploadInterrupted
 from nodepool.exceptions import ImageCreateException, LaunchError
 from nodepool.guard import Guard, OnError
@@ -123,7 +123,7 @@ class ImportUpload:
         for attempt in range(1, ATTEMPTS):
             try:
                 return self._kind.begin(self._arguments)
-            except AwsAway as error:
+            except CloudAway as error:
                 log.debug("%s: %s", self._wait.head, error)
                 self._wait.pause(_AGAIN.pause(attempt))
         return self._kind.begin(self._arguments)
@@ -133,7 +133,7 @@ class ImportUpload:
         for _ in self._wait.looks(f"import {task.id}", IMPORT_SECONDS):
             try:
                 task = self._kind.task(task.id)
-            except AwsAway as error:
+            except CloudAway as error:
                 # It goes on meanwhile.
                 log.debug("%s: %s", self._wait.head, error)
                 continue

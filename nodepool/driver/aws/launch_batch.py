@@ -18,10 +18,10 @@ from typing import Any, Final
 from nodepool.driver.aws.batch_tag import BATCH_KEY, MOST, OWN_KEYS, batch_value, fits
 from nodepool.driver.aws.batch_tags import own_tags
 from nodepool.driver.aws.client import Ec2
-from nodepool.driver.aws.errors import AwsRefused
 from nodepool.driver.aws.launch_spec import with_tags
 from nodepool.driver.aws.places import LaunchPlace
 from nodepool.driver.aws.types import AwsRecord
+from nodepool.driver.framework.cloud_errors import CloudRefused
 from nodepool.driver.framework.joined_orders import JoinedOrders
 from nodepool.driver.framework.rate_classes import Call
 from nodepool.driver.framework.shared_call import SharedCall
@@ -103,7 +103,7 @@ class LaunchBatch:
     def _run(self, turn: Call | None = None) -> Made:
         try:
             made = self._client.run_instances(self._arguments, len(self.orders), self._permit, turn)
-        except AwsRefused as error:
+        except CloudRefused as error:
             if error.code not in (_ENDED, _OTHER_PARAMETERS):
                 raise
             # It was sent before: by a launcher that was killed, with another configuration, or its instances ended.
@@ -135,7 +135,7 @@ class LaunchBatch:
         asked[-1].result()
 
 
-def _without_instance(error: AwsRefused) -> Exception:
+def _without_instance(error: CloudRefused) -> Exception:
     if error.code == _ENDED:
         return LaunchStatusException(f"the instance was ended before its creation was told: {error}")
     return error
@@ -155,7 +155,7 @@ class LaunchBatches:
         self._orders: JoinedOrders[InstanceOrder, Call] = JoinedOrders(client.wait_to_run, self._send, executor, MOST)
 
     def add(self, order: InstanceOrder) -> Future[str]:
-        """Have an instance made; the future gets its id. Ends with `AwsAway` if there was no answer: see `again`."""
+        """Have an instance made; the future gets its id. Ends with `CloudAway` if there was no answer: see `again`."""
         self._orders.add(order, order.common)
         return order.future
 

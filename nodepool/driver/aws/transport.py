@@ -14,7 +14,9 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from nodepool.clock import monotonic
-from nodepool.driver.aws.errors import THROTTLED, AwsAway, AwsRefused, AwsSetup, meaning, one_line
+from nodepool.driver.aws.errors import THROTTLED, meaning
+from nodepool.driver.framework.cloud_errors import CloudAway, CloudRefused, CloudSetup
+from nodepool.driver.framework.cloud_texts import one_line
 from nodepool.driver.framework.rate_classes import Call, RateClasses
 from nodepool.driver.framework.token_bucket import BucketSize
 
@@ -123,8 +125,8 @@ class AwsTransport:
         :param arguments: or a function that is asked for them when the turn has come.
         :param permit: asked when the turn has come, each time; raises an error if the call must not be made any more.
         :param turn: for the first attempt, if it has come already: see `wait_turn`.
-        :raises AwsRefused: AWS refuses it.
-        :raises AwsAway: no answer, or AWS has trouble of its own, or does not accept the credentials.
+        :raises CloudRefused: AWS refuses it.
+        :raises CloudAway: no answer, or AWS has trouble of its own, or does not accept the credentials.
         """
         given: dict[str, Any] | None = None
         for attempt in range(THROTTLED_ATTEMPTS):
@@ -134,7 +136,7 @@ class AwsTransport:
                 given = arguments() if callable(arguments) else arguments
             try:
                 answer = self._send(service, operation, given)
-            except AwsAway as error:
+            except CloudAway as error:
                 if error.code not in THROTTLED:
                     raise
                 seconds = turn.throttled(None)
@@ -169,7 +171,7 @@ class AwsTransport:
     def wait_turn(self, kind: str, operation: str) -> Call:
         """Block until a call of a class may begin; give what is returned to `call`.
 
-        :raises AwsAway: the provider was stopped.
+        :raises CloudAway: the provider was stopped.
         """
         if self.stopped.is_set():
             raise self._stopped(operation)
@@ -195,7 +197,7 @@ class AwsTransport:
         except BotoCoreError as error:
             raise self._translated(head, error) from error
         except (OSError, ResponseParserError) as error:
-            raise AwsAway(f"{head}: {type(error).__name__}: {one_line(str(error))}") from error
+            raise CloudAway(f"{head}: {type(error).__name__}: {one_line(str(error))}") from error
 
     # -- inside --
 
@@ -208,17 +210,17 @@ class AwsTransport:
             log.debug("Provider %s: %s %s in %.3f s", self.provider, service, operation, monotonic() - started)
         return answer
 
-    def _translated(self, head: str, error: Exception) -> AwsRefused | AwsAway:
+    def _translated(self, head: str, error: Exception) -> CloudRefused | CloudAway:
         kind = type(error).__name__
         text = f"{head}: {one_line(str(error)) or kind}"
         if kind in ("ParamValidationError", "MissingParametersError"):
-            return AwsSetup(f"{text}; correct it in the configuration", kind)
+            return CloudSetup(f"{text}; correct it in the configuration", code=kind)
         if kind.startswith("NoRegion") or "InvalidRegion" in kind:
-            return AwsAway(f"{text}; correct region-name", maybe_done=False, code=kind)
+            return CloudAway(f"{text}; correct region-name", maybe_done=False, code=kind)
         if any(word in kind for word in _NO_LOGIN):
             advice = "check the credentials: the environment, ~/.aws of the daemon's user, or the role of the machine"
-            return AwsAway(f"{text}; {advice}", maybe_done=False, code=kind)
-        return AwsAway(text, maybe_done=kind not in _NOT_SENT, code=kind)
+            return CloudAway(f"{text}; {advice}", maybe_done=False, code=kind)
+        return CloudAway(text, maybe_done=kind not in _NOT_SENT, code=kind)
 
     def _client(self, service: str, attempts: int = 1) -> Any:
         with self._lock:
@@ -251,8 +253,8 @@ class AwsTransport:
         if self.stopped.wait(seconds):
             raise self._stopped("a call")
 
-    def _stopped(self, operation: str) -> AwsAway:
-        return AwsAway(f"Provider {self.provider}: {operation} failed: the provider was stopped", maybe_done=False)
+    def _stopped(self, operation: str) -> CloudAway:
+        return CloudAway(f"Provider {self.provider}: {operation} failed: the provider was stopped", maybe_done=False)
 
 
 def client_method(operation: str) -> str:

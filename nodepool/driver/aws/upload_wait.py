@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 from typing import Final, TypeVar
 
 from nodepool.clock import monotonic
-from nodepool.driver.aws.errors import AwsQuota
 from nodepool.driver.framework import upload_progress
+from nodepool.driver.framework.cloud_errors import CloudQuota
 from nodepool.driver.framework.image_time import WANTED_SECONDS, ImageTime
 from nodepool.driver.framework.upload_progress import UploadInterrupted
 from nodepool.exceptions import ImageCreateException
@@ -98,7 +98,7 @@ class UploadWait:
             self.check()
             try:
                 return begin()
-            except AwsQuota as error:
+            except CloudQuota as error:
                 if timeout is None:
                     raise ImageCreateException(
                         f"{self.head}: {error}; set image-import-timeout, and uploads wait for that long"

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from nodepool.driver.aws.client import Ec2
-from nodepool.driver.aws.errors import AwsAway, AwsNotFound, AwsRefused
+from nodepool.driver.aws.errors import AwsNotFound
+from nodepool.driver.framework.cloud_errors import CloudAway, CloudRefused
 from nodepool.exceptions import NotFound
 from tests.unit.driver.aws.support import Region, Rig, error, instance, shown
 
@@ -104,13 +105,13 @@ def test_refused_for_another_reason(client: Ec2, region: Region) -> None:
     region.answers["terminate_instances"] = lambda arguments: protected if "i-1" in arguments["InstanceIds"] else {}
     errors = terminate(client, "i-1", "i-2")
     assert list(errors) == ["i-1"]
-    assert isinstance(errors["i-1"], AwsRefused)
+    assert isinstance(errors["i-1"], CloudRefused)
 
 
 def test_no_answer_to_the_end_of_many(client: Ec2, region: Region) -> None:
     """It is the error of all of them."""
     region.answers["terminate_instances"] = error("InternalError", status=500)
-    with pytest.raises(AwsAway):
+    with pytest.raises(CloudAway):
         terminate(client, "i-1", "i-2")
 
 

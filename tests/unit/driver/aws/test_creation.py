@@ -10,10 +10,10 @@ import pytest
 
 from nodepool.driver.aws.creation import AwsCreation
 from nodepool.driver.aws.ended import NoRoom, ended
-from nodepool.driver.aws.errors import AwsNoCapacity, AwsQuota, AwsRefused
 from nodepool.driver.aws.launch_batch import token_of
 from nodepool.driver.aws.places import LaunchPlace
 from nodepool.driver.aws.types import AwsRecord
+from nodepool.driver.framework.cloud_errors import CloudNoCapacity, CloudQuota, CloudRefused
 from nodepool.driver.statemachine import CreationKey
 from nodepool.exceptions import LaunchStatusException, QuotaException
 from tests.support.manual_executor import ManualExecutor
@@ -95,7 +95,7 @@ def test_other_parameters_and_no_instance(rig: Rig) -> None:
     """It is refused: the next attempt has another token."""
     rig.region.answers["run_instances"] = error("IdempotentParameterMismatch")
     creation = rig.creation()
-    with pytest.raises(AwsRefused, match="IdempotentParameterMismatch"):
+    with pytest.raises(CloudRefused, match="IdempotentParameterMismatch"):
         creation.advance()
 
 
@@ -109,9 +109,9 @@ def test_ended_before_its_creation_was_told(rig: Rig) -> None:
 @pytest.mark.parametrize(
     ("code", "expected", "looked_up_again"),
     [
-        ("VcpuLimitExceeded", AwsQuota, False),
-        ("InsufficientInstanceCapacity", AwsNoCapacity, False),
-        ("InvalidAMIID.NotFound", AwsRefused, True),
+        ("VcpuLimitExceeded", CloudQuota, False),
+        ("InsufficientInstanceCapacity", CloudNoCapacity, False),
+        ("InvalidAMIID.NotFound", CloudRefused, True),
     ],
 )
 def test_refused(
@@ -161,7 +161,7 @@ def test_no_room_anywhere() -> None:
     rig.region.answers["run_instances"] = no_room_in("a", "b")
     for calls in (2, 3):
         creation = rig.creation()
-        with pytest.raises(AwsNoCapacity):
+        with pytest.raises(CloudNoCapacity):
             creation.advance()
         assert rig.region.count("run_instances") == calls
 

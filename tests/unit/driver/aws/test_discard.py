@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from nodepool.driver.aws.discard import discard_image, discard_import, discard_snapshot
-from nodepool.driver.aws.errors import AwsRefused
+from nodepool.driver.framework.cloud_errors import CloudRefused
 from tests.unit.driver.aws.image_support import ImageRig
 from tests.unit.driver.aws.support import error
 
@@ -65,7 +65,7 @@ def test_image_that_is_gone(rig: ImageRig, answers: dict[str, Any], changes: lis
 def test_image_that_cannot_be_deleted(rig: ImageRig) -> None:
     """R-7: the error is told, and its snapshots stay."""
     rig.region.answers["deregister_image"] = error("UnauthorizedOperation")
-    with pytest.raises(AwsRefused):
+    with pytest.raises(CloudRefused):
         discard_image(rig.adapter.client, rig.images.calls, "ami-1")
     assert not rig.region.count("delete_snapshot")
 
@@ -95,7 +95,7 @@ def test_snapshot_that_cannot_be_deleted(rig: ImageRig) -> None:
         "delete_snapshot": error("UnauthorizedOperation"),
         "describe_snapshots": {"Snapshots": [{"SnapshotId": "snap-1", "State": "completed"}]},
     }
-    with pytest.raises(AwsRefused, match="UnauthorizedOperation"):
+    with pytest.raises(CloudRefused, match="UnauthorizedOperation"):
         discard_snapshot(rig.images.calls, "snap-1")
 
 

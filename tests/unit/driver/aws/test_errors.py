@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import pytest
 
-from nodepool.driver.aws.errors import AwsAway, AwsRefused, instance_ids_in, meaning, one_line
+from nodepool.driver.aws.errors import instance_ids_in, meaning
+from nodepool.driver.framework.cloud_errors import CloudAway, CloudRefused
+from nodepool.driver.framework.cloud_texts import one_line
 from nodepool.exceptions import (
     CapacityException,
     CloudUnavailableException,
@@ -40,7 +42,7 @@ from nodepool.plan import failures
         ("Anything", 429, CloudUnavailableException),
         ("InternalError", 500, CloudUnavailableException),
         ("Anything", 503, CloudUnavailableException),
-        ("InvalidParameterValue", 400, AwsRefused),
+        ("InvalidParameterValue", 400, CloudRefused),
     ],
 )
 def test_class_of_each_code(code: str, status: int, expected: type[Exception]) -> None:
@@ -88,7 +90,7 @@ def test_statistics(code: str, key: str) -> None:
 )
 def test_may_it_have_been_done(code: str, status: int, maybe_done: bool) -> None:
     found = meaning("head", code, "text", status)
-    assert isinstance(found, AwsAway)
+    assert isinstance(found, CloudAway)
     assert found.maybe_done is maybe_done
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from nodepool.driver.aws.errors import AwsAway
 from nodepool.driver.aws.facts import FILTERED_SECONDS, AwsFacts
+from nodepool.driver.framework.cloud_errors import CloudAway
 from nodepool.exceptions import NotFound, RuntimeConfigurationException
 from tests.unit.driver.aws.support import IMAGE, Rig, error, section
 
@@ -68,6 +68,6 @@ def test_types_are_not_known_while_aws_is_away() -> None:
     rig = Rig()
     known = rig.region.answers["describe_instance_types"]
     rig.region.answers["describe_instance_types"] = [error("InternalError", status=500), known]
-    with pytest.raises(AwsAway):
+    with pytest.raises(CloudAway):
         rig.adapter.getQuotaForLabel(rig.label)
     assert rig.adapter.getQuotaForLabel(rig.label).quota["compute"]["cores"] == 1

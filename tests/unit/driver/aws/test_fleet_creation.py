@@ -11,8 +11,8 @@ import pytest
 
 from nodepool.clock import wall_time
 from nodepool.driver.aws import fleet_spec
-from nodepool.driver.aws.errors import AwsAway, AwsNoCapacity, AwsQuota, AwsRefused
 from nodepool.driver.aws.launch_templates import SPARED
+from nodepool.driver.framework.cloud_errors import CloudAway, CloudNoCapacity, CloudQuota, CloudRefused
 from nodepool.exceptions import CloudUnavailableException
 from tests.unit.driver.aws.support import PROVIDER, TAGS, Rig, error, instance, section
 
@@ -110,11 +110,15 @@ def test_strategies(strategy: str, spot: bool, expected: dict[str, Any]) -> None
 @pytest.mark.parametrize(
     ("codes", "expected", "says"),
     [
-        (["VcpuLimitExceeded"], AwsQuota, "VcpuLimitExceeded: m"),
-        (["VcpuLimitExceeded", "InsufficientInstanceCapacity"], AwsNoCapacity, "of other types: VcpuLimitExceeded: m"),
-        (["InvalidParameterValue", "VolumeLimitExceeded"], AwsQuota, "of other types: InvalidParameterValue: m"),
-        (["InvalidKeyPair.NotFound", "OtherError"], AwsRefused, "InvalidKeyPair.NotFound: m; correct key-name"),
-        ([], AwsAway, "neither an instance nor an error"),
+        (["VcpuLimitExceeded"], CloudQuota, "VcpuLimitExceeded: m"),
+        (
+            ["VcpuLimitExceeded", "InsufficientInstanceCapacity"],
+            CloudNoCapacity,
+            "of other types: VcpuLimitExceeded: m",
+        ),
+        (["InvalidParameterValue", "VolumeLimitExceeded"], CloudQuota, "of other types: InvalidParameterValue: m"),
+        (["InvalidKeyPair.NotFound", "OtherError"], CloudRefused, "InvalidKeyPair.NotFound: m; correct key-name"),
+        ([], CloudAway, "neither an instance nor an error"),
     ],
 )
 def test_errors_in_the_answer(codes: list[str], expected: type[Exception], says: str) -> None:
@@ -128,7 +132,7 @@ def test_quota() -> None:
     """AW-16: a limit is no failed attempt."""
     rig = rig_of()
     rig.region.answers["create_fleet"] = failed("VcpuLimitExceeded")
-    with pytest.raises(AwsQuota):
+    with pytest.raises(CloudQuota):
         rig.creation().advance()
 
 
@@ -208,7 +212,7 @@ def test_template_that_cannot_be_made() -> None:
     rig = rig_of()
     rig.region.answers["create_launch_template"] = error("InvalidKeyPair.NotFound")
     for calls in (1, 2):
-        with pytest.raises(AwsRefused, match="correct key-name"):
+        with pytest.raises(CloudRefused, match="correct key-name"):
             rig.creation().advance()
         assert rig.region.count("create_launch_template") == calls
     assert rig.region.count("create_fleet") == 0
@@ -219,7 +223,7 @@ def test_template_that_somebody_removed() -> None:
     rig = rig_of()
     rig.region.answers["create_fleet"] = error("InvalidLaunchTemplateName.NotFoundException")
     for calls in (1, 2):
-        with pytest.raises(AwsRefused):
+        with pytest.raises(CloudRefused):
             rig.creation().advance()
         assert rig.region.count("create_launch_template") == calls
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from nodepool.driver.aws.creation import AwsCreation
-from nodepool.driver.aws.errors import AwsAway, AwsNoCapacity, AwsQuota, AwsRefused
 from nodepool.driver.aws.host_client import AwsHost
+from nodepool.driver.framework.cloud_errors import CloudAway, CloudNoCapacity, CloudQuota, CloudRefused
 from nodepool.exceptions import LaunchStatusException
 from tests.unit.driver.aws.support import LOG, METADATA, TAGS, TYPE, Rig, error, host, instance, section
 
@@ -110,7 +110,7 @@ def test_no_answer_at_all() -> None:
     rig = rig_of()
     rig.region.answers["allocate_hosts"] = error("InternalError", status=500)
     creation = rig.creation()
-    with pytest.raises(AwsAway):
+    with pytest.raises(CloudAway):
         advance(rig, creation, 10)
     assert rig.region.count("allocate_hosts") == 3
 
@@ -124,7 +124,7 @@ def test_host_that_is_not_known_yet() -> None:
     advance(rig, creation, 8)
     assert creation.external_id == {"instance": "i-1", "host": "h-1"}
     rig.region.answers["describe_hosts"] = unknown
-    with pytest.raises(AwsRefused):
+    with pytest.raises(CloudRefused):
         advance(rig, rig.creation(), 10)
 
 
@@ -132,7 +132,7 @@ def test_limit() -> None:
     """AW-16: waits until hosts are free."""
     rig = rig_of()
     rig.region.answers["allocate_hosts"] = error("HostLimitExceeded")
-    with pytest.raises(AwsQuota):
+    with pytest.raises(CloudQuota):
         advance(rig, rig.creation(), 2)
 
 
@@ -146,7 +146,7 @@ def test_no_host_here() -> None:
     assert zones == ["a", "b"]
     assert rig.region.last("run_instances")["Placement"]["AvailabilityZone"] == "b"
     rig.region.answers["allocate_hosts"] = error("InsufficientHostCapacity")
-    with pytest.raises(AwsNoCapacity):
+    with pytest.raises(CloudNoCapacity):
         advance(rig, rig.creation(), 3)
 
 
@@ -182,7 +182,7 @@ def test_answer_that_looks_like_a_success(caplog: pytest.LogCaptureFixture) -> N
     text = "mac2.metal hosts must be allocated to your AWS account for at least 24 hour(s)"
     failed = {"ResourceId": "h-1", "Error": {"Code": "HostMinAllocationPeriodUnexpired", "Message": text}}
     rig.region.answers["release_hosts"] = {"Successful": [], "Unsuccessful": [failed]}
-    with pytest.raises(AwsRefused, match=r"failed for h-1: HostMinAllocationPeriodUnexpired: mac2"):
+    with pytest.raises(CloudRefused, match=r"failed for h-1: HostMinAllocationPeriodUnexpired: mac2"):
         rig.cloud.hosts.release("h-1")
     deletion = rig.adapter.getDeleteStateMachine({"host": "h-1"}, logging.LoggerAdapter(logging.getLogger("here"), {}))
     deletion.advance()

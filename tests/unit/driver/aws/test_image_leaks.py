@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from nodepool.driver.aws.errors import AwsSetup
 from nodepool.driver.aws.image_leaks import ImageLeaks
 from nodepool.driver.aws.import_upload import IMAGE_KEY
 from nodepool.driver.aws.resources import AwsResource, AwsResources
+from nodepool.driver.framework.cloud_errors import CloudSetup
 from tests.unit.driver.aws.image_support import BUILD, IDS, ImageRig, tag_set, tags_in
 from tests.unit.driver.aws.support import IMAGE, error
 
@@ -169,7 +169,7 @@ def test_images_that_cannot_be_listed(rig: LeakRig) -> None:
     rig.region.answers["list_objects_v2"] = error("AccessDenied")
     assert [image.id for image in rig.leaks.listed()] == ["ami-1"]
     rig.region.answers["describe_images"] = error("UnauthorizedOperation")
-    with pytest.raises(AwsSetup):
+    with pytest.raises(CloudSetup):
         list(rig.leaks.listed())
     assert rig.found() == [], "a launcher sweeps the rest"
 

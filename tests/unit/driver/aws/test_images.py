@@ -10,7 +10,7 @@ import pytest
 from botocore.exceptions import ReadTimeoutError
 
 from nodepool.driver.aws.block_upload import BlockUpload
-from nodepool.driver.aws.errors import AwsRefused
+from nodepool.driver.framework.cloud_errors import CloudRefused
 from nodepool.driver.framework.upload_progress import UploadInterrupted
 from nodepool.exceptions import ImageCreateException
 from tests.unit.driver.aws.image_support import IDS, NAME, ImageRig, tag_set
@@ -87,7 +87,7 @@ def test_lost_answer_of_the_registration(rig: DirectRig) -> None:
 def test_registration_that_is_refused(rig: DirectRig, code: str, listed: list[Any]) -> None:
     """U-9: the snapshot goes; the image of somebody else with the same name stays."""
     rig.region.answers |= {"register_image": error(code), "describe_images": {"Images": listed}}
-    with pytest.raises(AwsRefused, match=code):
+    with pytest.raises(CloudRefused, match=code):
         rig.upload()
     assert rig.region.last("delete_snapshot") == {"SnapshotId": "snap-1"}
     assert not rig.region.count("deregister_image")

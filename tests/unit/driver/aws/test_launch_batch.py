@@ -10,7 +10,7 @@ import pytest
 from nodepool.driver.aws import transport as t
 from nodepool.driver.aws.batch_tag import BATCH_KEY
 from nodepool.driver.aws.creation import AwsCreation
-from nodepool.driver.aws.errors import AwsNoCapacity, AwsQuota
+from nodepool.driver.framework.cloud_errors import CloudNoCapacity, CloudQuota
 from nodepool.driver.framework.rate_classes import RateClasses
 from nodepool.driver.framework.token_bucket import BucketSize
 from nodepool.driver.statemachine import metadata
@@ -255,7 +255,7 @@ def test_no_room_for_any() -> None:
     burst.room = 0
     burst.advance()
     for launch in burst.launches:
-        with pytest.raises(AwsNoCapacity):
+        with pytest.raises(CloudNoCapacity):
             launch.advance()
 
 
@@ -265,7 +265,7 @@ def test_limit() -> None:
     burst.rig.region.answers["run_instances"] = error("VcpuLimitExceeded")
     burst.advance()
     for launch in burst.launches:
-        with pytest.raises(AwsQuota):
+        with pytest.raises(CloudQuota):
             launch.advance()
     assert list(burst.rig.adapter.unansweredCreations()) == []
 

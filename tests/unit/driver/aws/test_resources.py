@@ -7,8 +7,8 @@ import logging
 
 import pytest
 
-from nodepool.driver.aws.errors import AwsSetup
 from nodepool.driver.aws.resources import AwsResource, AwsResources, ResourceKind
+from nodepool.driver.framework.cloud_errors import CloudSetup
 from tests.support.manual_clock import ManualClock
 
 OURS = AwsResource({"nodepool_provider_name": "north"}, "ami", "ami-1")
@@ -16,7 +16,7 @@ FOREIGN = AwsResource({}, "ami", "ami-2")
 
 
 def denied() -> list[AwsResource]:
-    raise AwsSetup("it says", "UnauthorizedOperation")
+    raise CloudSetup("it says", code="UnauthorizedOperation")
 
 
 def not_deleted(_: str) -> None:
@@ -45,7 +45,7 @@ def test_trouble_with_one_kind(caplog: pytest.LogCaptureFixture) -> None:
 def test_vital_kind() -> None:
     """Without the instances there is no sweep."""
     resources = AwsResources("north", [ResourceKind("instance", denied, not_deleted, vital=True)])
-    with pytest.raises(AwsSetup):
+    with pytest.raises(CloudSetup):
         list(resources.all())
 
 

@@ -11,7 +11,7 @@ from botocore import exceptions
 from botocore.parsers import ResponseParserError
 
 from nodepool.driver.aws import transport as t
-from nodepool.driver.aws.errors import AwsAway, AwsQuota, AwsSetup
+from nodepool.driver.framework.cloud_errors import CloudAway, CloudQuota, CloudSetup
 from tests.support.manual_clock import ManualClock
 from tests.unit.driver.aws.support import Region, error
 
@@ -96,7 +96,7 @@ def test_throttled(transport: Paced, region: Region, caplog: pytest.LogCaptureFi
 def test_throttled_for_ever(transport: Paced, region: Region) -> None:
     """It is an error at last: nothing was done."""
     region.answers["run_instances"] = error("Throttling")
-    with pytest.raises(AwsAway) as caught:
+    with pytest.raises(CloudAway) as caught:
         call(transport)
     assert not caught.value.maybe_done
     assert region.count("run_instances") == t.THROTTLED_ATTEMPTS
@@ -128,18 +128,18 @@ def test_arguments_when_the_turn_has_come(transport: Paced, region: Region) -> N
 @pytest.mark.parametrize(
     ("raised", "expected", "maybe_done", "words"),
     [
-        (exceptions.EndpointConnectionError(endpoint_url="http://x"), AwsAway, False, "http://x"),
-        (exceptions.ConnectTimeoutError(endpoint_url="http://x"), AwsAway, False, "http://x"),
-        (exceptions.ReadTimeoutError(endpoint_url="http://x"), AwsAway, True, "http://x"),
-        (exceptions.ConnectionClosedError(endpoint_url="http://x"), AwsAway, True, "closed"),
-        (exceptions.NoCredentialsError(), AwsAway, False, "check the credentials"),
-        (exceptions.PartialCredentialsError(provider="env", cred_var="x"), AwsAway, False, "check the credentials"),
-        (exceptions.ProfileNotFound(profile="ci"), AwsAway, False, "(ci)"),
-        (exceptions.InvalidRegionError(region_name="no"), AwsAway, False, "correct region-name"),
-        (exceptions.ParamValidationError(report="Unknown parameter"), AwsSetup, None, "Unknown parameter"),
-        (ResponseParserError("<html>"), AwsAway, True, "<html>"),
-        (ConnectionResetError("reset"), AwsAway, True, "reset"),
-        (error("VcpuLimitExceeded"), AwsQuota, None, "VcpuLimitExceeded"),
+        (exceptions.EndpointConnectionError(endpoint_url="http://x"), CloudAway, False, "http://x"),
+        (exceptions.ConnectTimeoutError(endpoint_url="http://x"), CloudAway, False, "http://x"),
+        (exceptions.ReadTimeoutError(endpoint_url="http://x"), CloudAway, True, "http://x"),
+        (exceptions.ConnectionClosedError(endpoint_url="http://x"), CloudAway, True, "closed"),
+        (exceptions.NoCredentialsError(), CloudAway, False, "check the credentials"),
+        (exceptions.PartialCredentialsError(provider="env", cred_var="x"), CloudAway, False, "check the credentials"),
+        (exceptions.ProfileNotFound(profile="ci"), CloudAway, False, "(ci)"),
+        (exceptions.InvalidRegionError(region_name="no"), CloudAway, False, "correct region-name"),
+        (exceptions.ParamValidationError(report="Unknown parameter"), CloudSetup, None, "Unknown parameter"),
+        (ResponseParserError("<html>"), CloudAway, True, "<html>"),
+        (ConnectionResetError("reset"), CloudAway, True, "reset"),
+        (error("VcpuLimitExceeded"), CloudQuota, None, "VcpuLimitExceeded"),
     ],
 )
 def test_errors(
@@ -167,7 +167,7 @@ def test_stopped(region: Region) -> None:
     transport.close()
     assert region.closed
     for ending in (lambda: call(transport), lambda: transport._sleep(100)):
-        with pytest.raises(AwsAway, match="the provider was stopped") as caught:
+        with pytest.raises(CloudAway, match="the provider was stopped") as caught:
             ending()
         assert not caught.value.maybe_done
 
@@ -176,7 +176,7 @@ def test_making_it_asks_nobody(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -
     """AW-1: a profile that is not there shows with the first call, in words."""
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
     transport = t.AwsTransport("north", "eu-north-1", "ci", 2)
-    with pytest.raises(AwsAway, match=r"profile \(ci\) could not be found; check the credentials"):
+    with pytest.raises(CloudAway, match=r"profile \(ci\) could not be found; check the credentials"):
         call(transport)
     transport.close()
 

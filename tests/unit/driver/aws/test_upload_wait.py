@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from nodepool.driver.aws.errors import AwsQuota
 from nodepool.driver.framework import upload_progress
+from nodepool.driver.framework.cloud_errors import CloudQuota
 from nodepool.driver.framework.upload_progress import UploadGivenUp, UploadInterrupted
 from nodepool.exceptions import ImageCreateException
 from tests.unit.driver.aws.image_support import ImageRig
 
-FULL = AwsQuota("too many", "ResourceCountLimitExceeded")
+FULL = CloudQuota("too many", code="ResourceCountLimitExceeded")
 
 
 @pytest.fixture
