@@ -16,8 +16,8 @@ COPY LICENSE README.rst pyproject.toml setup.cfg setup.py ./
 COPY nodepool nodepool
 COPY etc etc
 COPY contrib contrib
-# With all extras that setup.cfg has.
-RUN extras=$(python3 -c "import configparser as c; p = c.ConfigParser(); p.read('setup.cfg'); print(','.join(p['options.extras_require']))") \
+# With all extras that setup.cfg has. Older releases of pip do not find one whose name has an underscore.
+RUN extras=$(python3 -c "import configparser as c; p = c.ConfigParser(); p.read('setup.cfg'); print(','.join(p['options.extras_require']).replace('_', '-'))") \
     && /usr/local/lib/nodepool/bin/pip install ".[$extras]" \
     && /usr/local/lib/nodepool/bin/pip uninstall --yes pip
 

@@ -81,7 +81,8 @@ class Source:
 
     def requirements(self, copied: Path) -> list[str]:
         """What pip is told to install. :param copied: where `copy` put it."""
-        extras = f"[{','.join(self.extras)}]" if self.extras else ""
+        # Debian 12's pip does not find one whose name has an underscore.
+        extras = f"[{','.join(self.extras).replace('_', '-')}]" if self.extras else ""
         return [f"{self.wheel or copied}{extras}", *self.also]
 
     def _files(self) -> Iterator[Path]:
