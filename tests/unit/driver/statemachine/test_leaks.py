@@ -74,7 +74,7 @@ def fail(number: int) -> list[Resource]:
 
 
 def test_two_sweeps(make_site: MakeSite, zk: MemoryZooKeeper, counted: list[tuple[str, str]]) -> None:
-    """D-2, D-5: an instance without a node goes at the second sweep in a row that finds it so."""
+    """D-2, D-5, D-8: an instance without a node goes at the second sweep in a row that finds it so."""
     site = make_site()
     (node,) = site.serve("small")
     (kept,) = site.serve("small")
