@@ -30,8 +30,7 @@ TOTAL_BUDGET = 45 * 60
 #: because each of them uses all cores. The second row fills the time in which they wait.
 ROWS: tuple[tuple[Environment, ...], ...] = (
     (
-        Environment("py3", 16 * 60, tests=True),
-        Environment("released-drivers", 12 * 60, tests=True),
+        Environment("py3", 20 * 60, tests=True),
         Environment("chaos-short", 7 * 60, tests=True),
         Environment("migration", 8 * 60, tests=True),
     ),
@@ -44,14 +43,15 @@ ROWS: tuple[tuple[Environment, ...], ...] = (
         # One process and a browser, which wait for each other.
         Environment("browser", 6 * 60, tests=True),
         # Not in the first row, because that one would be too long then.
-        Environment("interop", 5 * 60, tests=True),
+        Environment("interop", 8 * 60, tests=True),
+        Environment("released-drivers", 12 * 60, tests=True),
     ),
 )
 
 #: Only where there is a cloud or a rig (tools/functional-openstack says how): at the end of the first row.
 ON_A_CLOUD = Environment("functional-openstack", 15 * 60, tests=True)
 
-#: Only where there is a Kubernetes rig (tools/functional-kubernetes says how): before it.
+#: Only where there is a Kubernetes rig (tools/functional-kubernetes says how): at the end of the second row.
 ON_KUBERNETES = Environment("functional-kubernetes", 8 * 60, tests=True)
 
 #: Only where images can be built, too (tools/functional-builder says how): after it.

@@ -71,7 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("\n".join(section(run, result, junit, top)), flush=True)
 
     second_runs = SecondRuns(start_again, junit, unstable, top)
-    rows = [[*ROWS[0], *additional(options)], *ROWS[1:]]
+    rows = [[*ROWS[0], *additional(options)], [*ROWS[1], *beside(options)]]
     budget = TOTAL_BUDGET_OF_ALL if options.all else TOTAL_BUDGET
     # As a terminal's Ctrl-C: nothing is left running. SIGINT too: a shell's background job begins with it ignored, and
     # so would the tests, some of which send it.
@@ -86,10 +86,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 1 if wrong or any(result.code != 0 for result in results) else 0
 
 
+def beside(options: argparse.Namespace) -> list[Environment]:
+    """Environments that run after the default ones of the second row."""
+    return [ON_KUBERNETES] if options.kubernetes else []
+
+
 def additional(options: argparse.Namespace) -> list[Environment]:
     """Environments that run after the default ones of the first row."""
     chosen = (
-        (options.kubernetes, ON_KUBERNETES),
         (options.cloud, ON_A_CLOUD),
         (options.builds, WITH_BUILDS),
         (options.containers, WITH_CONTAINERS),
