@@ -75,7 +75,8 @@ def new_chroot(zookeeper: ZooKeeperServer) -> Iterator[Callable[[], str]]:
     root.start()
 
     def make() -> str:
-        path: str = root.kazoo.create("/test", sequence=True)
+        # The session ends when the machine stands still for longer than its timeout.
+        path: str = root.kazoo.retry(root.kazoo.create, "/test", sequence=True)
         return path
 
     yield make

@@ -30,9 +30,8 @@ TOTAL_BUDGET = 45 * 60
 #: because each of them uses all cores. The second row fills the time in which they wait.
 ROWS: tuple[tuple[Environment, ...], ...] = (
     (
-        Environment("py3", 20 * 60, tests=True),
+        Environment("py3", 25 * 60, tests=True),
         Environment("chaos-short", 7 * 60, tests=True),
-        Environment("migration", 8 * 60, tests=True),
     ),
     (
         Environment("lint", 60),
@@ -42,9 +41,10 @@ ROWS: tuple[tuple[Environment, ...], ...] = (
         Environment("package", 3 * 60),
         # One process and a browser, which wait for each other.
         Environment("browser", 6 * 60, tests=True),
-        # Not in the first row, because that one would be too long then.
-        Environment("interop", 8 * 60, tests=True),
+        # These are not in the first row, because that one would be too long then.
+        Environment("interop", 9 * 60, tests=True),
         Environment("released-drivers", 12 * 60, tests=True),
+        Environment("migration", 9 * 60, tests=True),
     ),
 )
 

@@ -3,34 +3,22 @@
 
 from __future__ import annotations
 
-import argparse
-import json
-import signal
 import sys
-import threading
 from collections.abc import Sequence
 
 from nodepool.testing.aws.settings import AwsSettings
 from nodepool.testing.aws.simulator import AwsSimulator
+from nodepool.testing.simulator.command import SimulatorCommand, end_signal
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs it; writes its address to stdout when it answers. Returns the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m nodepool.testing.aws", description=__doc__)
-    parser.add_argument("--port", type=int, default=0, help="on 127.0.0.1; default: a free one")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--settings", default="{}", metavar="JSON", help='for example {"boot_seconds": [1, 3]}')
+    parser = SimulatorCommand("aws", __doc__)
     parser.add_argument("--environment", action="store_true", help="write what AWS's programs need as shell commands")
     options = parser.parse_args(arguments)
     settings = AwsSettings()
-    try:
-        settings.update(json.loads(options.settings))
-    except ValueError as error:
-        parser.error(f"--settings: {error}")
-    ended = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda _number, _frame: ended.set())
-    with AwsSimulator(settings, options.seed, options.port) as simulator:
+    parser.fill(settings, options.settings)
+    with end_signal() as ended, AwsSimulator(settings, options.seed, options.port) as simulator:
         print(simulator.url, flush=True)
         if options.environment:
             for name, value in simulator.environment.items():
