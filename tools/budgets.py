@@ -35,16 +35,16 @@ ROWS: tuple[tuple[Environment, ...], ...] = (
     ),
     (
         Environment("lint", 60),
-        Environment("types", 6 * 60),
+        Environment("types", 5 * 60),
         Environment("imports", 60),
-        Environment("docs", 3 * 60),
-        Environment("package", 3 * 60),
+        Environment("docs", 2 * 60),
+        Environment("package", 2 * 60),
         # One process and a browser, which wait for each other.
         Environment("browser", 6 * 60, tests=True),
         # These are not in the first row, because that one would be too long then.
-        Environment("interop", 9 * 60, tests=True),
-        Environment("released-drivers", 12 * 60, tests=True),
-        Environment("migration", 9 * 60, tests=True),
+        Environment("interop", 8 * 60, tests=True),
+        Environment("released-drivers", 11 * 60, tests=True),
+        Environment("migration", 8 * 60, tests=True),
     ),
 )
 
