@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Final
 
 from nodepool.driver.azure.instance import AzureInstance
 from nodepool.driver.azure.launch_spec import vm_body, vm_tags
-from nodepool.driver.azure.machines import AzureMachines
-from nodepool.driver.azure.names import vm_name
+from nodepool.driver.azure.machines import AzureDeletion, AzureMachines
 from nodepool.driver.azure.places import VmPlace, places_of
 from nodepool.driver.azure.types import DELETING, FAILED, SUCCEEDED, Addresses, VmRecord
-from nodepool.driver.framework.cloud_errors import CloudNoCapacity, CloudQuota, CloudRefused
+from nodepool.driver.framework.cloud_errors import CloudNoCapacity, CloudNoCapacityLater, CloudQuota, CloudRefused
 from nodepool.driver.statemachine import CreationKey, CreationMachine, Instance
 from nodepool.driver.statemachine.metadata import NODE_KEY, PROVIDER_KEY
-from nodepool.exceptions import CapacityException, LaunchStatusException
+from nodepool.exceptions import LaunchError, LaunchStatusException
 
 if TYPE_CHECKING:
     from nodepool.driver.azure.config import AzureLabel
@@ -25,12 +24,6 @@ if TYPE_CHECKING:
 
 #: Status of HTTP: there is a VM of the name.
 _EXISTS: Final = 412
-
-
-class NoCapacityLater(LaunchStatusException, CapacityException):
-    """Azure took the order, and found no capacity then."""
-
-    statsd_key = CapacityException.statsd_key
 
 
 class AzureCreation(CreationMachine[VmRecord]):
@@ -68,18 +61,25 @@ class AzureCreation(CreationMachine[VmRecord]):
     # -- making it --
 
     def create(self, key: CreationKey) -> str:
-        name = vm_name(self._hostname, key.attempt)
+        # Azure keeps the name of a network interface for 180 s after a failure, and may still show the VM of before.
+        name = key.name(self._hostname)
         if not self._places:
             self._places = self.cloud.places.awake(places_of(self._label))
         while True:
             try:
                 return self._create_at(self._places[0], name)
             except CloudNoCapacity as error:
-                self.cloud.places.no_room(self._places[0])
-                if len(self._places) == 1:
+                if not self._another_place(error):
                     raise
-                self.log.info("No capacity for %s, trying %s: %s", self._places[0], self._places[1], error)
-                del self._places[0]
+
+    def _another_place(self, error: Exception) -> bool:
+        """The present place has no capacity. Is there another one?"""
+        self.cloud.places.no_room(self._places[0])
+        if len(self._places) == 1:
+            return False
+        self.log.info("No capacity for %s, trying %s: %s", self._places[0], self._places[1], error)
+        del self._places[0]
+        return True
 
     def _create_at(self, place: VmPlace, name: str) -> str:
         facts, config = self.cloud.facts, self.cloud.config
@@ -115,6 +115,16 @@ class AzureCreation(CreationMachine[VmRecord]):
             self.cloud.facts.forget()
         return error
 
+    def begin_anew(self, error: LaunchError) -> float | None:
+        # What shows at once `create` has looked at.
+        if not isinstance(error, CloudNoCapacityLater) or not self._another_place(error):
+            return None
+        self._operation = self._why = None
+        return 0.0
+
+    def discard(self, record_id: str) -> AzureDeletion:
+        return AzureDeletion(self.cloud, record_id, self.log, self.clock)
+
     # -- waiting for it --
 
     def lets_go_on(self, record: VmRecord | None) -> bool:
@@ -149,9 +159,7 @@ class AzureCreation(CreationMachine[VmRecord]):
         if isinstance(error, CloudQuota):
             return error
         if isinstance(error, CloudNoCapacity):
-            if self._places:
-                self.cloud.places.no_room(self._places[0])
-            return NoCapacityLater(str(error))
+            return CloudNoCapacityLater(str(error))
         if error is None:
             return LaunchStatusException(f"{head}: Azure gives no reason")
         text = str(error)
@@ -159,7 +167,7 @@ class AzureCreation(CreationMachine[VmRecord]):
 
     def gone(self) -> Exception:
         if self._places and self._places[0].spot:
-            return NoCapacityLater(
+            return CloudNoCapacityLater(
                 f"{self.where}: spot VM {self.record_id} was evicted by Azure, or somebody deleted it"
             )
         return super().gone()

@@ -6,32 +6,25 @@ https://learn.microsoft.com/entra/identity-platform/v2-oauth2-client-creds-grant
 
 from __future__ import annotations
 
-import logging
-import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from nodepool.clock import monotonic, wall_time
 from nodepool.driver.azure.auth_file import AuthFile, read_auth_file
 from nodepool.driver.framework.cloud_errors import CloudAway, LoginRefused
 from nodepool.driver.framework.cloud_texts import one_line
+from nodepool.driver.framework.http.token_login import TokenLogin
 
 if TYPE_CHECKING:
     from nodepool.driver.framework.http.plain_http import HttpAnswer, PlainHttp
 
-log = logging.getLogger("nodepool.driver.azure.login")
-
-#: A token is renewed so long before it ends, in seconds, or at half its life if that is later.
-RENEW_SECONDS: Final = 300.0
-#: After a refusal nobody asks again for so long: an account is locked for less.
-REFUSED_SECONDS: Final = 10.0
 ASSERTION_TYPE: Final = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 _IDENTITY_VERSION: Final = "2018-02-01"
 _ASSERTION_SECONDS: Final = 600.0
 
 
-class AzureLogin:
-    """Credentials of one provider. Thread-safe; ``_lock`` guards all, and is held while a token is asked for.
+class AzureLogin(TokenLogin):
+    """Credentials of one provider.
 
     :param auth_path: file with the credentials; read again for each token, so that it may be replaced.
     """
@@ -39,69 +32,29 @@ class AzureLogin:
     def __init__(
         self, provider: str, auth_path: str | None, http: PlainHttp, clock: Callable[[], float] = monotonic
     ) -> None:
-        self.provider = provider
+        super().__init__(provider, clock)
         self._auth_path = auth_path
         self._http = http
-        self._clock = clock
-        self._lock = threading.Lock()
+        #: As read last; replaced as a whole.
         self._account: AuthFile | None = None
-        self._token: str | None = None
-        self._renew_at = float("-inf")
-        self._ends_at = float("-inf")
-        self._refused: LoginRefused | None = None
-        self._refused_at = float("-inf")
 
     @property
     def account(self) -> AuthFile:
         """Subscription and endpoints. May block; raises LoginRefused."""
-        with self._lock:
-            return self._account or self._read()
+        return self._account or self._read()
 
-    def headers(self) -> Mapping[str, str]:
-        """See `nodepool.driver.framework.http.rest_calls.RestLogin`."""
-        with self._lock:
-            now = self._clock()
-            if self._token is None or now >= self._renew_at:
-                self._renew(now)
-            return {"Authorization": f"Bearer {self._token}"}
-
-    def refused(self) -> None:
-        """See `RestLogin`."""
-        with self._lock:
-            self._renew_at = float("-inf")
-            self._ends_at = float("-inf")
-
-    # -- with the lock --
-
-    def _read(self) -> AuthFile:
-        self._account = read_auth_file(self._auth_path)
-        return self._account
-
-    def _renew(self, now: float) -> None:
-        if self._refused is not None and now < self._refused_at + REFUSED_SECONDS:
-            raise LoginRefused(str(self._refused), self._refused.code)
+    def ask(self) -> tuple[str, float]:
+        data = self._ask(self._read())
         try:
-            data = self._ask(self._read())
-            self._token = str(data["access_token"])
-            life = float(data["expires_in"])
-        except LoginRefused as error:
-            self._refused, self._refused_at = error, now
-            raise
-        except CloudAway as error:
-            if now >= self._ends_at:
-                raise
-            # The old one is still valid.
-            log.warning("%s; the present token is used on", error)
-            self._renew_at = min(self._ends_at, now + REFUSED_SECONDS)
-            return
+            return str(data["access_token"]), float(data["expires_in"])
         except (KeyError, TypeError, ValueError):
             raise CloudAway(
                 f"Provider {self.provider}: the answer to the login has no token", maybe_done=False
             ) from None
-        self._refused = None
-        self._ends_at = now + life
-        self._renew_at = now + max(life - RENEW_SECONDS, life / 2)
-        log.debug("Provider %s: a token that is valid for %d s", self.provider, life)
+
+    def _read(self) -> AuthFile:
+        self._account = read_auth_file(self._auth_path)
+        return self._account
 
     def _ask(self, account: AuthFile) -> Any:
         from nodepool.driver.framework.http.plain_http import NoAnswer

@@ -12,16 +12,7 @@ from typing import Final
 
 from nodepool.driver.statemachine.metadata import NODE_KEY, PROVIDER_KEY
 
-_DISK: Final = re.compile(r"np(\d+)(?:-\d+)?-os-([0-9a-f]{12})")
-
-
-def vm_name(hostname: str, attempt: int) -> str:
-    """Each attempt has a name of its own: Azure keeps that of a network interface for 180 s after a failure, and may
-    still show the VM of the attempt before.
-
-    :param attempt: from 1.
-    """
-    return hostname if attempt <= 1 else f"{hostname}-{attempt}"
+_DISK: Final = re.compile(r"np(\d+)(?:-\d+){0,2}-os-([0-9a-f]{12})")
 
 
 def disk_name(vm: str, provider: str) -> str:

@@ -11,6 +11,7 @@ from nodepool.exceptions import (
     CloudUnavailableException,
     LaunchError,
     LaunchNodepoolException,
+    LaunchStatusException,
     NotFound,
     QuotaException,
 )
@@ -68,5 +69,11 @@ class CloudQuota(CloudRefused, QuotaException):
 
 class CloudNoCapacity(CloudRefused, CapacityException):
     """The cloud has no capacity in this place. Another zone or type may have some."""
+
+    statsd_key = CapacityException.statsd_key
+
+
+class CloudNoCapacityLater(LaunchStatusException, CapacityException):
+    """The cloud accepted a creation, and found no capacity then, or took the capacity away during the launch."""
 
     statsd_key = CapacityException.statsd_key

@@ -4,11 +4,12 @@
 ::
 
     start -> submitting -> building -> complete
-              ^  |  |          ^
-              |  |  v          |
-       repeating |  searching -+
-              ^  v
-        (the answer was lost)
+      ^       ^  |  |       ^   |
+      |       |  |  v       |   |
+      |  repeating  searching   |
+      |       ^  v              |
+      |  (the answer was lost)  v
+      +- pausing <---------- clearing    (accepted, and given up by the cloud later: begun anew, e.g. elsewhere)
 """
 
 from __future__ import annotations
@@ -21,12 +22,13 @@ from typing import Any, ClassVar, Final
 from nodepool.clock import monotonic
 from nodepool.driver.statemachine import metadata as tags
 from nodepool.driver.statemachine.adapter import Log
+from nodepool.driver.statemachine.deletion_machine import DeletionMachine
 from nodepool.driver.statemachine.instance import Instance
 from nodepool.driver.statemachine.instance_cloud import InstanceCloud
 from nodepool.driver.statemachine.inventory import R
 from nodepool.driver.statemachine.inventory_machine import InventoryMachine, Step
 from nodepool.driver.statemachine.lost_creations import Creation, CreationKey
-from nodepool.exceptions import CloudUnavailableException, LaunchStatusException, NotFound
+from nodepool.exceptions import CloudUnavailableException, LaunchError, LaunchStatusException, NotFound
 from nodepool.guard import OnError, settle
 from nodepool.plan.backoff import Backoff
 
@@ -60,6 +62,8 @@ class CreationMachine(InventoryMachine[R]):
     REPEATING: ClassVar[str] = "repeating"
     SEARCHING: ClassVar[str] = "searching"
     BUILDING: ClassVar[str] = "building"
+    CLEARING: ClassVar[str] = "clearing"
+    PAUSING: ClassVar[str] = "pausing"
 
     #: Does the cloud answer a creation that it has seen before, by its key, with the same instance? Else a lost one is
     #: not repeated, but its instance is looked for by its metadata.
@@ -86,6 +90,11 @@ class CreationMachine(InventoryMachine[R]):
         self._lists = 0
         self._failed_before = 0
         self._last_list = float("-inf")
+        #: How often the attempt was begun anew.
+        self.begun_anew = 0
+        self._begin_at = float("-inf")
+        #: Deletes what a creation left that is begun anew.
+        self._deletion: DeletionMachine[R] | None = None
 
     # -- what the driver says --
 
@@ -124,6 +133,25 @@ class CreationMachine(InventoryMachine[R]):
         """What an error of `create` means, if it was not the lack of an answer."""
         return error
 
+    def begin_anew(self, error: LaunchError) -> float | None:
+        """A creation came to nothing: the cloud refused it, or accepted it and gave it up later.
+
+        Says after how many seconds to begin anew, with another key, e.g. in a place that has capacity; None = the
+        attempt fails with the error. No attempt is spent on it; what the creation left is deleted before. Does not
+        block; only called when it is sure that an earlier call made nothing.
+        """
+        return None
+
+    def discard(self, record_id: str) -> DeletionMachine[R]:
+        """Deletes what a creation left that is begun anew."""
+        return DeletionMachine(self.cloud, record_id, self.log, self.clock)
+
+    def unlisted(self) -> None:
+        """A step: the creation was accepted, and its instance is in no list, or not any more. Does not block.
+
+        :raises LaunchError: the cloud has said elsewhere that there will be none.
+        """
+
     def found(self) -> None:
         """An instance was adopted whose creation gave no answer."""
 
@@ -156,6 +184,8 @@ class CreationMachine(InventoryMachine[R]):
             self.REPEATING: self._repeating,
             self.SEARCHING: self._searching,
             self.BUILDING: self._building,
+            self.CLEARING: self._clearing,
+            self.PAUSING: self._pausing,
         }
 
     def _start(self) -> bool:
@@ -166,7 +196,7 @@ class CreationMachine(InventoryMachine[R]):
             # The framework stores it before the next step.
             self.next_advance_seconds = 0.0
             return False
-        key = CreationKey(self.cloud.provider, self.node_id, self.attempt)
+        key = CreationKey(self.cloud.provider, self.node_id, self.attempt, self.begun_anew)
         pool = str(self.metadata.get(tags.POOL_KEY, ""))
         self._creation = self.cloud.creations.begin(key, pool, self._label_name)
         return self._submit()
@@ -213,11 +243,11 @@ class CreationMachine(InventoryMachine[R]):
                 raise
             self._lost = self._lost or error
             return self._not_answered(error)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - raised, unless the attempt is begun anew
             # The cloud has answered, and what its driver makes of that is its own matter.
             if self._lost is None:
                 self.cloud.creations.refused(self._creation)
-                raise self.refused(error) from error
+                return self._came_to_nothing(self.refused(error), error)
             self.log.warning("The repeated creation was rejected, looking for the instance: %s", error)
             return self._search()
         if self.cloud.creations.answered(self._creation, record_id):
@@ -283,11 +313,47 @@ class CreationMachine(InventoryMachine[R]):
     def _building(self) -> Instance | bool:
         assert self.record_id is not None
         record = self.cloud.inventory.get(self.record_id)
-        if record is None:
-            return self._absent()
-        # Whoever asked for the instance while it was absent has the answer.
+        try:
+            if record is None:
+                self.unlisted()
+                return self._absent()
+            # Whoever asked for the instance while it was absent has the answer.
+            self.forget_call()
+            return self.seen(record)
+        except LaunchError as error:
+            return self._came_to_nothing(error)
+
+    def _came_to_nothing(self, error: Exception, cause: Exception | None = None) -> bool:
+        """Begin anew, or raise the error."""
+        pause = self.begin_anew(error) if isinstance(error, LaunchError) else None
+        if pause is None:
+            raise error from cause
+        self.waits_for = str(error)
+        self._begin_at = self.clock() + pause
+        self.stop_waiting(False)
         self.forget_call()
-        return self.seen(record)
+        if self.record_id is None:
+            return self.go(self.PAUSING)
+        self._deletion = self.discard(self.record_id)
+        self._deletion.wake = self.wake
+        return self.go(self.CLEARING)
+
+    def _clearing(self) -> bool:
+        """What was accepted must be gone: two instances for one node must never be."""
+        assert self._deletion is not None
+        self._deletion.advance()
+        if not self._deletion.complete:
+            self.next_advance_seconds = self._deletion.next_advance_seconds
+            return False
+        return self.go(self.PAUSING)
+
+    def _pausing(self) -> bool:
+        if not self.reached(self._begin_at):
+            return False
+        self.begun_anew += 1
+        self._creation = self._lost = self._deletion = self.record_id = self.external_id = None
+        self._repeats = self._lists = 0
+        return self.go(self.START)
 
     def _absent(self) -> bool:
         """Not in the lists (yet): ask for the instance itself after a while."""

@@ -29,17 +29,28 @@ class CreationKey(NamedTuple):
     """What makes the creations of an attempt one creation, however often they are sent.
 
     :param attempt: of the node's launch, from 1. The instance of an earlier attempt is not that of this one.
+    :param anew: how often the attempt was begun anew, see `CreationMachine.begin_anew`.
     """
 
     provider: str
     node_id: str
     attempt: int
+    anew: int = 0
 
     @property
     def text(self) -> str:
         """For the cloud: 35 characters, a letter first, then small letters, digits and ``-``."""
-        whole = "\0".join((self.provider, self.node_id, str(self.attempt)))
+        parts = [self.provider, self.node_id, str(self.attempt), *([str(self.anew)] if self.anew else [])]
+        whole = "\0".join(parts)
         return f"np-{hashlib.sha256(whole.encode()).hexdigest()[:32]}"
+
+    def name(self, hostname: str) -> str:
+        """For clouds where names are unique: the first creation has the name of the host, each later one its own. The
+        instance of the one before, or what belongs to it, may still be there.
+        """
+        if self.attempt <= 1 and not self.anew:
+            return hostname
+        return f"{hostname}-{self.attempt}" + (f"-{self.anew}" if self.anew else "")
 
 
 class Creation:

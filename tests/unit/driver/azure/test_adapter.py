@@ -10,9 +10,15 @@ from typing import Any
 
 import pytest
 
-from nodepool.driver.azure.creation import NoCapacityLater
 from nodepool.driver.azure.names import disk_name
-from nodepool.driver.framework.cloud_errors import CloudNoCapacity, CloudQuota, CloudRefused, CloudSetup, LoginRefused
+from nodepool.driver.framework.cloud_errors import (
+    CloudNoCapacity,
+    CloudNoCapacityLater,
+    CloudQuota,
+    CloudRefused,
+    CloudSetup,
+    LoginRefused,
+)
 from nodepool.driver.statemachine.metadata import node_id_of
 from nodepool.exceptions import LaunchStatusException, RuntimeConfigurationException
 from nodepool.testing.azure import ArmErrorRule, SizeCapacity, VmBootRule, VmDeleteRule
@@ -215,14 +221,23 @@ def test_no_place(here: Here) -> None:
 
 
 def test_capacity_that_shows_late(tmp_path: Path) -> None:
-    """AZ-10: the operation says so; the next launch tries another place."""
+    """AZ-10: the operation says so; the next place is tried, and no attempt is spent."""
     data = section(pool={"availability-zones": ["1", "2"]})
     with at_simulator(tmp_path, data, capacity=[SizeCapacity(zone="1", late=True)]) as here:
-        with pytest.raises(NoCapacityLater, match="ZonalAllocationFailed"):
-            here.launch()
-        here.delete(HOST)
+        found = here.launch()
+        assert (found.external_id, found.az) == (f"{HOST}-1-1", "2")
+        assert here.contents()["vms"] == 1
+        here.delete(found.external_id)
         assert here.launch(attempt=2).az == "2"
         here.delete(f"{HOST}-2")
+
+
+def test_no_capacity_anywhere_late(here: Here) -> None:
+    """AZ-10: without another place the attempt fails, in the words of Azure."""
+    here.simulator.change(capacity=[SizeCapacity(late=True)])
+    with pytest.raises(CloudNoCapacityLater, match="AllocationFailed"):
+        here.launch()
+    here.delete(HOST)
 
 
 def test_throttled(here: Here) -> None:

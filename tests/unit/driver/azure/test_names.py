@@ -3,24 +3,13 @@
 
 from __future__ import annotations
 
-from nodepool.driver.azure.names import disk_metadata, disk_name, vm_name
+from nodepool.driver.azure.names import disk_metadata, disk_name
 from nodepool.driver.statemachine.metadata import node_id_of
-
-
-def test_attempts_have_names_of_their_own() -> None:
-    """CM-8: the first one is the host name; Azure does not mistake the next for the one before."""
-    assert [vm_name("np0000000042", attempt) for attempt in (1, 2, 10)] == [
-        "np0000000042",
-        "np0000000042-2",
-        "np0000000042-10",
-    ]
-    # Of Windows.
-    assert len(vm_name("np0000000042", 10)) <= 15
 
 
 def test_disks_say_whose_they_are() -> None:
     """AZ-11: Azure does not give a disk the tags of its VM."""
-    for name in ("np0000000042", "np0000000042-3"):
+    for name in ("np0000000042", "np0000000042-3", "np0000000042-1-2"):
         disk = disk_name(name, "north")
         assert node_id_of(disk_metadata(disk.upper(), "north"), "north") == "0000000042"
         assert disk_metadata(disk, "south") == {}

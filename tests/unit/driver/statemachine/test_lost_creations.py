@@ -52,11 +52,19 @@ def strays(creations: LostCreations, *records: Seen) -> list[str]:
 
 def test_key() -> None:
     """Each attempt of each node has one of its own, which fits names and tokens of all clouds, and stays the same."""
-    keys = [key(), key(2), key(1, "2"), CreationKey("elsewhere", NODE, 1)]
+    keys = [key(), key(2), key(1, "2"), CreationKey("elsewhere", NODE, 1), CreationKey(PROVIDER, NODE, 1, 1)]
     texts = [each.text for each in keys]
     assert len(set(texts)) == len(keys)
     assert all(re.fullmatch(r"[a-z][a-z0-9-]{1,62}", text) for text in texts)
     assert key().text == "np-6900d899ba8499b478005cfc5f6ed82f"
+
+
+def test_names() -> None:
+    """CM-8: the first creation has the name of the host; names of others fit where 15 characters are allowed."""
+    keys = [key(), key(2), key(10), CreationKey(PROVIDER, NODE, 1, 1), CreationKey(PROVIDER, NODE, 2, 3)]
+    names = [each.name(f"np{NODE}") for each in keys]
+    assert names == [f"np{NODE}{tail}" for tail in ("", "-2", "-10", "-1-1", "-2-3")]
+    assert len(names[2]) <= 15
 
 
 def test_late_instance(creations: LostCreations) -> None:
