@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from benchmarks.scenarios import (
     aws,
+    azure,
     backlog,
     burst,
     commands,
@@ -34,6 +35,7 @@ SCENARIOS: tuple[Scenario, ...] = (
     fleet.SCENARIO,
     *openstack.SCENARIOS,
     *aws.SCENARIOS,
+    azure.SCENARIO,
     kubernetes.SCENARIO,
     start.SCENARIO,
     configuration.SCENARIO,

@@ -53,15 +53,14 @@ MOST_PAGES: Final = 1000
 CALL_SECONDS: Final = 45.0
 
 
-def class_sizes(rate: float) -> dict[str, BucketSize]:
+def class_sizes(rate: float | None) -> dict[str, BucketSize]:
     """Buckets of the classes.
 
-    :param rate: part of what Azure documents; 0 = no limit.
+    :param rate: of the configuration; 0 = no limit.
     """
-    return {
-        kind: BucketSize(max(1.0, burst * min(1.0, rate)) if rate else 1, speed * rate)
-        for kind, (burst, speed) in _LIMITS.items()
-    }
+    if rate == 0:
+        return dict.fromkeys(_LIMITS, BucketSize(1, 0))
+    return {kind: BucketSize(burst, speed) for kind, (burst, speed) in _LIMITS.items()}
 
 
 class Arm:
@@ -73,7 +72,8 @@ class Arm:
         self._login = login
         self._group = config.resource_group
         self._location = config.location
-        self.calls = RestCalls(config.name, http, ArmApi(), login, class_sizes(config.rate), BucketSize(1, config.rate))
+        sizes = class_sizes(config.rate)
+        self.calls = RestCalls(config.name, http, ArmApi(), login, sizes, sizes[READ], ceiling=config.rate or 0.0)
 
     def close(self) -> None:
         """Calls that wait for their turn end; no new ones begin."""

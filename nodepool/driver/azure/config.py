@@ -179,11 +179,12 @@ class AzureProviderConfig(CloudProviderConfig[AzurePool]):
     public_ipv6: bool = key(FLAG, False, "Of pools that do not say it.")
     use_internal_ip: bool = key(FLAG, False, "Of pools that do not say it.")
     host_key_checking: bool = key(FLAG, True, "Of pools that do not say it.")
-    rate: float = key(
+    rate: float | None = key(
         Number(0),
-        1.0,
-        "Speed of the calls, as a part of what Azure documents for a subscription: 1 = all of it, which is 10 calls a "
-        "second that change something and 25 that read, after a burst of 200 and 250; 0 = no limit.",
+        None,
+        "Calls per second, of all kinds together, as in Nodepool 11.0.0. Azure's own limits hold as well. 0 = no limit "
+        "at all.",
+        default_text="Azure's own limits, see :doc:`behaviour`",
     )
     zuul_public_key: str | None = key(
         TEXT.or_null(), None, "Deprecated: ``key`` of images that have none.", default_text="not given"

@@ -135,7 +135,7 @@ def _interface(name: str, pool: AzurePool, subnet_id: str, tags: Mapping[str, st
             }
         configurations.append({"name": f"{name}-{version}-config", "properties": properties})
     return {
-        "name": f"{name}-nic",
+        "name": names.interface_name(name),
         "properties": {"primary": True, "deleteOption": "Delete", "ipConfigurations": configurations},
         "tags": dict(tags),
     }

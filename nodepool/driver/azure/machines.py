@@ -3,11 +3,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any, Final
 
+from nodepool.clock import monotonic
 from nodepool.driver.azure.client import CALL_SECONDS, VMS, Arm
 from nodepool.driver.azure.places import VmPlace
-from nodepool.driver.azure.types import DELETING, SUCCEEDED, Addresses, VmRecord, addresses_of, by_id
+from nodepool.driver.azure.proof import MANY, AbsenceProof
+from nodepool.driver.azure.types import CREATING, DELETING, SUCCEEDED, Addresses, VmRecord, addresses_of, by_id
+from nodepool.driver.framework.batches import Batches
 from nodepool.driver.framework.resting_places import RestingPlaces
 from nodepool.driver.statemachine import DeletionMachine, InstanceCloud
 from nodepool.driver.statemachine.metadata import PROVIDER_KEY
@@ -17,6 +21,9 @@ if TYPE_CHECKING:
     from nodepool.driver.azure.facts import AzureFacts
     from nodepool.driver.azure.quota import SubscriptionLimits
 
+#: While more VMs are being made, addresses are looked up so often at most, in seconds.
+LOOK_UP_SECONDS: Final = 1.0
+
 
 class AzureMachines(InstanceCloud[VmRecord]):
     """What launches and deletions of one provider share."""
@@ -25,6 +32,9 @@ class AzureMachines(InstanceCloud[VmRecord]):
     lag_seconds = 10.0
     # An answer may take twice as long as each of its parts.
     call_seconds = 2 * CALL_SECONDS
+    # A VM takes some 20 s to boot, and a list of many VMs is a large answer.
+    shortest_list_pause = 0.5
+    absence_is_proved = True
 
     def __init__(self, config: AzureProviderConfig, client: Arm, facts: AzureFacts, limits: SubscriptionLimits) -> None:
         super().__init__(config.name)
@@ -35,19 +45,27 @@ class AzureMachines(InstanceCloud[VmRecord]):
         self.places: RestingPlaces[VmPlace] = RestingPlaces()
         #: Addresses of VMs, which do not change, by ``vm_id``. Only the thread that lists uses it.
         self._addresses: dict[str, Addresses] = {}
+        self._looked_up_at = float("-inf")
+        self._proofs: Batches[str] = Batches(AbsenceProof(client).look, self.others, MANY)
 
     def list_instances(self, since: str | None) -> list[VmRecord]:
         records = self.client.vms()
         unknown = [record for record in records if self._lacks_addresses(record)]
-        if unknown:
+        if unknown and (self._looked_up_at + LOOK_UP_SECONDS <= monotonic() or not self._more_come(records)):
+            self._looked_up_at = monotonic()
             self._look_up(unknown)
         there = {record.vm_id for record in records}
         self._addresses = {vm_id: found for vm_id, found in self._addresses.items() if vm_id in there}
         return [record._replace(addresses=self._addresses.get(record.vm_id, record.addresses)) for record in records]
 
+    def _more_come(self, records: list[VmRecord]) -> bool:
+        return any(record.status == CREATING and self._is_ours(record) for record in records)
+
+    def _is_ours(self, record: VmRecord) -> bool:
+        return record.metadata.get(PROVIDER_KEY) == self.provider
+
     def _lacks_addresses(self, record: VmRecord) -> bool:
-        ours = record.metadata.get(PROVIDER_KEY) == self.provider
-        return ours and record.status == SUCCEEDED and record.vm_id not in self._addresses
+        return self._is_ours(record) and record.status == SUCCEEDED and record.vm_id not in self._addresses
 
     def _look_up(self, records: list[VmRecord]) -> None:
         """Two lists for all VMs that have become ready since the last time."""
@@ -68,6 +86,11 @@ class AzureMachines(InstanceCloud[VmRecord]):
     def get_instance(self, record_id: str) -> VmRecord:
         # Its addresses are in the next list.
         return self.client.vm(record_id)
+
+    def begin_proof(self, record_id: str) -> Future[VmRecord | None]:
+        # Batches tell of errors only: that it is there still is no news.
+        proof: Future[Any] = self._proofs.add(record_id)
+        return proof
 
     def delete_instance(self, record_id: str) -> None:
         self.client.delete(VMS, record_id)

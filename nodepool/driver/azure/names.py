@@ -15,6 +15,11 @@ from nodepool.driver.statemachine.metadata import NODE_KEY, PROVIDER_KEY
 _DISK: Final = re.compile(r"np(\d+)(?:-\d+){0,2}-os-([0-9a-f]{12})")
 
 
+def interface_name(vm: str) -> str:
+    """Of the network interface of a VM."""
+    return f"{vm}-nic"
+
+
 def disk_name(vm: str, provider: str) -> str:
     """Of the OS disk of a VM."""
     return f"{vm}-os-{_mark(provider)}"

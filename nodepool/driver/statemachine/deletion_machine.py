@@ -55,6 +55,8 @@ class DeletionMachine(InventoryMachine[R]):
         self._accepted = 0
         #: Errors in a row.
         self._errors = 0
+        #: Has a list shown the instance?
+        self._shown = False
         #: When the last deletion was accepted, and when to send the next.
         self._accepted_at = float("-inf")
         self._resend_at = float("inf")
@@ -131,6 +133,7 @@ class DeletionMachine(InventoryMachine[R]):
 
     def _send(self) -> bool:
         record_id = self.external_id
+        self._shown = self._shown or self.cloud.inventory.get(record_id) is not None
         if not self.waiting:
             self.wait_for("delete", record_id)
         self.await_call(self.cloud.begin_deletion(record_id))
@@ -163,12 +166,11 @@ class DeletionMachine(InventoryMachine[R]):
             return self._asked()
         record = inventory.get(self.external_id)
         if record is None:
-            if inventory.absence_is_certain(self._accepted_at):
-                self.ask_itself()
-            else:
+            if not self._ask():
                 # The list that makes it certain may have no news of this instance.
                 self.next_advance_seconds = UNLISTED_SECONDS
             return False
+        self._shown = True
         due = self._resend_at
         if self.begun(record):
             due = max(due, self._accepted_at + BEGUN_RESEND_SECONDS)
@@ -180,6 +182,19 @@ class DeletionMachine(InventoryMachine[R]):
             return False
         self.log.warning("Instance %s is still there (%s), deleting it once more", self.external_id, record.status)
         return self._send()
+
+    def _ask(self) -> bool:
+        """Have it proved that the instance is gone, if the lists give reason to think so."""
+        inventory, cloud, record_id = self.cloud.inventory, self.cloud, self.record_id
+        assert record_id is not None
+        if self._shown and cloud.absence_is_proved and inventory.complete_at > self._accepted_at:
+            # It was in the lists, and is not any more: the proof makes it certain, however late lists are.
+            self.await_call(cloud.begin_proof(record_id))
+        elif inventory.absence_is_certain(self._accepted_at):
+            self.ask_itself()
+        else:
+            return False
+        return True
 
     def _asked(self) -> bool:
         """The instance itself was asked for, because it is in no list."""

@@ -43,6 +43,10 @@ class InstanceCloud(abc.ABC, Generic[R]):
     lists_changes: ClassVar[bool] = False
     #: What happened so long before a list begins may be missing in it, in seconds.
     lag_seconds: ClassVar[float] = 0.0
+    #: Between two lists, in seconds, at least; but for a few that follow instances which come quickly.
+    shortest_list_pause: ClassVar[float] = 0.0
+    #: Does `begin_proof` tell the truth at once, however late lists are? Then nobody waits for ``lag_seconds`` with it.
+    absence_is_proved: ClassVar[bool] = False
     #: `WatchedInventory` for a cloud that tells what changes.
     inventory_class: ClassVar[type[Inventory[Any]]] = Inventory
     #: The longest time that one call takes, in seconds.
@@ -54,6 +58,7 @@ class InstanceCloud(abc.ABC, Generic[R]):
         self.inventory: Inventory[R] = self.inventory_class(
             provider, self.list_instances, since, self.lag_seconds, clock
         )
+        self.inventory.shortest_pause(self.shortest_list_pause)
         self.inventory.on_news = self.delete_strays
         self.inventory.on_list = self._listed
         self.creations = LostCreations(provider, clock)
@@ -92,6 +97,15 @@ class InstanceCloud(abc.ABC, Generic[R]):
         ``lag_seconds`` lets it be one.
         """
         raise NotImplementedError
+
+    def begin_proof(self, record_id: str) -> Future[R | None]:
+        """Find out whether an instance is gone that lists have shown, and do not show any more; does not block.
+
+        Its deletion was accepted. The future ends with the instance, with NotFound if it is gone, or with None if that
+        cannot be told yet. A cloud that proves it for several at once may gather them.
+        """
+        submit = self.others.submit_next if isinstance(self.others, ThreadShare) else self.others.submit
+        return submit(self.get_instance, record_id)
 
     def changes_since(self, latest: str) -> str | None:
         """The time to ask for changes from; None = all instances.

@@ -118,6 +118,11 @@ class Inventory(Generic[R]):
         #: Told after each list, in the thread that listed, whether there is news or not.
         self.on_list: Callable[[], None] = lambda: None
 
+    def shortest_pause(self, seconds: float) -> None:
+        """How much time there is between two lists at least, see `ListPace`. Before the first of them."""
+        with self._changed:
+            self._pace.shortest_seconds = seconds
+
     # -- who waits --
 
     def wait_for(

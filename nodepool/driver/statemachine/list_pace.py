@@ -67,6 +67,8 @@ class ListPace:
     """
 
     def __init__(self) -> None:
+        #: A pause is not shorter, however many share a list; those that are paid for are.
+        self.shortest_seconds = 0.0
         self._waiters: weakref.WeakSet[Waiter] = weakref.WeakSet()
         self._durations: dict[str, deque[float]] = {}
         #: The shortest of them; each waiter is judged by it with each list.
@@ -125,7 +127,7 @@ class ListPace:
         A busy API must not be asked all the time; the longer the pause, the later is news of everybody.
         """
         self._failures = 0
-        self._not_before = now + max(SHORTEST_PAUSE_SECONDS * self._part(), took)
+        self._not_before = now + max(SHORTEST_PAUSE_SECONDS * self._part(), took, self.shortest_seconds - took)
         self._paid_not_before = now - took + max(PAID_PAUSE_SECONDS, 2 * took)
 
     def failed(self, now: float) -> float:

@@ -19,6 +19,7 @@ from nodepool.clock import monotonic
 from nodepool.driver.framework.cloud_errors import CloudAway
 from nodepool.driver.framework.cloud_texts import one_line
 from nodepool.driver.framework.http.retry_after import retry_after
+from nodepool.driver.framework.rate import RateLimiter
 from nodepool.driver.framework.rate_classes import Call, RateClasses
 from nodepool.driver.framework.token_bucket import BucketSize
 from nodepool.plan.backoff import Backoff
@@ -79,6 +80,7 @@ class RestCalls:
 
     :param provider: name, for errors.
     :param sizes: of the classes of calls; ``default`` of those that are not named.
+    :param ceiling: calls per second, of all classes together; 0 = no limit but those of the classes.
     """
 
     def __init__(
@@ -90,6 +92,7 @@ class RestCalls:
         sizes: Mapping[str, BucketSize],
         default: BucketSize,
         clock: Callable[[], float] = monotonic,
+        ceiling: float = 0.0,
     ) -> None:
         self.provider = provider
         self.stopped = threading.Event()
@@ -97,6 +100,7 @@ class RestCalls:
         self._api = api
         self._login = login
         self._classes = RateClasses(sizes, default, clock, self._sleep)
+        self._ceiling = RateLimiter(provider, ceiling, clock, self._sleep)
 
     def close(self) -> None:
         """Calls that wait for their turn end; no new ones begin. Those under way may end."""
@@ -235,6 +239,8 @@ class RestCalls:
     def _wait_turn(self, kind: str, what: str) -> Call:
         if self.stopped.is_set():
             raise CloudAway(f"{self._head(what)}: the provider was stopped", maybe_done=False)
+        # First: a turn of the class is void when the cloud throttles the class meanwhile.
+        self._ceiling.wait()
         return self._classes.wait(kind)
 
     def _sleep(self, seconds: float) -> None:

@@ -55,7 +55,10 @@ def test_permissions_are_those_of_the_calls(tmp_path: Path) -> None:
     """The least that the credentials need: no action is missing in the role, and none is too many."""
     image = {"name": "debian", "username": "zuul", "key": "k", "image-filter": {"name": "debian-12"}}
     with at_simulator(
-        tmp_path, section(cloud_images=[image], diskimages=[{"name": "fedora"}]), nic_reserved_seconds=0
+        tmp_path,
+        section(cloud_images=[image], diskimages=[{"name": "fedora"}]),
+        nic_reserved_seconds=0,
+        boot_seconds=(0, 0),
     ) as here:
         assert all(found.ok for found in here.adapter.preflight())
         here.simulator.change(boots=[VmBootRule(count=1)])

@@ -32,7 +32,7 @@ METADATA = {
 @pytest.fixture
 def here(tmp_path: Path) -> Iterator[Here]:
     data = section(diskimages=[{"name": "fedora", "tags": {"release": 40}}])
-    with at_simulator(tmp_path, data) as made:
+    with at_simulator(tmp_path, data, boot_seconds=(0, 0)) as made:
         yield made
 
 
@@ -46,6 +46,14 @@ def file(tmp_path: Path) -> Path:
 def upload(here: Here, file: Path, name: str = "fedora-1", **more: str) -> Any:
     image = here.adapter.config.diskimages["fedora"]
     return here.adapter.uploadImage(image, name, str(file), "vhd", {**METADATA, **more})
+
+
+def test_operation_is_waited_for(here: Here) -> None:
+    """AZ-12: as long as it runs, and with the pause that Azure tells."""
+    here.simulator.change(boot_seconds=[0.3, 0.3])
+    here.adapter.images.calls.create_disk("d", MIB + 512, {}, lambda: None)
+    assert here.calls("operations.get") == 2
+    here.adapter.images.discard_disk("d")
 
 
 def left(here: Here) -> dict[str, int]:

@@ -13,7 +13,8 @@ from nodepool.driver.statemachine import deletion_machine
 from nodepool.driver.statemachine.deletion_machine import DeletionMachine
 from nodepool.exceptions import CloudUnavailableException, LaunchError, NotFound
 from tests.support.manual_executor import ManualExecutor
-from tests.unit.driver.statemachine.instances import LOG, Seen, StubInstances, seen
+from tests.support.quiet_inventory import QuietInventory
+from tests.unit.driver.statemachine.instances import LOG, PROVIDER, Seen, StubInstances, seen
 
 AWAY = CloudUnavailableException("503")
 
@@ -163,6 +164,57 @@ def test_lists_that_lag(cloud: StubInstances, monkeypatch: pytest.MonkeyPatch) -
     assert cloud.count("delete") == 1
     deletion.advance()
     assert cloud.count("delete") == 2
+
+
+def test_proof_ends_the_wait_for_late_lists(cloud: StubInstances, monkeypatch: pytest.MonkeyPatch) -> None:
+    """CM-7: lists are late, but the cloud says of an instance that they have shown whether it is gone."""
+    monkeypatch.setattr(StubInstances, "lag_seconds", 10.0)
+    monkeypatch.setattr(StubInstances, "absence_is_proved", True)
+    cloud.show(seen("a"))
+    deletion = deletion_of(cloud)
+    deletion.advance()
+    deletion.advance()
+    assert cloud.count("get") == 0, "there was no list since"
+    cloud.show()
+    deletion.advance()
+    deletion.advance()
+    assert (deletion.complete, cloud.count("delete"), cloud.count("get")) == (True, 1, 1)
+
+
+def test_absence_without_proof(cloud: StubInstances, monkeypatch: pytest.MonkeyPatch) -> None:
+    """CM-7: an instance that no list has shown may not be listed yet: nobody asks for it with each list."""
+    monkeypatch.setattr(StubInstances, "lag_seconds", 10.0)
+    monkeypatch.setattr(StubInstances, "absence_is_proved", True)
+    cloud.inventory = QuietInventory(PROVIDER, cloud.list_instances, lag_seconds=10.0, clock=cloud.clock)
+    cloud.show()
+    deletion = deletion_of(cloud)
+    deletion.advance()
+    for _ in range(10):
+        cloud.show()
+        deletion.advance()
+    assert cloud.count("get") == 0
+    cloud.show()
+    deletion.advance()
+    deletion.advance()
+    assert (deletion.complete, cloud.count("get")) == (True, 1)
+
+
+def test_proof_that_cannot_be_had_yet(cloud: StubInstances, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next list gives reason to ask again."""
+    monkeypatch.setattr(StubInstances, "absence_is_proved", True)
+    answers: list[Any] = [None, NotFound("a")]
+    cloud.answers["get"] = answers
+    cloud.show(seen("a"))
+    deletion = deletion_of(cloud)
+    deletion.advance()
+    cloud.show()
+    deletion.advance()
+    deletion.advance()
+    assert (deletion.state, cloud.count("get"), cloud.count("delete")) == ("waiting", 1, 1)
+    cloud.show()
+    deletion.advance()
+    deletion.advance()
+    assert (deletion.complete, cloud.count("get")) == (True, 2)
 
 
 def test_under_way(cloud: StubInstances) -> None:

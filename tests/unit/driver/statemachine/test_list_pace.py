@@ -54,6 +54,18 @@ def test_the_longer_the_slower(waited: float, expected: float) -> None:
     assert pause(pace, NOW) == pytest.approx(expected)
 
 
+@pytest.mark.parametrize("count", [1, 1000])
+def test_shortest_pause_of_a_cloud(count: int) -> None:
+    """However many wait: answers of the cloud are large."""
+    pace = ListPace()
+    pace.shortest_seconds = 0.5
+    kept = [waiter(since=NOW - 1) for _ in range(count)]
+    for one in kept:
+        pace.add(one)
+    assert pause(pace, NOW) == pytest.approx(0.5)
+    assert pause(pace, NOW, took=0.2) == pytest.approx(0.3)
+
+
 def test_slow_lists() -> None:
     """An API that takes 4 s for a list has as much time for itself before the next."""
     pace = ListPace()

@@ -110,6 +110,21 @@ def test_a_call(make: Make) -> None:
     assert headers == {"X": "y", "Content-Type": "application/json", "Authorization": "Bearer 1"}
 
 
+def test_ceiling(time: Time) -> None:
+    """CM-5: calls of all classes together are spaced."""
+    calls = RestCalls("cloud-1", Http(FINE), Api(), Login(), {}, BucketSize(100, 0), time, ceiling=2.0)
+
+    def wait(seconds: float | None = None) -> bool:
+        time.now += seconds or 0.0
+        return False
+
+    calls.stopped.wait = wait  # type: ignore[assignment,method-assign]
+    begun = time.now
+    for kind in ("read", "write", "read", "write", "delete"):
+        calls.call(kind, "GET", "http://c/x", "reading x")
+    assert time.now - begun == pytest.approx(2.0)
+
+
 def test_no_content(make: Make) -> None:
     assert make(Http(HttpAnswer(204, {}, b""))).call("w", "DELETE", "http://c/x", "deleting x").data is None
 

@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Nodes on Azure: many at once with the limits of calls that Azure documents, on a simulated subscription.
+
+The released driver does not read the endpoints of its file of credentials: it knows the public cloud only, so that it
+cannot be measured here.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.suite.goals import Bound
+from benchmarks.suite.model import LIMIT, RELEASED, Metric, Row, Scenario, cases
+from benchmarks.suite.statistics import rounded
+from benchmarks.support.candidates import Candidate
+from benchmarks.support.cloud_scenarios import CloudBench
+from benchmarks.support.costs import Costs
+from benchmarks.support.place import Stage
+from benchmarks.support.simulated_azure import AzureProvider, simulated_subscription
+
+BURST = "azure-burst"
+#: Seconds that the subscription takes to boot and to delete a VM, and to answer an order.
+BOOT_SECONDS, DELETE_SECONDS, ORDER_SECONDS = (10.0, 15.0), (3.0, 6.0), (0.2, 0.6)
+#: Azure takes 200 calls that write at once and then 10 a second.
+WRITES_AT_ONCE, WRITES_A_SECOND = 200, 10
+
+SECONDS = Metric("until_ready_s", "until all are ready", "s", plot=True)
+COSTS = (
+    Metric("calls", "cloud calls", plot=True),
+    Metric("cpu_ms", "CPU", "ms", plot=True),
+    Metric("received", "packets"),
+    Metric("memory_mib", "memory", "MiB"),
+    Metric("double_nodes", "nodes with two VMs", more_is_better=None),
+    Metric("failed", "failed", more_is_better=None),
+)
+
+
+def run_burst(stage: Stage, candidate: Candidate, size: Mapping[str, Any]) -> list[Row]:
+    if candidate.name == RELEASED:
+        return []
+    settings = {
+        "boot_seconds": BOOT_SECONDS,
+        "delete_seconds": DELETE_SECONDS,
+        "latencies": {"virtualMachines.put": ORDER_SECONDS, "virtualMachines.delete": ORDER_SECONDS},
+        "throttles": True,
+    }
+    directory = Path(tempfile.mkdtemp(prefix="subscription-", dir=stage.directory))
+    with simulated_subscription(directory, settings) as (cloud, auth_path), stage.place(candidate) as place:
+        place.launch([AzureProvider(auth_path)])
+        bench = CloudBench(candidate.name, "", place.workplace, place.client, cloud, "vms")
+        bench.warm_up()
+        result = bench.burst(size["nodes"])
+        calls = ", ".join(f"{name} {number}" for name, number in sorted(cloud.state()["calls"].items()))
+        stage.progress.step(f"calls of {candidate.name}: {calls}")
+    found = {key: value for key, value in result.as_dict().items() if key in {metric.key for metric in COSTS}}
+    assert result.rate is not None
+    seconds = size["nodes"] / result.rate
+    return [Row(BURST, str(size["nodes"]), candidate.name, rounded({"until_ready_s": seconds, **found}))]
+
+
+def limit_burst(costs: Costs, rows: Sequence[Row]) -> list[Row]:
+    """What the buckets leave, if the last VM is one of those that boot longest; a call that makes a VM, and one that
+    deletes it."""
+    limits = []
+    for case in cases(rows):
+        nodes = int(case)
+        ordered = max(0.0, (nodes - WRITES_AT_ONCE) / WRITES_A_SECOND)
+        seconds = max(ordered, nodes / costs.requests_per_second) + BOOT_SECONDS[1]
+        limits.append(Row(BURST, case, LIMIT, rounded({"until_ready_s": seconds, "calls": 2.0})))
+    return limits
+
+
+SCENARIO = Scenario(
+    name=BURST,
+    title="Azure, 300 VMs at once, with the limits of calls that Azure documents",
+    metrics=(SECONDS, *COSTS),
+    goals=(
+        Bound("until_ready_s", at_most=1.2 * (10 + BOOT_SECONDS[1])),
+        Bound("calls", at_most=2.5),
+        Bound("failed", at_most=0),
+        Bound("double_nodes", at_most=0),
+    ),
+    run=run_burst,
+    sizes={"nodes": 300},
+    quick={"nodes": 40},
+    limit=limit_burst,
+    limit_note="200 calls that write, then 10 a second; the longest boot",
+)

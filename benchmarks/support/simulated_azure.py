@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The simulated Azure subscription as a process of its own, and a provider that uses it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.support.simulated_cloud import LABEL
+from nodepool.testing.azure import AzureSimulatorClient
+from tests.support.ports import free_ports
+from tests.support.process import ChildProcess
+from tests.support.wait import wait_for
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@dataclass
+class AzureProvider:
+    """A provider with one pool and one label.
+
+    :param auth_path: file with the credentials and the address.
+    """
+
+    auth_path: Path
+    name: str = "azure-one"
+
+    @property
+    def labels(self) -> Iterable[str]:
+        return [LABEL]
+
+    @property
+    def slots(self) -> int:
+        return 0
+
+    def as_config(self) -> dict[str, Any]:
+        reference = {"publisher": "Debian", "offer": "debian-12", "sku": "12-gen2", "version": "latest"}
+        image = {"name": "debian", "username": "zuul", "key": "ssh-ed25519 AAAA", "image-reference": reference}
+        label = {"name": LABEL, "cloud-image": "debian", "hardware-profile": {"vm-size": "Standard_B1s"}}
+        return {
+            "name": self.name,
+            "driver": "azure",
+            "location": "northeurope",
+            "resource-group": "nodepool",
+            "resource-group-location": "northeurope",
+            "auth-path": str(self.auth_path),
+            "network": "ci",
+            "boot-timeout": 300,
+            "cloud-images": [image],
+            "pools": [{"name": "main", "max-servers": 1000, "host-key-checking": False, "labels": [label]}],
+        }
+
+
+@contextmanager
+def simulated_subscription(directory: Path, settings: dict[str, Any]) -> Iterator[tuple[AzureSimulatorClient, Path]]:
+    """Starts it; gives a client, and the path of a file with credentials. The process ends with the block.
+
+    :param settings: as `nodepool.testing.azure.AzureSettings`.
+    """
+    (port,) = free_ports(1)
+    client = AzureSimulatorClient(f"http://127.0.0.1:{port}")
+    auth_path = directory / "azure.json"
+    command = [sys.executable, "-m", "nodepool.testing.azure", "--port", str(port), "--auth-file", str(auth_path)]
+    process = ChildProcess([*command, "--settings", json.dumps(settings)], directory / "azure.log", cwd=ROOT)
+    process.start()
+    try:
+        wait_for("the simulator answers", lambda: client.url in process.log_text())
+        yield client, auth_path
+    finally:
+        process.stop()
