@@ -52,8 +52,8 @@ class RestLogin(Protocol):
     def headers(self) -> Mapping[str, str]:
         """What a call needs to be accepted; may block. Raises CloudAway, LoginRefused."""
 
-    def refused(self) -> None:
-        """A call was answered with 401: what `headers` gave is not valid any more."""
+    def refused(self, headers: Mapping[str, str]) -> None:
+        """A call was answered with 401: what `headers` gave for it is not valid any more."""
 
 
 class RestApi(abc.ABC):
@@ -182,7 +182,7 @@ class RestCalls:
                     continue
             elif answer.status == 401 and not renewed:
                 renewed = True
-                self._login.refused()
+                self._login.refused(login)
                 if again:
                     continue
             else:

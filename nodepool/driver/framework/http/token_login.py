@@ -23,8 +23,8 @@ REFUSED_SECONDS: Final = 10.0
 class TokenLogin(abc.ABC):
     """A `nodepool.driver.framework.http.rest_calls.RestLogin`; a driver says where its cloud's tokens come from.
 
-    While no new token can be had, the present one is used on as long as it is valid. Thread-safe; ``_lock`` guards all,
-    and is held while a token is asked for.
+    While no new token can be had, the present one is used on as long as it is valid. Thread-safe: ``_lock`` guards all;
+    ``_asking`` is held while a token is asked for. Only those wait for it who have no valid token.
 
     :param provider: its name, for errors.
     """
@@ -33,6 +33,7 @@ class TokenLogin(abc.ABC):
         self.provider = provider
         self._clock = clock
         self._lock = threading.Lock()
+        self._asking = threading.Lock()
         self._token: str | None = None
         self._renew_at = float("-inf")
         self._ends_at = float("-inf")
@@ -50,34 +51,52 @@ class TokenLogin(abc.ABC):
     def headers(self) -> Mapping[str, str]:
         """See `RestLogin`."""
         with self._lock:
-            now = self._clock()
-            if self._token is None or now >= self._renew_at:
-                self._renew(now)
-            return {"Authorization": f"Bearer {self._token}"}
-
-    def refused(self) -> None:
-        """See `RestLogin`."""
-        with self._lock:
-            self._renew_at = float("-inf")
-            self._ends_at = float("-inf")
-
-    def _renew(self, now: float) -> None:
-        """With the lock."""
-        if self._refused is not None and now < self._refused_at + REFUSED_SECONDS:
-            raise LoginRefused(str(self._refused), self._refused.code)
+            now, present = self._clock(), self._as_headers()
+            if now < self._renew_at:
+                return present
+            valid = now < self._ends_at
+        if not self._asking.acquire(blocking=not valid):
+            return present
         try:
-            self._token, life = self.ask()
-        except LoginRefused as error:
-            self._refused, self._refused_at = error, now
-            raise
-        except CloudAway as error:
-            if now >= self._ends_at:
-                raise
-            # The old one is still valid.
+            return self._renewed()
+        finally:
+            self._asking.release()
+
+    def refused(self, headers: Mapping[str, str]) -> None:
+        """See `RestLogin`. Of many calls with the same token only the first one makes it be renewed."""
+        with self._lock:
+            if headers == self._as_headers():
+                self._renew_at = self._ends_at = float("-inf")
+
+    def _as_headers(self) -> dict[str, str]:
+        """With the lock."""
+        return {"Authorization": f"Bearer {self._token}"}
+
+    def _renewed(self) -> Mapping[str, str]:
+        """Only one thread at a time."""
+        with self._lock:
+            now = self._clock()
+            valid = now < self._ends_at
+            if now < self._renew_at:
+                # Another thread was quicker.
+                return self._as_headers()
+            if not valid and self._refused is not None and now < self._refused_at + REFUSED_SECONDS:
+                raise LoginRefused(str(self._refused), self._refused.code)
+        try:
+            token, life = self.ask()
+        except (LoginRefused, CloudAway) as error:
+            with self._lock:
+                if isinstance(error, LoginRefused):
+                    self._refused, self._refused_at = error, now
+                if not valid:
+                    raise
+                self._renew_at = min(self._ends_at, now + REFUSED_SECONDS)
             log.warning("%s; the present token is used on", error)
-            self._renew_at = min(self._ends_at, now + REFUSED_SECONDS)
-            return
-        self._refused = None
-        self._ends_at = now + life
-        self._renew_at = now + max(life - RENEW_SECONDS, life / 2)
-        log.debug("Provider %s: a token that is valid for %d s", self.provider, life)
+        else:
+            with self._lock:
+                self._token, self._refused = token, None
+                self._ends_at = now + life
+                self._renew_at = now + max(life - RENEW_SECONDS, life / 2)
+            log.debug("Provider %s: a token that is valid for %d s", self.provider, life)
+        with self._lock:
+            return self._as_headers()

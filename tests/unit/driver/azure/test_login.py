@@ -153,7 +153,7 @@ def test_token_that_azure_does_not_accept(tmp_path: Path) -> None:
     http.token("two")
     made = login(tmp_path, http)
     bearer(made)
-    made.refused()
+    made.refused(made.headers())
     assert bearer(made) == "two"
 
 

@@ -51,7 +51,8 @@ class Login:
     def headers(self) -> Mapping[str, str]:
         return {"Authorization": f"Bearer {self.token}"}
 
-    def refused(self) -> None:
+    def refused(self, headers: Mapping[str, str]) -> None:
+        assert headers == self.headers()
         self.token += 1
 
 

@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
 from nodepool.driver.framework.cloud_errors import CloudAway, LoginRefused
@@ -83,11 +86,66 @@ def test_refused_credentials_are_not_tried_again_at_once(clock: ManualClock) -> 
     assert login.token() == "one"
 
 
+def test_refused_while_the_token_is_valid(clock: ManualClock) -> None:
+    """It works until its end; then nothing does."""
+    login = Login(clock, "one", LoginRefused("wrong", "401"), LoginRefused("wrong", "401"))
+    login.token()
+    clock.now += LIFE - RENEW_SECONDS
+    assert login.token() == login.token() == "one"
+    clock.now += RENEW_SECONDS
+    with pytest.raises(LoginRefused, match="wrong"):
+        login.token()
+
+
+def test_nobody_with_a_valid_token_waits_for_the_next_one(clock: ManualClock) -> None:
+    meanwhile: list[str] = []
+
+    class Slow(Login):
+        def ask(self) -> tuple[str, float]:
+            if self.answers == ["two"]:
+                other = threading.Thread(target=lambda: meanwhile.append(self.token()))
+                other.start()
+                other.join(10)
+            return super().ask()
+
+    login = Slow(clock, "one", "two")
+    login.token()
+    clock.now += LIFE - RENEW_SECONDS
+    assert login.token() == "two"
+    assert meanwhile == ["one"]
+
+
+def test_those_without_a_token_wait_for_one_call() -> None:
+    asked, go_on = threading.Event(), threading.Event()
+
+    class Slow(Login):
+        def ask(self) -> tuple[str, float]:
+            asked.set()
+            assert go_on.wait(10)
+            return super().ask()
+
+    login = Slow(ManualClock(), "one")
+    with ThreadPoolExecutor(3) as threads:
+        first = threads.submit(login.token)
+        assert asked.wait(10)
+        others = [threads.submit(login.token) for _ in range(2)]
+        go_on.set()
+        assert [each.result(10) for each in (first, *others)] == ["one"] * 3
+
+
+def test_refused_by_many_calls_renewed_once(clock: ManualClock) -> None:
+    login = Login(clock, "one", "two")
+    old = login.headers()
+    for _ in range(3):
+        login.refused(old)
+        assert login.token() == "two"
+
+
 def test_token_that_the_cloud_refuses(clock: ManualClock) -> None:
     """It is not used on, even if there is no other."""
     login = Login(clock, "one", CloudAway("no answer"), "two")
     login.token()
-    login.refused()
+    login.refused(login.headers())
     with pytest.raises(CloudAway):
         login.token()
     assert login.token() == "two"
