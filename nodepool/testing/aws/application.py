@@ -10,13 +10,13 @@ from typing import Final
 from nodepool.testing.aws.admin_api import AwsAdminApi
 from nodepool.testing.aws.cloud import Region
 from nodepool.testing.aws.ebs import EbsService
-from nodepool.testing.aws.s3 import S3Service
 from nodepool.testing.aws.services import AwsService, Ec2Service, QuotaService
 from nodepool.testing.aws.settings import AwsErrorRule
 from nodepool.testing.simulator.application import SimulatedApplication
 from nodepool.testing.simulator.faults import fault_answer
 from nodepool.testing.simulator.messages import Answer, ApiError, BodySink, Request, json_answer
 from nodepool.testing.simulator.rules import ErrorRule
+from nodepool.testing.simulator.s3_api import S3Api
 
 MESSAGES: Final = {
     400: "The request is not valid.",
@@ -35,7 +35,8 @@ class AwsApplication(SimulatedApplication):
         self.cloud = cloud
         self.admin = AwsAdminApi(cloud, self)
         self.ec2 = Ec2Service(cloud)
-        services: list[AwsService] = [self.ec2, QuotaService(cloud), EbsService(cloud), S3Service(cloud)]
+        storage = S3Api(cloud.objects, lambda: cloud.core.knobs.page_limit)
+        services: list[AwsService] = [self.ec2, QuotaService(cloud), EbsService(cloud), storage]
         self._services = {service.name: service for service in services}
 
     def operation(self, request: Request) -> str | None:

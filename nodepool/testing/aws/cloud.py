@@ -14,11 +14,11 @@ from nodepool.testing.aws.instance_types import InstanceTypes
 from nodepool.testing.aws.instances import SimulatedInstances
 from nodepool.testing.aws.launch_templates import SimulatedTemplates
 from nodepool.testing.aws.network import Vpc
-from nodepool.testing.aws.objects import Objects
 from nodepool.testing.aws.run_spec import read_run_spec
 from nodepool.testing.aws.settings import AwsSettings
 from nodepool.testing.aws.snapshots import SimulatedSnapshots
 from nodepool.testing.aws.volumes import SimulatedVolume, SimulatedVolumes
+from nodepool.testing.simulator.stored_objects import StoredObjects
 
 
 class Region:
@@ -36,7 +36,7 @@ class Region:
         self.images = SimulatedImages(self.core)
         self.volumes = SimulatedVolumes(self.core)
         self.snapshots = SimulatedSnapshots(self.core, self.images)
-        self.objects = Objects(self.core)
+        self.objects = StoredObjects(self.core, self.core.stamp, lambda: self.core.knobs.buckets)
         self.imports = Imports(self)
         self.templates = SimulatedTemplates(self.core)
         self.hosts = SimulatedHosts(self.core)

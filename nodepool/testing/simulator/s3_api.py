@@ -7,17 +7,14 @@ https://docs.aws.amazon.com/AmazonS3/latest/API/Welcome.html
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from urllib.parse import parse_qsl
 from xml.etree import ElementTree
 from xml.sax.saxutils import escape
 
-from nodepool.testing.aws.objects import Objects, OpenUpload, Piece
 from nodepool.testing.simulator.messages import Answer, ApiError, BodySink, Request, new_id
 from nodepool.testing.simulator.pages import page
-
-if TYPE_CHECKING:
-    from nodepool.testing.aws.cloud import Region
+from nodepool.testing.simulator.stored_objects import OpenUpload, Piece, StoredObjects
 
 _NAMESPACE: Final = "http://s3.amazonaws.com/doc/2006-03-01/"
 #: No part but the last may be smaller.
@@ -27,15 +24,18 @@ _KEYS_A_PAGE: Final = 1000
 Handler = Callable[[Request, str, str], Answer]
 
 
-class S3Service:
-    """XML; methods and arguments of the query say which call it is."""
+class S3Api:
+    """XML; methods and arguments of the query say which call it is.
+
+    :param objects: what is stored.
+    :param page_limit: most keys of a page.
+    """
 
     name = "s3"
 
-    def __init__(self, cloud: Region) -> None:
-        self.cloud = cloud
-        self.core = cloud.core
-        self.objects: Objects = cloud.objects
+    def __init__(self, objects: StoredObjects, page_limit: Callable[[], int]) -> None:
+        self.objects = objects
+        self._page_limit = page_limit
         #: Method, is there a key, argument of the query that must be there.
         self._table: list[tuple[str, bool, str, str, Handler]] = [
             ("PUT", True, "partNumber", "UploadPart", self._put_part),
@@ -46,8 +46,11 @@ class S3Service:
             ("DELETE", True, "", "DeleteObject", self._delete),
             ("HEAD", True, "", "HeadObject", self._head),
             ("GET", True, "tagging", "GetObjectTagging", self._tagging),
+            ("GET", True, "uploadId", "ListParts", self._list_parts),
             ("GET", False, "list-type", "ListObjectsV2", self._list),
             ("GET", False, "uploads", "ListMultipartUploads", self._list_uploads),
+            ("GET", False, "location", "GetBucketLocation", self._location),
+            ("HEAD", False, "", "HeadBucket", self._head_bucket),
         ]
 
     def body_sink(self, request: Request) -> BodySink | None:
@@ -79,10 +82,18 @@ class S3Service:
                 return name, handler
         return "unknown", None
 
+    # -- buckets --
+
+    def _location(self, _request: Request, _bucket: str, _key: str) -> Answer:
+        return _xml("LocationConstraint", escape(self.objects.location))
+
+    def _head_bucket(self, _request: Request, _bucket: str, _key: str) -> Answer:
+        return Answer(200)
+
     # -- objects --
 
     def _put(self, request: Request, bucket: str, key: str) -> Answer:
-        made = self.objects.put(bucket, key, [_piece(request)], _tags(request))
+        made = self.objects.put(bucket, key, [self._piece(request)], _tags(request))
         return Answer(200, b"", {"ETag": made.etag})
 
     def _head(self, _request: Request, bucket: str, key: str) -> Answer:
@@ -91,7 +102,7 @@ class S3Service:
 
     def _delete(self, _request: Request, bucket: str, key: str) -> Answer:
         if self.objects.bucket(bucket).pop(key, None) is not None:
-            self.core.events["objects deleted"] += 1
+            self.objects.core.events["objects deleted"] += 1
         return Answer(204)
 
     def _tagging(self, _request: Request, bucket: str, key: str) -> Answer:
@@ -105,7 +116,7 @@ class S3Service:
         prefix = request.argument("prefix")
         found = [stored for key, stored in sorted(self.objects.bucket(bucket).items()) if key.startswith(prefix)]
         given = request.argument("continuation-token") or None
-        limit = min(_KEYS_A_PAGE, self.core.knobs.page_limit)
+        limit = min(_KEYS_A_PAGE, self._page_limit())
         try:
             entries, token = page(found, lambda stored: stored.key, given, limit)
         except ValueError:
@@ -122,22 +133,34 @@ class S3Service:
     # -- uploads in parts --
 
     def _begin(self, request: Request, bucket: str, key: str) -> Answer:
-        made = OpenUpload(new_id(), key, self.core.stamp(), _tags(request))
+        made = OpenUpload(new_id(), key, self.objects.stamp(), _tags(request))
         self.objects.uploads[made.id] = made
         told = f"<Bucket>{escape(bucket)}</Bucket><Key>{escape(key)}</Key><UploadId>{made.id}</UploadId>"
         return _xml("InitiateMultipartUploadResult", told)
 
     def _put_part(self, request: Request, _bucket: str, _key: str) -> Answer:
         upload = self.objects.upload(request.argument("uploadId"))
-        piece = upload.parts[int(request.argument("partNumber"))] = _piece(request)
+        piece = upload.parts[int(request.argument("partNumber"))] = self._piece(request)
         return Answer(200, b"", {"ETag": f'"{piece.md5}"'})
+
+    def _list_parts(self, request: Request, bucket: str, key: str) -> Answer:
+        upload = self.objects.upload(request.argument("uploadId"))
+        told = "".join(
+            f"<Part><PartNumber>{number}</PartNumber><ETag>{escape(_quoted(piece.md5))}</ETag>"
+            f"<Size>{piece.size}</Size></Part>"
+            for number, piece in sorted(upload.parts.items())
+        )
+        head = f"<Bucket>{escape(bucket)}</Bucket><Key>{escape(key)}</Key><UploadId>{upload.id}</UploadId>"
+        return _xml("ListPartsResult", f"{head}<IsTruncated>false</IsTruncated>{told}")
 
     def _complete(self, request: Request, bucket: str, key: str) -> Answer:
         upload = self.objects.upload(request.argument("uploadId"))
-        told = ElementTree.fromstring(request.body).iter()
-        numbers = [int(found.text or "0") for found in told if _is(found, "PartNumber")]
+        told = [_part(element) for element in ElementTree.fromstring(request.body).iter() if _is(element, "Part")]
+        numbers = [number for number, _etag in told]
         if numbers != sorted(set(numbers)) or not numbers or not upload.parts.keys() >= set(numbers):
             raise ApiError(400, "One or more of the specified parts could not be found.", "InvalidPart")
+        if any(etag and etag != upload.parts[number].md5 for number, etag in told):
+            raise ApiError(400, "The part's entity tag did not match what was uploaded.", "InvalidPart")
         pieces = [upload.parts[number] for number in numbers]
         if any(piece.size < _LEAST_PART for piece in pieces[:-1]):
             raise ApiError(400, "Your proposed upload is smaller than the minimum allowed size", "EntityTooSmall")
@@ -148,7 +171,7 @@ class S3Service:
 
     def _abort(self, request: Request, _bucket: str, _key: str) -> Answer:
         del self.objects.uploads[self.objects.upload(request.argument("uploadId")).id]
-        self.core.events["uploads aborted"] += 1
+        self.objects.core.events["uploads aborted"] += 1
         return Answer(204)
 
     def _list_uploads(self, request: Request, _bucket: str, _key: str) -> Answer:
@@ -161,15 +184,14 @@ class S3Service:
         )
         return _xml("ListMultipartUploadsResult", f"<IsTruncated>false</IsTruncated>{told}")
 
+    def _piece(self, request: Request) -> Piece:
+        return Piece.of(request.body, request.headers.get("x-amz-checksum-crc32"), self.objects.keep_data)
+
 
 def _place(request: Request) -> tuple[str, str]:
     """Bucket and key."""
     bucket, _, key = request.path.removeprefix("/").partition("/")
     return bucket, key
-
-
-def _piece(request: Request) -> Piece:
-    return Piece.of(request.body, request.headers.get("x-amz-checksum-crc32"))
 
 
 def _tags(request: Request) -> dict[str, str]:
@@ -178,6 +200,16 @@ def _tags(request: Request) -> dict[str, str]:
 
 def _is(element: Any, name: str) -> bool:
     return str(element.tag).rpartition("}")[2] == name
+
+
+def _part(element: Any) -> tuple[int, str]:
+    """Number and entity tag of a part, as the client tells them."""
+    told = {str(child.tag).rpartition("}")[2]: child.text or "" for child in element}
+    return int(told.get("PartNumber") or 0), told.get("ETag", "").strip('"')
+
+
+def _quoted(text: str) -> str:
+    return f'"{text}"'
 
 
 def _xml(name: str, content: str) -> Answer:

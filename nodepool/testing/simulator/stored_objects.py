@@ -1,32 +1,39 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Buckets of S3 with their objects. Data are not kept, but counted and hashed."""
+"""Buckets of an object storage with their objects. Data are counted and hashed, and kept only if the cloud wants it."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
 import zlib
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
+from typing import Any
 
-from nodepool.testing.aws.core import RegionCore
+from nodepool.testing.simulator.core import SimulationCore
 from nodepool.testing.simulator.messages import ApiError
 
 
 @dataclass(frozen=True)
 class Piece:
-    """Data that arrived in one request."""
+    """Data that arrived in one request.
+
+    :param data: None = they are not kept.
+    """
 
     size: int
     md5: str
+    data: bytes | None = None
 
     @classmethod
-    def of(cls, data: bytes, crc32: str | None) -> Piece:
+    def of(cls, data: bytes, crc32: str | None, keep: bool = False) -> Piece:
         """:param crc32: what the client says of them, Base64; None = nothing.
         :raises ApiError: 400, it says something else.
         """
         if crc32 is not None and crc32 != base64.b64encode(zlib.crc32(data).to_bytes(4, "big")).decode():
             raise ApiError(400, "The CRC32 you specified did not match the calculated checksum.", "BadDigest")
-        return cls(len(data), hashlib.md5(data, usedforsecurity=False).hexdigest())
+        md5 = hashlib.md5(data, usedforsecurity=False).hexdigest()
+        return cls(len(data), md5, data if keep else None)
 
 
 @dataclass
@@ -52,6 +59,11 @@ class StoredObject:
         whole = hashlib.md5(b"".join(bytes.fromhex(piece.md5) for piece in self.pieces), usedforsecurity=False)
         return f'"{whole.hexdigest()}-{len(self.pieces)}"'
 
+    @property
+    def data(self) -> bytes:
+        """What is in it; empty where data are not kept."""
+        return b"".join(piece.data or b"" for piece in self.pieces)
+
 
 @dataclass
 class OpenUpload:
@@ -64,11 +76,29 @@ class OpenUpload:
     parts: dict[int, Piece] = field(default_factory=dict)
 
 
-class Objects:
-    """Buckets by name. The caller holds the core's lock."""
+class StoredObjects:
+    """Buckets by name. The caller holds the core's lock.
 
-    def __init__(self, core: RegionCore) -> None:
+    :param core: counts what happens.
+    :param stamp: now, as the cloud writes it.
+    :param names: of the buckets that there are.
+    :param location: what the cloud says where its buckets are; "" = nothing.
+    :param keep_data: the data of objects are kept, not only their hashes.
+    """
+
+    def __init__(
+        self,
+        core: SimulationCore[Any],
+        stamp: Callable[[], str],
+        names: Callable[[], Collection[str]],
+        location: str = "",
+        keep_data: bool = False,
+    ) -> None:
         self.core = core
+        self.stamp = stamp
+        self.location = location
+        self.keep_data = keep_data
+        self._names = names
         self.buckets: dict[str, dict[str, StoredObject]] = {}
         self.uploads: dict[str, OpenUpload] = {}
 
@@ -77,7 +107,7 @@ class Objects:
 
         :raises ApiError: 404.
         """
-        if name not in self.core.knobs.buckets:
+        if name not in self._names():
             raise ApiError(404, "The specified bucket does not exist", "NoSuchBucket")
         return self.buckets.setdefault(name, {})
 
@@ -98,7 +128,7 @@ class Objects:
         """
         if len(tags) > 10:
             raise ApiError(400, "Object tags cannot be greater than 10", "BadRequest")
-        made = self.bucket(bucket)[key] = StoredObject(key, self.core.stamp(), pieces, tags)
+        made = self.bucket(bucket)[key] = StoredObject(key, self.stamp(), pieces, tags)
         self.core.events["objects stored"] += 1
         return made
 
