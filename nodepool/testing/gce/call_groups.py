@@ -36,7 +36,7 @@ def group_of(method: str) -> str:
         return "Heavy-weight read requests"
     if name.startswith("list"):
         return "List requests"
-    if collection.endswith("ProjectOperations"):
+    if collection.endswith("Operations"):
         return "Operation read requests"
     return "Read requests" if name.startswith("get") else "Queries"
 

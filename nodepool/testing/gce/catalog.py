@@ -19,9 +19,14 @@ FAMILY_METRICS: Final = {
 }
 CPUS, PREEMPTIBLE_CPUS, CPUS_ALL_REGIONS = "CPUS", "PREEMPTIBLE_CPUS", "CPUS_ALL_REGIONS"
 INSTANCES, ADDRESSES = "INSTANCES", "IN_USE_ADDRESSES"
-DISKS_GB, SSD_GB = "DISKS_TOTAL_GB", "SSD_TOTAL_GB"
+DISKS_GB, SSD_GB, HYPERDISK_GB = "DISKS_TOTAL_GB", "SSD_TOTAL_GB", "HDB_TOTAL_GB"
 #: Where the sizes of disks count, by their type.
-DISK_METRICS: Final = {"pd-standard": DISKS_GB, "pd-balanced": SSD_GB, "pd-ssd": SSD_GB}
+DISK_METRICS: Final = {
+    "pd-standard": DISKS_GB,
+    "pd-balanced": SSD_GB,
+    "pd-ssd": SSD_GB,
+    "hyperdisk-balanced": HYPERDISK_GB,
+}
 #: Limits of a generous project.
 REGION_QUOTAS: Final = {
     CPUS: 100000.0,
@@ -32,6 +37,7 @@ REGION_QUOTAS: Final = {
     "STATIC_ADDRESSES": 1000.0,
     DISKS_GB: 10_000_000.0,
     SSD_GB: 10_000_000.0,
+    HYPERDISK_GB: 10_000_000.0,
 }
 PROJECT_QUOTAS: Final = {CPUS_ALL_REGIONS: 100000.0, "IMAGES": 2000.0, "NETWORKS": 50.0}
 

@@ -81,9 +81,9 @@ class GoogleComputeApi:
                 path = f"{place}/{collection}/{{}}/setLabels"
                 self._add("POST", path, f"{collection}.setLabels", self._set_labels)
         for name, place in (("zone", zone), ("region", region), ("global", everywhere)):
-            self._add("GET", f"{place}/operations", f"{name}ProjectOperations.list", self._list)
-            self._add("GET", f"{place}/operations/{{}}", f"{name}ProjectOperations.get", self._operation)
-            self._add("POST", f"{place}/operations/{{}}/wait", f"{name}ProjectOperations.wait", self._operation)
+            self._add("GET", f"{place}/operations", f"{name}Operations.list", self._list)
+            self._add("GET", f"{place}/operations/{{}}", f"{name}Operations.get", self._operation)
+            self._add("POST", f"{place}/operations/{{}}/wait", f"{name}Operations.wait", self._operation)
         self._add("GET", "projects/{}/aggregated/operations", "globalOperations.aggregatedList", self._all)
 
     def _add(self, method: str, template: str, name: str, handler: Method) -> None:

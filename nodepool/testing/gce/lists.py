@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ProjectLists of a scope and of all scopes: what they show, in which order, page by page."""
+"""Lists of a scope and of all scopes: what they show, in which order, page by page."""
 
 from __future__ import annotations
 

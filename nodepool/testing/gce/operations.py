@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ProjectOperations: what a call has begun, whether it has ended, and how."""
+"""Operations: what a call has begun, whether it has ended, and how."""
 
 from __future__ import annotations
 
