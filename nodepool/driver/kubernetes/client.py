@@ -71,10 +71,15 @@ class KubeClient:
             **({"labelSelector": selector} if selector else {}),
         }
         response = self._send("GET", path, None, query, (CONNECT_SECONDS, SILENCE_SECONDS), stream=True)
+        head = self._head("WATCH", path)
         with self._lock:
             self._streams.add(response)
+            closed = self._closed
         try:
-            yield from self._events(response, self._head("WATCH", path))
+            if closed:
+                # `close` did not know this stream yet.
+                raise CloudAway(f"{head}: the provider was stopped", maybe_done=False)
+            yield from self._events(response, head)
         finally:
             with self._lock:
                 self._streams.discard(response)
@@ -126,14 +131,17 @@ class KubeClient:
         head = self._head(method, path)
         target = f"{path}?{urlencode(query)}" if query else path
         data = None if body is None else json.dumps(body).encode()
-        for fresh in (False, True):
+        refused: ClusterAccess | None = None
+        while True:
             if self._closed:
                 raise CloudAway(f"{head}: the provider was stopped", maybe_done=False)
-            response = self._request(self.connection.access(fresh), head, method, target, data, timeout, stream)
+            access = self.connection.access(refused)
+            response = self._request(access, head, method, target, data, timeout, stream)
             # Refused credentials may have been replaced since they were read.
-            if response.status != 401 or fresh:
+            if response.status != 401 or refused is not None:
                 break
             response.close()
+            refused = access
         if not 200 <= response.status < 300:
             content = response.read() if stream else response.data
             raise error_of(head, response.status, content)

@@ -10,15 +10,15 @@ from __future__ import annotations
 
 import base64
 import os
-import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from nodepool.clock import monotonic
 from nodepool.driver.framework.cloud_errors import LoginRefused
 from nodepool.driver.framework.cloud_texts import one_line
+from nodepool.driver.framework.fact import Fact
 
 #: Between two looks at the files.
 LOOK_SECONDS: Final = 5.0
@@ -107,8 +107,20 @@ def _signature(files: Iterable[str]) -> tuple[Any, ...]:
     return tuple(found)
 
 
+class _Loaded(NamedTuple):
+    """What was read from files.
+
+    :param signature: of the files, see `_signature`.
+    :param refusals: how often credentials had been refused before.
+    """
+
+    access: ClusterAccess
+    signature: tuple[Any, ...]
+    refusals: int
+
+
 class ClusterConnection:
-    """Access to one cluster. Thread-safe; ``_lock`` guards what is loaded.
+    """Access to one cluster. Thread-safe; of those who ask at the same time one reads the files, without a lock.
 
     :param provider: its name, for texts.
     :param context: of the kubeconfig; None = the current one, or without a kubeconfig the cluster that we run in.
@@ -117,29 +129,31 @@ class ClusterConnection:
     def __init__(self, provider: str, context: str | None, clock: Callable[[], float] = monotonic) -> None:
         self.provider = provider
         self.context = context
-        self._clock = clock
-        self._lock = threading.Lock()
-        self._access: ClusterAccess | None = None
-        self._signature: tuple[Any, ...] = ()
-        self._look_at = float("-inf")
+        self._current = Fact(self._look, clock)
+        #: What was loaded last, and the state of its files then. Of the thread that looks.
+        self._loaded: _Loaded | None = None
+        #: How often credentials were refused: what was loaded before the last time is not used again.
+        self._refusals = 0
 
-    def access(self, fresh: bool = False) -> ClusterAccess:
-        """How to call the cluster now. Reads files, if they have changed.
+    def access(self, refused: ClusterAccess | None = None) -> ClusterAccess:
+        """How to call the cluster now. Reads files, if they have changed; blocks then.
 
-        :param fresh: read them in any case: what is known was refused.
+        :param refused: the cluster does not take this one any more: if it is the latest, the files are read in any case.
         :raises LoginRefused: the kubeconfig cannot be used.
         """
-        with self._lock:
-            now = self._clock()
-            if self._access is not None and not fresh and now < self._look_at:
-                return self._access
-            self._look_at = now + LOOK_SECONDS
-            if self._access is None or fresh or _signature(self._access.files) != self._signature:
-                self._load()
-            assert self._access is not None
-            return self._access
+        if refused is not None and self._current.known() is refused:
+            self._refusals += 1
+            self._current.clear()
+        return self._current.get(LOOK_SECONDS)
 
-    def _load(self) -> None:
+    def _look(self) -> ClusterAccess:
+        loaded, refusals = self._loaded, self._refusals
+        if loaded is None or loaded.refusals != refusals or _signature(loaded.access.files) != loaded.signature:
+            access = self._load()
+            loaded = self._loaded = _Loaded(access, _signature(access.files), refusals)
+        return loaded.access
+
+    def _load(self) -> ClusterAccess:
         from kubernetes import client
         from kubernetes.config import ConfigException
 
@@ -155,8 +169,7 @@ class ClusterConnection:
             raise LoginRefused(text) from None
         more = (settings.ssl_ca_cert, settings.cert_file, settings.key_file)
         files = tuple(dict.fromkeys([*files, *(name for name in more if name)]))
-        self._signature = _signature(files)
-        self._access = ClusterAccess(settings, client.ApiClient(settings).rest_client.pool_manager, files)
+        return ClusterAccess(settings, client.ApiClient(settings).rest_client.pool_manager, files)
 
 
 def _is_there(path: str) -> bool:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final, Generic, Protocol, TypeVar
+from typing import ClassVar, Final, Generic, Protocol, TypeVar
 
 from nodepool.clock import monotonic
 from nodepool.driver.framework.fact import Fact
@@ -77,6 +77,9 @@ class Inventory(Generic[R]):
     :param since: makes the time to ask for changes from, out of the latest ``updated`` of all records; None = all.
     :param lag_seconds: what happened so long before a list begins may be missing in it.
     """
+
+    #: So long an instance whose deletion was accepted is in no list before it is asked for; lists may prove it earlier.
+    absent_seconds: ClassVar[float] = float("inf")
 
     def __init__(
         self,

@@ -21,8 +21,13 @@ SILENT_SECONDS: Final = 30.0
 class WatchedInventory(Inventory[R]):
     """Instances of one provider, as told last. Thread-safe. Ids may be used again: `revive`.
 
+    An instance can be asked for by its id: `InstanceCloud.get_instance`.
+
     Parameters as those of `Inventory`.
     """
+
+    # A watch tells nothing of what was gone before it began, and the next list is far away.
+    absent_seconds = 0.5
 
     def __init__(
         self,
