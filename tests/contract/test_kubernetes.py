@@ -11,6 +11,7 @@ import pytest
 
 from nodepool.driver.kubernetes import KubernetesDriver
 from nodepool.driver.openshift import OpenShiftDriver
+from nodepool.driver.openshift import cloud as projects
 from nodepool.driver.openshiftpods import OpenShiftPodsDriver
 from nodepool.testing.contract import DriverContract
 from nodepool.testing.kubernetes import KubernetesSettings, KubernetesSimulator
@@ -37,6 +38,8 @@ class PodContract(DriverContract):
     @pytest.fixture(autouse=True)
     def _cluster(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         """A cluster of its own for each test, which must be empty at the end."""
+        # So long rights in a project that nobody saw yet are waited for.
+        monkeypatch.setattr(projects, "RIGHTS_SECONDS", 0.3)
         with KubernetesSimulator(KubernetesSettings(openshift=self.driver_name != "kubernetes")) as simulator:
             if self.driver_name == "openshiftpods":
                 with simulator.cloud() as cluster:

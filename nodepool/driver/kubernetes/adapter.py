@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from nodepool.driver.kubernetes import preflight
+from nodepool.driver.kubernetes import api, limits, preflight
 from nodepool.driver.kubernetes.client import KubeClient
 from nodepool.driver.kubernetes.cloud import KubeCloud
 from nodepool.driver.kubernetes.connection import ClusterConnection
@@ -15,6 +15,7 @@ from nodepool.driver.kubernetes.delete import KubeDeletion
 from nodepool.driver.kubernetes.instance import ListedInstance, need_of
 from nodepool.driver.kubernetes.objects import LABEL_KEY
 from nodepool.driver.kubernetes.records import KubeRecord
+from nodepool.driver.kubernetes.shared_roles import SharedRoles
 from nodepool.driver.statemachine import SWEEP_LIST_SECONDS, Adapter, Creation, Resource
 from nodepool.driver.statemachine import metadata as tags
 from nodepool.exceptions import NotFound
@@ -53,6 +54,8 @@ class KubernetesAdapter(Adapter):
         self.client = client or KubeClient(ClusterConnection(provider_config.name, provider_config.context))
         self.cloud = self.make_cloud()
         self.cloud.on_room = lambda: self.on_room()
+        if self.config.shared_roles:
+            self.cloud.shared_roles = SharedRoles(self.client)
         self.shared_threads = self.cloud.threads
 
     def make_cloud(self) -> KubeCloud:
@@ -100,6 +103,20 @@ class KubernetesAdapter(Adapter):
 
     # -- quota --
 
+    def getQuotaLimits(self) -> QuotaInformation:
+        if not self.config.cluster_room:
+            return super().getQuotaLimits()
+        nodes, _ = self.client.list(api.NODES)
+        pods, _ = self.client.list(api.core("pods"))
+        return limits.of_cluster(nodes, pods, self._counted_for)
+
+    def _counted_for(self, pod: api.Object) -> limits.Amounts:
+        """What is counted for the node of a pod; nothing if it is not ours."""
+        found = pod["metadata"].get("labels") or {}
+        if tags.node_id_of(found, self.config.name) is None:
+            return {}
+        return self._need_by(found).quota["compute"]
+
     def getQuotaForLabel(self, label: Any) -> QuotaInformation:
         return need_of(label)
 
@@ -109,6 +126,10 @@ class KubernetesAdapter(Adapter):
         return preflight.of_kubernetes(self.config, self.client)
 
     def _use_of(self, record: KubeRecord) -> QuotaInformation:
-        pool = self.config.pools.get(record.metadata.get(tags.POOL_KEY))
-        label = None if pool is None else pool.labels.get(record.metadata.get(LABEL_KEY))
+        return self._need_by(record.metadata)
+
+    def _need_by(self, metadata: Mapping[str, str]) -> QuotaInformation:
+        """What a node uses whose objects have this metadata."""
+        pool = self.config.pools.get(metadata.get(tags.POOL_KEY))
+        label = None if pool is None else pool.labels.get(metadata.get(LABEL_KEY))
         return QuotaInformation(instances=1) if label is None else need_of(label)

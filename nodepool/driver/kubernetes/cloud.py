@@ -23,6 +23,7 @@ from nodepool.driver.kubernetes.records import (
     pod_view,
     token_view,
 )
+from nodepool.driver.kubernetes.shared_roles import SharedRoles
 from nodepool.driver.kubernetes.watch import Listener, Watch
 from nodepool.driver.statemachine import InstanceCloud, WatchedInventory
 from nodepool.driver.statemachine import metadata as tags
@@ -58,9 +59,14 @@ class KubeCloud(InstanceCloud[KubeRecord], Listener):
         self.selector = api.selector_of(provider)
         #: The same for lists of namespaces.
         self.selector_of_places = self.selector
+        #: None = each namespace has a role of its own.
+        self.shared_roles: SharedRoles | None = None
         self.objects = NodeObjects()
         self.inventory.on_start = self._start_watches
         self._watches = [Watch(client, kind, path, self.selector, self) for kind, path in self.watched.items()]
+        #: Held from the look at all objects of a node until the inventory knows of it: else one watch could put back a
+        #: node of which another one has just told the end.
+        self._telling = threading.Lock()
         #: Guards what follows.
         self._kinds_lock = threading.Lock()
         #: Kinds that are not watched.
@@ -79,27 +85,29 @@ class KubeCloud(InstanceCloud[KubeRecord], Listener):
 
     def listed(self, kind: str, found: list[Object], started: float) -> None:
         views = [view for item in found if (view := _view(kind, item)) is not None]
-        records, gone = self.objects.replace(kind, views)
-        if kind == PLACE:
-            self.inventory.listed(records, started)
-            for name in gone:
-                self.inventory.remove(name)
-        else:
-            for record in records:
-                self.inventory.put(record)
+        with self._telling:
+            records, gone = self.objects.replace(kind, views)
+            if kind == PLACE:
+                self.inventory.listed(records, started)
+                for name in gone:
+                    self.inventory.remove(name)
+            else:
+                for record in records:
+                    self.inventory.put(record)
 
     def changed(self, kind: str, found: Object, gone: bool) -> None:
         view = _view(kind, found)
         if view is None:
             return
-        record = self.objects.remove(view) if gone else self.objects.put(view)
-        if record is not None:
-            self.inventory.put(record)
-        elif gone and kind == PLACE:
-            name, uid = found["metadata"]["name"], found["metadata"].get("uid")
-            with self._kinds_lock:
-                another = self._made.get(name, uid) != uid
-            self.inventory.remove(name, another)
+        with self._telling:
+            record = self.objects.remove(view) if gone else self.objects.put(view)
+            if record is not None:
+                self.inventory.put(record)
+            elif gone and kind == PLACE:
+                name, uid = found["metadata"]["name"], found["metadata"].get("uid")
+                with self._kinds_lock:
+                    another = self._made.get(name, uid) != uid
+                self.inventory.remove(name, another)
 
     def heard(self, kind: str) -> None:
         if kind == PLACE:

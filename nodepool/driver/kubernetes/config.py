@@ -226,6 +226,9 @@ class AnyPodProvider(LaunchingProviderConfig[PodPoolT], Generic[PodPoolT]):
     without_keys: ClassVar[tuple[str, ...]] = ("boot-timeout",)
 
     context: str | None
+    #: Keys of ``driver: kubernetes`` only.
+    shared_roles: bool = False
+    cluster_room: bool = False
     launch_timeout: float = key(
         SECONDS,
         300.0,
@@ -272,6 +275,18 @@ class KubernetesProviderConfig(AnyPodProvider[KubernetesPool]):
         None,
         "Of the kubeconfig, which says how to reach a cluster and who we are there.",
         default_text="the current one; without a kubeconfig the cluster that the launcher runs in",
+    )
+    shared_roles: bool = key(
+        FLAG,
+        False,
+        "Nodes get their rights from the cluster roles ``nodepool-zuul`` and ``nodepool-zuul-restricted``, which are "
+        "made if they are missing, and not from a role in each namespace: one call less a node.",
+    )
+    cluster_room: bool = key(
+        FLAG,
+        False,
+        "Launch no more than the cluster has room for: what its nodes can allocate without what others request. "
+        "Not for a cluster that grows by itself.",
     )
     _pools: dict[str, KubernetesPool] = key(Sections(KubernetesPool), None, "Slices of the provider.", name="pools")
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-import threading
+from collections import deque
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
@@ -16,7 +16,8 @@ from nodepool.driver.kubernetes.pod_judge import PodJudge
 from nodepool.driver.kubernetes.records import KubeRecord
 from nodepool.driver.statemachine import CreationKey, CreationMachine, Instance
 from nodepool.driver.statemachine import metadata as tags
-from nodepool.exceptions import LaunchError, LaunchStatusException
+from nodepool.exceptions import LaunchStatusException
+from nodepool.guard import OnError
 from nodepool.plan.backoff import Backoff
 
 if TYPE_CHECKING:
@@ -56,6 +57,10 @@ class NamespaceCreation(CreationMachine[KubeRecord]):
         self.name = f"{metadata[tags.POOL_KEY]}-{metadata[tags.NODE_KEY]}"
         self.pod_name: str | None = label.name if label.is_pod else None
         self._judge = PodJudge(self.where, log, self.clock)
+        #: What is still to be made in the namespace; None = the namespace is, too. Of the thread that creates.
+        self._left: deque[tuple[str, api.Object]] | None = None
+        #: How often a creation was put off.
+        self._put_off = 0
 
     def id_in_advance(self) -> str:
         return self.name
@@ -63,10 +68,16 @@ class NamespaceCreation(CreationMachine[KubeRecord]):
     # -- what is made --
 
     def create(self, key: CreationKey) -> str:
-        self.cloud.awaited(self.name, self.pod_name)
-        self.make_place()
-        for path, body in self.content():
-            self._make(path, body)
+        if self._left is None:
+            self.cloud.awaited(self.name, self.pod_name)
+            self.make_place()
+            self._left = deque(self.content())
+        # One that is sent again goes on with the object that was not made, or not answered.
+        while self._left:
+            path, body = self._left[0]
+            self.permit()
+            api.create(self.cloud.client, path, body)
+            self._left.popleft()
         return self.name
 
     def content(self) -> list[tuple[str, api.Object]]:
@@ -75,9 +86,12 @@ class NamespaceCreation(CreationMachine[KubeRecord]):
         found = [
             (api.core("serviceaccounts", name), objects.service_account(labels)),
             (api.core("secrets", name), objects.token_secret(labels)),
-            (api.rbac("roles", name), objects.role(labels, is_pod)),
-            (api.rbac("rolebindings", name), objects.role_binding(name, labels, is_pod)),
         ]
+        roles = self.cloud.shared_roles
+        if roles is None:
+            found.append((api.rbac("roles", name), objects.role(labels, is_pod)))
+        shared = None if roles is None else roles.name_of(is_pod)
+        found.append((api.rbac("rolebindings", name), objects.role_binding(name, labels, is_pod, shared)))
         if self.pod_name is not None:
             found.append((api.core("pods", name), objects.pod(self.pod_name, self.label, labels)))
         return found
@@ -98,27 +112,34 @@ class NamespaceCreation(CreationMachine[KubeRecord]):
             raise LaunchStatusException(f"{self.where}: namespace {self.name} is being deleted: {view.held_by}")
         self.cloud.made(self.name, view.uid)
 
-    def _make(self, path: str, body: api.Object) -> None:
-        """Make one object. Waits for what the cluster makes first by itself."""
-        for turn in range(1, NOT_YET_TIMES + 1):
-            self.permit()
-            try:
-                api.create(self.cloud.client, path, body)
-            except LaunchError as error:
-                if turn == NOT_YET_TIMES or not self.not_yet(error):
-                    raise
-                self.log.debug("Not yet: %s", error)
-                threading.Event().wait(NOT_YET.pause(turn))
-            else:
-                return
+    def put_off(self, error: Exception) -> float | None:
+        """Waits for what the cluster makes by itself; no thread does."""
+        if self._put_off >= NOT_YET_TIMES or not self.not_yet(error):
+            return None
+        self._put_off += 1
+        self.waits_for = str(error)
+        self.log.debug("Not yet: %s", error)
+        return NOT_YET.pause(self._put_off)
 
-    def not_yet(self, error: LaunchError) -> bool:
+    @property
+    def has_place(self) -> bool:
+        """Was the namespace made?"""
+        return self._left is not None
+
+    def not_yet(self, error: Exception) -> bool:
         """Was an object refused only because the cluster is not ready for it?"""
         return isinstance(error, NotYet)
 
+    def advance(self) -> Any:
+        with OnError(lambda _: self.cloud.over(self.name)):
+            return super().advance()
+
     def refused(self, error: Exception) -> Exception:
-        self.cloud.over(self.name)
         if isinstance(error, CloudRefused) and error.status == 404:
+            if self.cloud.shared_roles is not None and "clusterrole" in error.said.lower():
+                # The next attempt makes it again.
+                self.cloud.shared_roles.forget()
+                return error
             return LaunchStatusException(f"{self.where}: namespace {self.name} was deleted by somebody else")
         return error
 
@@ -132,6 +153,7 @@ class NamespaceCreation(CreationMachine[KubeRecord]):
     def seen(self, record: KubeRecord) -> Instance | bool:
         if record.terminating:
             raise LaunchStatusException(f"{self.where}: namespace {record.id} is being deleted by somebody else")
+        self.waits_for = ""
         if self.pod_name is not None:
             runs = self._judge.look(record.pod)
             self.waits_for = self._judge.waits_for
@@ -139,7 +161,7 @@ class NamespaceCreation(CreationMachine[KubeRecord]):
                 self.next_advance_seconds = self._judge.next_look(self.next_advance_seconds)
                 return False
         if not self._has_token(record):
-            self.waits_for = self.waits_for or "the cluster has not made a token for the service account"
+            self.waits_for = "the cluster has not made a token for the service account"
             return False
         self.cloud.over(self.name)
         return self.instance(record)

@@ -5,8 +5,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from nodepool.driver.kubernetes.errors import NotYet
 from nodepool.driver.kubernetes.records import KubeRecord
 from nodepool.driver.statemachine import DeletionMachine
+from nodepool.exceptions import LaunchError
 
 #: A namespace that is still there after so long is reported, with what holds it.
 STUCK_SECONDS: Final = 60.0
@@ -16,6 +18,9 @@ class KubeDeletion(DeletionMachine[KubeRecord]):
     """Its record stays until the API says that it is gone."""
 
     _reported: str = ""
+
+    def busy(self, error: LaunchError) -> bool:
+        return isinstance(error, NotYet)
 
     def begun(self, record: KubeRecord) -> bool:
         return record.terminating

@@ -21,6 +21,8 @@ WORKER: Final = "zuul-worker"
 ROLE: Final = "zuul"
 RESTRICTED_ROLE: Final = "zuul-restricted"
 BINDING: Final = "zuul-role"
+#: Before the names of cluster roles that stand for roles.
+SHARED: Final = "nodepool-"
 TOKEN_TYPE: Final = "kubernetes.io/service-account-token"
 ACCOUNT_KEY: Final = "kubernetes.io/service-account.name"
 #: What a container does until its node is deleted.
@@ -102,15 +104,23 @@ def role(labels: Mapping[str, str], is_pod: bool) -> Object:
     return {"metadata": {"name": name, "labels": marks(labels)}, "rules": rules}
 
 
-def role_binding(place: str, labels: Mapping[str, str], is_pod: bool) -> Object:
-    """:param place: the namespace."""
+def shared_role(is_pod: bool) -> Object:
+    """A cluster role with the same rights. A binding in a namespace gives them in that namespace only."""
+    made = role({}, is_pod)
+    return {"metadata": {"name": SHARED + made["metadata"]["name"]}, "rules": made["rules"]}
+
+
+def role_binding(place: str, labels: Mapping[str, str], is_pod: bool, shared: str | None = None) -> Object:
+    """:param place: the namespace.
+    :param shared: the cluster role that is bound; None = the role of the namespace.
+    """
     return {
         "metadata": {"name": BINDING, "labels": marks(labels)},
         "subjects": [{"kind": "ServiceAccount", "name": WORKER, "namespace": place}],
         "roleRef": {
             "apiGroup": "rbac.authorization.k8s.io",
-            "kind": "Role",
-            "name": RESTRICTED_ROLE if is_pod else ROLE,
+            "kind": "ClusterRole" if shared else "Role",
+            "name": shared or (RESTRICTED_ROLE if is_pod else ROLE),
         },
     }
 

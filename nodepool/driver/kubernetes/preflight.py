@@ -57,9 +57,12 @@ LAUNCHES: Final = [
     *rights("serviceaccounts", "create"),
     *rights("secrets", "create list watch"),
     *rights("pods", "create list watch"),
-    *rights("roles", "create", RBAC_GROUP),
     *rights("rolebindings", "create", RBAC_GROUP),
 ]
+#: With a role in each namespace, and with cluster roles that stand for it; to see what the cluster has room for.
+OWN_ROLES: Final = rights("roles", "create", RBAC_GROUP)
+SHARED_ROLES: Final = rights("clusterroles", "create", RBAC_GROUP)
+ROOM: Final = rights("nodes", "list")
 #: A role with these may be made without having them.
 ESCALATES: Final = Right("escalate", "roles", RBAC_GROUP)
 
@@ -161,7 +164,8 @@ def of_kubernetes(config: Any, client: KubeClient) -> Iterator[CheckResult]:
 
 def _kubernetes_rights(config: Any, check: RightsCheck) -> list[CheckResult]:
     remedy = "give the account the ClusterRole that the documentation of the driver shows"
-    missing = check.missing(LAUNCHES)
+    wanted = [*LAUNCHES, *(SHARED_ROLES if config.shared_roles else OWN_ROLES), *(ROOM if config.cluster_room else ())]
+    missing = check.missing(wanted)
     labels = [label for pool in config.pools.values() for label in pool.labels.values()]
     if not check.may(ESCALATES):
         rules = [rule for label in labels for rule in (POD_RULES if label.is_pod else NAMESPACE_RULES)]

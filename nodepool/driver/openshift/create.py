@@ -8,10 +8,10 @@ from typing import ClassVar, Final
 from nodepool.driver.framework.cloud_errors import CloudSetup
 from nodepool.driver.kubernetes import api, objects
 from nodepool.driver.kubernetes.create import NamespaceCreation
+from nodepool.driver.kubernetes.errors import NotYet
 from nodepool.driver.kubernetes.instance import KubeInstance
 from nodepool.driver.kubernetes.records import KubeRecord
 from nodepool.driver.openshift.projects import project_request
-from nodepool.exceptions import LaunchError
 
 #: Role of the service account in its project, and the name of the binding.
 ADMIN: Final = "admin"
@@ -30,10 +30,18 @@ class ProjectCreation(NamespaceCreation):
         self.permit()
         made = api.create(self.cloud.client, api.PROJECT_REQUESTS, body)
         if made is None:
-            self.check_place(self.cloud.client.call("GET", f"{api.PROJECTS}/{self.name}"))
+            self.check_place(self._project_of_our_name())
         else:
             # A template of the cluster may leave out what says whose it is.
             self.cloud.made(self.name, str(made["metadata"].get("uid")))
+
+    def _project_of_our_name(self) -> api.Object:
+        try:
+            found: api.Object = self.cloud.client.call("GET", f"{api.PROJECTS}/{self.name}")
+        except CloudSetup as error:
+            # Our rights have not come yet, or have gone with the project of the attempt before, which is still going.
+            raise NotYet(str(error)) from error
+        return found
 
     def content(self) -> list[tuple[str, api.Object]]:
         name, labels = self.name, self.labels
@@ -53,9 +61,9 @@ class ProjectCreation(NamespaceCreation):
             found.append((api.core("pods", name), objects.pod(self.pod_name, self.label, labels)))
         return found
 
-    def not_yet(self, error: LaunchError) -> bool:
+    def not_yet(self, error: Exception) -> bool:
         # A moment passes until we may work in a project that was made for us.
-        return super().not_yet(error) or isinstance(error, CloudSetup)
+        return super().not_yet(error) or (self.has_place and isinstance(error, CloudSetup))
 
     def instance(self, record: KubeRecord) -> KubeInstance:
         found = super().instance(record)

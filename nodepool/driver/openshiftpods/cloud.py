@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 
-from nodepool.driver.framework.cloud_errors import CloudNotFound
+from nodepool.driver.framework.cloud_errors import CloudNotFound, CloudRefused
 from nodepool.driver.kubernetes import api
 from nodepool.driver.kubernetes.client import KubeClient
 from nodepool.driver.kubernetes.cloud import KubeCloud, Object
@@ -13,6 +14,8 @@ from nodepool.driver.kubernetes.records import POD, KubeRecord, pod_record, pod_
 from nodepool.driver.kubernetes.watch import Watch
 from nodepool.driver.statemachine import metadata as tags
 from nodepool.exceptions import LaunchError, NotFound
+
+log = logging.getLogger("nodepool.driver.openshiftpods.PodCloud")
 
 
 class PodCloud(KubeCloud):
@@ -31,6 +34,8 @@ class PodCloud(KubeCloud):
             Watch(client, project, api.core("pods", project), self.selector, self) for project in self._projects
         ]
         self._asked = set()
+        #: Projects whose pods could not be listed, and that was told. Of the thread that lists.
+        self._unlisted: set[str] = set()
         self.inventory.lists = False
 
     # -- watches --
@@ -67,10 +72,26 @@ class PodCloud(KubeCloud):
 
     def list_instances(self, since: str | None) -> list[KubeRecord]:
         found: list[KubeRecord] = []
+        errors: list[LaunchError] = []
         for project in self._projects:
-            items, _ = self.client.list(api.core("pods", project), self.selector)
+            try:
+                items, _ = self.client.list(api.core("pods", project), self.selector)
+            except CloudRefused as error:
+                # One that is missing, or forbidden, must not keep the pods of the others from being seen. What it has
+                # is asked for by its name, and that it is in no list proves nothing.
+                errors.append(error)
+                self._tell_unlisted(project, error)
+                continue
+            self._unlisted.discard(project)
             found += [pod_record(pod_view(item)) for item in items]
+        if errors and len(errors) == len(self._projects):
+            raise errors[0]
         return found
+
+    def _tell_unlisted(self, project: str, error: CloudRefused) -> None:
+        if project not in self._unlisted:
+            self._unlisted.add(project)
+            log.warning("Provider %s: pods of project %s cannot be listed: %s", self.provider, project, error)
 
     def get_instance(self, record_id: str) -> KubeRecord:
         for project in self._projects:

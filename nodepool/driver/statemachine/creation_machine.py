@@ -8,7 +8,8 @@
       |       |  |  v       |   |
       |  repeating  searching   |
       |       ^  v              |
-      |  (the answer was lost)  v
+      |  (the answer was lost,  |
+      |  or it was put off)     v
       +- pausing <---------- clearing    (accepted, and given up by the cloud later: begun anew, e.g. elsewhere)
 """
 
@@ -152,6 +153,13 @@ class CreationMachine(InventoryMachine[R]):
         :raises LaunchError: the cloud has said elsewhere that there will be none.
         """
 
+    def put_off(self, error: Exception) -> float | None:
+        """Was the creation refused only for now? Then the seconds until it is sent again; None = it has failed.
+
+        Nothing was made by the call that was refused. What earlier calls of the same creation made stays.
+        """
+        return None
+
     def found(self) -> None:
         """An instance was adopted whose creation gave no answer."""
 
@@ -238,6 +246,8 @@ class CreationMachine(InventoryMachine[R]):
         try:
             record_id = self.answer()
         except (CloudUnavailableException, OSError) as error:
+            if surely_not_made(error) and (pause := self.put_off(error)) is not None:
+                return self._send_later(pause)
             if self._lost is None and surely_not_made(error):
                 self.cloud.creations.refused(self._creation)
                 raise
@@ -245,6 +255,8 @@ class CreationMachine(InventoryMachine[R]):
             return self._not_answered(error)
         except Exception as error:  # noqa: BLE001 - raised, unless the attempt is begun anew
             # The cloud has answered, and what its driver makes of that is its own matter.
+            if (pause := self.put_off(error)) is not None:
+                return self._send_later(pause)
             if self._lost is None:
                 self.cloud.creations.refused(self._creation)
                 return self._came_to_nothing(self.refused(error), error)
@@ -257,9 +269,8 @@ class CreationMachine(InventoryMachine[R]):
     def _not_answered(self, error: Exception) -> bool:
         if self.idempotent and self._repeats < REPEATS:
             self._repeats += 1
-            self._repeat_at = self.clock() + REPEAT.pause(self._repeats)
             self.log.warning("The creation was not answered, it is sent again with the same key: %s", error)
-            return self.go(self.REPEATING)
+            return self._send_later(REPEAT.pause(self._repeats))
         if self.external_id is not None:
             # Whatever was made is deleted by its name.
             assert self._creation is not None
@@ -267,6 +278,10 @@ class CreationMachine(InventoryMachine[R]):
             raise error
         self.log.warning("The creation was not answered, looking for the instance: %s", error)
         return self._search()
+
+    def _send_later(self, seconds: float) -> bool:
+        self._repeat_at = self.clock() + seconds
+        return self.go(self.REPEATING)
 
     def _repeating(self) -> bool:
         return self.reached(self._repeat_at) and self._submit()

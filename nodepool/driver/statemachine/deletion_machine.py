@@ -190,7 +190,10 @@ class DeletionMachine(InventoryMachine[R]):
         if self._shown and cloud.absence_is_proved and inventory.complete_at > self._accepted_at:
             # It was in the lists, and is not any more: the proof makes it certain, however late lists are.
             self.await_call(cloud.begin_proof(record_id))
-        elif inventory.absence_is_certain(self._accepted_at):
+        elif (
+            inventory.absence_is_certain(self._accepted_at)
+            or self.clock() - self._accepted_at >= inventory.absent_seconds
+        ):
             self.ask_itself()
         else:
             return False
@@ -238,7 +241,8 @@ class DeletionMachine(InventoryMachine[R]):
     def _error(self, error: Exception) -> bool:
         """Wait a little; returns False."""
         self._errors += 1
-        if cloud_is_away(error) and self._errors >= AWAY_ANSWERS:
+        busy = isinstance(error, LaunchError) and self.busy(error)
+        if cloud_is_away(error) and not busy and self._errors >= AWAY_ANSWERS:
             raise error
         pause = RETRY.pause(self._errors)
         self.log.warning("Instance %s: %s; tried again in %g s", self.external_id, error, pause)

@@ -11,11 +11,12 @@ import pytest
 
 from nodepool.driver.framework.cloud_errors import CloudRefused
 from nodepool.driver.kubernetes.cloud import KubeCloud
-from nodepool.driver.kubernetes.create import NamespaceCreation
+from nodepool.driver.kubernetes.create import NOT_YET, NOT_YET_TIMES, NamespaceCreation
 from nodepool.driver.kubernetes.errors import NotYet
 from nodepool.driver.statemachine import CreationKey
 from nodepool.exceptions import LaunchStatusException
 from nodepool.logconfig import ContextLogger
+from tests.support.wait import wait_for
 from tests.unit.driver.kubernetes.stand_in import StandIn
 from tests.unit.driver.kubernetes.test_objects import METADATA, label_of
 
@@ -90,5 +91,40 @@ def test_not_yet(cloud: KubeCloud, client: StandIn) -> None:
     """KU-2: what the cluster makes by itself a moment later is waited for."""
     path = "/api/v1/namespaces/main-7/pods"
     client.answers["POST", path] = [NotYet("error looking up service account"), {"metadata": {"uid": "p"}}]
-    assert creation(cloud).create(KEY) == "main-7"
-    assert [called for _, called, _ in client.calls].count(path) == 2
+    machine = creation(cloud)
+    with pytest.raises(NotYet) as refused:
+        machine.create(KEY)
+    assert machine.put_off(refused.value) == pytest.approx(0.05, abs=0.05)
+    before = len(client.calls)
+    assert machine.create(KEY) == "main-7"
+    # What was made before is not sent again.
+    assert [called for _, called, _ in client.calls[before:]] == [path]
+
+
+def test_not_yet_is_a_state(cloud: KubeCloud, client: StandIn) -> None:
+    """KU-2: no thread waits meanwhile; the machine says when it is to be advanced."""
+    client.answers["POST", "/api/v1/namespaces/main-7/pods"] = [
+        NotYet("error looking up service account"),
+        {"metadata": {"uid": "p"}},
+    ]
+    machine = creation(cloud)
+    now = 100.0
+    machine.clock = lambda: now
+    machine.advance()
+    wait_for("it is put off", lambda: machine.advance() or machine.state == machine.REPEATING)
+    assert machine.next_advance_seconds is not None
+    assert 0 < machine.next_advance_seconds <= NOT_YET.longest_seconds
+    assert "service account" in machine.waits_for
+    now += machine.next_advance_seconds
+    wait_for("it is made", lambda: machine.advance() or machine.state == machine.BUILDING)
+
+
+def test_not_for_ever(cloud: KubeCloud, client: StandIn) -> None:
+    """KU-2: at last it is an error."""
+    client.answers["POST", "/api/v1/namespaces/main-7/pods"] = NotYet("error looking up service account")
+    machine = creation(cloud)
+    with pytest.raises(NotYet) as refused:
+        machine.create(KEY)
+    for _ in range(NOT_YET_TIMES):
+        assert machine.put_off(refused.value) is not None
+    assert machine.put_off(refused.value) is None

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from nodepool.driver.framework.cloud_errors import CloudNotFound
+from nodepool.driver.framework.cloud_errors import CloudNotFound, CloudSetup
 from nodepool.driver.openshiftpods.cloud import PodCloud
 from nodepool.exceptions import NotFound
 from tests.unit.driver.kubernetes.stand_in import StandIn
@@ -47,6 +47,25 @@ def test_pod_of_somebody_else(cloud: PodCloud, client: StandIn) -> None:
         with pytest.raises(NotFound):
             cloud.delete_instance(record_id)
     assert not [method for method, *_ in client.calls if method == "DELETE"]
+
+
+def test_missing_project(cloud: PodCloud, client: StandIn, caplog: pytest.LogCaptureFixture) -> None:
+    """OS-6: a project that is missing or forbidden is told of once, and does not keep the others from being seen."""
+    forbidden = CloudSetup("forbidden", 403)
+    pod = {"metadata": {"name": "p-1", "namespace": "a", "uid": "u", "labels": {}}}
+    client.lists = [forbidden, ([pod], "1"), forbidden, ([pod], "2")]
+    for _ in range(2):
+        assert [record.id for record in cloud.list_instances(None)] == ["a-p-1"]
+    assert [record.message for record in caplog.records if "a-b" in record.message] == [
+        "Provider os: pods of project a-b cannot be listed: forbidden"
+    ]
+
+
+def test_no_project_at_all(cloud: PodCloud, client: StandIn) -> None:
+    """OS-6: when none can be listed, nobody knows what is there: that is an error."""
+    client.lists = [CloudSetup("forbidden", 403), CloudSetup("forbidden", 403)]
+    with pytest.raises(CloudSetup):
+        cloud.list_instances(None)
 
 
 def test_list_of_one_project(cloud: PodCloud) -> None:
