@@ -36,7 +36,7 @@ SCENARIOS: tuple[Scenario, ...] = (
     *openstack.SCENARIOS,
     *aws.SCENARIOS,
     azure.SCENARIO,
-    kubernetes.SCENARIO,
+    *kubernetes.SCENARIOS,
     start.SCENARIO,
     configuration.SCENARIO,
     idle.SCENARIO,

@@ -4,19 +4,23 @@
 from __future__ import annotations
 
 import random
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.suite.goals import Bound, TimesReleased
 from benchmarks.suite.model import LIMIT, Metric, Row, Scenario, cases
 from benchmarks.suite.statistics import rounded
 from benchmarks.support.candidates import Candidate
+from benchmarks.support.cloud_scenarios import CloudBench
 from benchmarks.support.control_plane import LABEL, ControlPlane, KubernetesProvider, control_plane
 from benchmarks.support.costs import Costs
 from benchmarks.support.counters import Reading
 from benchmarks.support.load import Load, Run
 from benchmarks.support.place import Place, Stage
+from benchmarks.support.simulated_cluster import simulated_cluster
 from benchmarks.support.static_hosts import latencies
 from tests.support.kubernetes_rig import why_no_rig
 from tests.support.wait import wait_for
@@ -31,6 +35,10 @@ LEAST_WRITES: Final = 4
 START_MS: Final = 200.0
 #: For a burst to be gone: the control plane deletes namespaces one after the other.
 GONE_SECONDS: Final = 600.0
+BURST: Final = "kubernetes-burst"
+#: Times of the simulated cluster.
+BURST_SETTINGS: Final = {"start_seconds": [0.2, 0.5], "stop_seconds": [0.1, 0.2], "namespace_seconds": [0.1, 0.3]}
+BURST_METRICS: Final = ("p50_ms", "p99_ms", "rate", "cpu_ms", "calls", "memory_mib", "double_nodes", "failed")
 
 
 def run(stage: Stage, candidate: Candidate, size: Mapping[str, Any]) -> list[Row]:
@@ -99,18 +107,48 @@ def limit(costs: Costs, rows: Sequence[Row]) -> list[Row]:
     ]
 
 
+def run_burst(stage: Stage, candidate: Candidate, size: Mapping[str, Any]) -> list[Row]:
+    """Pods, then empty namespaces, on a simulated cluster that starts and ends them at once."""
+    rows = []
+    room = {"cpu": "2000", "memory": "1Ti", "pods": "2000"}
+    for kind, count in (("pod", size["pods"]), ("namespace", size["namespaces"])):
+        directory = Path(tempfile.mkdtemp(prefix="cluster-", dir=stage.directory))
+        provider = KubernetesProvider(kind=kind)
+        with simulated_cluster(directory, BURST_SETTINGS) as cloud, stage.place(candidate) as place:
+            cloud.call("POST", "add-node", {"name": "large", "capacity": room})
+            place.launch([provider])
+            bench = CloudBench(candidate.name, "", place.workplace, place.client, cloud, "node_places")
+            bench.warm_up()
+            found = bench.burst(count).as_dict()
+        values = {name: found[name] for name in BURST_METRICS}
+        rows.append(Row(BURST, f"{count} {kind}s", candidate.name, rounded(values)))
+    return rows
+
+
+METRICS: Final = (
+    Metric("p50_ms", "p50", "ms", plot=True),
+    Metric("p99_ms", "p99", "ms"),
+    Metric("rate", "nodes/s", more_is_better=True, plot=True),
+    Metric("cpu_ms", "CPU", "ms", plot=True),
+    Metric("calls", "API calls", plot=True),
+    Metric("memory_mib", "memory", "MiB"),
+    Metric("failed", "failed", more_is_better=None),
+)
+
+BURST_SCENARIO = Scenario(
+    name=BURST,
+    title="Kubernetes, 300 pods and 1,000 namespaces at once on a simulated cluster",
+    metrics=(*METRICS[:-1], Metric("double_nodes", "nodes with two namespaces", more_is_better=None), METRICS[-1]),
+    goals=(Bound("calls", at_most=7.5), Bound("failed", at_most=0), Bound("double_nodes", at_most=0)),
+    run=run_burst,
+    sizes={"pods": 300, "namespaces": 1000},
+    quick={"pods": 30, "namespaces": 50},
+)
+
 SCENARIO = Scenario(
     name=NAME,
     title="Kubernetes, pods in namespaces of their own on a real control plane: one at a time, 100 at once",
-    metrics=(
-        Metric("p50_ms", "p50", "ms", plot=True),
-        Metric("p99_ms", "p99", "ms"),
-        Metric("rate", "nodes/s", more_is_better=True, plot=True),
-        Metric("cpu_ms", "CPU", "ms", plot=True),
-        Metric("calls", "API calls", plot=True),
-        Metric("memory_mib", "memory", "MiB"),
-        Metric("failed", "failed", more_is_better=None),
-    ),
+    metrics=METRICS,
     goals=(
         TimesReleased("p50_ms", 5, case=ONE),
         TimesReleased("rate", 5, case="100"),
@@ -124,3 +162,5 @@ SCENARIO = Scenario(
     limit_note=f"four writes one after the other and a pod's start of {START_MS:g} ms; six creates and one deletion",
     missing=why_no_rig,
 )
+
+SCENARIOS = (SCENARIO, BURST_SCENARIO)

@@ -86,10 +86,12 @@ class ControlPlane:
 
 @dataclass
 class KubernetesProvider:
-    """A provider with one pool and one label, whose nodes are pods in namespaces of their own."""
+    """A provider with one pool and one label, whose nodes are namespaces, with a pod or without."""
 
     name: str = "cluster"
     pool: str = "bench"
+    #: ``pod`` or ``namespace``.
+    kind: str = "pod"
 
     @property
     def labels(self) -> Iterable[str]:
@@ -100,6 +102,8 @@ class KubernetesProvider:
         return 0
 
     def as_config(self) -> dict[str, Any]:
-        label = {"name": LABEL, "type": "pod", "image": "docker.io/debian:12", "cpu": 1, "memory": 64}
-        pool = {"name": self.pool, "max-servers": 400, "labels": [label]}
+        label: dict[str, Any] = {"name": LABEL, "type": self.kind}
+        if self.kind == "pod":
+            label |= {"image": "docker.io/debian:12", "cpu": 1, "memory": 64}
+        pool = {"name": self.pool, "max-servers": 1000, "labels": [label]}
         return {"name": self.name, "driver": "kubernetes", "context": USER, "pools": [pool]}

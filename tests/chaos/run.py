@@ -16,6 +16,7 @@ from tests.chaos.deadline import Deadline
 from tests.chaos.events import Violations
 from tests.chaos.faults import Injector
 from tests.chaos.invariants import Aftermath, Watcher
+from tests.chaos.kubernetes_world import KubernetesWorld
 from tests.chaos.load import Load
 from tests.chaos.schedule import Fault
 from tests.chaos.usage import Usage
@@ -28,7 +29,7 @@ SERVED_SECONDS = 20.0
 #: So many of the requests that waited longest are told.
 SLOWEST = 15
 #: What the launchers launch from.
-WORLDS: Final[Mapping[str, type[World]]] = {"openstack": World, "aws": AwsWorld}
+WORLDS: Final[Mapping[str, type[World]]] = {"openstack": World, "aws": AwsWorld, "kubernetes": KubernetesWorld}
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,19 @@ The official client talks to it as to a cluster::
 
 It plays Kubernetes of today: no service account gets a token secret by itself. With ``openshift`` it serves projects.
 ``tests/functional/kubernetes`` holds it to a real control plane. ``python -m nodepool.testing.kubernetes`` runs it as a
-process of its own; `nodepool.testing.simulator.client.AdminClient` steers it then.
+process of its own; `KubernetesSimulatorClient` steers it then.
 """
 
+from nodepool.testing.kubernetes.client import KubernetesSimulatorClient
 from nodepool.testing.kubernetes.settings import KubernetesSettings, PodRule, WatchRule
 from nodepool.testing.kubernetes.simulator import KubernetesSimulator
 from nodepool.testing.simulator.rules import ErrorRule
 
-__all__ = ["ErrorRule", "KubernetesSettings", "KubernetesSimulator", "PodRule", "WatchRule"]
+__all__ = [
+    "ErrorRule",
+    "KubernetesSettings",
+    "KubernetesSimulator",
+    "KubernetesSimulatorClient",
+    "PodRule",
+    "WatchRule",
+]

@@ -24,6 +24,7 @@ class KubernetesAdminApi(AdminApi):
             "add-quota": lambda body: cluster.add_quota(**body),
             "hold": lambda body: cluster.hold(**body),
             "release": lambda body: cluster.release(**body),
+            "end-namespace": lambda body: cluster.end_namespace(**body),
             "vanish": lambda body: cluster.vanish(**body),
             "cut-watches": lambda _body: cluster.cut_watches(),
             "expire-watches": lambda _body: cluster.store.forget(),
@@ -38,8 +39,17 @@ class KubernetesAdminApi(AdminApi):
         }
 
     def state(self) -> Json:
-        """Calls, events, contents and how many watches go on."""
-        return super().state() | {"contents": self.cluster.contents(), "watches": len(self.cluster.watches)}
+        """Calls, events, contents, peaks of nodes of Nodepool, and how many watches go on."""
+        observer = self.cluster.places.observer
+        contents = self.cluster.contents() | {"node_places": observer.machines}
+        own = {"contents": contents, "peak_node_places": observer.peak_machines, "watches": len(self.cluster.watches)}
+        return super().state() | own | observer.state()
+
+    def reset_counters(self) -> Json:
+        """Peaks begin anew, too."""
+        before = super().reset_counters()
+        self.cluster.places.observer.reset()
+        return before
 
     def _namespaces(self, _body: Json) -> Json:
         return {"namespaces": list(self.cluster.store.all(NAMESPACES))}

@@ -27,6 +27,7 @@ from nodepool.testing.kubernetes.kinds import (
     STORED,
 )
 from nodepool.testing.kubernetes.lifecycle import Lifecycle
+from nodepool.testing.kubernetes.node_places import NodePlaces
 from nodepool.testing.kubernetes.openshift import REQUESTER, OpenShift
 from nodepool.testing.kubernetes.pods import PodController
 from nodepool.testing.kubernetes.quotas import Quotas
@@ -68,6 +69,7 @@ class Cluster:
         quotas = Quotas(self.store)
         self.resources = Resources(self.store, self.access, self.accounts, quotas, self.pods, self.lifecycle)
         self.openshift = OpenShift(self.store, self.access, self.lifecycle)
+        self.places = NodePlaces(self.store)
         self.watches: list[WatchStream] = []
         self.tokens = {name: self.access.add_user(name, *groups) for name, groups in USERS.items()}
         for role in (*first_roles(), *openshift_roles()):
@@ -139,6 +141,10 @@ class Cluster:
     def vanish(self, namespace: str, pod: str) -> None:
         """The pod is gone at once: somebody has deleted it without grace."""
         self.store.remove(PODS, self.store.get(PODS, namespace, pod))
+
+    def end_namespace(self, namespace: str) -> None:
+        """Somebody deletes a namespace."""
+        self.lifecycle.delete(NAMESPACES, self.store.get(NAMESPACES, "", namespace), {})
 
     def contents(self) -> dict[str, int]:
         """How many objects of each kind there are, those that a cluster has by itself included."""

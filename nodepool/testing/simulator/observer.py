@@ -40,6 +40,15 @@ class Observer:
         self._ram: Counter[str] = Counter()
         self._nodes: Counter[tuple[str, str]] = Counter()
 
+    @property
+    def machines(self) -> int:
+        """How many live now."""
+        return len(self._machines)
+
+    def has(self, machine_id: str) -> bool:
+        """Does this machine live?"""
+        return machine_id in self._machines
+
     def present(self, machine_id: str, metadata: Mapping[str, str], cores: int, ram: int) -> None:
         """A machine was accepted, or its metadata are others now.
 
