@@ -30,6 +30,10 @@ Object = dict[str, Any]
 class KubeClient:
     """Calls of one provider; they block. Thread-safe.
 
+    They go over the connections of the package ``kubernetes``, as the streams must. `nodepool.driver.framework.http` is
+    not used: it always verifies certificates by the authorities of the environment, while a kubeconfig has authorities,
+    client certificates, a server's name, a proxy, or no verification, for each cluster.
+
     Raises what `nodepool.driver.kubernetes.errors` makes of answers, and `CloudAway` when there is none.
     """
 

@@ -138,7 +138,7 @@ class ClusterConnection:
     def access(self, refused: ClusterAccess | None = None) -> ClusterAccess:
         """How to call the cluster now. Reads files, if they have changed; blocks then.
 
-        :param refused: the cluster does not take this one any more: if it is the latest, the files are read in any case.
+        :param refused: the cluster does not take this one any more: if it is the latest, the files are read anew.
         :raises LoginRefused: the kubeconfig cannot be used.
         """
         if refused is not None and self._current.known() is refused:
