@@ -24,6 +24,9 @@ from nodepool.exceptions import LaunchError
 
 log = logging.getLogger("nodepool.driver.aws.BatchTags")
 
+#: So long after its creation an instance gets its tags: what is used for seconds only needs none, and the calls of a
+#: burst are made when it is over.
+OWN_SECONDS: Final = 10.0
 #: For so long the launcher that made an instance is the one that sets its tags.
 OTHERS_SECONDS: Final = 60.0
 #: Tags may be missing in lists for some seconds after they were set.
@@ -51,7 +54,8 @@ class BatchTags:
     def made(self, records: Iterable[AwsRecord]) -> None:
         """This launcher made these."""
         with self._lock:
-            self._due.update({record.id: self._clock() for record in records})
+            due = self._clock() + OWN_SECONDS
+            self._due.update({record.id: due for record in records})
 
     def seen(self, records: Sequence[AwsRecord]) -> None:
         """A list shows these, and no others."""

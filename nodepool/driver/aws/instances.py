@@ -19,6 +19,7 @@ from nodepool.driver.aws.places import Places
 from nodepool.driver.aws.transport import CONNECT_SECONDS, READ_SECONDS
 from nodepool.driver.aws.types import SHUTTING_DOWN, TERMINATED, AwsRecord
 from nodepool.driver.framework.batches import Batches
+from nodepool.driver.framework.call_spacing import CallSpacing
 from nodepool.driver.statemachine import DeletionMachine, InstanceCloud
 
 if TYPE_CHECKING:
@@ -27,8 +28,9 @@ if TYPE_CHECKING:
     from nodepool.driver.aws.quota import AccountLimits
     from nodepool.driver.statemachine.adapter import Log
 
-#: Instances that one call ends (AW-15).
-TERMINATED_A_CALL: Final = 50
+#: Instances that one call ends (AW-15), and so long at least until the next call, for which more gather.
+TERMINATED_A_CALL: Final = 100
+TERMINATE_SECONDS: Final = 0.25
 
 
 class AwsInstances(InstanceCloud[AwsRecord]):
@@ -51,7 +53,8 @@ class AwsInstances(InstanceCloud[AwsRecord]):
         #: Instances that the latest list shows as terminated, by id: they say why. Replaced as a whole.
         self.terminated: Mapping[str, AwsRecord] = {}
         self._ended = EndedInstances(config.name)
-        self._terminations: Batches[str] = Batches(client.terminate, self.others, TERMINATED_A_CALL)
+        self._spacing = CallSpacing(TERMINATE_SECONDS, client.transport.sleep)
+        self._terminations: Batches[str] = Batches(self._terminate, self.others, TERMINATED_A_CALL)
         self.batch_tags = BatchTags(config.name, client, self.others)
         self.launches = LaunchBatches(client, self.creators, self.batch_tags.made)
 
@@ -71,6 +74,10 @@ class AwsInstances(InstanceCloud[AwsRecord]):
 
     def begin_deletion(self, record_id: str) -> Future[None]:
         return self._terminations.add(record_id)
+
+    def _terminate(self, take: Callable[[], list[str]]) -> Mapping[str, Exception]:
+        self._spacing.wait()
+        return self.client.terminate(take)
 
     def close(self) -> None:
         self.client.transport.close()

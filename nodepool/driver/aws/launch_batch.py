@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Launches that wait for AWS to take calls: equal ones go in one call of RunInstances (MinCount 1, MaxCount n).
 
-AWS takes 5 calls at once, and then 2 a second, but 1000 instances. A launch is a call of its own as long as there is no
-need to wait. Those that wait go together if all is equal but the node. A call that makes fewer instances than it was to
-make has told that something is short: the others go again, each alone, so that AWS says what it is.
+AWS takes 5 calls at once, and then 2 a second, but 1000 instances. A launch is a call of its own as long as AWS takes
+all of them; after that launches that come soon after each other go together if all is equal but the node. A call that
+makes fewer instances than it was to make has told that something is short: the others go again, each alone, so that AWS
+says what it is.
 """
 
 from __future__ import annotations
@@ -152,7 +153,9 @@ class LaunchBatches:
         self._client = client
         self._executor = executor
         self._joined = joined
-        self._orders: JoinedOrders[InstanceOrder, Call] = JoinedOrders(client.wait_to_run, self._send, executor, MOST)
+        self._orders: JoinedOrders[InstanceOrder, Call] = JoinedOrders(
+            client.wait_to_run, self._send, executor, MOST, client.transport.sleep
+        )
 
     def add(self, order: InstanceOrder) -> Future[str]:
         """Have an instance made; the future gets its id. Ends with `CloudAway` if there was no answer: see `again`."""

@@ -67,7 +67,8 @@ def class_sizes(rate: float) -> dict[str, BucketSize]:
 class AwsTransport:
     """Calls of one provider. Thread-safe; all calls block. Making it imports botocore, and asks nobody.
 
-    ``_lock`` guards session and clients; it is not held during a call.
+    ``_lock`` is held while a client is made: sessions are not thread-safe, and the first one may ask the machine for
+    its credentials. A client that is there is used without it.
 
     :param provider: name, for errors.
     :param profile: of boto's files; None = boto chooses.
@@ -88,7 +89,7 @@ class AwsTransport:
         self.region = region
         self._profile = profile
         self._make_client = make_client or self._client_of_botocore
-        self._classes = RateClasses(class_sizes(rate), BucketSize(1, rate), clock, self._sleep)
+        self._classes = RateClasses(class_sizes(rate), BucketSize(1, rate), clock, self.sleep)
         self.stopped = threading.Event()
         self._lock = threading.Lock()
         self._session: Any = None
@@ -199,6 +200,14 @@ class AwsTransport:
         except (OSError, ResponseParserError) as error:
             raise CloudAway(f"{head}: {type(error).__name__}: {one_line(str(error))}") from error
 
+    def sleep(self, seconds: float) -> None:
+        """Block for some seconds.
+
+        :raises CloudAway: the provider was stopped.
+        """
+        if self.stopped.wait(seconds):
+            raise self._stopped("a call")
+
     # -- inside --
 
     def _send(self, service: str, operation: str, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -223,10 +232,14 @@ class AwsTransport:
         return CloudAway(text, maybe_done=kind not in _NOT_SENT, code=kind)
 
     def _client(self, service: str, attempts: int = 1) -> Any:
+        client = self._clients.get((service, attempts))
+        if client is not None:
+            return client
         with self._lock:
             client = self._clients.get((service, attempts))
             if client is None:
-                # Sessions are not thread-safe, clients are. It takes 0.3 s, and no call.
+                if self.stopped.is_set():
+                    raise self._stopped(f"a call of {service}")
                 client = self._clients[service, attempts] = self._make_client(service, attempts)
             return client
 
@@ -248,10 +261,6 @@ class AwsTransport:
             retries={"mode": "standard", "total_max_attempts": attempts},
         )
         return self._session.create_client(service, region_name=self.region, config=config)
-
-    def _sleep(self, seconds: float) -> None:
-        if self.stopped.wait(seconds):
-            raise self._stopped("a call")
 
     def _stopped(self, operation: str) -> CloudAway:
         return CloudAway(f"Provider {self.provider}: {operation} failed: the provider was stopped", maybe_done=False)

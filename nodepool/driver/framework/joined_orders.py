@@ -10,18 +10,23 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from concurrent.futures import Executor, Future
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 from nodepool.exceptions import CloudUnavailableException
 from nodepool.guard import as_exception, settle
+
+#: So long a call waits for more orders when the cloud takes no other call now; less while it takes some.
+GATHER_SECONDS: Final = 0.25
 
 
 class CallTurn(Protocol):
     """A call may begin now."""
 
     @property
-    def waited(self) -> bool:
-        """Did it have to wait for that? Then the cloud is asked as often as it allows."""
+    def spare(self) -> float:
+        """The part of the calls that may begin at once that there was before it. 1 = all: nothing is short; 0 = it had
+        to wait, so the cloud is asked as often as it allows.
+        """
         ...
 
 
@@ -43,8 +48,9 @@ T = TypeVar("T", bound=CallTurn)
 
 
 class JoinedOrders(Generic[OrderT, T]):
-    """Each order is a call of its own as long as the cloud takes calls at once; those that gather while a call waits
-    for its turn go together, if they are equal. Thread-safe.
+    """An order is a call of its own as long as the cloud takes as many calls at once as ever. The fewer it still takes,
+    the longer a call waits for more orders; those that gather, also while it waits for its turn, go together, if they
+    are equal. Thread-safe.
 
     ``_lock`` guards the orders; it is not held during a call. One thread at a time waits for a turn: a turn is taken
     only for orders that are there.
@@ -55,6 +61,7 @@ class JoinedOrders(Generic[OrderT, T]):
         goes again, alone.
     :param executor: runs both; as many calls are under way at once as it has threads.
     :param most: orders in a call.
+    :param sleep: blocks for some seconds; may raise, as ``wait_turn``.
     """
 
     def __init__(
@@ -63,11 +70,13 @@ class JoinedOrders(Generic[OrderT, T]):
         send: Callable[[Sequence[OrderT], T], Mapping[OrderT, Any]],
         executor: Executor,
         most: int,
+        sleep: Callable[[float], None],
     ) -> None:
         self._wait_turn = wait_turn
         self._send = send
         self._executor = executor
         self._most = most
+        self._sleep = sleep
         self._lock = threading.Lock()
         #: By what the orders have in common; the group whose turn is next is first.
         self._waiting: dict[Hashable, list[OrderT]] = {}
@@ -99,12 +108,12 @@ class JoinedOrders(Generic[OrderT, T]):
     def _run(self) -> None:
         """One call."""
         turn: Future[T] = Future()
-        settle((turn,), self._wait_turn)
+        settle((turn,), self._wait)
         error = turn.exception()
         if error is not None:
             self._fail_all(error)
             return
-        orders = self._take(self._most if turn.result().waited else 1)
+        orders = self._take(self._most if turn.result().spare < 1 else 1)
         with self._lock:
             self._gathering = more = bool(self._waiting)
         if more:
@@ -112,6 +121,15 @@ class JoinedOrders(Generic[OrderT, T]):
             self._begin()
         if orders:
             self._call(orders, turn.result())
+
+    def _wait(self) -> T:
+        """For a turn, and then for more orders, unless there are enough, or calls are not short."""
+        turn = self._wait_turn()
+        with self._lock:
+            enough = not self._waiting or len(next(iter(self._waiting.values()))) >= self._most
+        if turn.spare < 1 and not enough:
+            self._sleep(GATHER_SECONDS * (1 - turn.spare))
+        return turn
 
     def _call(self, orders: list[OrderT], turn: T) -> None:
         outcome: Future[Mapping[OrderT, Any]] = Future()

@@ -18,14 +18,15 @@ SPREAD_SECONDS: Final = 0.1
 class Call:
     """A call whose turn has come. Tell it what the cloud made of it: `throttled` or `worked`.
 
-    :param waited: its turn did not come at once.
+    :ivar spare: the part of the calls that may begin at once that there was before it: 1 = all; 0 = its turn did not
+        come at once, so the cloud is asked as often as it allows.
     """
 
     def __init__(self, classes: RateClasses, kind: str, turn: Turn, *, waited: bool) -> None:
         self._classes = classes
         self._kind = kind
         self._turn = turn
-        self.waited = waited
+        self.spare = 0.0 if waited else turn.spare
 
     def throttled(self, seconds: float | None) -> float:
         """The cloud puts calls of this class off; returns for how long none of them begins, in seconds.

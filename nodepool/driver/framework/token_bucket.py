@@ -42,10 +42,12 @@ class Turn:
     """When a call may begin, in seconds of the caller's clock.
 
     :param round: the turn is void when the bucket has another one by then: take a new turn.
+    :param spare: the part of what may begin at once that there was before it: 1 = all, 0 = nothing.
     """
 
     at: float
     round: int
+    spare: float = 1.0
 
 
 class TokenBucket:
@@ -83,14 +85,15 @@ class TokenBucket:
     def take(self, now: float) -> Turn:
         """The next turn of the class. Turns are given out in the order in which they are taken."""
         rate, begin = self.rate(now), max(now, self._held_until)
-        at = begin
+        at, spare = begin, 1.0
         if rate != float("inf"):
             self._tokens = min(self._burst(rate), self._tokens + max(0.0, begin - self._counted_at) * rate)
             self._counted_at = max(self._counted_at, begin)
             self._tokens -= 1.0
             at = begin + max(0.0, -self._tokens) / rate
+            spare = max(0.0, min(1.0, (self._tokens + 1.0) / self._burst(rate)))
         self._remember(at)
-        return Turn(at, self.round)
+        return Turn(at, self.round, spare)
 
     def throttled(self, now: float, turn: Turn, seconds: float | None) -> float:
         """A call was put off by the cloud; returns how long no call of the class begins, in seconds.

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from nodepool.driver.aws.batch_tag import BATCH_KEY
-from nodepool.driver.aws.batch_tags import AGAIN_SECONDS, OTHERS_SECONDS, BatchTags
+from nodepool.driver.aws.batch_tags import AGAIN_SECONDS, OTHERS_SECONDS, OWN_SECONDS, BatchTags
 from nodepool.driver.aws.types import AwsRecord
 from nodepool.driver.statemachine import metadata
 from tests.support.manual_executor import ManualExecutor
@@ -52,13 +52,21 @@ def tagged() -> Tagged:
 def test_what_runs_gets_its_tags(tagged: Tagged) -> None:
     """CM-1: one call for an instance and its volumes; lists that are late do not make a second one."""
     tagged.tags.made([record()])
-    tagged.seen(record("pending"))
+    tagged.seen(record("pending"), seconds=OWN_SECONDS)
     assert tagged.calls == []
     tagged.seen(record())
     assert tagged.calls == [{"Resources": ["i-8", "vol-8"], "Tags": OWN}]
     tagged.seen(record(), record("terminated", record_id="i-9"))
     tagged.seen(record(tags=[*COMMON, *OWN]))
     assert len(tagged.calls) == 1
+
+
+def test_what_ends_soon_needs_none(tagged: Tagged) -> None:
+    """No call is made for an instance that is used for seconds only."""
+    tagged.tags.made([record()])
+    tagged.seen(record(), seconds=OWN_SECONDS - 1)
+    tagged.seen(record("shutting-down"), seconds=2)
+    assert tagged.calls == []
 
 
 def test_of_another_launcher(tagged: Tagged) -> None:
@@ -82,7 +90,7 @@ def test_trouble(tagged: Tagged, code: str) -> None:
     """A later list shows that they are missing."""
     tagged.rig.region.answers["create_tags"] = error(code)
     tagged.tags.made([record()])
-    tagged.seen(record())
+    tagged.seen(record(), seconds=OWN_SECONDS)
     tagged.rig.region.answers["create_tags"] = {}
     before = len(tagged.calls)
     tagged.seen(record())
@@ -108,7 +116,7 @@ def test_one_call_at_a_time(tagged: Tagged) -> None:
     tagged.executor.eager = False
     records = [record(record_id=f"i-{number}") for number in range(30)]
     tagged.tags.made(records)
-    tagged.seen(*records)
+    tagged.seen(*records, seconds=OWN_SECONDS)
     assert len(tagged.executor.waiting) == 1
     tagged.executor.run()
     assert len(tagged.calls) == 30

@@ -10,9 +10,11 @@ import pytest
 
 from nodepool.driver.aws.creation import AwsCreation
 from nodepool.driver.aws.ended import NoRoom, ended
+from nodepool.driver.aws.instances import TERMINATE_SECONDS
 from nodepool.driver.aws.launch_batch import token_of
 from nodepool.driver.aws.places import LaunchPlace
 from nodepool.driver.aws.types import AwsRecord
+from nodepool.driver.framework.call_spacing import CallSpacing
 from nodepool.driver.framework.cloud_errors import CloudNoCapacity, CloudQuota, CloudRefused
 from nodepool.driver.statemachine import CreationKey
 from nodepool.exceptions import LaunchStatusException, QuotaException
@@ -258,10 +260,13 @@ def test_deletion_of_nothing(rig: Rig) -> None:
 
 
 def test_deletions_go_together(rig: Rig) -> None:
-    """AW-15: what waits for a call goes with the next one, up to 50."""
+    """AW-15: what waits for a call goes with the next one, up to 100; between two calls others gather."""
     executor: Any = ManualExecutor(eager=False)
     rig.cloud._terminations._executor = executor
-    futures = [rig.cloud.begin_deletion(f"i-{number}") for number in range(60)]
+    pauses: list[float] = []
+    rig.cloud._spacing = CallSpacing(TERMINATE_SECONDS, pauses.append, rig.clock)
+    futures = [rig.cloud.begin_deletion(f"i-{number}") for number in range(120)]
     executor.run()
-    assert [len(arguments["InstanceIds"]) for _, arguments in rig.region.calls] == [50, 10]
+    assert [len(arguments["InstanceIds"]) for _, arguments in rig.region.calls] == [100, 20]
     assert all(future.done() for future in futures)
+    assert pauses == [TERMINATE_SECONDS]

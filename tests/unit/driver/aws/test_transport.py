@@ -25,7 +25,7 @@ class Paced(t.AwsTransport):
         self.clock = ManualClock()
         super().__init__("north", "eu-north-1", None, rate, lambda service, attempts: region, self.clock)
 
-    def _sleep(self, seconds: float) -> None:
+    def sleep(self, seconds: float) -> None:
         self.clock.now += seconds
 
 
@@ -166,7 +166,7 @@ def test_stopped(region: Region) -> None:
     call(transport)
     transport.close()
     assert region.closed
-    for ending in (lambda: call(transport), lambda: transport._sleep(100)):
+    for ending in (lambda: call(transport), lambda: transport.sleep(100)):
         with pytest.raises(CloudAway, match="the provider was stopped") as caught:
             ending()
         assert not caught.value.maybe_done

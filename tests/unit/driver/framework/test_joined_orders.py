@@ -10,13 +10,13 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from nodepool.driver.framework.joined_orders import JoinedOrders
+from nodepool.driver.framework.joined_orders import GATHER_SECONDS, JoinedOrders
 from nodepool.exceptions import CloudUnavailableException
 from tests.support.manual_executor import ManualExecutor
 
 
 class Turn(NamedTuple):
-    waited: bool
+    spare: float
 
 
 class Order:
@@ -35,9 +35,14 @@ class Cloud:
 
     def __init__(self, most: int = 3) -> None:
         self.executor = ManualExecutor(eager=False)
-        self.orders: JoinedOrders[Order, Turn] = JoinedOrders(self.wait_turn, self.send, self.executor, most)
+        self.orders: JoinedOrders[Order, Turn] = JoinedOrders(
+            self.wait_turn, self.send, self.executor, most, self.gather
+        )
         self.sent: list[str] = []
-        self.waited = True
+        self.spare = 0.0
+        self.gathered: list[float] = []
+        #: Orders that come while a call waits for more.
+        self.late: list[Order] = []
         self.error: Exception | None = None
         self.turns = 0
         self.answer: Callable[[str], Mapping[str, Any]] = lambda names: {name: name.upper() for name in names}
@@ -46,7 +51,13 @@ class Cloud:
         self.turns += 1
         if self.error is not None:
             raise self.error
-        return Turn(self.waited)
+        return Turn(self.spare)
+
+    def gather(self, seconds: float) -> None:
+        self.gathered.append(seconds)
+        late, self.late = self.late, []
+        for order in late:
+            self.orders.add(order, "same")
 
     def send(self, orders: Sequence[Order], turn: Turn) -> Mapping[Order, Any]:
         names = "".join(order.name for order in orders)
@@ -80,11 +91,47 @@ def test_what_waits_goes_together() -> None:
 
 def test_each_goes_alone_while_there_is_no_need_to_wait() -> None:
     cloud = Cloud()
-    cloud.waited = False
+    cloud.spare = 1.0
     orders = cloud.add("ab")
     cloud.run()
     assert cloud.sent == ["a", "b"]
     assert results(orders) == ["A", "B"]
+    assert cloud.gathered == []
+
+
+@pytest.mark.parametrize(("spare", "seconds"), [(0.6, 0.4 * GATHER_SECONDS), (0.0, GATHER_SECONDS)])
+def test_a_call_waits_for_more_when_calls_are_short(spare: float, seconds: float) -> None:
+    """The fewer the cloud still takes, the longer."""
+    cloud = Cloud()
+    cloud.spare = spare
+    cloud.late = [Order("b")]
+    cloud.add("a")
+    cloud.run()
+    assert cloud.sent == ["ab"]
+    assert cloud.gathered == [pytest.approx(seconds)]
+
+
+def test_a_call_that_is_full_waits_for_no_more() -> None:
+    cloud = Cloud()
+    cloud.add("abc")
+    cloud.run()
+    assert cloud.sent == ["abc"]
+    assert cloud.gathered == []
+
+
+def test_stopped_while_it_waits_for_more() -> None:
+    """All hear of it, as if there had been no turn."""
+    cloud = Cloud()
+    error = CloudUnavailableException("stopped")
+
+    def stopped(_: float) -> None:
+        raise error
+
+    cloud.orders._sleep = stopped
+    orders = cloud.add("ab")
+    cloud.run()
+    assert [order.future.exception(0) for order in orders] == [error] * 2
+    assert cloud.sent == []
 
 
 def test_only_equal_ones() -> None:

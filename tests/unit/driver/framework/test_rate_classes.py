@@ -33,12 +33,17 @@ def test_each_class_has_its_bucket() -> None:
     assert classes.pauses == [0.5]
 
 
-def test_whether_it_waited() -> None:
-    """A call knows whether its turn came at once."""
-    classes = Paced(read=BucketSize(1, 10))
-    assert [classes.wait("read").waited for _ in range(2)] == [False, True]
+def test_what_is_spare() -> None:
+    """A call knows how many others could begin at once; nothing is spare when it had to wait."""
+    classes = Paced(read=BucketSize(4, 10))
+    assert [classes.wait("read").spare for _ in range(5)] == [1, 0.75, 0.5, 0.25, 0]
     classes.now += 1
-    assert not classes.wait("read").waited
+    assert classes.wait("read").spare == 1
+
+
+def test_a_class_without_limit_is_never_short() -> None:
+    classes = Paced(read=BucketSize(1, 0))
+    assert {classes.wait("read").spare for _ in range(3)} == {1}
 
 
 def test_throttling_is_of_one_class() -> None:
