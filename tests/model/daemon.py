@@ -55,14 +55,18 @@ class Daemon(Process):
         """Passes of workers that are due, and the main loop."""
         if not self.serving or self.frozen or self.dead:
             return
-        now = self.world.now
+        now, busy, dues = self.world.now, self._busy, self._due
+        due = [
+            worker
+            for worker in self.workers
+            if (worker._event.is_set() or now >= dues.get(worker, 0.0)) and worker not in busy and not worker.stopping
+        ]
+        main = not self._main_busy and now >= self._main_due and not self.stopping
         # A worker that finds no connection, or no complete cache, waits for it.
-        if self._connected:
-            for worker in self.workers:
-                due = worker._event.is_set() or now >= self._due.get(worker, 0.0)
-                if worker not in self._busy and due and not worker.stopping:
-                    yield f"{self.name}.{type(worker).__name__}", lambda w=worker: self._begin(w)  # type: ignore[misc]
-            if not self._main_busy and now >= self._main_due and not self.stopping:
+        if (due or main) and self._connected:
+            for worker in due:
+                yield f"{self.name}.{type(worker).__name__}", lambda w=worker: self._begin(w)  # type: ignore[misc]
+            if main:
                 yield f"{self.name}.main", self._begin_main
 
     def dues(self) -> Iterator[float]:

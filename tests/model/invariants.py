@@ -101,11 +101,11 @@ class Invariants:
     def look(self) -> None:
         """Invariant 3: limits of the cloud, and never two servers of a node."""
         cloud = self._world.cloud
-        creates = cloud.calls["create"]
+        creates = cloud.creations
         if creates == self._creates:
             return
         self._creates = creates
-        servers = [record.instance for record in cloud._records.values()]
+        servers = cloud.servers()
         self._look_at_limits(Counter(server.metadata[POOL_KEY] for server in servers))
         nodes = [server.metadata[NODE_KEY] for server in servers]
         if len(set(nodes)) < len(nodes):
@@ -150,8 +150,7 @@ class Invariants:
         tenant_limit = self._world.setup.tenant_limit
         if tenant_limit is None:
             return
-        servers = [record.instance for record in self._world.cloud._records.values()]
-        node_ids = {server.metadata[NODE_KEY] for server in servers}
+        node_ids = {server.metadata[NODE_KEY] for server in self._world.cloud.servers()}
         of_tenant = [node_id for node_id in node_ids if self._is_of_tenant(node_id)]
         if len(of_tenant) > tenant_limit:
             self._world.violation(f"servers of {sorted(of_tenant)} for the tenant, its limit is {tenant_limit}")
@@ -228,7 +227,7 @@ class Invariants:
     def _nodes_at_the_end(self) -> None:
         world, server = self._world, self._world.server
         nodes = self._nodes()
-        servers = {record.instance.id: record.instance for record in world.cloud._records.values()}
+        servers = {server.id: server for server in world.cloud.servers()}
         known = set()
         slots: set[tuple[str, int]] = set()
         ready: Counter[str] = Counter()
@@ -240,7 +239,8 @@ class Invariants:
             if node is None:
                 world.violation(f"node {node_id} has no data")
                 continue
-            known.add(node["external_id"])
+            server_id = world.cloud.server_of(node["external_id"]) if node["provider"] == CLOUD else node["external_id"]
+            known.add(server_id)
             if node_id in backing and world.may_spare and node["state"] == states.IN_USE:
                 continue
             if node["state"] != states.READY or node["allocated_to"] is not None:
@@ -252,7 +252,7 @@ class Invariants:
                 slots.add((node["hostname"], node["slot"]))
                 continue
             ready[node["type"][0]] += 1
-            if node["provider"] == CLOUD and node["external_id"] not in servers:
+            if node["provider"] == CLOUD and server_id not in servers:
                 world.violation(f"node {node_id} has no server")
         for external_id, instance in servers.items():
             if external_id not in known:

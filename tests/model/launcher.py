@@ -23,6 +23,7 @@ from tests.model.process import Turn
 
 if TYPE_CHECKING:
     from nodepool.runtime.worker import Worker
+    from tests.model.cloud_api import ModelLister
     from tests.model.hosts import ModelStaticProvider
     from tests.model.layout import Layout
     from tests.model.threads import ModelScheduler
@@ -44,7 +45,7 @@ class ModelSource:
 
     def load(self) -> Config:
         self._loaded = self._world.layout
-        return self._loaded.config(self._world.cloud_name)
+        return self._loaded.config(self._world.cloud)
 
 
 class Launcher(Daemon):
@@ -54,6 +55,7 @@ class Launcher(Daemon):
         super().__init__(world, name)
         self.schedulers: list[ModelScheduler] = []
         self.racks: list[ModelStaticProvider] = []
+        self.listers: list[ModelLister] = []
         world.starting = self
         self.nodepool = NodePool(f"/nowhere/{name}.yaml")
         self.nodepool.configuration.source = ModelSource(world)
@@ -97,6 +99,8 @@ class Launcher(Daemon):
         for provider in self.racks:
             if provider.can_begin:
                 yield f"{self.name}.racks", provider.begin
+        for lister in self.listers:
+            yield from lister.turns()
 
     def dues(self) -> Iterator[float]:
         if not self.serving or self.frozen or self.dead:
@@ -107,6 +111,8 @@ class Launcher(Daemon):
         for provider in self.racks:
             if not provider.busy:
                 yield provider.due
+        for lister in self.listers:
+            yield from lister.dues()
 
     def passed(self, worker: Worker) -> None:
         if isinstance(worker, PoolWorker):

@@ -7,12 +7,14 @@ import dataclasses
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from nodepool.config.objects import Config, Label
 from nodepool.driver.metastatic.config import MetastaticProviderConfig
 from nodepool.driver.static.config import StaticProviderConfig
-from tests.support.machine_driver import MachineProviderConfig
+
+if TYPE_CHECKING:
+    from tests.model.cloud import ModelCloud
 
 CLOUD: Final = "one"
 LAB: Final = "lab"
@@ -124,7 +126,7 @@ class Layout:
     def _with_pools(self, pools: tuple[PoolLayout, ...]) -> Layout:
         return dataclasses.replace(self, pools=pools)
 
-    def config(self, cloud_name: str) -> Config:
+    def config(self, cloud: ModelCloud) -> Config:
         """The configuration as a launcher loads it."""
         config = Config()
         config.labels = {name: Label(name) for name in ("small", "large", "metal", "heavy", "slice")}
@@ -134,9 +136,9 @@ class Layout:
         if self.tenant_limit is not None:
             config.tenant_resource_limits = {"tenant": {"instances": self.tenant_limit}}
         if self.pools:
-            cloud = MachineProviderConfig(self._cloud_section(cloud_name))
-            cloud.load(config)
-            config.providers[CLOUD] = cloud
+            provider = cloud.provider_config(CLOUD, self._cloud_pools())
+            provider.load(config)
+            config.providers[CLOUD] = provider
         if self.hosts:
             lab = StaticProviderConfig(self._lab_section())
             lab.load(config)
@@ -147,12 +149,11 @@ class Layout:
             config.providers[SLICES] = slices
         return config
 
-    def _cloud_section(self, cloud_name: str) -> dict[str, Any]:
-        pools = [
+    def _cloud_pools(self) -> list[dict[str, Any]]:
+        return [
             {"name": pool.name, "max-servers": pool.max_servers, "labels": [{"name": name} for name in pool.labels]}
             for pool in self.pools
         ]
-        return {"name": CLOUD, "driver": "machines", "cloud": cloud_name, "pools": pools}
 
     def _slices_section(self) -> dict[str, Any]:
         label = {

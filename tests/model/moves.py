@@ -101,18 +101,18 @@ class Moves:
 
     def do_lost_create(self, _: int) -> None:
         self._world.create_faults += 1
-        self._world.cloud.set(lost_answers=1)
+        self._world.cloud.lose_answer()
 
     def do_failed_create(self, _: int) -> None:
         self._world.create_faults += 1
-        self._world.cloud.set(fail_launches=1)
+        self._world.cloud.fail_creation()
 
     def do_quota_error(self, _: int) -> None:
-        self._world.cloud.set(quota_errors=1)
+        self._world.cloud.refuse_for_quota()
 
     def do_cloud_down(self, number: int) -> None:
         self._world.create_faults += LAUNCH_RETRIES
-        self._world.cloud.set(down=number % 2 == 0)
+        self._world.cloud.set_away(number % 2 == 0)
 
     def do_host_down(self, number: int) -> None:
         """A host that does not answer, or answers again."""

@@ -16,14 +16,17 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from nodepool.driver.metastatic import MetastaticDriver
+from nodepool.driver.statemachine import instance_cloud
 from nodepool.driver.statemachine import provider as statemachine
+from nodepool.driver.statemachine.inventory import Inventory
 from nodepool.driver.statemachine.known import Patience
 from nodepool.driver.static import checks, ready_checks
 from nodepool.runtime import provider_start, providers
+from nodepool.runtime.call_metrics import CallMetrics
 from nodepool.runtime.worker import PassThread
 from nodepool.zk.cache import RecordCache
 from nodepool.zk.reply import Reply
-from tests.model.cloud import SteppedDriver
+from tests.model.cloud_api import ModelLister
 from tests.model.hosts import ModelStaticDriver
 from tests.model.process import Process
 from tests.model.threads import ModelExecutor, ModelScheduler, ModelSharedThreads, ModelThread
@@ -35,6 +38,7 @@ if TYPE_CHECKING:
 PATIENCE_SECONDS = 5.0
 
 _result = Future.result
+_exception = Future.exception
 
 
 def take_over(world: World, patch: pytest.MonkeyPatch) -> None:
@@ -52,15 +56,20 @@ def take_over(world: World, patch: pytest.MonkeyPatch) -> None:
     _take_over_waits(world, patch)
     patch.setattr(PassThread, "start", lambda worker: None)
     patch.setattr(PassThread, "is_alive", lambda worker: not worker.stopping)
+    # A third of the time of a run, and nothing looks at them.
+    patch.setattr(CallMetrics, "publish", lambda metrics: None)
     patch.setattr(statemachine, "Scheduler", ModelScheduler)
-    patch.setattr(statemachine, "SharedThreads", ModelSharedThreads)
+    for module in (statemachine, instance_cloud):
+        patch.setattr(module, "SharedThreads", ModelSharedThreads)
+    patch.setattr(Inventory, "_start", lambda inventory: ModelLister(inventory))
     patch.setattr(checks, "ThreadPoolExecutor", ModelExecutor)
     patch.setattr(checks, "check_host", world.hosts.check)
     patch.setattr(ready_checks, "is_alive", world.hosts.is_alive)
     inline = SimpleNamespace(Thread=ModelThread, Lock=threading.Lock, Event=threading.Event)
     for launcher_module in (provider_start, providers):
         patch.setattr(launcher_module, "threading", inline)
-    drivers = {"machines": SteppedDriver(world), "static": ModelStaticDriver(), "metastatic": MetastaticDriver()}
+    cloud = world.cloud
+    drivers = {cloud.driver_name: cloud.make_driver(), "static": ModelStaticDriver(), "metastatic": MetastaticDriver()}
     patch.setattr(provider_start, "Drivers", SimpleNamespace(get=drivers.__getitem__, is_extra=lambda name: False))
 
 
@@ -82,6 +91,11 @@ def _take_over_waits(world: World, patch: pytest.MonkeyPatch) -> None:
             world.baton.wait(future.done, None if timeout is None else world.now + timeout)
         return _result(future, 0)
 
+    def wait_for_end(future: Future[Any], timeout: float | None = None) -> BaseException | None:
+        if not future.done():
+            world.baton.wait(future.done, None if timeout is None else world.now + timeout)
+        return _exception(future, 0)
+
     def wait_ready(cache: RecordCache[Any], timeout: float | None = None) -> bool:
         return world.baton.wait(cache.ready.is_set, None if timeout is None else world.now + timeout)
 
@@ -89,6 +103,7 @@ def _take_over_waits(world: World, patch: pytest.MonkeyPatch) -> None:
     patch.setattr(RecordCache, "wait_ready", wait_ready)
     patch.setattr(Patience, "wait", wait_for_answer)
     patch.setattr(Future, "result", wait_for_result)
+    patch.setattr(Future, "exception", wait_for_end)
 
 
 class Tracebacks(logging.Handler):

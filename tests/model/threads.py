@@ -25,7 +25,8 @@ def _owner() -> Process:
     return owner
 
 
-def _launcher() -> Launcher:
+def launcher_that_runs() -> Launcher:
+    """Whose code runs now."""
     from tests.model.launcher import Launcher
 
     owner = _owner()
@@ -54,7 +55,7 @@ class ModelScheduler:
     """`nodepool.driver.statemachine.scheduler.Scheduler`; a step of a task is a job."""
 
     def __init__(self, name: str, executor: Executor, on_end: Callable[[], None] = lambda: None) -> None:
-        self._owner = _launcher()
+        self._owner = launcher_that_runs()
         self._world = self._owner.world
         self._owner.schedulers.append(self)
         self._entries: dict[Task, _Entry] = {}

@@ -12,9 +12,9 @@ from typing import ClassVar
 
 import pytest
 
-from nodepool.driver.fake.cloud import FakeCloud
 from nodepool.model.request import NodeRequest
 from tests.model.baton import Baton, Job
+from tests.model.cloud import FakeModelCloud, ModelCloud
 from tests.model.connection import SESSION_SECONDS
 from tests.model.daemon import Daemon
 from tests.model.hosts import Hosts
@@ -74,8 +74,7 @@ class World:
         self._priorities: dict[str, float] = {}
         World._clouds += 1
         self.cloud_name = f"model-{World._clouds}"
-        self.cloud = FakeCloud.get(self.cloud_name)
-        self.cloud.set(boot_seconds=setup.boot_seconds)
+        self.cloud = self.make_cloud()
         self.hosts = Hosts(self)
         self.operator = Operator(self)
         self.moves = Moves(self)
@@ -86,6 +85,9 @@ class World:
 
     def make_invariants(self) -> Invariants:
         return Invariants(self)
+
+    def make_cloud(self) -> ModelCloud:
+        return FakeModelCloud(self)
 
     def make_daemon(self, name: str) -> Daemon:
         return Launcher(self, name)
@@ -119,7 +121,7 @@ class World:
         finally:
             self._patch.undo()
             self._log.put_back()
-            FakeCloud.forget(self.cloud_name)
+            self.cloud.close()
             World._current = None
 
     # -- who can do something --
@@ -265,7 +267,7 @@ class World:
     def settle(self) -> None:
         """The end of all faults; everybody is served, and everything given back."""
         self.put_right()
-        self.cloud.set(down=False, fail_launches=0, lost_answers=0, quota_errors=0)
+        self.cloud.heal()
         self.hosts.down.clear()
         self.operator.resume_all()
         self.configure(self.setup.layout())

@@ -313,8 +313,12 @@ class Inventory(Generic[R]):
                     self._waiting_until = float("-inf")
                 if self._stopped:
                     return
-                complete = self._clock() - self.complete_at > COMPLETE_SECONDS or self._pace.complete_wanted()
-            self.poll(complete)
+            self.poll(self.complete_is_due())
+
+    def complete_is_due(self) -> bool:
+        """Are all instances to be listed now, and not only the changed ones?"""
+        with self._changed:
+            return self._clock() - self.complete_at > COMPLETE_SECONDS or self._pace.complete_wanted()
 
     def _pause(self) -> float:
         """Seconds until the next list; infinite while nothing waits. Called with the lock."""

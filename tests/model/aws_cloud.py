@@ -1,0 +1,233 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The simulated region of AWS in a simulated world: the real driver and the real botocore, but no connection."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+from botocore.awsrequest import AWSResponse
+from botocore.exceptions import ConnectionClosedError
+
+from nodepool.driver.aws import AwsDriver
+from nodepool.driver.aws.adapter import AwsAdapter
+from nodepool.driver.aws.config import AwsProviderConfig
+from nodepool.driver.aws.instance import instance_of
+from nodepool.driver.aws.transport import AwsTransport
+from nodepool.testing.aws.application import AwsApplication
+from nodepool.testing.aws.cloud import Region
+from nodepool.testing.aws.instance_record import TERMINATED
+from nodepool.testing.aws.settings import AwsErrorRule, AwsSettings, CapacityRule, InstanceBootRule
+from nodepool.testing.aws.simulator import environment
+from tests.model.cloud import ModelCloud, ModelServer
+from tests.model.cloud_api import ModelApi
+from tests.model.moves import Moves
+from tests.model.setup import Move, Setup
+from tests.model.world import World
+
+if TYPE_CHECKING:
+    from botocore.awsrequest import AWSPreparedRequest
+
+REGION: Final = "us-east-1"
+ZONES: Final = (f"{REGION}a", f"{REGION}b")
+#: Seconds from the order until an instance has ended, and for so long it is listed then.
+END_SECONDS: Final = (0.0, 2.0)
+TERMINATED_SECONDS: Final = 60.0
+#: What a label's instances are.
+TYPES: Final = {"small": "t3.small", "large": "t3.large"}
+
+
+class AwsModelCloud(ModelCloud):
+    """:ivar region: what is there; the settings say what goes wrong."""
+
+    driver_name = "aws"
+
+    def __init__(self, world: AwsWorld) -> None:
+        self._world = world
+        boot = world.setup.boot_seconds
+        settings = AwsSettings(
+            boot_seconds=(boot / 2, boot),
+            end_seconds=END_SECONDS,
+            terminated_seconds=TERMINATED_SECONDS,
+            throttles=world.throttles,
+        )
+        self.region = Region(settings, world.setup.order, lambda: world.now)
+        self.application = AwsApplication(self.region)
+        self.api = ModelApi(world, self.application)
+
+    @property
+    def knobs(self) -> AwsSettings:
+        return self.region.core.knobs
+
+    def make_driver(self) -> ModelAwsDriver:
+        return ModelAwsDriver()
+
+    def provider_config(self, name: str, pools: Sequence[dict[str, Any]]) -> AwsProviderConfig:
+        section = {
+            "name": name,
+            "driver": self.driver_name,
+            "region-name": REGION,
+            "rate": 2 if self._world.throttles else 0,
+            "cloud-images": [{"name": "debian", "image-id": self.region.image_id, "username": "admin"}],
+            "pools": [self._pool(pool) for pool in pools],
+        }
+        config = AwsProviderConfig(section)
+        config.getSchema()(section)
+        return config
+
+    @staticmethod
+    def _pool(pool: dict[str, Any]) -> dict[str, Any]:
+        labels = [
+            {"name": label["name"], "cloud-image": "debian", "instance-type": TYPES[label["name"]], "key-name": "zuul"}
+            for label in pool["labels"]
+        ]
+        return {**pool, "labels": labels, "availability-zone": list(ZONES), "host-key-checking": False}
+
+    @property
+    def creations(self) -> int:
+        return self.region.core.events["instances created"]
+
+    def servers(self) -> list[ModelServer]:
+        self.region.core.run_due()
+        found = self.region.instances.instances.values()
+        return [ModelServer(one.id, one.node_metadata) for one in found if one.name != TERMINATED]
+
+    def server_of(self, external_id: Any) -> str | None:
+        return instance_of(external_id)
+
+    def lose_answer(self) -> None:
+        self._once("ec2.RunInstances", "drop", after=True)
+
+    def fail_creation(self) -> None:
+        self.knobs.boots.append(InstanceBootRule(count=1))
+
+    def refuse_for_quota(self) -> None:
+        self._once("ec2.RunInstances", "400", code="VcpuLimitExceeded")
+
+    def throttle(self) -> None:
+        """The next calls are put off."""
+        self._once("ec2.*", "503", code="RequestLimitExceeded", count=3)
+
+    def set_away(self, away: bool) -> None:
+        self.knobs.errors = [AwsErrorRule(operation="*", kind="503")] if away else []
+
+    def set_room(self, room: bool) -> None:
+        """Has the first of the zones some?"""
+        self.knobs.capacity = [] if room else [CapacityRule(zone=ZONES[0])]
+
+    def set_lag(self, lags: bool) -> None:
+        """Are new instances, their tags and the end of instances shown late?"""
+        self.knobs.hidden_rate = self.knobs.tag_lag_rate = 0.5 if lags else 0.0
+        self.knobs.hidden_seconds = self.knobs.tag_lag_seconds = (0.5, 4.0)
+        self.knobs.late_tags = lags
+
+    def heal(self) -> None:
+        self.set_away(False)
+        self.set_room(True)
+        self.set_lag(False)
+        self.knobs.boots = []
+
+    def _once(self, operation: str, kind: str, *, after: bool = False, code: str = "", count: int = 1) -> None:
+        self.knobs.errors.insert(0, AwsErrorRule(operation=operation, kind=kind, after=after, code=code, count=count))
+
+
+class AwsMoves(Moves):
+    """What can happen in a region, too."""
+
+    @property
+    def _region(self) -> AwsModelCloud:
+        cloud = self._world.cloud
+        assert isinstance(cloud, AwsModelCloud)
+        return cloud
+
+    def do_throttled(self, _: int) -> None:
+        self._region.throttle()
+
+    def do_no_room(self, number: int) -> None:
+        self._region.set_room(number % 2 == 0)
+
+    def do_lag(self, number: int) -> None:
+        self._region.set_lag(number % 2 == 0)
+
+
+class AwsWorld(World):
+    """:param throttles: does AWS take as few calls as it documents?"""
+
+    def __init__(self, setup: Setup, *, throttles: bool = False, trace: bool = False) -> None:
+        self.throttles = throttles
+        super().__init__(setup, trace=trace)
+        self.moves = AwsMoves(self)
+
+    def make_cloud(self) -> AwsModelCloud:
+        return AwsModelCloud(self)
+
+    def patch(self, patch: pytest.MonkeyPatch) -> None:
+        def sleep(transport: AwsTransport, seconds: float) -> None:
+            if self.baton.wait(transport.stopped.is_set, self.now + seconds):
+                raise transport._stopped("a call")
+
+        patch.setattr(AwsTransport, "sleep", sleep)
+
+
+class ModelAwsDriver(AwsDriver):
+    """Its clients are those of all worlds: to make one takes long."""
+
+    def getAdapter(self, provider_config: Any) -> AwsAdapter:
+        name, rate = provider_config.name, provider_config.rate
+        return AwsAdapter(provider_config, AwsTransport(name, REGION, None, rate, lambda service, _: _Client(service)))
+
+
+class _Client:
+    """A client of botocore that others use, too."""
+
+    def __init__(self, service: str) -> None:
+        self._client = _client(service)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
+
+    def close(self) -> None:
+        """The others go on."""
+
+
+@cache
+def _client(service: str) -> Any:
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in environment("http://region.invalid").items():
+            patch.setenv(name, value)
+        client = AwsTransport("model", REGION, None, 0)._client_of_botocore(service, 1)
+        client.meta.events.register("before-send", _send)
+        # It looks up its credentials now.
+        client._request_signer._credentials.get_frozen_credentials()
+    return client
+
+
+def _send(request: AWSPreparedRequest, **_: Any) -> AWSResponse:
+    """What botocore does in place of sending a request."""
+    cloud = World.current().cloud
+    assert isinstance(cloud, AwsModelCloud)
+    body = request.body or b""
+    headers = {name: value if isinstance(value, str) else value.decode() for name, value in request.headers.items()}
+    answer = cloud.api.ask(request.method, request.url, headers, body if isinstance(body, bytes) else body.encode())
+    if answer is None:
+        raise ConnectionClosedError(request=request, endpoint_url=request.url)
+    headers = {"content-type": answer.content_type, **{name.lower(): value for name, value in answer.headers.items()}}
+    return AWSResponse(request.url, answer.status, headers, _Body(answer.body))
+
+
+class _Body:
+    """As urllib3 gives it to botocore."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+
+    def stream(self, *_: Any, **__: Any) -> Iterator[bytes]:
+        yield self._data
+
+
+def replay_aws(setup: Setup, *moves: Move, throttles: bool = False, trace: bool = False) -> None:
+    """One run. Raises `Violated`."""
+    with AwsWorld(setup, throttles=throttles, trace=trace) as made:
+        made.play(moves)

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What drivers of clouds with an HTTP API need in a simulated world: a simulator without a socket, and no threads.
+
+`ModelApi` takes the place of the connection to a simulator of `nodepool.testing`; `ModelLister` that of the thread of
+an `nodepool.driver.statemachine.inventory.Inventory`. The shared threads of a provider are in `tests.model.threads`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from nodepool.testing.simulator.messages import Answer, Request
+from tests.model.threads import launcher_that_runs
+
+if TYPE_CHECKING:
+    from nodepool.driver.statemachine.inventory import Inventory
+    from nodepool.testing.simulator.application import SimulatedApplication
+    from tests.model.process import Turn
+    from tests.model.world import World
+
+
+class ModelApi:
+    """Calls of a simulated cloud: others may do something before and after each of them."""
+
+    def __init__(self, world: World, application: SimulatedApplication) -> None:
+        self._world = world
+        self._application = application
+
+    def ask(self, method: str, url: str, headers: Mapping[str, str], body: bytes = b"") -> Answer | None:
+        """Make one call; None = the connection ended without an answer."""
+        parts = urlsplit(url)
+        query = parse_qs(parts.query, keep_blank_values=True) if parts.query else {}
+        own = {name.lower(): value for name, value in headers.items()}
+        self._world.baton.pause()
+        answer = self._application.handle(Request(method, unquote(parts.path), query, own, body))
+        self._world.baton.pause()
+        for bug in self._application.bugs:
+            self._world.violation(bug)
+        return None if answer.silence is not None else answer
+
+
+class ModelLister:
+    """The thread of an inventory: each list is a job."""
+
+    def __init__(self, inventory: Inventory[Any]) -> None:
+        self._inventory = inventory
+        self._busy = False
+        self._owner = launcher_that_runs()
+        self._owner.listers.append(self)
+
+    @property
+    def ended(self) -> bool:
+        return self._inventory._stopped
+
+    def join(self, timeout: float | None = None) -> None:
+        """As a thread."""
+
+    def turns(self) -> Iterator[Turn]:
+        if not self._busy and not self.ended and self._inventory._pause() <= 0:
+            yield f"{self._owner.name}.lists", self._begin
+
+    def dues(self) -> Iterator[float]:
+        if not self._busy and not self.ended:
+            yield self._owner.world.now + self._inventory._pause()
+
+    def _begin(self) -> None:
+        self._busy = True
+        self._owner.world.spawn(f"{self._owner.name}.lists", self._owner, self._list)
+
+    def _list(self) -> None:
+        inventory = self._inventory
+        inventory.poll(inventory.complete_is_due())
+        self._busy = False

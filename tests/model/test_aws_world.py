@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The simulated world on AWS: the real driver on the simulated region, under moves and faults that Hypothesis picks.
+
+The invariants are those of `tests.model.test_world`: never two instances of a node, never more than the limits, nothing
+lost, and at the end nothing left. See there for what a failure prints.
+"""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.model.aws_cloud import replay_aws
+from tests.model.budget import budget
+from tests.model.setup import Move, Setup
+from tests.model.test_world import CALM, CLOUD, ORDERS, PROCESSES, moves
+
+REGION = ("throttled", "no_room", "lag", "lag")
+SUBMITS = ("submit", "submit", "submit")
+
+
+@given(
+    setup=st.builds(
+        Setup,
+        launchers=st.integers(1, 2),
+        max_servers=st.integers(1, 3),
+        pools=st.integers(1, 2),
+        min_ready=st.sampled_from((0, 0, 1)),
+        order=ORDERS,
+        boot_seconds=st.sampled_from((0.0, 4.0)),
+        sends_after_death=st.booleans(),
+    ),
+    moves=moves((*CALM, *SUBMITS, *PROCESSES, *CLOUD, *REGION), 18),
+)
+@budget(10)
+def test_no_node_has_two_instances_and_none_is_left(setup: Setup, moves: list[Move]) -> None:
+    """AW-2, CM-8: whatever fails, with lists that lag, lost answers, throttled calls and zones without room."""
+    replay_aws(setup, *moves)
+
+
+@given(
+    setup=st.builds(Setup, launchers=st.just(2), max_servers=st.just(6), order=ORDERS, boot_seconds=st.just(2.0)),
+    moves=moves((*CALM, *SUBMITS, "crash", "restart", "lost_create", "quota_error", "no_room", "lag"), 10),
+)
+@budget(5)
+def test_joined_launches(setup: Setup, moves: list[Move]) -> None:
+    """Launches that wait for the few calls that AWS takes go together; each node gets its own instance all the same."""
+    burst = [Move(40 if number == 0 else 0, "submit", 2 * number + 1) for number in range(6)]
+    replay_aws(setup, *burst, *moves, throttles=True)
