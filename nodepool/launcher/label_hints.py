@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`LabelHints`: what may be meant by a label that no pool has."""
+"""`LabelHints`: what to do about labels that no pool has, or that no pool has together."""
 
 from __future__ import annotations
 
@@ -29,7 +29,11 @@ class LabelHints:
         self._known: tuple[Sequence[PoolInfo], frozenset[str], dict[str, str]] = ([], frozenset(), {})
 
     def hint(self, labels: Collection[str]) -> str:
-        """What to do about those of some labels that no pool has, as an addition to a sentence; empty = all exist."""
+        """What to do about labels that no pool can serve, as an addition to a sentence.
+
+        :param labels: of one request.
+        :return: empty if one pool has all of them.
+        """
         pools = self._registered()
         known = self._known
         if known[0] is not pools:
@@ -43,6 +47,9 @@ class LabelHints:
                     hints.clear()
                 hints[label] = self._hint(label, served)
             told.append(hints[label])
+        wanted = set(labels)
+        if not told and not any(wanted <= pool.labels for pool in pools):
+            told.append(f"no pool has all of {', '.join(sorted(wanted))}: the nodes of a request come from one pool")
         return "".join(f"; {text}" for text in told)
 
     def _hint(self, label: str, served: Collection[str]) -> str:

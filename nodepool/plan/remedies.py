@@ -123,6 +123,12 @@ def _circuit(request: NodeRequest, first: PoolVerdict, seen: Observed) -> Iterat
             return
 
 
+def _too_large(request: NodeRequest, first: PoolVerdict, seen: Observed) -> Iterator[str]:
+    """For a request that needs more than the pool can ever have."""
+    more = "add hosts or raise max-parallel-jobs" if first.code == ReasonCode.ROOM_STATIC.value else "raise the limit"
+    yield f"ask for fewer nodes in the nodeset, or {more}; all nodes of a request come from one pool"
+
+
 def _concurrency(request: NodeRequest, first: PoolVerdict, seen: Observed) -> Iterator[str]:
     yield f"max-concurrency of provider {first.pool.partition('/')[0]} says how many launches may run"
 
@@ -145,6 +151,8 @@ _REMEDIES: Final[Mapping[str, _Remedy]] = {
     ReasonCode.ROOM_TENANT.value: _tenant,
     ReasonCode.WAIT_TENANT_ORDER.value: _tenant,
     ReasonCode.WAIT_READY_NODE.value: _static,
+    ReasonCode.ROOM_STATIC.value: _too_large,
+    ReasonCode.QUOTA_TOO_SMALL.value: _too_large,
     ReasonCode.PROVIDER_CIRCUIT_OPEN.value: _circuit,
     ReasonCode.WAIT_MAX_CONCURRENCY.value: _concurrency,
     ReasonCode.LAUNCH_FAILED.value: _failed_launch,

@@ -66,7 +66,8 @@ def too_few_slots(labels: Sequence[str], offers: Sequence[Collection[str]]) -> R
     slots = _slots_with(short, offers)
     nodes, what = _count(needed, "node"), "label" if len(short) == 1 else "labels"
     alone = " with any of them" if len(short) > 1 else ""
-    text = f"{nodes} of {what} {', '.join(short)} asked, this pool has {_count(slots, 'slot')}{alone}"
+    verb = "is" if needed == 1 else "are"
+    text = f"{nodes} of {what} {', '.join(short)} {verb} needed, this pool has {_count(slots, 'slot')}{alone}"
     return Reason(ReasonCode.ROOM_STATIC, text, {"needed": needed, "slots": slots})
 
 

@@ -103,7 +103,7 @@ class LabelImages:
 
 def _no_ready_upload(label: LabelSettings) -> str:
     image = getattr(node_fields.diskimage_of(label), "name", "")
-    return f"there is no ready upload of image {image}; is it built and uploaded, and not paused?"
+    return f"there is no ready upload of image {image}; see nodepool image-list and nodepool dib-image-list"
 
 
 def _no_cloud_image(label: LabelSettings) -> str:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What may be meant by a label that no pool has (rule J-3)."""
+"""What to do about labels that no pool has, or that no pool has together (rule J-3)."""
 
 from __future__ import annotations
 
@@ -26,11 +26,16 @@ def pool(*labels: str) -> PoolInfo:
         ),
         (["debian-small", "windows"], "; no pool has windows: correct the nodeset in Zuul, or add the label"),
         (["debian-small", "debian-large"], ""),
+        (
+            ["debian-large", "centos", "debian-large"],
+            "; no pool has all of centos, debian-large: the nodes of a request come from one pool",
+        ),
+        ([], ""),
     ],
 )
 def test_hint(labels: list[str], hint: str) -> None:
     """J-3: labels of registered pools and of the configuration."""
-    pools = [pool("debian-small"), pool("debian-large")]
+    pools = [pool("debian-small", "debian-large"), pool("centos", "debian-small")]
     assert LabelHints(lambda: pools, lambda: {"debian-small", "ubuntu-big"}).hint(labels) == hint
 
 

@@ -102,3 +102,14 @@ def test_others() -> None:
     assert "max-concurrency of provider cloud-1" in remedies("wait.max-concurrency")[0]
     assert remedies("driver.error") == ["search the log of l1 for 200-0000000007"]
     assert remedies("wait.order") == []
+
+
+@pytest.mark.parametrize(
+    ("code", "what"),
+    [("room.static", "add hosts or raise max-parallel-jobs"), ("quota.too-small", "raise the limit")],
+)
+def test_too_large(code: str, what: str) -> None:
+    """E-8: more than the pool can ever have."""
+    assert remedies(code) == [
+        f"ask for fewer nodes in the nodeset, or {what}; all nodes of a request come from one pool"
+    ]

@@ -12,25 +12,25 @@ from nodepool.plan.static_room import LabelSlots, SlotGroup, too_few_slots, wait
 @pytest.mark.parametrize(
     ("labels", "offers", "text", "numbers"),
     [
-        (["a"] * 4, [["a"]] * 3 + [["b"]] * 9, "4 nodes of label a asked, this pool has 3 slots", (4, 3)),
-        (["a"] * 2, [["a"]], "2 nodes of label a asked, this pool has 1 slot", (2, 1)),
-        (["b", "a"], [["a"]], "1 node of label b asked, this pool has 0 slots", (1, 0)),
+        (["a"] * 4, [["a"]] * 3 + [["b"]] * 9, "4 nodes of label a are needed, this pool has 3 slots", (4, 3)),
+        (["a"] * 2, [["a"]], "2 nodes of label a are needed, this pool has 1 slot", (2, 1)),
+        (["b", "a"], [["a"]], "1 node of label b is needed, this pool has 0 slots", (1, 0)),
         (
             ["a", "b"],
             [["a", "b"], ["c"]],
-            "2 nodes of labels a, b asked, this pool has 1 slot with any of them",
+            "2 nodes of labels a, b are needed, this pool has 1 slot with any of them",
             (2, 1),
         ),
         (
             ["a", "b", "c"],
             [["a", "b"], ["b", "c", "a"]],
-            "3 nodes of labels a, b, c asked, this pool has 2 slots with any of them",
+            "3 nodes of labels a, b, c are needed, this pool has 2 slots with any of them",
             (3, 2),
         ),
         (
             ["a", "b", "c", "d"],
             [["a", "b", "c"], ["a", "b", "c"], ["d"]],
-            "4 nodes of labels a, b, c, d asked, this pool has 3 slots with any of them",
+            "4 nodes of labels a, b, c, d are needed, this pool has 3 slots with any of them",
             (4, 3),
         ),
     ],

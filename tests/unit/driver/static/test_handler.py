@@ -65,7 +65,7 @@ def test_max_servers_does_not_count_hosts(lab: Lab) -> None:
 def test_more_nodes_than_the_pool_has_slots_are_declined(lab: Lab) -> None:
     """S-15: no host will ever be added by waiting; the reason says how many there are."""
     (text,) = handler(lab, *["small"] * 3, slots=2).getDeclinedReasons()
-    assert text == "3 nodes of label small asked, this pool has 2 slots"
+    assert text == "3 nodes of label small are needed, this pool has 2 slots"
     assert (reason_of(text).code, reason_of(text).numbers) == (ReasonCode.ROOM_STATIC, {"needed": 3, "slots": 2})
     assert not handler(lab, *["small"] * 3, slots=2).hasProviderQuota(["small"] * 3)
 
