@@ -35,7 +35,7 @@ SCENARIOS: tuple[Scenario, ...] = (
     fleet.SCENARIO,
     *openstack.SCENARIOS,
     *aws.SCENARIOS,
-    azure.SCENARIO,
+    *azure.SCENARIOS,
     *kubernetes.SCENARIOS,
     start.SCENARIO,
     configuration.SCENARIO,

@@ -24,11 +24,13 @@ ROOT = Path(__file__).resolve().parents[2]
 class AzureProvider:
     """A provider with one pool and one label.
 
-    :param auth_path: file with the credentials and the address.
+    :param auth_path: file with the credentials, and with the address if it is not that of the public cloud.
+    :param rate: None = the default.
     """
 
     auth_path: Path
     name: str = "azure-one"
+    rate: float | None = None
 
     @property
     def labels(self) -> Iterable[str]:
@@ -51,6 +53,7 @@ class AzureProvider:
             "auth-path": str(self.auth_path),
             "network": "ci",
             "boot-timeout": 300,
+            **({} if self.rate is None else {"rate": self.rate}),
             "cloud-images": [image],
             "pools": [{"name": "main", "max-servers": 1000, "host-key-checking": False, "labels": [label]}],
         }

@@ -13,8 +13,8 @@ from tests.chaos.aws_cloud import AwsCloud
 from tests.chaos.links import Links
 from tests.chaos.providers import static_provider
 from tests.chaos.world import PROVIDER, World, own_label
-from tests.support.aws_provider import AwsProvider
 from tests.support.launcher_config import Provider
+from tests.support.section_provider import SectionProvider
 
 #: Type with 1 core and 1 GiB, and with 2 cores and 8 GiB.
 SMALL, MEDIUM = "t3.micro", "c5.xlarge"
@@ -47,7 +47,7 @@ class AwsWorld(World):
     def providers_of(self, number: int, launch_timeout: int) -> list[Provider]:
         main = self._main_provider(number, launch_timeout)
         others = self._other_provider(launch_timeout)
-        return [AwsProvider(main), AwsProvider(others), static_provider(self.sshd.port, self.sshd.host_keys)]
+        return [SectionProvider(main), SectionProvider(others), static_provider(self.sshd.port, self.sshd.host_keys)]
 
     def _main_provider(self, number: int, launch_timeout: int) -> dict[str, Any]:
         """As `tests.chaos.world.CloudProvider`; what must wait for its turn goes together."""

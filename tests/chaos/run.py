@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tests.chaos.aws_world import AwsWorld
+from tests.chaos.azure_world import AzureWorld
 from tests.chaos.deadline import Deadline
 from tests.chaos.events import Violations
 from tests.chaos.faults import Injector
@@ -29,7 +30,12 @@ SERVED_SECONDS = 20.0
 #: So many of the requests that waited longest are told.
 SLOWEST = 15
 #: What the launchers launch from.
-WORLDS: Final[Mapping[str, type[World]]] = {"openstack": World, "aws": AwsWorld, "kubernetes": KubernetesWorld}
+WORLDS: Final[Mapping[str, type[World]]] = {
+    "openstack": World,
+    "aws": AwsWorld,
+    "azure": AzureWorld,
+    "kubernetes": KubernetesWorld,
+}
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 from nodepool.testing.aws import AwsSimulator
-from tests.support.aws_provider import AwsProvider, aws_section
+from tests.support.aws_provider import aws_section
 from tests.support.pool_znodes import PoolZnodes
+from tests.support.section_provider import SectionProvider
 from tests.support.sshd import SshServer
 from tests.support.wait import wait_for
 from tests.support.workplace import Workplace
@@ -22,7 +23,7 @@ def _launch(region: AwsSimulator, sshd: SshServer, workplace: Workplace) -> None
     section["rate"] = 2
     section["pools"][0]["max-servers"] = NODES + 5
     # What the killed one left is not yet in order when the other one begins.
-    workplace.launch([AwsProvider(section)], session_seconds=SESSION_SECONDS, wait=not workplace.launchers)
+    workplace.launch([SectionProvider(section)], session_seconds=SESSION_SECONDS, wait=not workplace.launchers)
 
 
 def _finish(region: AwsSimulator, znodes: PoolZnodes, requests: list[str]) -> None:

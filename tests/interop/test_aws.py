@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from nodepool.testing.aws import AwsSimulator
-from tests.support.aws_provider import AwsProvider, aws_section
+from tests.support.aws_provider import aws_section
+from tests.support.section_provider import SectionProvider
 from tests.support.sshd import SshServer
 from tests.support.wait import wait_for
 from tests.support.workplace import Workplace
@@ -40,7 +41,7 @@ def test_nodes_of_a_job(workplace: Workplace, zuul: ZuulClient, sshd: SshServer,
     pool["node-attributes"] = {"executor-zone": "here"}
     pool["availability-zone"] = "us-east-1b"
     pool["labels"].append({**pool["labels"][0], "name": "large", "instance-type": "t3.large", "use-spot": True})
-    workplace.launch([AwsProvider(section)])
+    workplace.launch([SectionProvider(section)])
 
     request = zuul.submit_and_wait(["large", "small"], tenant="tenant-one")
     assert request.state == "fulfilled"

@@ -3,27 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
-
-
-class AwsProvider:
-    """A provider as its section says, for `tests.support.launcher_config.write_config`."""
-
-    def __init__(self, section: dict[str, Any]) -> None:
-        self.section = section
-        self.name = str(section["name"])
-
-    @property
-    def labels(self) -> Iterable[str]:
-        return [label["name"] for pool in self.section["pools"] for label in pool["labels"]]
-
-    @property
-    def slots(self) -> int:
-        return 0
-
-    def as_config(self) -> dict[str, Any]:
-        return self.section
 
 
 def aws_section(image_id: str, ssh_port: int, name: str = "region-a") -> dict[str, Any]:

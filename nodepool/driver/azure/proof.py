@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from nodepool.driver.azure.types import Interface
 
 #: So many VMs are asked for one by one: the answer 404 is the proof.
-FEW: Final = 2
+FEW: Final = 1
 #: VMs that one list of interfaces proves to be gone.
 MANY: Final = 1000
 

@@ -381,7 +381,7 @@ class CreationMachine(InventoryMachine[R]):
                 self.own_answer()
             except NotFound:
                 inventory.set_gone(record_id)
-                raise LaunchStatusException(f"{self.where}: instance {record_id} is gone") from None
+                raise self.gone() from None
             except NotImplementedError:
                 # How a driver says that its cloud has lists only: if it never shows, launch-timeout ends the attempt.
                 self.log.debug("Instance %s is in no list", record_id)

@@ -320,7 +320,7 @@ class TestAbsent:
     def test_gone(self, cloud: StubInstances) -> None:
         launch = Launch(cloud)
         advance(launch)
-        with pytest.raises(LaunchStatusException, match="instance a is gone"):
+        with pytest.raises(LaunchStatusException, match="instance a was deleted by somebody else"):
             list_and_advance(launch, 2, creation_machine.ABSENT_SECONDS + 1)
         assert cloud.inventory.is_gone("a")
 

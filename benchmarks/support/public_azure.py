@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Azure at the addresses of the public cloud: the released driver knows no others.
+
+A proxy for HTTPS that stands for all hosts behind it, with a certificate of its own, and hands what it gets to the
+simulated subscription. Both launchers are measured through it.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import parse_qs, urlencode, urlsplit
+
+from tests.support.certificates import make_certificates
+
+HOSTS: Final = ("login.microsoftonline.com", "management.azure.com")
+#: The older endpoint for tokens, which the released driver asks.
+_OLD_TOKENS, _TOKENS = "/oauth2/token", "/oauth2/v2.0/token"
+#: Headers of one connection.
+_OWN: Final = ("connection", "content-length", "transfer-encoding", "host", "server", "date")
+
+
+def _handler_class(url: str, context: ssl.SSLContext) -> type[BaseHTTPRequestHandler]:
+    where = urlsplit(url)
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+        host = ""
+
+        def setup(self) -> None:
+            super().setup()
+            self._plain: socket.socket = self.connection
+            self._behind = http.client.HTTPConnection(str(where.hostname), where.port)
+
+        def do_CONNECT(self) -> None:
+            self.host = self.path.rpartition(":")[0]
+            self.send_response(200)
+            self.end_headers()
+            self.connection = context.wrap_socket(self.connection, server_side=True)
+            self.rfile = self.connection.makefile("rb")
+            self.wfile = self.connection.makefile("wb", 0)
+            self.close_connection = False
+            # A client may go at any time.
+            with suppress(OSError):
+                while not self.close_connection:
+                    self.handle_one_request()
+            self.close_connection = True
+
+        def finish(self) -> None:
+            with suppress(OSError):
+                super().finish()
+            self._behind.close()
+            self.connection.close()
+
+        def do_any(self) -> None:
+            body: bytes = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            path, old = self.path, self.path.partition("?")[0].endswith(_OLD_TOKENS)
+            if old:
+                path, body = path.replace(_OLD_TOKENS, _TOKENS), _with_scope(body)
+            headers = {name: value for name, value in self.headers.items() if name.lower() not in _OWN}
+            headers |= {"Host": self.host, "X-Forwarded-Proto": "https"}
+            self._behind.request(self.command, path, body, headers)
+            answer = self._behind.getresponse()
+            content = answer.read()
+            if old and answer.status == 200:
+                content = _with_end(content)
+            self.send_response(answer.status)
+            for name, value in answer.getheaders():
+                if name.lower() not in _OWN:
+                    self.send_header(name, value)
+            if answer.status != 204:
+                self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        do_GET = do_PUT = do_POST = do_DELETE = do_PATCH = do_any
+
+        def log_message(self, format: str, *arguments: Any) -> None:
+            """Not to stderr."""
+
+    return Handler
+
+
+def _with_scope(form: bytes) -> bytes:
+    """The older endpoint has a resource in place of a scope."""
+    given = {name: values[0] for name, values in parse_qs(form.decode()).items()}
+    resource = given.pop("resource", "https://management.azure.com/")
+    return urlencode({"scope": f"{resource.rstrip('/')}/.default", **given}).encode()
+
+
+def _with_end(answer: bytes) -> bytes:
+    """The older endpoint tells when a token ends, and all numbers as texts."""
+    found = json.loads(answer)
+    return json.dumps(
+        {**found, "expires_in": str(found["expires_in"]), "expires_on": str(int(time.time()) + 3600)}
+    ).encode()
+
+
+@contextmanager
+def public_azure(directory: Path, url: str) -> Iterator[None]:
+    """Runs it, and tells launchers, which inherit the environment, of it.
+
+    :param url: of the simulated subscription.
+    """
+    made = make_certificates(directory / "public", HOSTS)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(str(made.keystore))
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _handler_class(url, context))
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever, name="public-azure")
+    thread.start()
+    proxy = f"http://127.0.0.1:{server.server_address[1]}"
+    variables = {"HTTPS_PROXY": proxy, "https_proxy": proxy, "REQUESTS_CA_BUNDLE": str(made.ca)}
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def write_public_auth_file(path: Path, private: Path) -> Path:
+    """The credentials of a file, without its addresses."""
+    given = json.loads(private.read_text(encoding="utf-8"))
+    path.write_text(json.dumps({name: value for name, value in given.items() if "Endpoint" not in name}))
+    return path
