@@ -92,7 +92,7 @@ class VpcImages:
             raise VpcError(400, "cos_region_mismatch", text, "file.href", region)
         self._object(bucket, key)
         group = self._groups.of_body(body)
-        self._quotas.check(IMAGES)
+        self._quotas.check_image()
         image = self.add(name, group, system)
         reasons = [{"code": "image_request_in_progress", "message": "The image request is in progress."}]
         image.document |= {"status": "pending", "status_reasons": reasons, "file": {}}

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from nodepool.testing.ibmvpc.catalog import PROFILES, SimulatedProfile
 from nodepool.testing.ibmvpc.core import IbmCore, VpcError
-from nodepool.testing.ibmvpc.resources import ADDRESSES, INSTANCES, VpcTable
+from nodepool.testing.ibmvpc.resources import ADDRESSES, IMAGES, INSTANCES, VOLUMES, VpcTable
 
 _VCPUS = (
     "A non-dedicated host VSI with this profile ({wanted} vCPUs) will put user over quota. "
@@ -35,11 +35,12 @@ class VpcQuotas:
         self._check("vcpus", sum(found.vcpus for found in living), profile.vcpus)
         self._check("memory", sum(found.memory for found in living), profile.memory)
         self._check("instances", len(living), 1)
-        self.check("volumes")
+        self._check(VOLUMES, self._resources.count(VOLUMES), 1)
 
-    def check(self, kind: str) -> None:
-        """:raises VpcError: another thing of the kind is one too many."""
-        self._check(kind, self._resources.count(kind), 1)
+    def check_image(self) -> None:
+        """:raises VpcError: another image of the account is one too many."""
+        own = sum(found.document["visibility"] == "private" for found in self._resources.of(IMAGES))
+        self._check(IMAGES, own, 1)
 
     def check_address(self, zone: str) -> None:
         """:raises VpcError: another floating IP in the zone is one too many."""
