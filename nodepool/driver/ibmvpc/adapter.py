@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`IbmAdapter`: what the framework asks of a region (reference/driver 9)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from nodepool.driver.ibmvpc.client import IbmVpc
+from nodepool.driver.ibmvpc.creation import IbmCreation
+from nodepool.driver.ibmvpc.facts import IbmFacts
+from nodepool.driver.ibmvpc.floating import IbmFloatingIps
+from nodepool.driver.ibmvpc.instance import IbmInstance
+from nodepool.driver.ibmvpc.login import IbmLogin
+from nodepool.driver.ibmvpc.machines import IbmDeletion, IbmMachines
+from nodepool.driver.ibmvpc.names import metadata_of_tags, node_metadata
+from nodepool.driver.ibmvpc.preflight import IbmPreflight
+from nodepool.driver.ibmvpc.quota import limits_of, need_of
+from nodepool.driver.statemachine import SWEEP_LIST_SECONDS, Adapter, Creation, Resource
+
+if TYPE_CHECKING:
+    from nodepool.driver.framework.check_result import CheckResult
+    from nodepool.driver.ibmvpc.config import IbmProviderConfig
+    from nodepool.driver.statemachine.adapter import Log
+    from nodepool.model.quota import QuotaInformation
+    from nodepool.model.request import NodeRequest
+
+#: Connections that are kept: more than a provider has threads.
+CONNECTIONS: Final = 32
+
+INSTANCE: Final = "instance"
+FLOATING_IP: Final = "floatingip"
+VOLUME: Final = "volume"
+
+
+class IbmResource(Resource):
+    """Something that says whose it is; ``id`` is what it is deleted by."""
+
+    def __init__(self, metadata: dict[str, str], type: str, id: str) -> None:
+        super().__init__(metadata, type)
+        self.id = id
+
+
+class IbmAdapter(Adapter):
+    """One region. Making it imports requests, and does not ask IBM."""
+
+    lag_seconds = IbmMachines.lag_seconds
+    advance_threads = 8
+
+    def __init__(self, provider_config: IbmProviderConfig) -> None:
+        from nodepool.driver.framework.http.plain_http import PlainHttp
+
+        super().__init__(provider_config)
+        self.config = provider_config
+        http = PlainHttp(CONNECTIONS)
+        login = IbmLogin(provider_config.name, provider_config.credentials_file, http)
+        self.client = IbmVpc(provider_config, http, login)
+        self.facts = IbmFacts(provider_config, self.client)
+        self.floating = IbmFloatingIps(provider_config, self.client)
+        self.machines = IbmMachines(provider_config, self.client, self.facts, self.floating)
+        self.machines.on_room = lambda: self.on_room()
+        self.shared_threads = self.machines.threads
+
+    def stop(self) -> None:
+        self.machines.stop()
+
+    # -- machines --
+
+    def getCreateStateMachine(
+        self,
+        hostname: str,
+        label: Any,
+        image_external_id: Any,
+        metadata: dict[str, str],
+        request: NodeRequest | None,
+        az: str | None,
+        log: Log,
+    ) -> IbmCreation:
+        return IbmCreation(self.machines, hostname, label, image_external_id, metadata, log)
+
+    def getDeleteStateMachine(self, external_id: Any, log: Log) -> IbmDeletion:
+        return IbmDeletion(self.machines, external_id if isinstance(external_id, str) else None, log)
+
+    # -- lists --
+
+    def listInstances(self) -> list[IbmInstance]:
+        return [IbmInstance(record, self.config.region) for record in self.machines.inventory.all(max_age=0.0)]
+
+    def unansweredCreations(self) -> Iterable[Creation]:
+        return self.machines.unanswered()
+
+    def listResources(self) -> Iterator[IbmResource]:
+        """All that may be ours (IV-3); of what an instance uses the instance alone. What is in a resource group of
+        others is nobody's here.
+        """
+        for record in self.machines.inventory.all(SWEEP_LIST_SECONDS):
+            yield IbmResource(dict(record.metadata), INSTANCE, record.id)
+        for floating in self.floating.left_over():
+            yield IbmResource(floating.metadata, FLOATING_IP, floating.id)
+        for volume in self.client.volumes():
+            if not volume.used:
+                tagged = metadata_of_tags(list(volume.tags), self.config.name)
+                yield IbmResource(tagged or node_metadata(volume.name, volume.group), VOLUME, volume.id)
+
+    def deleteResource(self, resource: Resource) -> None:
+        assert isinstance(resource, IbmResource)
+        if resource.type == INSTANCE:
+            self.machines.delete_instance(resource.id)
+        elif resource.type == FLOATING_IP:
+            self.floating.delete_free(resource.id)
+        else:
+            self.client.delete_volume(resource.id)
+
+    # -- quota --
+
+    def getQuotaLimits(self) -> QuotaInformation:
+        return limits_of(self.config)
+
+    def getQuotaForLabel(self, label: Any) -> QuotaInformation:
+        return need_of(label, self.facts)
+
+    # -- trouble --
+
+    def preflight(self) -> Iterable[CheckResult]:
+        return IbmPreflight(self.config, self.client, self.facts).results()

@@ -1,0 +1,203 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`IbmCreation`: the launch of one instance, with its floating IP."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Final
+
+from nodepool.driver.framework.cloud_errors import CloudNoCapacity, CloudNoCapacityLater, CloudQuota, CloudRefused
+from nodepool.driver.ibmvpc.errors import BUSY, CAPACITY, PREEMPTED, exists, meaning, told
+from nodepool.driver.ibmvpc.floating import Binding
+from nodepool.driver.ibmvpc.instance import IbmInstance
+from nodepool.driver.ibmvpc.launch_spec import instance_body
+from nodepool.driver.ibmvpc.machines import IbmDeletion, IbmMachines
+from nodepool.driver.ibmvpc.names import group_of_pool
+from nodepool.driver.ibmvpc.places import InstancePlace, places_of
+from nodepool.driver.ibmvpc.types import DELETING, FAILED, RUNNING, STOPPED, IbmRecord
+from nodepool.driver.statemachine import CreationKey, CreationMachine, Instance
+from nodepool.driver.statemachine.metadata import NODE_KEY, PROVIDER_KEY
+from nodepool.exceptions import LaunchError, LaunchStatusException
+
+if TYPE_CHECKING:
+    from nodepool.driver.ibmvpc.config import IbmLabel
+    from nodepool.driver.statemachine.adapter import Log
+
+#: So long after a refusal a floating IP is bound again to an instance that is not ready for it.
+BUSY_SECONDS: Final = 3.0
+
+
+class IbmCreation(CreationMachine[IbmRecord]):
+    """Makes an instance and waits until it can be reached. A creation without an answer is sent again: its name is its
+    key.
+
+    :param image_id: of the upload; None = the label's cloud image.
+    """
+
+    idempotent = True
+
+    cloud: IbmMachines
+
+    def __init__(
+        self,
+        cloud: IbmMachines,
+        hostname: str,
+        label: IbmLabel,
+        image_id: str | None,
+        metadata: Mapping[str, str],
+        log: Log,
+    ) -> None:
+        super().__init__(cloud, label.name, metadata, log)
+        self._hostname = hostname
+        self._label = label
+        self._image_id = image_id
+        #: Where to try it, the present one first. One thread at a time works on it.
+        self._places: list[InstancePlace] = []
+        #: What is done about the floating IP, and the outcome.
+        self._work: Future[Binding | bool] | None = None
+        self._binding: Binding | None = None
+        self._bind_at = float("-inf")
+
+    def id_in_advance(self) -> str:
+        return CreationKey(self.cloud.provider, self.node_id, self.attempt, self.begun_anew).name(self._hostname)
+
+    # -- making it --
+
+    def create(self, key: CreationKey) -> str:
+        name = key.name(self._hostname)
+        if not self._places:
+            subnets = self.cloud.facts.subnets(self._label.pool)
+            self._places = self.cloud.places.awake(places_of(self._label, subnets))
+        while True:
+            try:
+                return self._create_at(self._places[0], name)
+            except CloudNoCapacity as error:
+                if not self._another_place(error):
+                    raise
+
+    def _another_place(self, error: Exception) -> bool:
+        """The present place has no capacity. Is there another one?"""
+        self.cloud.places.no_room(self._places[0])
+        if len(self._places) == 1:
+            return False
+        self.log.info("No capacity for %s, trying %s: %s", self._places[0], self._places[1], error)
+        del self._places[0]
+        return True
+
+    def _create_at(self, place: InstancePlace, name: str) -> str:
+        ids = self.cloud.facts.launch_ids(self._label, self._image_id)
+        body = instance_body(name, self._label, place, ids, self.metadata)
+        try:
+            self.cloud.made(self.cloud.client.create_instance(body, self._permit_at(place)))
+        except CloudRefused as error:
+            if not exists(error):
+                raise
+            # Of an order of ours that was not answered, or of somebody else.
+            found = self.cloud.client.instance_named(name)
+            if found is None or any(found.metadata.get(tag) != self.metadata[tag] for tag in (NODE_KEY, PROVIDER_KEY)):
+                raise
+            self.log.info("Instance %s was made by an order that was not answered", name)
+        return name
+
+    def _permit_at(self, place: InstancePlace) -> Callable[[], None]:
+        def permit() -> None:
+            self.permit()
+            # Where another launch found no capacity meanwhile, if there is another place.
+            if len(self._places) > 1 and self.cloud.places.rests(place):
+                text = f"{self.where}: there was no capacity for another launch"
+                raise CloudNoCapacity(text, code="cannot_start_capacity")
+
+        return permit
+
+    def refused(self, error: Exception) -> Exception:
+        if isinstance(error, CloudRefused) and not isinstance(error, (CloudQuota, CloudNoCapacity)):
+            # What it was to be made of may be gone, or another one now.
+            self.cloud.facts.forget()
+        return error
+
+    def begin_anew(self, error: LaunchError) -> float | None:
+        # What shows at once `create` has looked at.
+        if not isinstance(error, CloudNoCapacityLater) or not self._places or not self._another_place(error):
+            return None
+        self._work = self._binding = None
+        return 0.0
+
+    def discard(self, record_id: str) -> IbmDeletion:
+        return IbmDeletion(self.cloud, record_id, self.log, self.clock)
+
+    # -- waiting for it --
+
+    def lets_go_on(self, record: IbmRecord | None) -> bool:
+        if record is None or record.status in (RUNNING, FAILED, DELETING, *STOPPED):
+            return True
+        return self._label.pool.public_ipv4 and self._work is None and bool(record.interface_id)
+
+    def seen(self, record: IbmRecord) -> Instance | bool:
+        if record.status == DELETING:
+            raise self.gone()
+        if record.status == FAILED or record.status in STOPPED:
+            raise self._ended(record)
+        if self._label.pool.public_ipv4 and not self._has_address(record):
+            return False
+        if record.status != RUNNING:
+            return False
+        address = None if self._binding is None else self._binding.floating.address
+        return IbmInstance(record, self.cloud.config.region, address)
+
+    def _ended(self, record: IbmRecord) -> LaunchError:
+        """The error of a launch whose instance will not run."""
+        text = f"{self.where}: instance {record.id} is {record.status}"
+        error = meaning(text, list(record.reasons)) if record.reasons else None
+        codes = {reason.code for reason in record.reasons}
+        if isinstance(error, CloudQuota):
+            return error
+        if codes & CAPACITY or PREEMPTED in codes:
+            return CloudNoCapacityLater(str(error))
+        return LaunchStatusException(f"{text}: {told(record.reasons) or 'IBM gives no reason'}")
+
+    # -- its floating IP --
+
+    def _has_address(self, record: IbmRecord) -> bool:
+        """Is a floating IP bound to it that nobody else has? Does not block."""
+        if self._work is not None:
+            if not self._work.done():
+                return False
+            work, self._work = self._work, None
+            self._take_outcome(work)
+        binding = self._binding
+        if binding is None:
+            if record.interface_id and self.reached(self._bind_at):
+                self._begin(lambda: self._bind(record))
+            return False
+        if binding.check_at is None:
+            return True
+        if self.reached(binding.check_at):
+            self._begin(lambda: self.cloud.floating.still_bound(binding, record.id))
+        return False
+
+    def _begin(self, work: Callable[[], Binding | bool]) -> None:
+        self._work = self.submit(work)
+        self._work.add_done_callback(lambda _: self.wake())
+
+    def _bind(self, record: IbmRecord) -> Binding:
+        group = self.cloud.facts.group_id(group_of_pool(self.cloud.provider, self._label.pool.name))
+        return self.cloud.floating.bind(record.id, group, record.zone, record.interface_id, self.permit)
+
+    def _take_outcome(self, work: Future[Binding | bool]) -> None:
+        try:
+            outcome = work.result()
+        except CloudRefused as error:
+            if error.status != 409 and error.code not in BUSY:
+                raise
+            self.log.debug("The floating IP is bound later: %s", error)
+            self._bind_at = self.clock() + BUSY_SECONDS
+            return
+        if isinstance(outcome, Binding):
+            self._binding = outcome
+        elif outcome:
+            assert self._binding is not None
+            self._binding = self._binding._replace(check_at=None)
+        else:
+            self.log.info("Another launcher took the floating IP, another one is bound")
+            self._binding = None

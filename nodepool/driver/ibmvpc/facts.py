@@ -1,0 +1,223 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`IbmFacts`: what the names of the configuration stand for: VPC, subnets, SSH keys, profiles, images, resource groups.
+
+They are read again every ten minutes, when a name is not among them, and after a rejected launch (IV-2).
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from nodepool.clock import monotonic
+from nodepool.driver.framework.cloud_errors import CloudRefused, CloudSetup
+from nodepool.driver.framework.fact import MAX_AGE_SECONDS, Fact
+from nodepool.driver.ibmvpc.launch_spec import LaunchIds
+from nodepool.driver.ibmvpc.names import group_of_pool
+from nodepool.driver.ibmvpc.types import USABLE_IMAGES, IbmImage, IbmProfile, IbmSubnet
+from nodepool.exceptions import RuntimeConfigurationException
+
+if TYPE_CHECKING:
+    from nodepool.driver.ibmvpc.client import IbmVpc
+    from nodepool.driver.ibmvpc.config import IbmLabel, IbmPool, IbmProviderConfig
+    from nodepool.driver.ibmvpc.image_config import IbmCloudImage
+
+T = TypeVar("T")
+
+log = logging.getLogger("nodepool.driver.ibmvpc.facts")
+
+#: How long the image of a name or a filter is remembered.
+FOUND_SECONDS: Final = 300.0
+#: A list that lacks a name is asked for again unless it is as new as this, in seconds.
+MISSING_SECONDS: Final = 10.0
+#: What owner types of Nodepool 11.0.0 are today (IV-8).
+_VISIBILITY: Final = {"user": "private", "provider": "public"}
+
+
+class IbmFacts:
+    """Of one provider. Thread-safe; ``_lock`` guards the table of images, ``_making`` is held while a resource group is
+    made.
+    """
+
+    def __init__(self, config: IbmProviderConfig, client: IbmVpc, clock: Callable[[], float] = monotonic) -> None:
+        self._config = config
+        self._client = client
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._making = threading.Lock()
+        self._vpcs: Fact[dict[str, str]] = Fact(client.vpcs, clock)
+        self._subnets: Fact[list[IbmSubnet]] = Fact(client.subnets, clock)
+        self._keys: Fact[dict[str, str]] = Fact(client.keys, clock)
+        self._profiles: Fact[dict[str, IbmProfile]] = Fact(client.profiles, clock)
+        self._groups: Fact[dict[str, str]] = Fact(client.groups, clock)
+        self._images: dict[str, Fact[str]] = {}
+        #: Resource groups that were made here: lists may be late. Replaced as a whole, with ``_making``.
+        self._made: dict[str, str] = {}
+
+    def launch_ids(self, label: IbmLabel, image_id: str | None) -> LaunchIds:
+        """What an instance of a label is made of. May block.
+
+        :param image_id: of the upload; None = the label's cloud image.
+        :raises CloudSetup: something is not there.
+        """
+        image = label.cloud_image or label.diskimage
+        assert image is not None
+        return LaunchIds(
+            vpc=self.vpc_id(),
+            group=self.group_id(group_of_pool(self._config.name, label.pool.name)),
+            image=self.image(label, image_id),
+            keys=[self.key_id(name) for name in image.ssh_keys],
+        )
+
+    def forget(self) -> None:
+        """IBM rejected a launch: look up again what it was made of."""
+        with self._lock:
+            self._images.clear()
+        with self._making:
+            self._made = {}
+        for fact in (self._vpcs, self._subnets, self._keys, self._profiles, self._groups):
+            fact.clear()
+
+    # -- the network --
+
+    def vpc_id(self) -> str:
+        """Of the configuration's VPC. May block; raises CloudSetup."""
+        return _named(self._vpcs, self._config.vpc, f"the region has no VPC {self._config.vpc!r}; correct vpc")
+
+    def subnets(self, pool: IbmPool) -> list[IbmSubnet]:
+        """Those of a pool, in the order of the configuration. May block.
+
+        :raises CloudSetup: one is not there, or a zone has none.
+        """
+        vpc = self.vpc_id()
+        try:
+            return _chosen(pool, vpc, self._subnets.get())
+        except CloudSetup:
+            return _chosen(pool, vpc, self._subnets.get(MISSING_SECONDS))
+
+    def key_id(self, name: str) -> str:
+        """Of an SSH key. May block; raises CloudSetup."""
+        return _named(self._keys, name, f"the region has no SSH key {name!r}; correct keys of the image, or make it")
+
+    # -- profiles --
+
+    def profile(self, name: str) -> IbmProfile:
+        """A profile. May block.
+
+        :raises RuntimeConfigurationException: the region does not have it.
+        """
+        found = self._profiles.get().get(name) or self._profiles.get(MISSING_SECONDS).get(name)
+        if found is None:
+            text = f"the region {self._config.region} has no profile {name!r}; correct profile"
+            raise RuntimeConfigurationException(text)
+        return found
+
+    # -- resource groups --
+
+    def group_id(self, name: str) -> str:
+        """Of a resource group, which is made if it is not there. May block."""
+        found = self._groups.get().get(name) or self._made.get(name)
+        if found is not None:
+            return found
+        with self._making:
+            found = self._made.get(name) or self._groups.get(MISSING_SECONDS).get(name)
+            if found is None:
+                found = self._make_group(name)
+                self._made = {**self._made, name: found}
+        return found
+
+    def _make_group(self, name: str) -> str:
+        try:
+            found = self._client.create_group(name)
+        except CloudRefused:
+            # Another launcher may have been first.
+            self._groups.clear()
+            found = self._groups.get().get(name, "")
+            if not found:
+                raise
+        else:
+            log.info("Provider %s: resource group %s was made", self._config.name, name)
+        return found
+
+    # -- images --
+
+    def image(self, label: IbmLabel, image_id: str | None) -> Mapping[str, str]:
+        """What an instance of a label is made of, as IBM takes it. May block.
+
+        :param image_id: of the upload; None = the label's cloud image.
+        :raises CloudSetup: there is no such image.
+        """
+        if image_id is not None:
+            return {"id": image_id}
+        image = label.cloud_image
+        assert image is not None
+        if image.image_href:
+            return {"href": image.image_href}
+        return {"id": image.image_id or self._found_image(image)}
+
+    def _found_image(self, image: IbmCloudImage) -> str:
+        with self._lock:
+            fact = self._images.get(image.name)
+            if fact is None:
+                fact = self._images[image.name] = Fact(lambda: self._find_image(image).id, self._clock)
+        return fact.get(FOUND_SECONDS)
+
+    def _find_image(self, image: IbmCloudImage) -> IbmImage:
+        filters = {"name": image.image_name} if image.image_name else {}
+        if image.owner_type:
+            filters["visibility"] = _VISIBILITY[image.owner_type]
+        found = next((one for one in self._client.images(**filters) if matches(one, image)), None)
+        if found is None:
+            wanted = f"the name {image.image_name!r}" if image.image_name else f"image-filter {_told(image)}"
+            text = f"the region has no image with {wanted}; correct cloud image {image.name!r}"
+            raise CloudSetup(text, code="image_not_found", status=404)
+        return found
+
+
+def matches(candidate: IbmImage, image: IbmCloudImage) -> bool:
+    """Does an image have all that is wanted? Pure (IV-8)."""
+    if image.image_name:
+        return candidate.name == image.image_name
+    given = candidate.operating_system
+    return (
+        (candidate.status == image.status if image.status else candidate.status in USABLE_IMAGES)
+        and image.owner_type in (None, _owner(candidate))
+        and all(given.get(name.replace("-", "_")) == value for name, value in image.operating_system.items())
+    )
+
+
+def _owner(candidate: IbmImage) -> str | None:
+    return next((owner for owner, visibility in _VISIBILITY.items() if visibility == candidate.visibility), None)
+
+
+def _told(image: IbmCloudImage) -> str:
+    given = {**image.operating_system, "owner-type": image.owner_type, "status": image.status}
+    return ", ".join(f"{name}={value}" for name, value in given.items() if value is not None)
+
+
+def _named(fact: Fact[dict[str, T]], name: str, problem: str) -> T:
+    """An entry of a list that is asked for again if it lacks the name."""
+    for max_age in (MAX_AGE_SECONDS, MISSING_SECONDS):
+        found = fact.get(max_age).get(name)
+        if found is not None:
+            return found
+    raise CloudSetup(problem, code="not_found", status=404)
+
+
+def _chosen(pool: IbmPool, vpc: str, subnets: list[IbmSubnet]) -> list[IbmSubnet]:
+    """The subnets that a pool names. Raises CloudSetup. Pure."""
+    chosen = []
+    for name in pool.subnets:
+        found = [subnet for subnet in subnets if subnet.id == name or (subnet.name == name and subnet.vpc == vpc)]
+        if not found:
+            text = f"the VPC {pool.provider.vpc!r} has no subnet {name!r}; correct subnet of pool {pool.name}"
+            raise CloudSetup(text, code="subnet_not_found", status=404)
+        chosen += found
+    for zone in pool.zones:
+        if all(subnet.zone != zone for subnet in chosen):
+            names = ", ".join(f"{subnet.name} ({subnet.zone})" for subnet in chosen)
+            text = f"no subnet of pool {pool.name} is in zone {zone}, only {names}; correct zone or subnet"
+            raise CloudSetup(text, code="subnet_not_found", status=404)
+    return chosen

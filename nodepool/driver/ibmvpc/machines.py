@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Instances of one provider: how they are listed and deleted."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from nodepool.driver.framework.cloud_errors import CloudNotFound, CloudRefused
+from nodepool.driver.framework.resting_places import RestingPlaces
+from nodepool.driver.ibmvpc.client import CALL_SECONDS, IbmVpc
+from nodepool.driver.ibmvpc.errors import BUSY
+from nodepool.driver.ibmvpc.places import InstancePlace
+from nodepool.driver.ibmvpc.preempted import StoppedInstances
+from nodepool.driver.ibmvpc.types import DELETING, IbmRecord
+from nodepool.driver.statemachine import DeletionMachine, InstanceCloud
+from nodepool.driver.statemachine.metadata import POOL_KEY
+
+if TYPE_CHECKING:
+    from nodepool.driver.ibmvpc.config import IbmProviderConfig
+    from nodepool.driver.ibmvpc.facts import IbmFacts
+    from nodepool.driver.ibmvpc.floating import IbmFloatingIps
+    from nodepool.exceptions import LaunchError
+
+#: So many instances are remembered that were made here.
+MANY: Final = 5000
+
+
+class IbmMachines(InstanceCloud[IbmRecord]):
+    """What launches and deletions of one provider share. The absence of an instance from lists proves that it is gone:
+    to ask for one costs as much as a list.
+    """
+
+    # No lag of lists is documented.
+    lag_seconds = 1.0
+    # An answer may take twice as long as each of its parts.
+    call_seconds = 2 * CALL_SECONDS
+
+    def __init__(self, config: IbmProviderConfig, client: IbmVpc, facts: IbmFacts, floating: IbmFloatingIps) -> None:
+        super().__init__(config.name)
+        self.config = config
+        self.client = client
+        self.facts = facts
+        self.floating = floating
+        self.places: RestingPlaces[InstancePlace] = RestingPlaces()
+        self._stopped = StoppedInstances(config.name)
+        #: What IBM calls instances that were made here, by name: lists may not show them yet. ``_made_lock`` guards it.
+        self._made: dict[str, str] = {}
+        self._made_lock = threading.Lock()
+
+    def list_instances(self, since: str | None) -> list[IbmRecord]:
+        records = self.client.instances()
+        self._stopped.seen(records)
+        return records
+
+    def delete_instance(self, record_id: str) -> None:
+        """:param record_id: name of an instance of ours, or id of any other one."""
+        record = self.inventory.get(record_id)
+        with self._made_lock:
+            instance_id = self._made.get(record_id) if record is None else record.instance_id
+        if instance_id is None:
+            record = self.client.instance_named(record_id)
+            if record is None or record.id != record_id:
+                # Somebody else's may have the name.
+                text = f"Provider {self.provider}: instance {record_id} is gone"
+                raise CloudNotFound(text, code="not_found", status=404)
+            instance_id = record.instance_id
+        self.client.delete_instance(instance_id)
+
+    def made(self, record: IbmRecord) -> None:
+        """An instance was made here. Any thread."""
+        with self._made_lock:
+            self._made[record.id] = record.instance_id
+            if len(self._made) > MANY:
+                del self._made[next(iter(self._made))]
+
+    def uses_floating_ips(self, record: IbmRecord | None) -> bool:
+        """May an instance have one?
+
+        :param record: as last seen; None = it was not.
+        """
+        pools = self.config.pools
+        pool = None if record is None else pools.get(record.metadata.get(POOL_KEY, ""))
+        return pool.public_ipv4 if pool is not None else any(one.public_ipv4 for one in pools.values())
+
+    def close(self) -> None:
+        self.client.close()
+
+
+class IbmDeletion(DeletionMachine[IbmRecord]):
+    """Deletes an instance, waits until it is gone, and keeps or deletes its floating IP."""
+
+    cloud: IbmMachines
+    _may_have_address: bool | None = None
+
+    def before(self, record: IbmRecord | None) -> Callable[[], Any] | None:
+        if self._may_have_address is None:
+            self._may_have_address = self.cloud.uses_floating_ips(record)
+        return None
+
+    def after(self) -> Callable[[], Any] | None:
+        name = self.external_id
+        if not name or not (self._may_have_address or self.cloud.uses_floating_ips(None)):
+            return None
+        return lambda: self.cloud.floating.release(name)
+
+    def begun(self, record: IbmRecord) -> bool:
+        return record.status == DELETING
+
+    def busy(self, error: LaunchError) -> bool:
+        """Another operation on the instance is under way."""
+        return isinstance(error, CloudRefused) and (error.status == 409 or error.code in BUSY)

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Names by which our things are known: they and resource groups say whose a thing is (IV-3). Pure.
+
+An instance cannot carry a tag from the call that makes it. So its name has the node, and its resource group has
+provider and pool. The names are those of Nodepool 11.0.0; a part that the driver adds follows a hyphen.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from nodepool.driver.statemachine.metadata import BUILD_KEY, NODE_KEY, POOL_KEY, PROVIDER_KEY, UPLOAD_KEY, for_node
+
+_GROUP: Final = re.compile(r"np_([^_]+)_([^_]+)")
+_IMAGE_GROUP: Final = re.compile(r"npimages_([^_]+)")
+_NODE: Final = re.compile(r"np(\d+)(?:-\d+){0,2}")
+_IMAGE: Final = re.compile(r"npimage(\d+)-([0-9a-z]+)")
+#: Before the upload in the names of images; those of Nodepool 11.0.0 have nothing behind it.
+_OLD_IMAGE: Final = re.compile(r"npimage\d+")
+
+
+def group_of_pool(provider: str, pool: str) -> str:
+    """Resource group of the nodes of a pool."""
+    return f"np_{provider}_{pool}"
+
+
+def group_of_images(provider: str) -> str:
+    """Resource group of uploaded images."""
+    return f"npimages_{provider}"
+
+
+def node_metadata(name: str, group: str) -> dict[str, str]:
+    """Whose an instance, a floating IP or a volume is; empty = it is none of a node of any provider.
+
+    :param group: name of its resource group.
+    """
+    node, owner = _NODE.fullmatch(name), _GROUP.fullmatch(group)
+    return for_node(node[1], owner[2], owner[1]) if node and owner else {}
+
+
+def volume_tags(metadata: Mapping[str, str]) -> list[str]:
+    """User tags of a boot volume, the one thing that can have some from the beginning. IBM makes them lower case."""
+    return [f"{key}:{metadata[key]}".lower() for key in (NODE_KEY, POOL_KEY, PROVIDER_KEY) if key in metadata]
+
+
+def metadata_of_tags(tags: list[str], provider: str) -> dict[str, str]:
+    """What `volume_tags` says, if a volume is of this provider; else nothing."""
+    found = dict(tag.split(":", 1) for tag in tags if ":" in tag)
+    if found.get(PROVIDER_KEY) != provider.lower() or NODE_KEY not in found:
+        return {}
+    return {NODE_KEY: found[NODE_KEY], PROVIDER_KEY: provider}
+
+
+def image_name(metadata: Mapping[str, str]) -> str:
+    """Of an uploaded image, with upload and build: ids of uploads begin again with each build (IV-10)."""
+    return f"npimage{metadata[UPLOAD_KEY]}-{metadata[BUILD_KEY]}"
+
+
+def image_metadata(name: str, group: str) -> dict[str, str]:
+    """Whose an image is; empty = it is none that this driver uploaded.
+
+    Images of Nodepool 11.0.0 do not say of which build they are. Only their records know them.
+    """
+    image, owner = _IMAGE.fullmatch(name), _IMAGE_GROUP.fullmatch(group)
+    if not image or not owner:
+        return {}
+    return {UPLOAD_KEY: image[1], BUILD_KEY: image[2], PROVIDER_KEY: owner[1]}
+
+
+def is_image_name(name: str) -> bool:
+    """May an uploaded image of this driver, or of Nodepool 11.0.0, have the name?"""
+    return bool(_IMAGE.fullmatch(name) or _OLD_IMAGE.fullmatch(name))

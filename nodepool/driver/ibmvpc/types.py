@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What IBM says, as small values: only what the driver uses."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from nodepool.driver.ibmvpc.errors import IbmError, reasons_of
+from nodepool.driver.ibmvpc.names import node_metadata
+from nodepool.driver.statemachine.metadata import PROVIDER_KEY
+
+#: States of an instance.
+RUNNING: Final = "running"
+FAILED: Final = "failed"
+DELETING: Final = "deleting"
+STOPPED: Final = ("stopped", "stopping")
+_DELETED_VOLUMES: Final = ("pending_deletion", DELETING)
+#: States of images: can be used, as of floating IPs; is imported.
+AVAILABLE: Final = "available"
+PENDING: Final = "pending"
+USABLE_IMAGES: Final = (AVAILABLE, "deprecated", "partially_available")
+
+
+def _name(data: Any) -> str:
+    return str((data or {}).get("name") or "")
+
+
+def _id(data: Any) -> str:
+    return str((data or {}).get("id") or "")
+
+
+class IbmRecord(NamedTuple):
+    """An instance as a list shows it: a record of the inventory."""
+
+    #: Its name if it is ours, which is known before it is made; else what IBM calls it.
+    id: str
+    #: What IBM calls it.
+    instance_id: str
+    status: str
+    reasons: tuple[IbmError, ...]
+    metadata: Mapping[str, str]
+    profile: str
+    cores: int
+    ram_gib: int
+    zone: str
+    interface_id: str
+    private_ipv4: str | None
+    spot: bool
+    #: IBM does not list what changed.
+    updated: str = ""
+
+    @property
+    def gone(self) -> bool:
+        """What is gone is in no list."""
+        return False
+
+    @classmethod
+    def of(cls, data: Mapping[str, Any], provider: str) -> IbmRecord:
+        """:param provider: whose instances are known by their names."""
+        metadata = node_metadata(data["name"], _name(data.get("resource_group")))
+        interface = data.get("primary_network_interface") or {}
+        return cls(
+            id=data["name"] if metadata.get(PROVIDER_KEY) == provider else data["id"],
+            instance_id=data["id"],
+            status=data.get("status") or "",
+            reasons=reasons_of(data),
+            metadata=metadata,
+            profile=_name(data.get("profile")),
+            cores=int((data.get("vcpu") or {}).get("count") or 0),
+            ram_gib=int(data.get("memory") or 0),
+            zone=_name(data.get("zone")),
+            interface_id=_id(interface),
+            private_ipv4=_address(interface),
+            spot=(data.get("availability") or {}).get("class") == "spot",
+        )
+
+
+def _address(interface: Mapping[str, Any]) -> str | None:
+    """``primary_ip`` of an interface (IV-6); 0.0.0.0 stands for one that is not chosen yet."""
+    found = (interface.get("primary_ip") or {}).get("address") or interface.get("primary_ipv4_address")
+    return str(found) if found and found != "0.0.0.0" else None
+
+
+class IbmFloatingIp(NamedTuple):
+    """A floating IP."""
+
+    id: str
+    name: str
+    address: str
+    status: str
+    zone: str
+    #: Id and name of its resource group.
+    group_id: str
+    group: str
+    #: Id of what it is bound to; "" = nothing.
+    target: str
+    created: str
+
+    @property
+    def free(self) -> bool:
+        """Can it be bound?"""
+        return not self.target and self.status == AVAILABLE
+
+    @property
+    def metadata(self) -> dict[str, str]:
+        """Whose it is; empty = it is not of a node."""
+        return node_metadata(self.name, self.group)
+
+    @classmethod
+    def of(cls, data: Mapping[str, Any]) -> IbmFloatingIp:
+        return cls(
+            id=data["id"],
+            name=data["name"],
+            address=data.get("address") or "",
+            status=data.get("status") or "",
+            zone=_name(data.get("zone")),
+            group_id=_id(data.get("resource_group")),
+            group=_name(data.get("resource_group")),
+            target=_id(data.get("target")),
+            created=data.get("created_at") or "",
+        )
+
+
+class IbmVolume(NamedTuple):
+    """A volume."""
+
+    id: str
+    name: str
+    group: str
+    tags: tuple[str, ...]
+    #: An instance has it, or it is deleted now.
+    used: bool
+
+    @classmethod
+    def of(cls, data: Mapping[str, Any]) -> IbmVolume:
+        tags = tuple(map(str, data.get("user_tags") or ()))
+        used = bool(data.get("volume_attachments")) or data.get("status") in _DELETED_VOLUMES
+        return cls(data["id"], data["name"], _name(data.get("resource_group")), tags, used)
+
+
+class IbmSubnet(NamedTuple):
+    """A subnet. ``vpc`` is the id of its VPC, ``free`` the number of addresses that nobody has."""
+
+    id: str
+    name: str
+    vpc: str
+    zone: str
+    free: int | None
+
+    @classmethod
+    def of(cls, data: Mapping[str, Any]) -> IbmSubnet:
+        free = data.get("available_ipv4_address_count")
+        return cls(data["id"], data["name"], _id(data.get("vpc")), _name(data.get("zone")), free)
+
+
+class IbmProfile(NamedTuple):
+    """A profile of instances; memory is in GiB (IV-7)."""
+
+    name: str
+    cores: int
+    ram_gib: int
+
+    @classmethod
+    def of(cls, data: Mapping[str, Any]) -> IbmProfile:
+        return cls(data["name"], _number(data.get("vcpu_count")), _number(data.get("memory")))
+
+
+def _number(field: Any) -> int:
+    """A number of a profile. One that can be chosen has a default."""
+    found = field if isinstance(field, dict) else {}
+    return int(found.get("value") or found.get("default") or 0)
+
+
+class IbmImage(NamedTuple):
+    """An image."""
+
+    id: str
+    name: str
+    status: str
+    reasons: tuple[IbmError, ...]
+    group: str
+    visibility: str
+    operating_system: Mapping[str, Any]
+    #: Size of the file that it was made of, in GB; None = it is not known.
+    file_gb: int | None
+
+    @classmethod
+    def of(cls, data: Mapping[str, Any]) -> IbmImage:
+        return cls(
+            id=data["id"],
+            name=data["name"],
+            status=data.get("status") or "",
+            reasons=reasons_of(data),
+            group=_name(data.get("resource_group")),
+            visibility=data.get("visibility") or "",
+            operating_system=data.get("operating_system") or {},
+            file_gb=(data.get("file") or {}).get("size"),
+        )

@@ -1,0 +1,319 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The adapter at a simulated region: launches, deletions, leftovers, quota, checks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodepool.driver.framework.cloud_errors import CloudNoCapacityLater, CloudQuota, CloudRefused, CloudSetup
+from nodepool.driver.ibmvpc.names import volume_tags
+from nodepool.driver.statemachine.metadata import NODE_KEY, node_id_of
+from nodepool.exceptions import LaunchStatusException, RuntimeConfigurationException
+from nodepool.testing.ibmvpc import ProfileCapacity, VpcBootRule, VpcErrorRule
+from tests.support.wait import wait_for
+from tests.unit.driver.ibmvpc.region import Here, at_simulator, drive, section
+from tests.unit.driver.ibmvpc.support import GROUP, HOST, METADATA, PROVIDER, label_of
+
+PUBLIC = {"public-ipv4": True}
+ZONES: dict[str, Any] = {"zone": ["us-south-1", "us-south-2"], "subnet": ["ci-us-south-1", "ci-us-south-2"]}
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Iterator[Here]:
+    with at_simulator(tmp_path, section()) as made:
+        yield made
+
+
+def leftovers(here: Here) -> dict[str, list[str]]:
+    """What the framework is shown of ours, by type: node ids."""
+    found: dict[str, list[str]] = {}
+    for resource in here.adapter.listResources():
+        if node_id_of(resource.metadata, PROVIDER):
+            found.setdefault(resource.type, []).append(node_id_of(resource.metadata, PROVIDER) or "")
+    return found
+
+
+# -- launches --
+
+
+def test_launch_and_delete(here: Here) -> None:
+    """IV-4, IV-5, IV-6: one call makes the instance with its volume, one takes both away."""
+    found = here.launch()
+    assert (found.external_id, found.cloud, found.region, found.az) == (HOST, "IBM", "us-south", "us-south-1")
+    assert (found.public_ipv4, found.interface_ip) == (None, found.private_ipv4)
+    assert found.private_ipv4
+    assert found.metadata == METADATA
+    assert here.contents() == {"instances": 1, "volumes": 1}
+    here.delete(HOST)
+    assert here.contents() == {}
+    assert (here.calls("vpc.create_instance"), here.calls("vpc.delete_instance")) == (1, 1)
+    assert here.calls("vpc.list_floating_ips") == 0
+
+
+def test_group_is_made_once(here: Here) -> None:
+    """IV-2, IV-3: the resource group of the pool."""
+    here.launch()
+    here.launch("0000000043")
+    assert here.calls("platform.create_resource_group") == 1
+    for name in (HOST, "np0000000043"):
+        here.delete(name)
+
+
+def test_id_is_known_before(here: Here) -> None:
+    """CM-8: the name is stored before the call that makes the instance."""
+    machine = here.creation()
+    assert machine.advance() is None
+    assert (machine.external_id, here.calls("vpc.create_instance")) == (HOST, 0)
+    drive(machine)
+    here.delete(HOST)
+
+
+@pytest.mark.parametrize("kind", ["drop", "500", "html"])
+def test_lost_answer(here: Here, kind: str) -> None:
+    """CM-8: the order is sent again under the same name, which is unique: no second instance is made."""
+    here.simulator.change(errors=[VpcErrorRule(operation="vpc.create_instance", kind=kind, after=True, count=1)])
+    assert here.launch().external_id == HOST
+    assert here.contents()["instances"] == 1
+    assert here.calls("vpc.create_instance") == 2
+    here.delete(HOST)
+
+
+def test_name_of_somebody_else(here: Here) -> None:
+    """CM-8, IV-2: an instance of the name in another group is neither adopted nor deleted."""
+    with here.simulator.cloud() as cloud:
+        cloud.add_instance(HOST, "np_north_main")
+    with pytest.raises(CloudRefused, match="validation_unique_failed"):
+        here.launch()
+    here.delete(HOST)
+    assert here.contents()["instances"] == 1
+    assert here.launch(attempt=2).external_id == f"{HOST}-2"
+    here.delete(f"{HOST}-2")
+
+
+def test_failed_instance(here: Here) -> None:
+    """IV-4: with the reason of IBM; the next attempt has a name of its own."""
+    here.simulator.change(boots=[VpcBootRule(code="cannot_start_storage", message="no disk", count=1)])
+    with pytest.raises(LaunchStatusException, match="np0000000042 is failed: cannot_start_storage: no disk"):
+        here.launch()
+    here.delete(HOST)
+    assert here.launch(attempt=2).external_id == f"{HOST}-2"
+    here.delete(f"{HOST}-2")
+    assert here.contents() == {}
+
+
+def test_quota(tmp_path: Path) -> None:
+    """CM-6: a quota waits."""
+    with (
+        at_simulator(tmp_path, section(), quotas={"instances": 0}) as here,
+        pytest.raises(CloudQuota, match="over_quota"),
+    ):
+        here.launch()
+
+
+def test_what_is_missing(tmp_path: Path) -> None:
+    """IV-2: a name of the configuration that the region does not have."""
+    with (
+        at_simulator(tmp_path, section(subnet="nothing")) as here,
+        pytest.raises(CloudSetup, match="no subnet 'nothing'"),
+    ):
+        here.launch()
+
+
+# -- capacity --
+
+
+def test_next_zone(tmp_path: Path) -> None:
+    """Capacity that IBM misses after it took the order: the next place, without a failed attempt, for all nodes."""
+    with at_simulator(tmp_path, section(**ZONES), capacity=[ProfileCapacity(zone="us-south-1")]) as here:
+        found = here.launch()
+        assert (found.az, found.external_id) == ("us-south-2", f"{HOST}-1-1")
+        # The zone is left alone by the next node.
+        assert here.launch("0000000043").external_id == "np0000000043"
+        assert here.calls("vpc.create_instance") == 3
+        for name in (f"{HOST}-1-1", "np0000000043"):
+            here.delete(name)
+        assert here.contents() == {}
+
+
+def test_next_profile(tmp_path: Path) -> None:
+    """Profiles after zones."""
+    data = section({"profile": ["bx2-4x16", "bx2-2x8"]})
+    with at_simulator(tmp_path, data, capacity=[ProfileCapacity(profile="bx2-4x16")]) as here:
+        found = here.launch()
+        assert found.getQuotaInformation().get_resources() == {"instances": 1, "cores": 2, "ram": 8}
+        here.delete(found.external_id)
+
+
+def test_no_capacity_anywhere(tmp_path: Path) -> None:
+    """A failed attempt, in the words of IBM."""
+    with at_simulator(tmp_path, section(), capacity=[ProfileCapacity()]) as here:
+        with pytest.raises(CloudNoCapacityLater, match="cannot_start_capacity"):
+            here.launch()
+        here.delete(HOST)
+
+
+def test_spot_fallback(tmp_path: Path) -> None:
+    data = section({"profile": "bxf-2x8", "use-spot": True, "spot-fallback": True})
+    with at_simulator(tmp_path, data, capacity=[ProfileCapacity(spot=True)]) as here:
+        found = here.launch()
+        with here.simulator.cloud() as cloud:
+            (instance,) = cloud.resources.of("instances")
+            assert instance.document["availability"]["class"] == "standard"
+        here.delete(found.external_id)
+
+
+def test_preempted_during_the_launch(tmp_path: Path) -> None:
+    """``stopped_by_preemption`` counts as lack of capacity, with the words of IBM."""
+    data = section({"profile": "bxf-2x8", "use-spot": True})
+    with at_simulator(
+        tmp_path, data, boots=[VpcBootRule(kind="failed", code="stopped_by_preemption", count=1)]
+    ) as here:
+        with pytest.raises(CloudNoCapacityLater, match="stopped_by_preemption"):
+            here.launch()
+        here.delete(HOST)
+
+
+# -- floating IPs --
+
+
+def test_floating_ip(tmp_path: Path) -> None:
+    """IV-4 (today), IV-6: one call makes and binds it; it is kept for the next node, and then one call binds it."""
+    with at_simulator(tmp_path, section(pool=PUBLIC)) as here:
+        found = here.launch()
+        assert found.public_ipv4
+        assert found.interface_ip == found.public_ipv4
+        here.delete(HOST)
+        assert here.contents() == {"floating_ips": 1}
+        again = here.launch("0000000043")
+        assert again.public_ipv4 == found.public_ipv4
+        here.delete("np0000000043")
+        assert (here.calls("vpc.create_floating_ip"), here.calls("vpc.update_floating_ip")) == (1, 1)
+        assert here.calls("vpc.delete_floating_ip") == 0
+
+
+def test_none_is_kept(tmp_path: Path) -> None:
+    """IV-13: ``floating-ip-pool: 0``: it goes with its node."""
+    with at_simulator(tmp_path, section(pool={**PUBLIC, "floating-ip-pool": 0})) as here:
+        here.launch()
+        here.delete(HOST)
+        wait_for("the floating IP to go", lambda: here.contents() == {})
+
+
+@pytest.mark.parametrize("kind", ["drop", "500"])
+def test_lost_answer_of_a_floating_ip(tmp_path: Path, kind: str) -> None:
+    """IV-13: never two for one node."""
+    with at_simulator(tmp_path, section(pool=PUBLIC)) as here:
+        here.simulator.change(errors=[VpcErrorRule(operation="vpc.create_floating_ip", kind=kind, after=True, count=1)])
+        assert here.launch().public_ipv4
+        assert here.contents()["floating_ips"] == 1
+        here.delete(HOST)
+
+
+def test_no_more_floating_ips(tmp_path: Path) -> None:
+    """CM-6: a quota waits; the instance is deleted."""
+    with at_simulator(tmp_path, section(pool=PUBLIC), quotas={"floating_ips": 0}) as here:
+        with pytest.raises(CloudQuota, match="creating a floating IP failed: over_quota"):
+            here.launch()
+        here.delete(HOST)
+        assert here.contents() == {}
+
+
+# -- leftovers --
+
+
+def test_leftovers(tmp_path: Path) -> None:
+    """IV-3, D-4: instances, floating IPs and volumes of this provider, whatever else is in the region."""
+    with at_simulator(tmp_path, section(pool={**PUBLIC, "floating-ip-pool": 0})) as here:
+        with here.simulator.cloud() as cloud:
+            cloud.add_instance("np0000000001", GROUP)
+            cloud.add_instance("np0000000002", "np_north_main")
+            cloud.add_instance("np0000000003", "somewhere", hidden_group=True)
+            cloud.add_address("np0000000004", GROUP)
+            cloud.add_address("np0000000005", "Default")
+            cloud.add_volume("np0000000006", GROUP)
+            cloud.add_volume("renamed", "Default", volume_tags({**METADATA, NODE_KEY: "0000000007"}))
+            cloud.add_volume("np0000000008", "Default")
+        found = leftovers(here)
+        assert {kind: sorted(nodes) for kind, nodes in found.items()} == {
+            "instance": ["0000000001"],
+            "floatingip": ["0000000004"],
+            "volume": ["0000000006", "0000000007"],
+        }
+        for resource in list(here.adapter.listResources()):
+            if node_id_of(resource.metadata, PROVIDER):
+                here.adapter.deleteResource(resource)
+        wait_for("all to go", lambda: not leftovers(here))
+        assert here.contents() == {"instances": 2, "volumes": 3, "floating_ips": 1}
+
+
+def test_kept_floating_ips_are_no_leftovers(tmp_path: Path) -> None:
+    """IV-13: as many as the pool keeps."""
+    with at_simulator(tmp_path, section(pool={**PUBLIC, "floating-ip-pool": 1})) as here:
+        with here.simulator.cloud() as cloud:
+            for number in (1, 2, 3):
+                cloud.add_address(f"np000000000{number}", GROUP)
+        assert leftovers(here) == {"floatingip": ["0000000002", "0000000003"]}
+
+
+# -- quota --
+
+
+def test_limits_and_need(tmp_path: Path) -> None:
+    """IV-7: from the configuration, and from the profile."""
+    with at_simulator(tmp_path, section(quota={"instances": 7})) as here:
+        assert here.adapter.getQuotaLimits().quota["compute"]["instances"] == 7
+        assert here.adapter.getQuotaLimits().quota["compute"]["cores"] == math.inf
+        need = here.adapter.getQuotaForLabel(label_of(here.adapter.config))
+        assert need.get_resources() == {"instances": 1, "cores": 2, "ram": 8}
+
+
+def test_unknown_profile(tmp_path: Path) -> None:
+    """Q-14: the label can never work."""
+    with (
+        at_simulator(tmp_path, section({"profile": "nothing"})) as here,
+        pytest.raises(RuntimeConfigurationException, match="no profile 'nothing'"),
+    ):
+        here.adapter.getQuotaForLabel(label_of(here.adapter.config))
+
+
+# -- nodepool check --
+
+
+def test_preflight(here: Here) -> None:
+    """CHK: everything is there, but for what is made with the first launch."""
+    found = list(here.adapter.preflight())
+    assert all(result.ok for result in found)
+    assert {result.subject: result.status for result in found} == {
+        "region us-south": "ok",
+        "pool main": "warning",
+        "label small of pool main": "ok",
+        "quota": "warning",
+    }
+    assert here.calls("platform.create_resource_group") == 0
+
+
+@pytest.mark.parametrize(
+    ("data", "told"),
+    [
+        (section(vpc="nothing"), "no VPC 'nothing'"),
+        (section(subnet="nothing"), "no subnet 'nothing'"),
+        (section(zone="us-south-2"), "no subnet of pool main is in zone us-south-2"),
+        (section({"profile": ["bx2-2x8", "nothing"]}), "no profile 'nothing'"),
+        (section(cloud_images=[{"name": "debian", "username": "r", "image-name": "x"}]), "no image with the name 'x'"),
+        (section(cloud_images=[{"name": "debian", "username": "r", "image-id": "x"}]), "no image 'x'"),
+        (
+            section(cloud_images=[{"name": "debian", "username": "r", "image-name": "x", "keys": ["nothing"]}]),
+            "no SSH key 'nothing'",
+        ),
+    ],
+)
+def test_preflight_finds(tmp_path: Path, data: dict[str, object], told: str) -> None:
+    """CHK: one line each with cause and remedy."""
+    with at_simulator(tmp_path, data) as here:
+        bad = [result for result in here.adapter.preflight() if not result.ok]
+        assert any(told in result.text and result.remedy for result in bad), bad

@@ -1,0 +1,315 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests of `nodepool.driver.ibmvpc.floating` (IV-13)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from nodepool.driver.framework.cloud_errors import CloudAway, CloudNotFound, CloudQuota
+from nodepool.driver.ibmvpc.floating import (
+    CHOICE_SECONDS,
+    OWN_SECONDS,
+    SETTLED_SECONDS,
+    Binding,
+    IbmFloatingIps,
+    surplus,
+)
+from nodepool.driver.ibmvpc.types import IbmFloatingIp
+from tests.support.manual_clock import ManualClock
+from tests.unit.driver.ibmvpc.support import GROUP, HOST, floating, load, refusal, section
+
+ZONE = "us-south-1"
+NIC = "nic-42"
+
+
+def permit() -> None:
+    """The instance is wanted."""
+
+
+class Client:
+    """Floating IPs of a region, and the calls about them."""
+
+    def __init__(self, *there: IbmFloatingIp) -> None:
+        self.there = {one.id: one for one in there}
+        self.calls: list[str] = []
+        #: Raised by the next call that makes or binds one: before it is done, or after.
+        self.before: Exception | None = None
+        self.after: Exception | None = None
+
+    def floating_ips(self) -> list[IbmFloatingIp]:
+        self.calls.append("list")
+        return list(self.there.values())
+
+    def floating_ip(self, floating_id: str) -> IbmFloatingIp:
+        self.calls.append(f"get {floating_id}")
+        return self._get(floating_id)
+
+    def create_floating_ip(
+        self, name: str, group_id: str, interface_id: str, permit: Callable[[], None]
+    ) -> IbmFloatingIp:
+        permit()
+        self.calls.append("make")
+        self._fail("before")
+        if any(one.name == name for one in self.there.values()):
+            raise refusal("validation_unique_failed")
+        made = floating(len(self.there) + 50, name, interface_id)
+        self.there[made.id] = made
+        self._fail("after")
+        return made
+
+    def bind_floating_ip(
+        self, floating_id: str, name: str, interface_id: str, permit: Callable[[], None]
+    ) -> IbmFloatingIp:
+        permit()
+        self.calls.append(f"bind {floating_id}")
+        self._fail("before")
+        self.there[floating_id] = self._get(floating_id)._replace(name=name, target=interface_id)
+        self._fail("after")
+        return self.there[floating_id]
+
+    def delete_floating_ip(self, floating_id: str) -> None:
+        self.calls.append(f"delete {floating_id}")
+        self._get(floating_id)
+        del self.there[floating_id]
+
+    def _get(self, floating_id: str) -> IbmFloatingIp:
+        if floating_id not in self.there:
+            raise CloudNotFound("gone", status=404)
+        return self.there[floating_id]
+
+    def _fail(self, when: str) -> None:
+        error = getattr(self, when)
+        setattr(self, when, None)
+        if error is not None:
+            raise error
+
+    def free(self, floating_id: str) -> None:
+        """Its instance was deleted."""
+        self.there[floating_id] = self.there[floating_id]._replace(target="")
+
+
+class Here:
+    def __init__(self, *there: IbmFloatingIp, kept: int = 10, clock: ManualClock | None = None) -> None:
+        self.client = Client(*there)
+        self.clock = clock or ManualClock()
+        pool = {"public-ipv4": True, "floating-ip-pool": kept}
+        self.config = load(section(pool=pool))
+        self.floating = IbmFloatingIps(self.config, self.client, self.clock)  # type: ignore[arg-type]
+
+    def bind(self, name: str = HOST, nic: str = NIC, zone: str = ZONE, permit: Callable[[], None] = permit) -> Binding:
+        return self.floating.bind(name, f"id-{GROUP}", zone, nic, permit)
+
+    def settle(self) -> None:
+        """What is free has been so for a while."""
+        self.floating.all()
+        self.clock.now += SETTLED_SECONDS + 1
+
+
+def test_made_on_the_interface() -> None:
+    """IV-4 (today): one call makes and binds it; nobody else could have taken it."""
+    here = Here()
+    binding = here.bind()
+    assert (binding.floating.name, binding.floating.target, binding.check_at) == (HOST, NIC, None)
+    assert here.client.calls == ["list", "make"]
+
+
+def test_free_one_is_used_again() -> None:
+    """IV-13 (today): one that is free is bound and renamed with one call."""
+    here = Here(floating(1))
+    here.settle()
+    binding = here.bind()
+    assert here.client.calls == ["list", "list", "bind fip-1"]
+    assert (binding.floating.name, binding.floating.target) == (HOST, NIC)
+    # Others may have chosen the same one.
+    assert binding.check_at == here.clock.now + CHOICE_SECONDS
+    here.clock.now += CHOICE_SECONDS
+    assert here.floating.still_bound(binding, HOST)
+
+
+def test_another_launcher_was_faster() -> None:
+    """IV-13 (today): the last call wins, and the other launcher sees it before the node is given out."""
+    here = Here(floating(1))
+    here.settle()
+    binding = here.bind()
+    here.client.there["fip-1"] = floating(1, "np0000000099", "nic-99")
+    here.clock.now += CHOICE_SECONDS
+    assert not here.floating.still_bound(binding, HOST)
+    again = here.bind()
+    assert again.floating.id != "fip-1"
+    assert here.client.there["fip-1"].target == "nic-99"
+
+
+def test_two_launchers_never_share_one() -> None:
+    """IV-13 (today): whatever the order of the calls of two launchers is, each ends with an address of its own."""
+    one = Here(floating(1), floating(2))
+    other = Here(clock=one.clock)
+    other.client = one.client
+    other.floating = IbmFloatingIps(other.config, one.client, one.clock)  # type: ignore[arg-type]
+    for here in (one, other):
+        here.floating.all()
+    one.clock.now += SETTLED_SECONDS + 1
+    bound = {"np1": one.bind("np1", "nic-1"), "np2": other.bind("np2", "nic-2")}
+    for _ in range(5):
+        one.clock.now += CHOICE_SECONDS
+        for here, name, nic in ((one, "np1", "nic-1"), (other, "np2", "nic-2")):
+            if bound[name].check_at is not None and not here.floating.still_bound(bound[name], name):
+                bound[name] = here.bind(name, nic)
+    assert bound["np1"].floating.id != bound["np2"].floating.id
+    targets = {found.target for found in one.client.there.values() if found.target}
+    assert targets == {"nic-1", "nic-2"}
+
+
+def test_too_old_a_choice_is_not_used() -> None:
+    """IV-13 (today): a call that waited for its turn does not take what was free before."""
+    here = Here(floating(1))
+    here.settle()
+    waited = iter([CHOICE_SECONDS + 1, 0.0, 0.0])
+
+    def turn() -> None:
+        here.clock.now += next(waited)
+
+    here.bind(permit=turn)
+    assert here.client.calls == ["list", "list", "list", "bind fip-1"]
+
+
+def test_what_others_freed_just_now_is_left_alone() -> None:
+    """IV-4: Nodepool 11.0.0 makes the floating IP before the instance: it only looks free."""
+    here = Here(floating(1))
+    here.floating.all()
+    assert here.bind().floating.id != "fip-1"
+
+
+def test_other_zone_and_pool() -> None:
+    """A floating IP stays in its zone, and in the group of its pool."""
+    here = Here(floating(1, zone="us-south-2"), floating(2, group="np_south_other"), floating(3, group="np_north_main"))
+    here.settle()
+    assert here.bind().floating.id not in ("fip-1", "fip-2", "fip-3")
+
+
+def test_own_one_is_used_at_once() -> None:
+    """IV-13 (today): who freed it need not look again."""
+    here = Here()
+    first = here.bind()
+    here.client.free(first.floating.id)
+    here.floating.release(HOST)
+    second = here.bind("np0000000043", "nic-43")
+    assert (second.floating.id, second.check_at) == (first.floating.id, None)
+    assert [call for call in here.client.calls if call != "list"] == ["make", f"bind {first.floating.id}"]
+
+
+def test_own_one_is_everybodys_later() -> None:
+    here = Here()
+    first = here.bind()
+    here.client.free(first.floating.id)
+    here.floating.release(HOST)
+    here.floating.all()
+    here.clock.now += OWN_SECONDS + 1
+    assert here.bind("np0000000043", "nic-43").floating.id != first.floating.id
+    here.clock.now += SETTLED_SECONDS
+    assert here.bind("np0000000044", "nic-44").check_at is not None
+
+
+def test_no_more_are_kept_than_the_pool_says() -> None:
+    """IV-13 (today): one that is too many is deleted with its node."""
+    here = Here(kept=1)
+    bindings = [here.bind(f"np000000004{number}", f"nic-{number}") for number in range(3)]
+    for number, binding in enumerate(bindings):
+        here.client.free(binding.floating.id)
+        here.floating.release(f"np000000004{number}")
+    assert len(here.client.there) == 1
+    assert [call for call in here.client.calls if call.startswith("delete")] == [
+        f"delete {binding.floating.id}" for binding in bindings[1:]
+    ]
+
+
+def test_none_is_kept() -> None:
+    """IV-13: ``floating-ip-pool: 0``."""
+    here = Here(kept=0)
+    binding = here.bind()
+    here.client.free(binding.floating.id)
+    here.floating.release(HOST)
+    assert here.client.there == {}
+    here.floating.release(HOST)
+
+
+def test_release_after_a_restart() -> None:
+    """IV-4: what an earlier process made is found by its name."""
+    here = Here(floating(1, HOST), kept=0)
+    here.floating.release(HOST)
+    assert here.client.calls == ["list", "delete fip-1"]
+
+
+# -- without an answer --
+
+
+@pytest.mark.parametrize("done", [True, False])
+def test_lost_answer_of_a_new_one(done: bool) -> None:
+    """CM-8: never two for one instance."""
+    here = Here()
+    setattr(here.client, "after" if done else "before", CloudAway("timed out"))
+    binding = here.bind()
+    assert binding.floating.target == NIC
+    assert len(here.client.there) == 1
+
+
+@pytest.mark.parametrize("done", [True, False])
+def test_lost_answer_of_a_binding(done: bool) -> None:
+    here = Here(floating(1))
+    here.settle()
+    setattr(here.client, "after" if done else "before", CloudAway("timed out"))
+    binding = here.bind()
+    assert (binding.floating.id, binding.floating.target) == ("fip-1", NIC)
+
+
+def test_one_of_the_name() -> None:
+    """IV-3: names are unique: one that an earlier attempt left is bound."""
+    here = Here(floating(1, HOST))
+    assert here.bind().floating.id == "fip-1"
+
+
+def test_deleted_meanwhile() -> None:
+    """The one that was chosen may be gone: then another one is made."""
+    here = Here(floating(1))
+    here.settle()
+    here.client.before = CloudNotFound("gone", status=404)
+    here.floating.all()
+    del here.client.there["fip-1"]
+    assert here.bind().floating.id != "fip-1"
+    assert here.client.calls[-2:] == ["list", "make"]
+
+
+def test_quota() -> None:
+    """CM-6: the launch waits."""
+    here = Here()
+    here.client.before = refusal("over_quota")
+    with pytest.raises(CloudQuota):
+        here.bind()
+
+
+# -- what is left over --
+
+
+def test_left_over() -> None:
+    """IV-13 (today), D-4: free ones that are more than the pool keeps, and all of a pool that has none any more."""
+    there = [floating(number) for number in range(1, 5)]
+    here = Here(*there, floating(8, group="np_south_gone"), floating(9, group="np_north_main"), kept=2)
+    assert {one.id for one in here.floating.left_over()} == {"fip-3", "fip-4", "fip-8"}
+
+
+def test_what_is_bound_meanwhile_is_not_deleted() -> None:
+    """D-4: between the list and the deletion somebody may have taken it."""
+    here = Here(floating(1), kept=0)
+    here.client.there["fip-1"] = floating(1, HOST, NIC)
+    here.floating.delete_free("fip-1")
+    assert "fip-1" in here.client.there
+    here.client.free("fip-1")
+    here.floating.delete_free("fip-1")
+    assert here.client.there == {}
+
+
+def test_all_launchers_keep_the_same() -> None:
+    free = [floating(3), floating(1), floating(2)]
+    assert [one.id for one in surplus(free, lambda _: 1)] == ["fip-2", "fip-3"]
+    assert surplus([], lambda _: 0) == []

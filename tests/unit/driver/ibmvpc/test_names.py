@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests of `nodepool.driver.ibmvpc.names` (IV-3, IV-10)."""
+
+from __future__ import annotations
+
+import pytest
+
+from nodepool.driver.ibmvpc import names
+from nodepool.driver.statemachine.metadata import for_node
+
+UPLOAD = {
+    "nodepool_build_id": "0123456789abcdef0123456789abcdef",
+    "nodepool_upload_id": "0000000007",
+    "nodepool_provider_name": "south",
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "group", "node"),
+    [
+        ("np0000000042", "np_south_main", "0000000042"),
+        ("np0000000042-2", "np_south_main", "0000000042"),
+        ("np0000000042-1-3", "np_south_main", "0000000042"),
+        ("np42", "np_South-1_main-2", "42"),
+    ],
+)
+def test_whose_an_instance_is(name: str, group: str, node: str) -> None:
+    """IV-3: node by its name, provider and pool by its group; later orders have numbers of their own."""
+    _, provider, pool = group.split("_")
+    assert names.node_metadata(name, group) == for_node(node, pool, provider)
+
+
+@pytest.mark.parametrize(
+    ("name", "group"),
+    [
+        ("np42", "Default"),
+        ("np42", "np_south"),
+        ("np42", "np_a_b_c"),
+        ("np42", ""),
+        ("np42a", "np_south_main"),
+        ("xnp42", "np_south_main"),
+        ("np42-1-2-3", "np_south_main"),
+    ],
+)
+def test_of_others(name: str, group: str) -> None:
+    """IV-2, IV-3: a thing in an unknown group is nobody's here."""
+    assert names.node_metadata(name, group) == {}
+
+
+def test_groups() -> None:
+    """IV-3: the names of Nodepool 11.0.0."""
+    assert names.group_of_pool("south", "main") == "np_south_main"
+    assert names.group_of_images("south") == "npimages_south"
+
+
+def test_tags_of_volumes() -> None:
+    """CM-1: a volume carries tags, which IBM makes lower case."""
+    tags = names.volume_tags(for_node("0000000042", "Main", "South"))
+    assert tags == ["nodepool_node_id:0000000042", "nodepool_pool_name:main", "nodepool_provider_name:south"]
+    assert names.metadata_of_tags([*tags, "team", "a:b:c"], "South") == {
+        "nodepool_node_id": "0000000042",
+        "nodepool_provider_name": "South",
+    }
+    assert names.metadata_of_tags(tags, "north") == {}
+    assert names.metadata_of_tags(["nodepool_provider_name:south"], "south") == {}
+
+
+def test_images() -> None:
+    """IV-10: the name has build and upload; ids of uploads begin again with each build."""
+    name = names.image_name(UPLOAD)
+    assert name == "npimage0000000007-0123456789abcdef0123456789abcdef"
+    assert len(name) <= 63
+    assert names.image_metadata(name, "npimages_south") == UPLOAD
+    other = names.image_name({**UPLOAD, "nodepool_build_id": "f" * 32})
+    assert other != name
+
+
+@pytest.mark.parametrize("name", ["npimage0000000007", "npimage-1", "fedora"])
+def test_images_of_others(name: str) -> None:
+    """IV-10: an image that does not say of which build it is belongs to nobody here; the sweep leaves it alone."""
+    assert names.image_metadata(name, "npimages_south") == {}
+    assert names.image_metadata(names.image_name(UPLOAD), "np_south_main") == {}
