@@ -44,6 +44,7 @@ def observe(zk: ZooKeeper, name: str | None) -> Observed:
         statuses=status_records.read_pools(zk.client),
         maintenance=list(MaintenanceStore(zk.client).read_all().values()),
         events=[event for launcher in launchers for event in launcher.events],
+        launchers=launchers,
         locked=frozenset(zk.nodes.locked_ids([name]) if name is not None and name in nodes else ()),
     )
 

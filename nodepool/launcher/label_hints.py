@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from nodepool.config.problems import did_you_mean
 
 if TYPE_CHECKING:
+    from nodepool.config.objects import Label
     from nodepool.plan.assignment import PoolInfo
 
 #: Labels whose hints are remembered: to search thousands of labels for a similar one takes milliseconds.
@@ -22,7 +23,9 @@ class LabelHints:
     :param configured: labels of the configuration of this launcher.
     """
 
-    def __init__(self, registered: Callable[[], Sequence[PoolInfo]], configured: Callable[[], Collection[str]]) -> None:
+    def __init__(
+        self, registered: Callable[[], Sequence[PoolInfo]], configured: Callable[[], Mapping[str, Label]]
+    ) -> None:
         self._registered = registered
         self._configured = configured
         #: The pools that were looked at, their labels, and the hints.
@@ -55,6 +58,8 @@ class LabelHints:
     def _hint(self, label: str, served: Collection[str]) -> str:
         configured = self._configured()
         if label in configured:
+            if configured[label].pools:
+                return f"no pool that runs has {label}; nodepool status says why the provider that has it is not served"
             return f"no pool that runs has {label}, although it is among the configured labels: add it to a pool"
         similar = did_you_mean(label, {*served, *configured})
         return f"no pool has {label}{similar or ': correct the nodeset in Zuul, or add the label'}"

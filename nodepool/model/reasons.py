@@ -249,7 +249,7 @@ OTHER_LAUNCHERS: Final = Reason(
 NO_LAUNCHES: Final = Reason(
     ReasonCode.POOL_WITHOUT_LAUNCHES, "max-concurrency is 0, nothing is ever launched here", {"limit": 0}
 )
-POOL_DISABLED: Final = Reason(ReasonCode.POOL_DISABLED, "pool is disabled by max_servers", {"limit": 0})
+POOL_DISABLED: Final = Reason(ReasonCode.POOL_DISABLED, "the pool is disabled: max-servers is 0 or less", {"limit": 0})
 IMAGE_MISSING: Final = Reason(ReasonCode.IMAGE_MISSING, "images are not available")
 EXCEEDS_QUOTA: Final = Reason(ReasonCode.QUOTA_TOO_SMALL, "it would exceed quota")
 MIN_READY_WITHOUT_ROOM: Final = Reason(ReasonCode.MIN_READY_WITHOUT_ROOM, "it would exceed quota")

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from nodepool.model.launcher_status import AbsentProvider
 from nodepool.model.maintenance import Maintenance
 from nodepool.plan.attention import named
 from nodepool.plan.explain_label import waiting_groups
@@ -31,17 +32,19 @@ def explain_provider(name: str, seen: Observed) -> ExplainedProvider:
         node for node in seen.nodes.values() if node.provider == provider and (not pool_name or node.pool == pool_name)
     ]
     answer = ExplainedPool if pool_name else ExplainedProvider
+    absent = [] if pool_name else seen.absent_providers.get(provider, ())
+    state = worst.state if worst is not None else "not served" if absent and not silent else "unknown"
     return answer(
         id=name,
-        state="unknown" if worst is None else worst.state,
-        text=_text(name, worst, pools, silent, records),
+        state=state,
+        text=_text(name, worst, pools, silent, records, absent),
         nodes=dict(Counter(node.state for node in sorted(nodes, key=lambda node: node.state))),
         pools=pools,
         silent=silent,
         waiting=waiting_groups(seen, lambda status, _: name in (status.provider, f"{status.provider}/{status.pool}")),
         maintenance=[record.text for record in records],
         history=_history(name, seen),
-        remedies=_remedies(pools, records, seen),
+        remedies=[*_remedies(pools, records, seen), *_remedies_of_absent(absent, seen)],
     )
 
 
@@ -51,10 +54,13 @@ def _text(
     pools: Sequence[PoolSummary],
     silent: Sequence[str],
     records: Sequence[Maintenance],
+    absent: Sequence[tuple[str, AbsentProvider]],
 ) -> str:
     if records:
         text, own = "; ".join(record.text for record in records), f"{records[0].kind} {name} "
         return text.removeprefix(own) if text.startswith(own) else f"is subject to maintenance: {text}"
+    if worst is None and absent and not silent:
+        return "; ".join(f"is not served by launcher {host}: {one.text}" for host, one in absent)
     if worst is None:
         return f"tells no status: {named(silent)}" if silent else "no launcher has it"
     if worst.state == "running":
@@ -87,3 +93,12 @@ def _remedies(pools: Sequence[PoolSummary], records: Sequence[Maintenance], seen
         if down:
             found.append(f"hosts of {pool.name} are down: {named(down)}")
     return found
+
+
+def _remedies_of_absent(absent: Sequence[tuple[str, AbsentProvider]], seen: Observed) -> list[str]:
+    found = [
+        f"launcher {host} does not serve it: {one.text}"
+        + ("" if one.next is None else f"; its start is tried again in {max(0.0, one.next - seen.now):.0f} s")
+        for host, one in absent
+    ]
+    return found + [f"nodepool check {name} tries what it needs" for name in sorted({one.name for _, one in absent})]

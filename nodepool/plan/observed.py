@@ -9,6 +9,7 @@ from functools import cached_property
 
 from nodepool.model.component import PoolComponent
 from nodepool.model.event import Event
+from nodepool.model.launcher_status import AbsentProvider, LauncherStatus
 from nodepool.model.maintenance import Maintenance
 from nodepool.model.node import Node
 from nodepool.model.pool_status import PoolStatus
@@ -20,7 +21,7 @@ from nodepool.quick_dataclass import dataclass
 #: Part of the id of each pool, in front of provider and pool.
 _POOL_MARK = "-PoolWorker."
 #: What `Observed` finds out when it is asked, and what is the same at every time.
-_TIMELESS = ("pools", "labels", "providers", "node_index", "_provider_of")
+_TIMELESS = ("pools", "labels", "providers", "absent_providers", "node_index", "_provider_of")
 
 
 @dataclass(frozen=True)
@@ -91,6 +92,7 @@ class Observed:
     :param registered: entries of pools in the component registry.
     :param statuses: what pools report.
     :param events: of all launchers.
+    :param launchers: what launchers report about themselves.
     :param locked: ids of nodes that somebody holds the lock of, of those that have to do with the subject.
     """
 
@@ -101,6 +103,7 @@ class Observed:
     statuses: Sequence[PoolStatus] = ()
     maintenance: Sequence[Maintenance] = ()
     events: Sequence[Event] = ()
+    launchers: Sequence[LauncherStatus] = ()
     locked: frozenset[str] = frozenset()
 
     @cached_property
@@ -132,6 +135,15 @@ class Observed:
     def providers(self) -> frozenset[str]:
         """Of all pools."""
         return frozenset(pool.provider for pool in self.pools.values())
+
+    @cached_property
+    def absent_providers(self) -> Mapping[str, Sequence[tuple[str, AbsentProvider]]]:
+        """Configured providers that launchers do not serve, by name: hosts of the launchers, and why."""
+        found: dict[str, list[tuple[str, AbsentProvider]]] = {}
+        for launcher in self.launchers:
+            for provider in launcher.absent:
+                found.setdefault(provider.name, []).append((launcher.host, provider))
+        return found
 
     @cached_property
     def node_index(self) -> NodeIndex:

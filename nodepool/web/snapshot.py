@@ -226,6 +226,7 @@ class SnapshotMaker:
             statuses=tuple(self._status.pools()),
             maintenance=tuple(cache.maintenance.snapshot().values()),
             events=[event for launcher in launchers for event in launcher.events],
+            launchers=launchers,
             locked=cache.nodes.locked_ids(),
         ).with_node_index(index)
         builders, images = self._status.builders(), cache.images.snapshot()

@@ -64,7 +64,7 @@ def _providers(snapshot: WebSnapshot, query: Query) -> Records:
 
 def _provider(snapshot: WebSnapshot, query: Query) -> Mapping[str, Any]:
     seen, name = snapshot.observed, query.path[NAME]
-    known = seen.providers | {pool.name for pool in seen.pools.values()}
+    known = seen.providers | seen.absent_providers.keys() | {pool.name for pool in seen.pools.values()}
     if name not in known:
         raise ApiProblem(404, f"There is no provider or pool {name!r}{did_you_mean(name[:200], known)}.")
     return explain_provider(name, seen).to_dict()

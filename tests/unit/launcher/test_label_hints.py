@@ -3,11 +3,25 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from nodepool.config.objects import Label
+from nodepool.driver.config import ConfigPool
 from nodepool.launcher import label_hints
 from nodepool.launcher.label_hints import LabelHints
 from nodepool.plan.assignment import PoolInfo
+
+
+class Pool(ConfigPool):
+    def load(self, pool_config: Any) -> None:
+        raise NotImplementedError
+
+
+CONFIGURED = {name: Label(name) for name in ("debian-small", "ubuntu-big", "fedora")}
+# A pool of a provider that could not be started.
+CONFIGURED["fedora"].pools.append(Pool())
 
 
 def pool(*labels: str) -> PoolInfo:
@@ -24,6 +38,10 @@ def pool(*labels: str) -> PoolInfo:
             ["ubuntu-big"],
             "; no pool that runs has ubuntu-big, although it is among the configured labels: add it to a pool",
         ),
+        (
+            ["fedora"],
+            "; no pool that runs has fedora; nodepool status says why the provider that has it is not served",
+        ),
         (["debian-small", "windows"], "; no pool has windows: correct the nodeset in Zuul, or add the label"),
         (["debian-small", "debian-large"], ""),
         (
@@ -36,7 +54,7 @@ def pool(*labels: str) -> PoolInfo:
 def test_hint(labels: list[str], hint: str) -> None:
     """J-3: labels of registered pools and of the configuration."""
     pools = [pool("debian-small", "debian-large"), pool("centos", "debian-small")]
-    assert LabelHints(lambda: pools, lambda: {"debian-small", "ubuntu-big"}).hint(labels) == hint
+    assert LabelHints(lambda: pools, lambda: CONFIGURED).hint(labels) == hint
 
 
 def test_searched_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -49,7 +67,7 @@ def test_searched_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(label_hints, "did_you_mean", search)
     registered = [pool("a")]
-    hints = LabelHints(lambda: registered, set)
+    hints = LabelHints(lambda: registered, dict)
     for _ in range(3):
         hints.hint(["b"])
     assert searched == ["b"]
@@ -61,7 +79,7 @@ def test_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """J-3."""
     monkeypatch.setattr(label_hints, "MAX_HINTS", 2)
     registered = [pool("a")]
-    hints = LabelHints(lambda: registered, set)
+    hints = LabelHints(lambda: registered, dict)
     assert [hints.hint([label]) for label in "bcdb"] == [
         f"; no pool has {label}: correct the nodeset in Zuul, or add the label" for label in "bcdb"
     ]

@@ -129,7 +129,7 @@ def test_order_names_what_is_waited_for() -> None:
 def test_texts_that_carry_their_reason() -> None:
     """reference/driver 3: `getDeclinedReasons` is a list of texts."""
     text = ReasonText(reasons.POOL_DISABLED)
-    assert text == "pool is disabled by max_servers"
+    assert text == "the pool is disabled: max-servers is 0 or less"
     assert reasons.reason_of(text) is reasons.POOL_DISABLED
     assert reasons.reason_of("no such flavor") == Reason(ReasonCode.DRIVER_DECLINED, "no such flavor")
 
@@ -138,7 +138,7 @@ def test_joined() -> None:
     two = reasons.joined([reasons.IMAGE_MISSING, reasons.POOL_DISABLED])
     assert (two.code, two.text) == (
         ReasonCode.IMAGE_MISSING,
-        "images are not available; pool is disabled by max_servers",
+        "images are not available; the pool is disabled: max-servers is 0 or less",
     )
     assert reasons.joined([reasons.IMAGE_MISSING]) is reasons.IMAGE_MISSING
     assert reasons.joined([]).code is ReasonCode.DRIVER_DECLINED

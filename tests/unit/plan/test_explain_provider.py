@@ -5,8 +5,10 @@ from __future__ import annotations
 
 from nodepool.model import states
 from nodepool.model.event import Event
+from nodepool.model.launcher_status import AbsentProvider, LauncherStatus
 from nodepool.model.maintenance import Maintenance, Mode
 from nodepool.model.pool_status import HostStatus, LabelStatus, LimitStatus
+from nodepool.plan.explain import kind_of, similar
 from nodepool.plan.explain_provider import explain_provider
 from tests.support.observed import NOW, component, known, node, seen, status, waiting
 
@@ -93,3 +95,34 @@ def test_slash_in_the_name() -> None:
     assert explain_provider("eu/cloud-1", there).kind == "provider"
     assert explain_provider("eu", there).nodes == {"ready": 1}
     assert [there.provider_of(name) for name in ("eu/cloud-1/main", "eu/main", "x/y/z")] == ["eu/cloud-1", "eu", "x"]
+
+
+def test_not_served() -> None:
+    """E-3: a configured provider that no launcher could start."""
+    away = AbsentProvider("cloud-2", "openstack", "clouds.yaml has no cloud 'x'", NOW - 9, NOW + 5)
+    broken = AbsentProvider("cloud-2", "openstack", "label 'y' is not defined", NOW - 9)
+    launchers = [LauncherStatus(host="l1", absent=[away]), LauncherStatus(host="l2", absent=[broken])]
+    observed = seen(launchers=launchers)
+    assert (kind_of("cloud-2", observed), kind_of("cloud-3", observed)) == ("provider", None)
+    assert similar("cloud-3", observed) == ", did you mean 'cloud-2'?"
+    found = explain_provider("cloud-2", observed)
+    assert (found.state, found.text) == (
+        "not served",
+        "is not served by launcher l1: clouds.yaml has no cloud 'x'; "
+        "is not served by launcher l2: label 'y' is not defined",
+    )
+    assert found.remedies == [
+        "launcher l1 does not serve it: clouds.yaml has no cloud 'x'; its start is tried again in 5 s",
+        "launcher l2 does not serve it: label 'y' is not defined",
+        "nodepool check cloud-2 tries what it needs",
+    ]
+
+
+def test_served_by_one_of_two() -> None:
+    """E-3"""
+    away = AbsentProvider("cloud-1", "openstack", "no such cloud", NOW - 9)
+    found = explain_provider(
+        "cloud-1", seen(statuses=[status("cloud-1")], launchers=[LauncherStatus(host="l2", absent=[away])])
+    )
+    assert (found.state, found.text) == ("running", "works")
+    assert found.remedies[0] == "launcher l2 does not serve it: no such cloud"

@@ -45,7 +45,7 @@ def test_disabled_pool() -> None:
     """A-13, A-21: before everything else."""
     stage = Stage(pool={"max-servers": 0})
     stage.provider.broken = ["small"]
-    assert stage.begin("small").decline_reasons == ["pool is disabled by max_servers"]
+    assert stage.begin("small").decline_reasons == ["the pool is disabled: max-servers is 0 or less"]
 
 
 def test_unknown_label(stage: Stage) -> None:
