@@ -26,7 +26,7 @@ FILES: Final = {
 #: configuration, listings, metrics and pages; the parts of one driver; and what tests of drivers use.
 BY_THING: Final = ("cmd", "config", "listing", "metrics", "testing", "web")
 DRIVERS: Final = (
-    *("aws", "azure", "example", "fake", "ibmvpc", "kubernetes", "metastatic"),
+    *("aws", "azure", "example", "fake", "gce", "ibmvpc", "kubernetes", "metastatic"),
     *("openshift", "openshiftpods", "openstack", "static"),
 )
 

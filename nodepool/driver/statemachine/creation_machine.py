@@ -183,6 +183,10 @@ class CreationMachine(InventoryMachine[R]):
         if not self.wanted():
             raise LaunchStatusException(f"{self.where}: the launch is not wanted any more, or ZooKeeper is lost")
 
+    def key(self) -> CreationKey:
+        """The key of the creation that begins now, or has begun."""
+        return CreationKey(self.cloud.provider, self.node_id, self.attempt, self.begun_anew)
+
     # -- steps --
 
     def steps(self) -> Mapping[str, Step]:
@@ -204,9 +208,8 @@ class CreationMachine(InventoryMachine[R]):
             # The framework stores it before the next step.
             self.next_advance_seconds = 0.0
             return False
-        key = CreationKey(self.cloud.provider, self.node_id, self.attempt, self.begun_anew)
         pool = str(self.metadata.get(tags.POOL_KEY, ""))
-        self._creation = self.cloud.creations.begin(key, pool, self._label_name)
+        self._creation = self.cloud.creations.begin(self.key(), pool, self._label_name)
         return self._submit()
 
     def _submit(self) -> bool:

@@ -341,7 +341,7 @@ class Choosy(Launch):
         self.places = places
 
     def id_in_advance(self) -> str | None:
-        return CreationKey(PROVIDER, NODE, self.attempt, self.begun_anew).name("np42")
+        return self.key().name("np42")
 
     def create(self, key: CreationKey) -> str:
         super().create(key)

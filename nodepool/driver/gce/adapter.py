@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`GceAdapter`: what the framework asks of a project (reference/driver 9)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from nodepool.clock import monotonic
+from nodepool.driver.framework.cloud_errors import CloudNotFound
+from nodepool.driver.gce.client import ComputeEngine
+from nodepool.driver.gce.creation import GceCreation
+from nodepool.driver.gce.facts import GceFacts
+from nodepool.driver.gce.instance import GceInstance
+from nodepool.driver.gce.instances import GceDeletion, GceInstances
+from nodepool.driver.gce.labels import LabelReader
+from nodepool.driver.gce.login import GoogleLogin
+from nodepool.driver.gce.names import zone_and_name
+from nodepool.driver.gce.preemptions import Preemptions
+from nodepool.driver.gce.preflight import GcePreflight
+from nodepool.driver.gce.quota import ProjectLimits
+from nodepool.driver.statemachine import SWEEP_LIST_SECONDS, Adapter, Creation, Resource
+
+if TYPE_CHECKING:
+    from nodepool.driver.framework.check_result import CheckResult
+    from nodepool.driver.gce.config import GceProviderConfig
+    from nodepool.driver.statemachine.adapter import Log
+    from nodepool.model.quota import QuotaInformation
+    from nodepool.model.request import NodeRequest
+
+#: Connections that are kept: more than a provider has threads.
+CONNECTIONS: Final = 32
+#: Addresses that somebody reserved with our labels are looked for so often, in seconds, while there are none.
+ADDRESSES_SECONDS: Final = 600.0
+
+
+class GceResource(Resource):
+    """Something that says whose it is.
+
+    :param zone: "" = it is in none.
+    """
+
+    def __init__(self, metadata: dict[str, str], type: str, name: str, zone: str = "") -> None:
+        super().__init__(metadata, type)
+        self.name = name
+        self.zone = zone
+
+
+class GceAdapter(Adapter):
+    """One project. Making it imports requests, and does not ask Google."""
+
+    lag_seconds = GceInstances.lag_seconds
+    advance_threads = 8
+
+    def __init__(self, provider_config: GceProviderConfig, clock: Callable[[], float] = monotonic) -> None:
+        from nodepool.driver.framework.http.plain_http import PlainHttp
+
+        super().__init__(provider_config)
+        config = self.config = provider_config
+        self._clock = clock
+        http = PlainHttp(CONNECTIONS)
+        self.labels = LabelReader(config.name, config.pools)
+        login = GoogleLogin(config.name, config.credentials_file, http)
+        self.client = ComputeEngine(config, http, login, self.labels)
+        self.facts = GceFacts(config, self.client)
+        self.limits = ProjectLimits(config, self.client, self.facts)
+        self.instances = GceInstances(config, self.client, self.facts, self.limits)
+        self.preemptions = Preemptions(config.name, self.client)
+        self.instances.on_room = lambda: self.on_room()
+        self.shared_threads = self.instances.threads
+        self._uses_spot = any(label.use_spot for pool in config.pools.values() for label in pool.labels.values())
+        self._addresses_due = float("-inf")
+
+    def stop(self) -> None:
+        self.instances.stop()
+
+    # -- machines --
+
+    def getCreateStateMachine(
+        self,
+        hostname: str,
+        label: Any,
+        image_external_id: Any,
+        metadata: dict[str, str],
+        request: NodeRequest | None,
+        az: str | None,
+        log: Log,
+    ) -> GceCreation:
+        return GceCreation(self.instances, hostname, label, image_external_id, metadata, log)
+
+    def getDeleteStateMachine(self, external_id: Any, log: Log) -> GceDeletion:
+        return GceDeletion(self.instances, self.instances.record_id(external_id), log)
+
+    # -- lists --
+
+    def listInstances(self) -> list[GceInstance]:
+        instances = self.instances
+        records = instances.inventory.all(max_age=0.0)
+        self.limits.know_types(records)
+        return [GceInstance(record, instances.stored_id(record.id), self.limits.use_of(record)) for record in records]
+
+    def unansweredCreations(self) -> Iterable[Creation]:
+        return self.instances.unanswered()
+
+    def listResources(self) -> Iterator[GceResource]:
+        """All that may be ours in the zones and the region (GC-8)."""
+        for record in self.instances.inventory.all(SWEEP_LIST_SECONDS):
+            yield GceResource(dict(record.metadata), "instance", record.name, record.zone)
+        if self._uses_spot:
+            self.preemptions.look(self.instances.spot_nodes)
+        for disk in self.client.disks():
+            if not disk.used:
+                yield GceResource(dict(disk.metadata), "disk", disk.name, disk.zone)
+        if self._clock() >= self._addresses_due:
+            addresses = [address for address in self.client.addresses() if not address.used]
+            # What is there must be seen in two sweeps in a row.
+            self._addresses_due = self._clock() + (0.0 if addresses else ADDRESSES_SECONDS)
+            for address in addresses:
+                yield GceResource(dict(address.metadata), "address", address.name)
+
+    def deleteResource(self, resource: Resource) -> None:
+        assert isinstance(resource, GceResource)
+        if resource.type == "instance":
+            self.client.delete_instance(resource.zone, resource.name)
+        elif resource.type == "disk":
+            self.client.delete_disk(resource.zone, resource.name)
+        else:
+            self.client.delete_address(resource.name)
+
+    # -- quota --
+
+    def getQuotaLimits(self) -> QuotaInformation:
+        return self.limits.limits()
+
+    def getQuotaForLabel(self, label: Any) -> QuotaInformation:
+        return self.limits.need_of(label)
+
+    # -- trouble --
+
+    def getConsoleLog(self, label: Any, external_id: Any) -> str | None:
+        record_id = self.instances.record_id(external_id) if label.console_log else None
+        if record_id is None:
+            return None
+        try:
+            return self.client.console(*zone_and_name(record_id))
+        except CloudNotFound:
+            return None
+
+    def preflight(self) -> Iterable[CheckResult]:
+        return GcePreflight(self.config, self.client, self.facts, self.limits).results()

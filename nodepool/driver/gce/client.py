@@ -1,0 +1,250 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`ComputeEngine`: all calls of the Compute Engine API that the driver makes, https://cloud.google.com/compute/docs/reference."""
+
+from __future__ import annotations
+
+import urllib.parse
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from nodepool.driver.framework.cloud_errors import CloudAway
+from nodepool.driver.framework.http.rest_calls import RestCalls
+from nodepool.driver.framework.token_bucket import BucketSize
+from nodepool.driver.gce import types as t
+from nodepool.driver.gce.errors import GceApi
+from nodepool.driver.gce.labels import LabelReader
+
+if TYPE_CHECKING:
+    from nodepool.driver.framework.http.plain_http import PlainHttp
+    from nodepool.driver.framework.http.rest_calls import RestLogin
+    from nodepool.driver.gce.config import GceProviderConfig
+
+#: Groups of calls as Google counts them, each so often a minute for a project and a region:
+#: https://cloud.google.com/compute/api-quota. Calls of images are counted on their own.
+READ: Final = "read"
+LIST: Final = "list"
+OPERATION: Final = "operation"
+WRITE: Final = "write"
+IMAGE: Final = "image"
+GROUPS: Final = (READ, LIST, OPERATION, WRITE, IMAGE)
+CALLS_A_MINUTE: Final = 1500
+#: Entries of a page; the most that Google allows.
+PAGE: Final = 500
+#: A list has no more pages than these: an answer that leads in a circle must end.
+MOST_PAGES: Final = 1000
+CALL_SECONDS: Final = 45.0
+
+
+def group_sizes(rate: float) -> dict[str, BucketSize]:
+    """Buckets of the groups: in no minute are there more calls than Google allows.
+
+    :param rate: calls a second in the long run; 0 = no limit.
+    """
+    burst = max(1.0, CALLS_A_MINUTE - 60 * rate) if rate else 1
+    return {group: BucketSize(burst, rate) for group in GROUPS}
+
+
+class ComputeEngine:
+    """One project. All methods block; any thread may call them. They raise what
+    `nodepool.driver.framework.cloud_errors` has. Making it asks nobody.
+    """
+
+    def __init__(self, config: GceProviderConfig, http: PlainHttp, login: RestLogin, labels: LabelReader) -> None:
+        self.zones = tuple(config.zones)
+        self.labels = labels
+        self._region = config.region
+        self._endpoint = config.endpoint
+        self.project = f"projects/{_quoted(config.project)}"
+        sizes = group_sizes(config.rate)
+        self.calls = RestCalls(config.name, http, GceApi(), login, sizes, BucketSize(1, 0))
+
+    def close(self) -> None:
+        """Calls that wait for their turn end; no new ones begin."""
+        self.calls.close()
+
+    # -- instances --
+
+    def instances(self) -> tuple[list[t.GceRecord], set[str]]:
+        """All of the zones; and the zones that did not answer."""
+        found, unreachable = self._scoped("instances", t.INSTANCE_FIELDS, "listing instances")
+        return [t.GceRecord.of(data, self.labels) for data in found], unreachable
+
+    def instance(self, zone: str, name: str) -> t.GceRecord:
+        """One as it is now; raises CloudNotFound."""
+        data = self._get(self._zonal(zone, "instances", name), "reading an instance", t.INSTANCE_FIELDS)
+        return t.GceRecord.of(data, self.labels)
+
+    def metadata_items(self, zone: str, name: str) -> dict[str, str]:
+        """Metadata items of an instance; raises CloudNotFound."""
+        path = self._zonal(zone, "instances", name)
+        data = self._get(path, "reading the metadata of an instance", "metadata(items(key,value))")
+        items = (data.get("metadata") or {}).get("items") or ()
+        return {item["key"]: str(item.get("value") or "") for item in items if item.get("key")}
+
+    def insert(self, zone: str, body: Mapping[str, Any], request_id: str, permit: Callable[[], None]) -> t.Operation:
+        """Order an instance; the operation says whether there is one in the end."""
+        url = self._url(self._zonal(zone, "instances"))
+        query = {"requestId": request_id}
+        what = "creating an instance"
+        answer = self.calls.call(WRITE, "POST", url, what, body=body, query=query, seconds=CALL_SECONDS, permit=permit)
+        return t.Operation.of(self._checked(answer.data, what))
+
+    def delete_instance(self, zone: str, name: str) -> None:
+        """Order the deletion; raises CloudNotFound if there is none."""
+        self._delete(self._zonal(zone, "instances", name), "deleting an instance")
+
+    def console(self, zone: str, name: str) -> str:
+        """The latest that an instance wrote to its first serial port; raises CloudNotFound."""
+        path = f"{self._zonal(zone, 'instances', name)}/serialPort"
+        return str(self._get(path, "reading the console", "contents").get("contents") or "")
+
+    # -- operations --
+
+    def operations(self, kind: str, what: str) -> Iterator[t.Operation]:
+        """Operations of a type in the zones, the newest first; a call for each page that is asked for.
+
+        :param kind: ``operationType``.
+        """
+        query = {"filter": f'operationType="{kind}"', "orderBy": "creationTimestamp desc"}
+        for data in self._pages_of_zones("operations", t.OPERATION_FIELDS, what, OPERATION, query, set()):
+            yield t.Operation.of(data)
+
+    def operation(self, zone: str, name: str) -> t.Operation:
+        """One operation of a zone; raises CloudNotFound."""
+        path = self._zonal(zone, "operations", name)
+        return t.Operation.of(self._get(path, "reading an operation", t.OPERATION_FIELDS, OPERATION))
+
+    # -- what may be left over --
+
+    def disks(self) -> list[t.Leftover]:
+        """Disks of the zones that this provider labelled."""
+        query = {"filter": self.labels.own_filter}
+        found, _ = self._scoped("disks", t.DISK_FIELDS, "listing disks", query)
+        return [t.Leftover.of(data, self.labels) for data in found]
+
+    def delete_disk(self, zone: str, name: str) -> None:
+        self._delete(self._zonal(zone, "disks", name), "deleting a disk")
+
+    def addresses(self) -> list[t.Leftover]:
+        """Reserved addresses of the region that this provider labelled."""
+        query = {"filter": self.labels.own_filter}
+        path = f"{self.project}/regions/{_quoted(self._region)}/addresses"
+        found = self._pages(path, f"items({t.ADDRESS_FIELDS})", "listing addresses", LIST, query)
+        return [t.Leftover.of(data, self.labels) for page in found for data in page.get("items") or ()]
+
+    def delete_address(self, name: str) -> None:
+        path = f"{self.project}/regions/{_quoted(self._region)}/addresses/{_quoted(name)}"
+        self._delete(path, "deleting an address")
+
+    # -- what seldom changes --
+
+    def machine_type(self, zone: str, name: str) -> t.MachineType:
+        """Raises CloudNotFound."""
+        path = self._zonal(zone, "machineTypes", name)
+        return t.MachineType.of(self._get(path, "reading a machine type", t.MACHINE_FIELDS))
+
+    def newest_image(self, project: str, family: str) -> t.GceImage:
+        """The newest image of a family that is not deprecated; raises CloudNotFound."""
+        path = f"projects/{_quoted(project)}/global/images/family/{_quoted(family)}"
+        return t.GceImage.of(self._get(path, "reading an image family", t.IMAGE_FIELDS), self.labels)
+
+    def image_at(self, link: str) -> t.GceImage:
+        """An image by its link, or the part of it from ``projects`` or ``global`` on; raises CloudNotFound."""
+        path = link[link.index("projects/") :] if "projects/" in link else f"{self.project}/{link.lstrip('/')}"
+        return t.GceImage.of(self._get(path, "reading an image", t.IMAGE_FIELDS), self.labels)
+
+    def quotas(self) -> list[t.GceQuota]:
+        """Of the region, then those of the project that hold for all regions."""
+        found: list[t.GceQuota] = []
+        for path in (f"{self.project}/regions/{_quoted(self._region)}", self.project):
+            data = self._get(path, "reading the quota", "quotas(metric,limit,usage)")
+            found.extend(t.GceQuota.of(quota) for quota in data.get("quotas") or ())
+        return found
+
+    def exists(self, path: str, what: str) -> None:
+        """Raises CloudNotFound if there is nothing at a path.
+
+        :param path: from ``projects`` on, or within the project.
+        :param what: for errors.
+        """
+        whole = path if path.startswith("projects/") else f"{self.project}/{path}"
+        self._get(whole, what, "name")
+
+    # -- for images, too --
+
+    def url(self, path: str) -> str:
+        """Address of a path from ``projects`` on."""
+        return self._url(path)
+
+    def get(self, path: str, what: str, fields: str, group: str = READ) -> Mapping[str, Any]:
+        """A resource at a path from ``projects`` on."""
+        return self._get(path, what, fields, group)
+
+    def pages(self, path: str, fields: str, what: str, query: Mapping[str, str]) -> Iterator[Mapping[str, Any]]:
+        """The pages of a list."""
+        return self._pages(path, fields, what, LIST, query)
+
+    # -- inside --
+
+    def _url(self, path: str) -> str:
+        return f"{self._endpoint}/compute/v1/{path}"
+
+    def _zonal(self, zone: str, *parts: str) -> str:
+        return "/".join((self.project, "zones", _quoted(zone), *map(_quoted, parts)))
+
+    def _get(self, path: str, what: str, fields: str, group: str = READ) -> Mapping[str, Any]:
+        answer = self.calls.call(group, "GET", self._url(path), what, query={"fields": fields}, seconds=CALL_SECONDS)
+        return self._checked(answer.data, what)
+
+    def _delete(self, path: str, what: str) -> None:
+        self.calls.call(WRITE, "DELETE", self._url(path), what, seconds=CALL_SECONDS)
+
+    def _checked(self, data: Any, what: str) -> Mapping[str, Any]:
+        if not isinstance(data, dict):
+            raise CloudAway(f"Provider {self.calls.provider}: {what} failed: the answer is no JSON object")
+        return data
+
+    def _scoped(
+        self, kind: str, fields: str, what: str, query: Mapping[str, str] | None = None
+    ) -> tuple[list[Mapping[str, Any]], set[str]]:
+        """All entries of the zones, and the zones that did not answer."""
+        unreachable: set[str] = set()
+        found = list(self._pages_of_zones(kind, fields, what, LIST, query or {}, unreachable))
+        return found, unreachable
+
+    def _pages_of_zones(
+        self, kind: str, fields: str, what: str, group: str, query: Mapping[str, str], unreachable: set[str]
+    ) -> Iterator[Mapping[str, Any]]:
+        """Entries of one zone, or of several zones with one list of all zones."""
+        if len(self.zones) == 1:
+            path = self._zonal(self.zones[0], kind)
+            for page in self._pages(path, f"items({fields})", what, group, query):
+                yield from page.get("items") or ()
+            return
+        path = f"{self.project}/aggregated/{kind}"
+        query = {**query, "returnPartialSuccess": "true"}
+        for page in self._pages(path, f"items/*/{kind}({fields}),unreachables", what, group, query):
+            away = {t.name_of(scope) for scope in page.get("unreachables") or ()}
+            unreachable.update(away.intersection(self.zones))
+            for scope, part in (page.get("items") or {}).items():
+                if t.name_of(scope) in self.zones:
+                    yield from part.get(kind) or ()
+
+    def _pages(
+        self, path: str, fields: str, what: str, group: str, query: Mapping[str, str]
+    ) -> Iterator[Mapping[str, Any]]:
+        """Each page is a call."""
+        whole = {**query, "maxResults": str(PAGE), "fields": f"{fields},nextPageToken"}
+        for _ in range(MOST_PAGES):
+            answer = self.calls.call(group, "GET", self._url(path), what, query=whole, seconds=CALL_SECONDS)
+            page = self._checked(answer.data, what)
+            yield page
+            token = page.get("nextPageToken")
+            if not token:
+                return
+            whole["pageToken"] = str(token)
+        raise CloudAway(f"Provider {self.calls.provider}: {what} failed: the list does not end")
+
+
+def _quoted(text: str) -> str:
+    return urllib.parse.quote(text, safe="")

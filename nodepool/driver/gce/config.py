@@ -1,0 +1,211 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Configuration of the driver of Google Compute Engine.
+
+::
+
+    providers:
+      - name: gce-central
+        driver: gce
+        project: my-project
+        region: us-central1
+        zone: us-central1-a
+        cloud-images:
+          - name: debian
+            image-project: debian-cloud
+            image-family: debian-12
+            username: zuul
+            key: ssh-ed25519 AAAA...
+        pools:
+          - name: main
+            max-servers: 20
+            labels:
+              - name: small
+                cloud-image: debian
+                instance-type: n2-standard-2
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar
+
+from nodepool.driver.config import ConfigPool
+from nodepool.driver.framework.images import ImageLabel, one_image
+from nodepool.driver.framework.one_or_more import ONE_OR_MORE, as_texts, in_order
+from nodepool.driver.framework.sections import CloudProviderConfig
+from nodepool.driver.gce import config_checks as checks
+from nodepool.driver.gce.image_config import GceCloudImage, GceDiskImage
+from nodepool.model.config_keys import (
+    ANY_MAPPING,
+    FILLED_TEXT,
+    FLAG,
+    REQUIRED,
+    SECONDS,
+    TEXT,
+    WHOLE,
+    From,
+    ListOf,
+    Number,
+    Sections,
+    Whole,
+    key,
+)
+
+COMPUTE_ENDPOINT = "https://compute.googleapis.com"
+STORAGE_ENDPOINT = "https://storage.googleapis.com"
+#: What an instance with a service account may do, as far as the roles of the account allow it.
+CLOUD_SCOPE = "https://www.googleapis.com/auth/cloud-platform"
+
+
+def _address(given: str) -> str:
+    return given.rstrip("/")
+
+
+class GceLabel(ImageLabel):
+    """How to make a node of a label."""
+
+    checks: ClassVar[tuple[Any, ...]] = (one_image, checks.some_type, checks.item_keys)
+
+    pool: GcePool
+    diskimage: GceDiskImage | None
+    cloud_image: GceCloudImage | None
+
+    machine_types: list[str] = key(
+        ONE_OR_MORE,
+        REQUIRED,
+        "E.g. ``n2-standard-2``. Of a list the first one that Google has capacity for is taken; what a node needs of "
+        "the quota is counted by the first.",
+        name="instance-type",
+        convert=in_order,
+    )
+    volume_type: str = key(TEXT, "pd-standard", "Of the boot disk, e.g. ``pd-balanced`` or ``hyperdisk-balanced``.")
+    volume_size: int = key(Whole(1), 10, "Of the boot disk; at least that of the image.", unit="GiB")
+    use_spot: bool = key(FLAG, False, "A spot instance: cheaper, and Google may take it away while a job runs.")
+    spot_fallback: bool = key(
+        FLAG, False, "With ``use-spot``: a standard instance if Google has no capacity for a spot instance."
+    )
+    service_account: str | None = key(
+        FILLED_TEXT,
+        REQUIRED,
+        "E-mail address of a service account that programs on the instance may use.",
+        name="service-account.email",
+    )
+    scopes: list[str] = key(
+        ListOf(FILLED_TEXT),
+        [CLOUD_SCOPE],
+        "What they may do with it.",
+        name="service-account.scopes",
+        default_text="``cloud-platform``: all that the roles of the account allow",
+    )
+    secure_boot: bool | None = key(
+        FLAG, None, "Only signed programs boot.", name="shielded-instance.secure-boot", default_text="Google's"
+    )
+    vtpm: bool | None = key(FLAG, None, "A virtual TPM.", name="shielded-instance.vtpm", default_text="Google's")
+    integrity_monitoring: bool | None = key(
+        FLAG, None, "Google compares each boot.", name="shielded-instance.integrity-monitoring", default_text="Google's"
+    )
+    metadata: dict[str, str] = key(
+        ANY_MAPPING,
+        {},
+        "Metadata items of the instance, e.g. ``startup-script``. Those that begin with ``nodepool_``, and "
+        "``ssh-keys`` if the image has a ``key``, are Nodepool's.",
+        convert=as_texts,
+    )
+    host_key_checking: bool = key(FLAG, From("pool"), "Instead of that of the pool.")
+
+
+class GcePool(ConfigPool):
+    """A slice of the project."""
+
+    checks: ClassVar[tuple[Any, ...]] = (checks.network_tags,)
+
+    provider: GceProviderConfig
+
+    max_servers: float = key(
+        WHOLE, math.inf, "Nodes at once; 0 or less = the pool declines every request.", default_text="unlimited"
+    )
+    use_internal_ip: bool = key(FLAG, False, "Nodes are reached at their private addresses.")
+    public_ipv4: bool = key(
+        FLAG, True, "Instances get a public address, with ``use-internal-ip`` too, as in Nodepool 11.0.0."
+    )
+    host_key_checking: bool = key(
+        FLAG, True, "false: a node is not contacted before it is given out, and has no host keys."
+    )
+    network: str = key(FILLED_TEXT, From("provider"), "Instead of that of the provider.")
+    subnetwork: str | None = key(FILLED_TEXT, From("provider"), "Instead of that of the provider.")
+    network_tags: list[str] = key(ListOf(FILLED_TEXT), From("provider"), "Instead of those of the provider.")
+    labels: dict[str, GceLabel] = key(Sections(GceLabel), None, "What nodes are made of.")
+
+    def __init__(self, provider: GceProviderConfig) -> None:
+        super().__init__()
+        self.provider = provider
+
+    def load(self, pool_config: dict[str, Any]) -> None:
+        super().load(pool_config)
+        for data in pool_config.get("labels") or []:
+            self.labels[data["name"]] = GceLabel(self, self.provider, data)
+
+
+class GceProviderConfig(CloudProviderConfig[GcePool]):
+    """One ``providers[]`` section with ``driver: gce``."""
+
+    checks: ClassVar[tuple[Any, ...]] = (
+        *CloudProviderConfig.checks,
+        checks.some_zone,
+        checks.web_address,
+        checks.network_tags,
+        checks.bucket_for_uploads,
+    )
+    without_keys: ClassVar[tuple[str, ...]] = ("image-name-format",)
+
+    #: The only format that Compute Engine takes.
+    image_type = "raw"
+
+    project: str = key(FILLED_TEXT, REQUIRED, "Id of the project.")
+    region: str = key(FILLED_TEXT, REQUIRED, "E.g. ``us-central1``; its quota counts.")
+    zones: list[str] = key(
+        ONE_OR_MORE,
+        REQUIRED,
+        "E.g. ``us-central1-a``. Of a list the first zone that has capacity is taken; all are in the region.",
+        name="zone",
+        convert=in_order,
+    )
+    credentials_file: str | None = key(
+        FILLED_TEXT,
+        None,
+        "File with the credentials, see below.",
+        default_text="the application default credentials",
+    )
+    network: str = key(
+        FILLED_TEXT, "default", "Network of the instances: its name, or its link if it is in another project."
+    )
+    subnetwork: str | None = key(
+        FILLED_TEXT, None, "Subnetwork in the region, or its link.", default_text="that of the network"
+    )
+    network_tags: list[str] = key(ListOf(FILLED_TEXT), [], "Tags that firewall rules go by.")
+    rate: float = key(
+        Number(0),
+        2.0,
+        "Calls a second in the long run, of each group that Google counts; after a pause more at once, see "
+        "below. 0 = no limit.",
+    )
+    rate_limit: int = key(WHOLE, 1, "Accepted because 11.0.0 does; it has no effect there and here.")
+    boot_timeout: float = key(SECONDS, 60.0, "Limit until a machine that runs shows its SSH host keys.", unit="seconds")
+    endpoint: str = key(
+        FILLED_TEXT, COMPUTE_ENDPOINT, "Address of Compute Engine, e.g. of Private Service Connect.", convert=_address
+    )
+    bucket_name: str | None = key(
+        FILLED_TEXT, REQUIRED, "Bucket for uploads; it must exist.", name="object-storage.bucket-name"
+    )
+    storage_endpoint: str = key(
+        FILLED_TEXT,
+        STORAGE_ENDPOINT,
+        "Address of Cloud Storage.",
+        name="object-storage.endpoint",
+        convert=_address,
+    )
+    diskimages: dict[str, GceDiskImage] = key(Sections(GceDiskImage), None, "Images that ``nodepool-builder`` uploads.")
+    cloud_images: dict[str, GceCloudImage] = key(
+        Sections(GceCloudImage), None, "Images that are in Compute Engine already."
+    )
+    _pools: dict[str, GcePool] = key(Sections(GcePool), None, "Slices of the provider.", name="pools")

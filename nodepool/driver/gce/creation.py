@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`GceCreation`: the launch of one instance."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Final
+
+from nodepool.driver.framework.cloud_errors import (
+    CloudAway,
+    CloudNoCapacity,
+    CloudNoCapacityLater,
+    CloudQuota,
+    CloudRefused,
+)
+from nodepool.driver.gce.errors import CONCURRENT, EXISTS
+from nodepool.driver.gce.instance import GceInstance
+from nodepool.driver.gce.instances import GceDeletion, GceInstances
+from nodepool.driver.gce.launch_spec import instance_body
+from nodepool.driver.gce.names import record_id, request_id
+from nodepool.driver.gce.operations import Insert
+from nodepool.driver.gce.places import InstancePlace, places_of
+from nodepool.driver.gce.types import ENDING, RUNNING, GceRecord
+from nodepool.driver.statemachine import CreationKey, CreationMachine, Instance
+from nodepool.driver.statemachine.metadata import NODE_KEY, PROVIDER_KEY
+from nodepool.exceptions import CapacityException, LaunchError, LaunchStatusException
+from nodepool.plan.backoff import Backoff
+
+if TYPE_CHECKING:
+    from nodepool.driver.gce.config import GceLabel
+    from nodepool.driver.statemachine.adapter import Log
+
+#: From a creation for which too many operations were under way to the next one.
+CONCURRENT_PAUSE: Final = Backoff(2.0, 30.0)
+#: What keeps a launch from this zone or machine type only.
+_NOT_HERE: Final = "the zone does not have the machine type"
+
+
+class GceCreation(CreationMachine[GceRecord]):
+    """Makes an instance and waits until it can be reached.
+
+    A creation without an answer is sent again with its request id. One that has no capacity, as its answer or later its
+    operation says, is begun anew at the next place.
+
+    :param image_name: of the upload; None = the label's cloud image.
+    """
+
+    idempotent = True
+
+    cloud: GceInstances
+
+    def __init__(
+        self,
+        cloud: GceInstances,
+        hostname: str,
+        label: GceLabel,
+        image_name: str | None,
+        metadata: Mapping[str, str],
+        log: Log,
+    ) -> None:
+        super().__init__(cloud, label.name, metadata, log)
+        self._hostname = hostname
+        self._label = label
+        self._image_name = image_name
+        #: Where to try it, the present one first.
+        self._places: list[InstancePlace] = []
+        self._insert: Insert | None = None
+        #: How often too many operations were under way.
+        self._crowded = 0
+
+    # -- making it --
+
+    def id_in_advance(self) -> str:
+        if not self._places:
+            self._places = self.cloud.places.awake(places_of(self._label))
+        return record_id(self._places[0].zone, self.key().name(self._hostname))
+
+    def stored_id(self, record_id: str) -> str:
+        return self.cloud.stored_id(record_id)
+
+    def create(self, key: CreationKey) -> str:
+        place, name = self._places[0], key.name(self._hostname)
+        if self.cloud.facts.machine_type(place.zone, place.machine_type) is None:
+            # Not of this zone, so nothing is wrong with the label as long as there is another place.
+            raise CloudNoCapacity(f"{self.where}: {place}: {_NOT_HERE}", code="notFound")
+        image = self.cloud.facts.image_link(self._label, self._image_name)
+        body = instance_body(name, self._label, place, image, self.metadata)
+        try:
+            operation = self.cloud.client.insert(place.zone, body, request_id(key, place.zone), self._permit_at(place))
+        except CloudRefused as error:
+            if error.code not in EXISTS:
+                raise
+            # Of an order of ours that was not answered, or of somebody else.
+            found = self.cloud.client.instance(place.zone, name)
+            if any(found.metadata.get(tag) != self.metadata[tag] for tag in (NODE_KEY, PROVIDER_KEY)):
+                raise
+            self.log.info("Instance %s was created by a call that was not answered", name)
+        else:
+            head = f"{self.where}: instance {name} failed"
+            self._insert = self.cloud.operations.watch(operation, head, lambda: self.wake())
+        return record_id(place.zone, name)
+
+    def _permit_at(self, place: InstancePlace) -> Callable[[], None]:
+        def permit() -> None:
+            self.permit()
+            # Where another launch found no capacity meanwhile, if there is another place.
+            if len(self._places) > 1 and self.cloud.places.rests(place):
+                raise CloudNoCapacity(
+                    f"{self.where}: {place}: there was no capacity for another launch",
+                    code="ZONE_RESOURCE_POOL_EXHAUSTED",
+                )
+
+        return permit
+
+    def refused(self, error: Exception) -> Exception:
+        if isinstance(error, CloudRefused) and not isinstance(error, (CloudQuota, CloudNoCapacity)):
+            # What it was to be made of may be gone, or another one now.
+            self.cloud.facts.forget_images()
+        return error
+
+    def begin_anew(self, error: LaunchError) -> float | None:
+        self._insert = None
+        if isinstance(error, CloudAway) and error.code in CONCURRENT:
+            self._crowded += 1
+            pause = CONCURRENT_PAUSE.pause(self._crowded)
+            self.log.info("Too many operations are under way, tried again in %g s: %s", pause, error)
+            return pause
+        if not isinstance(error, CapacityException):
+            return None
+        self.cloud.places.no_room(self._places[0])
+        if len(self._places) == 1:
+            return None
+        self.log.info("No capacity for %s, trying %s: %s", self._places[0], self._places[1], error)
+        del self._places[0]
+        return 0.0
+
+    def discard(self, record_id: str) -> GceDeletion:
+        return GceDeletion(self.cloud, record_id, self.log, self.clock)
+
+    # -- waiting for it --
+
+    def lets_go_on(self, record: GceRecord | None) -> bool:
+        return record is None or record.status in ENDING or self._is_up(record)
+
+    def _is_up(self, record: GceRecord) -> bool:
+        addresses = bool(record.private_ipv4) and bool(record.public_ipv4 or not self._label.pool.public_ipv4)
+        return record.status == RUNNING and addresses
+
+    def seen(self, record: GceRecord) -> Instance | bool:
+        if self._is_up(record):
+            self._insert = None
+            used = self.cloud.limits.use_of(record, self._label)
+            return GceInstance(record, self.stored_id(record.id), used)
+        self._raise_failure()
+        if record.status in ENDING:
+            raise self._ended(f"instance {record.name} is {record.status}")
+        return False
+
+    def unlisted(self) -> None:
+        self._raise_failure()
+
+    def _raise_failure(self) -> None:
+        """What the operation says: the instance may still be there when it has failed, or not be there yet."""
+        failure = None if self._insert is None else self._insert.failure
+        if isinstance(failure, CloudNoCapacity):
+            raise CloudNoCapacityLater(str(failure))
+        if isinstance(failure, CloudAway) and failure.code not in CONCURRENT:
+            # Google has answered: this instance failed, and the cloud is not away.
+            raise LaunchStatusException(str(failure))
+        if failure is not None:
+            raise failure
+
+    def gone(self) -> Exception:
+        return self._ended(f"instance {self.record_id} is gone")
+
+    def _ended(self, text: str) -> Exception:
+        """The error of a launch whose instance was taken away."""
+        if self._places and self._places[0].spot:
+            return CloudNoCapacityLater(
+                f"{self.where}: spot {text}: it was preempted by Google, or somebody deleted it"
+            )
+        return LaunchStatusException(f"{self.where}: {text}: somebody stopped or deleted it")

@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`InsertOperations`: how the creations of instances end. An insert is accepted at once; whether there is quota and
+capacity for it, only its operation says (GC-5).
+
+One list of operations serves all creations of a provider. It is made with the lists of instances, while there are
+creations whose operation is not over.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import weakref
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Final, Protocol
+
+from nodepool.clock import monotonic
+from nodepool.driver.framework.cloud_errors import CloudAway, CloudNotFound, CloudRefused
+from nodepool.driver.framework.repeats import Repeats
+from nodepool.driver.gce.errors import operation_failure
+from nodepool.exceptions import LaunchError
+
+if TYPE_CHECKING:
+    from nodepool.driver.gce.types import Operation
+
+log = logging.getLogger("nodepool.driver.gce.operations")
+
+#: From one list of operations to the next, in seconds.
+PAUSE_SECONDS: Final = 1.0
+#: An operation that was in no list for so long is asked for itself.
+MISSING_SECONDS: Final = 20.0
+
+
+class OperationCalls(Protocol):
+    """What is used of `nodepool.driver.gce.client.ComputeEngine`."""
+
+    def operations(self, kind: str, what: str) -> Iterable[Operation]: ...
+
+    def operation(self, zone: str, name: str) -> Operation: ...
+
+
+class Insert:
+    """One insert. ``done`` is set once, then ``failure`` says what was wrong; None = nothing. Any thread reads it.
+
+    :param head: of errors: whose it is.
+    :param wake: told when it is over. Must not block.
+    """
+
+    def __init__(self, operation: Operation, head: str, wake: Callable[[], None], now: float) -> None:
+        self.name = operation.name
+        self.zone = operation.zone
+        self.instance = operation.target
+        self.failure: CloudRefused | CloudAway | None = None
+        self.done = False
+        self._head = head
+        self._wake = wake
+        #: When it was asked for itself the last time.
+        self.asked_at = now
+        self.take(operation)
+
+    def take(self, operation: Operation) -> None:
+        """What was just seen of it."""
+        if self.done or not operation.done:
+            return
+        self.failure = operation_failure(self._head, operation.data)
+        self.done = True
+        self._wake()
+
+    def lost(self) -> None:
+        """Compute Engine does not know the operation any more: the instance itself says how it ended."""
+        self.done = True
+        self._wake()
+
+
+class InsertOperations:
+    """Of one provider. Thread-safe; ``_lock`` guards the table, and is not held during a call.
+
+    An insert that nobody holds any more is forgotten.
+    """
+
+    def __init__(self, provider: str, calls: OperationCalls, clock: Callable[[], float] = monotonic) -> None:
+        self._provider = provider
+        self._calls = calls
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._open: weakref.WeakValueDictionary[str, Insert] = weakref.WeakValueDictionary()
+        self._looked_at = float("-inf")
+        self._repeats = Repeats(clock=clock)
+
+    def watch(self, operation: Operation, head: str, wake: Callable[[], None]) -> Insert:
+        """An insert was accepted. Does not block."""
+        insert = Insert(operation, head, wake, self._clock())
+        if not insert.done:
+            with self._lock:
+                self._open[insert.name] = insert
+        return insert
+
+    def runs_for(self, zone: str, instance: str) -> bool:
+        """Is the insert of an instance under way? Then the instance may not be there yet."""
+        with self._lock:
+            found = list(self._open.values())
+        return any((insert.zone, insert.instance) == (zone, instance) for insert in found)
+
+    def look(self) -> None:
+        """See which are over. Blocks; called by one thread at a time. Trouble is logged: lists of instances go on."""
+        now = self._clock()
+        with self._lock:
+            waiting = dict(self._open)
+        if not waiting or now - self._looked_at < PAUSE_SECONDS:
+            return
+        self._looked_at = now
+        try:
+            self._list(waiting, now)
+        except LaunchError as error:
+            if self._repeats.worth_saying("list"):
+                log.warning("Provider %s: the ends of creations are not known: %s", self._provider, error)
+        else:
+            self._repeats.over("list")
+        with self._lock:
+            for name in [name for name, insert in self._open.items() if insert.done]:
+                del self._open[name]
+
+    def _list(self, waiting: dict[str, Insert], now: float) -> None:
+        missing = set(waiting)
+        for operation in self._calls.operations("insert", "listing operations"):
+            if operation.name in missing:
+                missing.discard(operation.name)
+                waiting[operation.name].asked_at = now
+                waiting[operation.name].take(operation)
+            if not missing:
+                # The newest come first.
+                return
+        for insert in (waiting[name] for name in missing):
+            if now - insert.asked_at >= MISSING_SECONDS:
+                insert.asked_at = now
+                try:
+                    insert.take(self._calls.operation(insert.zone, insert.name))
+                except CloudNotFound:
+                    insert.lost()
