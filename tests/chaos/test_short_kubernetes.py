@@ -10,7 +10,7 @@ import pytest
 from tests.chaos.test_short import DEADLINE_SECONDS, END_SECONDS
 from tests.support.seeded_run import seeded_run
 
-FAULT_SECONDS = 20.0
+FAULT_SECONDS = 12.0
 
 
 @pytest.mark.timeout(300)

@@ -10,9 +10,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 from urllib.parse import urlencode
 
+from nodepool import fast_json
 from nodepool.driver.framework.cloud_errors import CloudAway
 from nodepool.driver.framework.cloud_texts import one_line
-from nodepool.driver.kubernetes.connection import ClusterAccess, ClusterConnection
+from nodepool.driver.kubernetes.access import Answer, ClusterAccess
+from nodepool.driver.kubernetes.connection import ClusterConnection
 from nodepool.driver.kubernetes.errors import error_of
 
 CONNECT_SECONDS: Final = 10.0
@@ -30,9 +32,9 @@ Object = dict[str, Any]
 class KubeClient:
     """Calls of one provider; they block. Thread-safe.
 
-    They go over the connections of the package ``kubernetes``, as the streams must. `nodepool.driver.framework.http` is
-    not used: it always verifies certificates by the authorities of the environment, while a kubeconfig has authorities,
-    client certificates, a server's name, a proxy, or no verification, for each cluster.
+    The package ``kubernetes`` makes the connections: a kubeconfig has authorities, client certificates, the server's
+    name, a proxy, or no verification, for each cluster. Calls go over those that are open as those of
+    `nodepool.driver.framework.http` do.
 
     Raises what `nodepool.driver.kubernetes.errors` makes of answers, and `CloudAway` when there is none.
     """
@@ -47,9 +49,9 @@ class KubeClient:
 
     def call(self, method: str, path: str, body: Object | None = None, query: Mapping[str, Any] | None = None) -> Any:
         """One call; returns the answer."""
-        response = self._send(method, path, body, query, (CONNECT_SECONDS, READ_SECONDS), stream=False)
+        answer: Answer = self._send(method, path, body, query, stream=False)
         try:
-            return json.loads(response.data)
+            return _value(answer.content)
         except (ValueError, RecursionError):
             raise CloudAway(f"{self._head(method, path)}: the answer is no JSON") from None
 
@@ -74,7 +76,7 @@ class KubeClient:
             "resourceVersion": version,
             **({"labelSelector": selector} if selector else {}),
         }
-        response = self._send("GET", path, None, query, (CONNECT_SECONDS, SILENCE_SECONDS), stream=True)
+        response = self._send("GET", path, None, query, stream=True)
         head = self._head("WATCH", path)
         with self._lock:
             self._streams.add(response)
@@ -98,7 +100,7 @@ class KubeClient:
                 *lines, rest = (rest + chunk).split(b"\n")
                 for line in lines:
                     if line.strip():
-                        yield json.loads(line)
+                        yield _value(line)
         except (HTTPError, OSError, ValueError, AttributeError) as error:
             # AttributeError: urllib3 lost its file when the stream was closed by another thread.
             raise CloudAway(f"{head}: {_said(error)}") from None
@@ -128,37 +130,54 @@ class KubeClient:
         path: str,
         body: Object | None,
         query: Mapping[str, Any] | None,
-        timeout: tuple[float, float],
         *,
         stream: bool,
     ) -> Any:
+        """An `Answer`, or the response of urllib3 for a stream. Raises what `error_of` makes of errors."""
         head = self._head(method, path)
         target = f"{path}?{urlencode(query)}" if query else path
         data = None if body is None else json.dumps(body).encode()
         refused: ClusterAccess | None = None
+        response: Any
         while True:
             if self._closed:
                 raise CloudAway(f"{head}: the provider was stopped", maybe_done=False)
             access = self.connection.access(refused)
-            response = self._request(access, head, method, target, data, timeout, stream)
+            response = self._stream(access, head, target) if stream else self._call(access, head, method, target, data)
             # Refused credentials may have been replaced since they were read.
             if response.status != 401 or refused is not None:
                 break
-            response.close()
+            if stream:
+                response.close()
             refused = access
         if not 200 <= response.status < 300:
-            content = response.read() if stream else response.data
+            content = response.read() if stream else response.content
             raise error_of(head, response.status, content)
         return response
 
+    def _call(self, access: ClusterAccess, head: str, method: str, target: str, data: bytes | None) -> Answer:
+        try:
+            answer = access.exchange(method, target, data, READ_SECONDS)
+        except OSError as error:
+            raise CloudAway(f"{head}: {_said(error)}") from None
+        if answer is None:
+            # There is no open connection.
+            response = self._request(access.calls, access, head, method, target, data, READ_SECONDS, stream=False)
+            answer = Answer(response.status, response.data)
+        return answer
+
+    def _stream(self, access: ClusterAccess, head: str, target: str) -> Any:
+        return self._request(access.streams, access, head, "GET", target, None, SILENCE_SECONDS, stream=True)
+
     def _request(
         self,
+        pool: Any,
         access: ClusterAccess,
         head: str,
         method: str,
         target: str,
         data: bytes | None,
-        timeout: tuple[float, float],
+        seconds: float,
         stream: bool,
     ) -> Any:
         import urllib3
@@ -168,12 +187,12 @@ class KubeClient:
         if data is not None:
             headers["Content-Type"] = "application/json"
         try:
-            return access.pool.request(
+            return pool.request(
                 method,
                 access.host + target,
                 body=data,
                 headers=headers,
-                timeout=urllib3.Timeout(connect=timeout[0], read=timeout[1]),
+                timeout=urllib3.Timeout(connect=CONNECT_SECONDS, read=seconds),
                 preload_content=not stream,
                 retries=False,
                 redirect=False,
@@ -182,6 +201,14 @@ class KubeClient:
             raise CloudAway(f"{head}: {_said(error)}", maybe_done=False) from None
         except (HTTPError, OSError) as error:
             raise CloudAway(f"{head}: {_said(error)}") from None
+
+
+def _value(content: bytes) -> Any:
+    """The value in a JSON text. Raises ValueError, RecursionError."""
+    try:
+        return fast_json.loads(content)
+    except ValueError:
+        return json.loads(content)
 
 
 def _said(error: BaseException) -> str:

@@ -8,10 +8,8 @@ Files with certificates and tokens are read again when they change, and when the
 
 from __future__ import annotations
 
-import base64
 import os
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -19,6 +17,7 @@ from nodepool.clock import monotonic
 from nodepool.driver.framework.cloud_errors import LoginRefused
 from nodepool.driver.framework.cloud_texts import one_line
 from nodepool.driver.framework.fact import Fact
+from nodepool.driver.kubernetes.access import ClusterAccess
 
 #: Between two looks at the files.
 LOOK_SECONDS: Final = 5.0
@@ -26,47 +25,6 @@ LOOK_SECONDS: Final = 5.0
 KEPT_CONNECTIONS: Final = 32
 #: Where a pod finds the token and the certificate of its own account.
 ACCOUNT_FILES: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-
-
-@dataclass(frozen=True)
-class ClusterAccess:
-    """What is needed for a call.
-
-    :param settings: the ``Configuration`` of the package ``kubernetes``.
-    :param pool: its ``urllib3.PoolManager``.
-    :param files: that it was made from.
-    """
-
-    settings: Any
-    pool: Any
-    files: tuple[str, ...]
-
-    @property
-    def host(self) -> str:
-        return str(self.settings.host).rstrip("/")
-
-    @property
-    def skip_tls(self) -> bool:
-        return not self.settings.verify_ssl
-
-    def headers(self) -> dict[str, str]:
-        """Who we are, if that is said by a header. A plugin may be run, which blocks."""
-        found = {}
-        for setting in self.settings.auth_settings().values():
-            if setting.get("in") == "header" and setting.get("value"):
-                found[str(setting["key"])] = str(setting["value"])
-        return found
-
-    def bearer_token(self) -> str | None:
-        """The token, without the word before it; None = who we are is said by a certificate."""
-        value = next((text for key, text in self.headers().items() if key.lower() == "authorization"), "")
-        kind, _, token = value.partition(" ")
-        return token.strip() if kind.lower() == "bearer" and token.strip() else None
-
-    def authority(self) -> str | None:
-        """The certificate of the cluster's authority, in base64; None = the system's."""
-        path = self.settings.ssl_ca_cert
-        return base64.b64encode(Path(path).read_bytes()).decode() if path else None
 
 
 def kubeconfig_path() -> str:
@@ -169,7 +127,7 @@ class ClusterConnection:
             raise LoginRefused(text) from None
         more = (settings.ssl_ca_cert, settings.cert_file, settings.key_file)
         files = tuple(dict.fromkeys([*files, *(name for name in more if name)]))
-        return ClusterAccess(settings, client.ApiClient(settings).rest_client.pool_manager, files)
+        return ClusterAccess(settings, files)
 
 
 def _is_there(path: str) -> bool:

@@ -11,8 +11,8 @@ from nodepool.driver.statemachine import Instance
 from nodepool.model.quota import QuotaInformation
 
 if TYPE_CHECKING:
+    from nodepool.driver.kubernetes.access import ClusterAccess
     from nodepool.driver.kubernetes.config import PodLabel
-    from nodepool.driver.kubernetes.connection import ClusterAccess
 
 
 class KubeInstance(Instance):

@@ -18,7 +18,7 @@ from tests.functional.kubernetes.cluster import NOBODY, RBAC, RigCluster, copy_o
 from tests.support.kubernetes_client import KubernetesClient, refusal
 from tests.support.kubernetes_place import PodPlace, PodProvider, provider_section
 from tests.support.kubernetes_rig import KubernetesRig
-from tests.support.launcher import ROOT
+from tests.support.launcher import ROOT, impatient_command
 from tests.support.wait import wait_for
 from tests.support.workplace import Workplace
 from tests.support.zuul_client import ZuulClient
@@ -203,7 +203,7 @@ def test_certificates_change(
     place: PodPlace, rig: KubernetesRig, tmp_path: Path, files: list[str], others: list[str], said: str
 ) -> None:
     """Files that the kubeconfig names are exchanged, for wrong ones and back: no restart is needed."""
-    place.launch()
+    place.launch(command=impatient_command({"nodepool.driver.kubernetes.connection.LOOK_SECONDS": 0.2}))
     first = place.submit()
     place.fulfilled(first)
     good = {name: (tmp_path / name).read_bytes() for name in files}
@@ -213,11 +213,11 @@ def test_certificates_change(
     place.logged(said)
     for name, content in good.items():
         (tmp_path / name).write_bytes(content)
-    second = place.submit()
-    place.fulfilled(second)
     # What the launcher could not do meanwhile may have failed, or may have waited.
     ended = ("fulfilled", "failed")
     wait_for("the refused one is over", lambda: place.znodes.request_state(refused) in ended, SECONDS)
+    second = place.submit()
+    place.fulfilled(second)
     if place.znodes.request_state(refused) == "fulfilled":
         place.give_back(refused)
     place.give_back(first, second)

@@ -91,7 +91,8 @@ class _HttpsPool(KeptConnections, HTTPSConnectionPool):
     ConnectionCls = _HttpsConnection
 
 
-_POOLS: Final = {"http": _HttpPool, "https": _HttpsPool}
+#: Classes of pools by the scheme of the URL, for ``PoolManager.pool_classes_by_scheme``.
+POOLS: Final = {"http": _HttpPool, "https": _HttpsPool}
 
 
 class BoundedAdapter(HTTPAdapter):
@@ -111,13 +112,13 @@ class BoundedAdapter(HTTPAdapter):
 
     def init_poolmanager(self, *arguments: Any, **options: Any) -> None:
         super().init_poolmanager(*arguments, **options)
-        self.poolmanager.pool_classes_by_scheme = _POOLS
+        self.poolmanager.pool_classes_by_scheme = POOLS
 
     def proxy_manager_for(self, proxy: str, **options: Any) -> Any:
         manager = super().proxy_manager_for(proxy, **options)
         # A SOCKS proxy needs connections of its own kind; its answers are bounded in size only.
         if not proxy.lower().startswith("socks"):
-            manager.pool_classes_by_scheme = _POOLS
+            manager.pool_classes_by_scheme = POOLS
         return manager
 
     def send(self, request: Any, *arguments: Any, **options: Any) -> Any:
