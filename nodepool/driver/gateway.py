@@ -42,6 +42,7 @@ from nodepool.driver.framework.running_calls import (
 )
 from nodepool.exceptions import NotFound, ZKConflict, ZKConnectionError
 from nodepool.guard import ERRORS, as_exception
+from nodepool.model.lost_instance import LostInstance
 from nodepool.model.pool_status import HostStatus, LabelStatus, LimitStatus, PauseStatus
 from nodepool.model.quota import QuotaInformation
 from nodepool.model.reasons import Reason
@@ -320,6 +321,7 @@ error_labels: ProviderHook[[], Sequence[str]] = ProviderHook("errorLabels", _DEC
 limit_status: ProviderHook[[str], Sequence[LimitStatus]] = ProviderHook("limitStatus", NO_LIST, AT_ONCE)
 label_errors: ProviderHook[[], Mapping[str, LabelStatus]] = ProviderHook("labelErrors", NO_MAPPING, AT_ONCE)
 pause_status: ProviderHook[[], PauseStatus | None] = ProviderHook("pauseStatus", NOT_PAUSED, AT_ONCE)
+lost_instances: ProviderHook[[], Sequence[LostInstance]] = ProviderHook("lostInstances", NO_LIST, AT_ONCE)
 host_status: ProviderHook[[], Sequence[HostStatus]] = ProviderHook("hostStatus", NO_LIST, AT_ONCE)
 preflight = ListHook("preflight", _CHECK_FAILED, LONG, contract="provider")
 node_deleted_notification: ProviderHook[[Any], None] = ProviderHook("nodeDeletedNotification", _NOTHING, AT_ONCE)
@@ -373,6 +375,9 @@ unanswered_creations = ListHook("unansweredCreations", Otherwise[list[Any]]("log
 list_resources = ListHook("listResources", _CLOUD_JUDGED)
 suspects_leaks: NamedHook[[], bool] = NamedHook(
     "suspectsLeaks", Otherwise("logged; the next sweep looks again", lambda: False), AT_ONCE
+)
+why_lost: NamedHook[[Any], tuple[str, str] | None] = NamedHook(
+    "whyLost", Otherwise("logged; nobody is told", lambda: None), AT_ONCE
 )
 delete_resource: NamedHook[[Any], None] = NamedHook("deleteResource", Raises("logged; the next sweep tries again"))
 get_quota_limits: NamedHook[[], QuotaInformation] = NamedHook(

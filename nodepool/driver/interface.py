@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from nodepool.driver.framework.check_result import CheckResult
     from nodepool.driver.framework.listed_image import ListedImage
     from nodepool.driver.handler import NodeRequestHandler
+    from nodepool.model.lost_instance import LostInstance
     from nodepool.model.node import Node
     from nodepool.model.pool_status import HostStatus, LabelStatus, LimitStatus
     from nodepool.model.reasons import Reason
@@ -250,6 +251,10 @@ class Provider(ProviderNotifications, abc.ABC):
         """`pausedReason` with what else is known of it; None = all is well."""
         text = self.pausedReason()
         return None if text is None else PauseStatus(ReasonCode.PROVIDER_CIRCUIT_OPEN.value, text)
+
+    def lostInstances(self) -> Sequence[LostInstance]:
+        """Nodes whose instance is gone although nobody deleted it, found since the last call."""
+        return []
 
     def hostStatus(self) -> Sequence[HostStatus]:
         """The hosts of a provider that does not make its machines."""

@@ -130,6 +130,7 @@ class DeletedNodeWorker(Worker):
             found[self._changed.popleft()] = None
         if "" in found or now >= self._next_full:
             self._next_full = now + IDLE_SECONDS
+            self._tell_lost()
             found = dict.fromkeys([*nodes.ids(), *nodes.empty_ids()])
             self._attempts = {node_id: count for node_id, count in self._attempts.items() if node_id in found}
         for node_id in [node_id for node_id, when in self._due.items() if when <= now]:
@@ -141,6 +142,13 @@ class DeletedNodeWorker(Worker):
             self.lingering_lock_dirs.discard(request_id)
             self._zk.requests.remove_lock_dir(request_id)
         return list(found)
+
+    def _tell_lost(self) -> None:
+        """Of nodes whose instances are gone, as their providers found out."""
+        for provider in self._providers.running.values():
+            for lost in gateway.lost_instances(provider):
+                subject = f"node {lost.node_id}"
+                self._events.add(socket.gethostname(), subject, What.INSTANCE_LOST, lost.text, lost.code)
 
     def _consider(self, node_id: str, now: float, pending: list[tuple[Node, Node | None, Reply]]) -> None:
         nodes = self._cache.nodes

@@ -24,6 +24,7 @@ class What(enum.Enum):
     LAUNCH_FAILED = "launch failed"
     DELETION_FAILED = "deletion failed"
     HELD = "held"
+    INSTANCE_LOST = "instance lost"
     # A provider, a pool or a label.
     UNAVAILABLE = "unavailable"
     AVAILABLE = "available"

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import pytest
 
+from nodepool.driver.azure.adapter import AzureAdapter
 from tests.support.azure_place import AzurePlace
 from tests.support.wait import wait_for
 
@@ -125,3 +126,42 @@ def test_next_zone(azure: AzurePlace) -> None:
     assert node["az"] == "2"
     azure.give_back(request)
     azure.wait_empty()
+
+
+def test_evicted_in_use(azure: AzurePlace, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A spot VM that Azure takes away while a job uses it is named in the log, counted, and among the events."""
+    monkeypatch.setattr(AzureAdapter, "lag_seconds", 0.0)
+    azure.label["use-spot"] = True
+    azure.launch()
+    request = azure.znodes.submit(["small"])
+    (node,) = azure.fulfilled(request)
+    (node_id,) = azure.znodes.nodes()
+    with azure.simulator.cloud() as cloud:
+        cloud.machines.evict(cloud.resources.get("virtualMachines", node["external_id"]))
+    for _ in range(2):
+        azure.provider.cleanupLeakedResources()
+    assert azure.launcher is not None
+    nodepool = azure.launcher.nodepool
+    nodepool.deletion.current.node_changed("")
+
+    def told() -> bool:
+        return any(
+            (event.subject, event.what, event.code) == (f"node {node_id}", "instance lost", "SpotEviction")
+            for event in nodepool.events.last(20)
+        )
+
+    wait_for("it is an event", told)
+    azure.give_back(request)
+    azure.wait_empty()
+
+
+def test_capacity_that_shows_late(azure: AzurePlace) -> None:
+    """AZ-10 (not repeated): Azure accepts a VM and finds no capacity then: the next zone, and no attempt is spent."""
+    azure.section["launch-retries"] = 1
+    azure.pool["availability-zones"] = ["1", "2"]
+    azure.simulator.change(capacity=[{"zone": "1", "late": True}], nic_reserved_seconds=0)
+    azure.launch()
+    request = azure.znodes.submit(["small"])
+    (node,) = azure.fulfilled(request)
+    assert node["az"] == "2"
+    azure.give_back(request)

@@ -122,6 +122,9 @@ class AzureAdapter(Adapter):
             return
         self.client.delete(KINDS[resource.type], resource.name)
 
+    def whyLost(self, external_id: Any) -> tuple[str, str] | None:
+        return self.machines.why_lost(external_id.lower()) if isinstance(external_id, str) else None
+
     # -- quota --
 
     def getQuotaLimits(self) -> QuotaInformation:

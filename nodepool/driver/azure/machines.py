@@ -23,6 +23,11 @@ if TYPE_CHECKING:
 
 #: While more VMs are being made, addresses are looked up so often at most, in seconds.
 LOOK_UP_SECONDS: Final = 1.0
+#: Names of spot VMs that are remembered; with more of them those that are gone are forgotten.
+MOST_SPOT: Final = 5000
+#: Why a VM is gone. Azure does not tell it of VMs that are deleted.
+EVICTED: Final = "SpotEviction"
+DELETED: Final = "NotFound"
 
 
 class AzureMachines(InstanceCloud[VmRecord]):
@@ -45,11 +50,14 @@ class AzureMachines(InstanceCloud[VmRecord]):
         self.places: RestingPlaces[VmPlace] = RestingPlaces()
         #: Addresses of VMs, which do not change, by ``vm_id``. Only the thread that lists uses it.
         self._addresses: dict[str, Addresses] = {}
+        #: Names of spot VMs of ours that a list has shown, the latest last. The same thread changes it.
+        self._spot: dict[str, None] = {}
         self._looked_up_at = float("-inf")
         self._proofs: Batches[str] = Batches(AbsenceProof(client).look, self.others, MANY)
 
     def list_instances(self, since: str | None) -> list[VmRecord]:
         records = self.client.vms()
+        self._note_spot(records)
         unknown = [record for record in records if self._lacks_addresses(record)]
         if unknown and (self._looked_up_at + LOOK_UP_SECONDS <= monotonic() or not self._more_come(records)):
             self._looked_up_at = monotonic()
@@ -57,6 +65,18 @@ class AzureMachines(InstanceCloud[VmRecord]):
         there = {record.vm_id for record in records}
         self._addresses = {vm_id: found for vm_id, found in self._addresses.items() if vm_id in there}
         return [record._replace(addresses=self._addresses.get(record.vm_id, record.addresses)) for record in records]
+
+    def _note_spot(self, records: list[VmRecord]) -> None:
+        self._spot |= {record.id: None for record in records if record.spot and self._is_ours(record)}
+        if len(self._spot) > MOST_SPOT:
+            there = {record.id for record in records}
+            self._spot = {name: None for name in self._spot if name in there}
+
+    def why_lost(self, name: str) -> tuple[str, str]:
+        """Why a VM is in no list any more that nobody here deleted: code and text. Any thread; does not block."""
+        if name in self._spot:
+            return EVICTED, f"spot VM {name} is gone: Azure evicted it, or somebody deleted it"
+        return DELETED, f"VM {name} is gone: somebody deleted it, or Azure evicted it if it was a spot VM"
 
     def _more_come(self, records: list[VmRecord]) -> bool:
         return any(record.status == CREATING and self._is_ours(record) for record in records)

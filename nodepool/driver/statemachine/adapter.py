@@ -108,6 +108,14 @@ class Adapter:
         """
         return False
 
+    def whyLost(self, external_id: Any) -> tuple[str, str] | None:
+        """Why the instance of a node that is ready or in use is not listed any more: the cloud's code, and a text.
+
+        Must not block. Released Nodepool does not call it. Default: None, that is not known, or the driver tells of it
+        by itself.
+        """
+        return None
+
     def deleteResource(self, resource: Resource) -> None:
         """Delete one leaked thing of `listResources`; may block."""
         raise NotImplementedError

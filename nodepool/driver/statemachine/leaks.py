@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from nodepool.driver import gateway
 from nodepool.driver.statemachine import metadata
+from nodepool.driver.statemachine.lost_instances import LostInstances
 from nodepool.driver.statemachine.provider_view import CloudProviderView
 from nodepool.driver.statemachine.scheduler import WHEN_WOKEN_SECONDS
 from nodepool.exceptions import NotFound
@@ -32,6 +33,9 @@ LOOK_AGAIN_SECONDS: Final = 10.0
 
 class SweptProvider(CloudProviderView, Protocol):
     """What a sweep asks of its provider, too."""
+
+    #: Tells of nodes whose instance is gone.
+    lost: LostInstances
 
     @property
     def log(self) -> Log: ...
@@ -79,6 +83,8 @@ class LeakSweep:
         self._counted: set[Hashable] = set()
         #: Deletions of second instances that are still listed.
         self._removals: dict[Hashable, CleanupTask] = {}
+        #: Is a node's instance missing that was there before?
+        self._missed = False
         self._busy = threading.Lock()
 
     def sweep(self) -> bool:
@@ -93,6 +99,7 @@ class LeakSweep:
             return (
                 self._left_over.new
                 or self._extra.new
+                or self._missed
                 or gateway.suspects_leaks(self._provider.name, self._provider.adapter)
             )
         finally:
@@ -111,6 +118,7 @@ class LeakSweep:
             if key in certain and not self._provider.idle_now:
                 deleted += self._delete(resource)
         self._sweep_extra(instances)
+        self._missed = self._provider.lost.look(instances)
         if deleted:
             # They counted as used by others.
             self._provider.invalidateQuotaCache()

@@ -24,6 +24,7 @@ from nodepool.driver.statemachine.image_transfers import ImageTransfers, Running
 from nodepool.driver.statemachine.known import Known, NotKnown, Patience
 from nodepool.driver.statemachine.label_images import LabelImages
 from nodepool.driver.statemachine.leaks import LeakLook, LeakSweep
+from nodepool.driver.statemachine.lost_instances import LostInstances
 from nodepool.driver.statemachine.removal import Removal
 from nodepool.driver.statemachine.scans import EXCHANGE_THREADS, Scans
 from nodepool.driver.statemachine.scheduler import Scheduler
@@ -35,7 +36,7 @@ from nodepool.model.reasons import ReasonCode
 from nodepool.zk import image_paths
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from nodepool.driver.config import ConfigPool, LabelSettings, ProviderConfig
     from nodepool.driver.framework.check_result import CheckResult
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from nodepool.driver.statemachine.launch import NodeLaunch
     from nodepool.driver.statemachine.machine import StateMachine
     from nodepool.model.image import ImageUpload
+    from nodepool.model.lost_instance import LostInstance
     from nodepool.model.node import Node
     from nodepool.model.pool_status import LabelStatus
     from nodepool.model.request import NodeRequest
@@ -116,6 +118,7 @@ class StateMachineProvider(StateMachineQuota, ImageTransfers, Provider):
         )
         adapter.on_room = self._room_came_free
         self.transfers = RunningTransfers()
+        self.lost = LostInstances(self, self.log, lag)
         self._leaks = LeakSweep(self, self.log)
         self._leak_look: LeakLook | None = None
         #: Of the circuit breaker, since it opened last.
@@ -346,6 +349,19 @@ class StateMachineProvider(StateMachineQuota, ImageTransfers, Provider):
         finally:
             if again:
                 self.look_for_leaks_soon(1)
+
+    def lostInstances(self) -> Sequence[LostInstance]:
+        return self.lost.take()
+
+    def living_nodes(self, states: Iterable[str]) -> dict[str, Any]:
+        """External ids of this provider's nodes in some states, by node id."""
+        wanted = frozenset(states)
+        nodes = () if self.zk is None else self.zk.nodeIterator()
+        return {
+            node.key: node.external_id
+            for node in nodes
+            if node.provider == self.name and node.state in wanted and node.external_id is not None
+        }
 
     def sweep_leaks(self) -> bool:
         """Look for leaks now; blocks. Is another look worth while, soon: something seems to be left over?"""

@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import ANY
 
 import pytest
 
@@ -454,3 +455,16 @@ def test_wrong_secret(tmp_path: Path) -> None:
         here.simulator.change(client_secret="other")
         with pytest.raises(LoginRefused, match="AADSTS7000215"):
             here.launch()
+
+
+# -- VMs that are gone --
+
+
+def test_why_a_vm_is_gone(tmp_path: Path) -> None:
+    """The driver knows which VMs were spot VMs; Azure does not tell why one is gone."""
+    with at_simulator(tmp_path, section({"use-spot": True})) as here:
+        assert here.adapter.whyLost(HOST) == ("NotFound", ANY)
+        here.launch()
+        assert here.adapter.whyLost(HOST.upper()) == ("SpotEviction", ANY)
+        assert here.adapter.whyLost({"odd": 1}) is None
+        here.delete(HOST)
