@@ -45,7 +45,16 @@ SIZES: Final = {
     )
 }
 #: Something that is no VM, as the list has it, too.
-DISK_SKU: Final[Json] = {"resourceType": "disks", "name": "Premium_LRS", "size": "P10", "capabilities": []}
+DISK_SKU: Final[Json] = {
+    "resourceType": "disks",
+    "name": "Premium_LRS",
+    "tier": "Premium",
+    "size": "P10",
+    "locations": ["northeurope"],
+    "locationInfo": [{"location": "northeurope", "zones": ["1", "2", "3"], "zoneDetails": []}],
+    "capabilities": [],
+    "restrictions": [],
+}
 
 CORES, SPOT_CORES, MACHINES, ADDRESSES = "cores", "lowPriorityCores", "virtualMachines", "StandardSkuPublicIPAddresses"
 #: Limits of a generous subscription, by provider.
