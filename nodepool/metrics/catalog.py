@@ -132,7 +132,7 @@ INSTANCES_ENDED: Final = Metric(
     "nodepool_provider_instances_ended",
     MetricKind.COUNTER,
     ("provider", "reason"),
-    "Instances of nodes that ended, by the code of the reason that the cloud gives; none = it gives none. AWS and Azure.",
+    "Instances of nodes that ended, by the code of the reason; none = the cloud gives none. AWS and Azure.",
 )
 CIRCUIT_OPEN: Final = Metric(
     "nodepool_provider_circuit_open",
