@@ -43,7 +43,7 @@ def test_rest(
     assert "Its circuit breaker opens: no new launches until it answers again" in caplog.text
     reason = place.provider.pausedReason()
     assert reason is not None
-    assert reason.startswith("the cloud does not answer: ")
+    assert reason.startswith("the circuit breaker is open: ")
     statsd.wait_for(f"{is_open}:1|g")
     statsd.wait_for("nodepool.provider.cloud-a.circuit_opened:1|c")
     statsd.lines.clear()

@@ -64,6 +64,6 @@ class CircuitProbe:
 
     def _ask(self) -> None:
         """One call; blocks."""
-        text = "Provider %s does not answer yet"
+        text = "Provider %s still fails"
         with Guard(self._provider.log, text, self._provider.name, level=logging.WARNING, traceback=False):
             self._provider.calls.list_instances()

@@ -191,7 +191,7 @@ class StateMachineProvider(StateMachineQuota, ImageTransfers, Provider):
 
     def pausedReason(self) -> str | None:
         """Why nothing new is begun now; None = all is well."""
-        return f"the cloud does not answer: {self.calls.circuit_reason}" if self.calls.circuit_open else None
+        return f"the circuit breaker is open: {self.calls.circuit_reason}" if self.calls.circuit_open else None
 
     def pauseStatus(self) -> PauseStatus | None:
         """`pausedReason`, since when, and when the cloud is asked again."""

@@ -68,7 +68,7 @@ def test_cloud_that_rests_aborts(make_site: MakeSite, monkeypatch: pytest.Monkey
     handler = site.worker.accept(request)
     wait_for("the launch ended", handler.launchesComplete)
     assert site.provider.calls.circuit_open
-    assert "does not answer" in (site.provider.pausedReason() or "")
+    assert "circuit breaker is open" in (site.provider.pausedReason() or "")
     assert [node.state for node in handler.nodeset] == [states.ABORTED]
     handler.poll()
     handler.run()
