@@ -16,6 +16,7 @@ from tests.chaos.azure_world import AzureWorld
 from tests.chaos.deadline import Deadline
 from tests.chaos.events import Violations
 from tests.chaos.faults import Injector
+from tests.chaos.gce_world import GceWorld
 from tests.chaos.invariants import Aftermath, Watcher
 from tests.chaos.kubernetes_world import KubernetesWorld
 from tests.chaos.load import Load
@@ -34,6 +35,7 @@ WORLDS: Final[Mapping[str, type[World]]] = {
     "openstack": World,
     "aws": AwsWorld,
     "azure": AzureWorld,
+    "gce": GceWorld,
     "kubernetes": KubernetesWorld,
 }
 

@@ -12,11 +12,13 @@ import pytest
 
 from nodepool.testing.aws import AwsSimulator
 from nodepool.testing.azure import AzureSimulator
+from nodepool.testing.gce import GceSimulator
 from nodepool.testing.openstack import OpenStackSimulator
 from tests.support.aws_place import AwsPlace
 from tests.support.aws_provider import aws_section
 from tests.support.azure_place import AzurePlace, azure_section
 from tests.support.command_line import CommandLine
+from tests.support.gce_place import GcePlace, gce_section
 from tests.support.launcher_config import StaticHost, StaticProvider, write_config
 from tests.support.local_launcher import LocalLauncher
 from tests.support.openstack_place import Place
@@ -134,6 +136,32 @@ def azure(
     """Change ``section`` and call `AzurePlace.launch`; in the end no node may ever have had two VMs."""
     with AzureSimulator() as cloud:
         made = AzurePlace(cloud, znodes, azure_section(cloud.write_auth_file(tmp_path / "azure.json"), sshd.port))
+
+        def start() -> LocalLauncher:
+            launcher = LocalLauncher(tmp_path / "nodepool.yaml", zookeeper, chroot, made.settings())
+            launcher.start()
+            return launcher
+
+        made.start = start
+        yield made
+        if made.launcher is not None:
+            made.launcher.stop()
+        assert cloud.state()["double_nodes"] == []
+        assert cloud.state()["bugs"] == []
+
+
+@pytest.fixture
+def gce(
+    tmp_path: Path,
+    zookeeper: ZooKeeperServer,
+    chroot: str,
+    znodes: PoolZnodes,
+    sshd: SshServer,
+) -> Iterator[GcePlace]:
+    """Change ``section`` and call `GcePlace.launch`; in the end no node may ever have had two instances."""
+    with GceSimulator() as cloud:
+        key_file = cloud.write_key_file(tmp_path / "key.json")
+        made = GcePlace(cloud, znodes, gce_section(key_file, cloud.url, sshd.port))
 
         def start() -> LocalLauncher:
             launcher = LocalLauncher(tmp_path / "nodepool.yaml", zookeeper, chroot, made.settings())

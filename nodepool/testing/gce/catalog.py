@@ -85,6 +85,7 @@ class SimulatedMachineType(NamedTuple):
 TYPES: Final = {
     entry.name: entry
     for entry in (
+        SimulatedMachineType("f1-micro", 1, 614, shared=True),
         SimulatedMachineType("e2-micro", 2, 1024, shared=True),
         SimulatedMachineType("e2-small", 2, 2048, shared=True),
         SimulatedMachineType("e2-standard-2", 2, 8192),

@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The driver of Google Compute Engine keeps the contract, on the simulated project: with lists that lag."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodepool.driver.gce import GceDriver
+from nodepool.testing.contract import DriverContract
+from nodepool.testing.gce import GceSettings, GceSimulator
+from tests.support.gce_place import gce_section
+
+
+class TestGce(DriverContract):
+    """Two pools, an image of a family. Nothing scans the instances: no sshd answers there."""
+
+    label = "small"
+    unknown_external_id = "np0000099999"
+    key_file: Path
+    url: str
+
+    def make_driver(self) -> GceDriver:
+        return GceDriver()
+
+    def provider_section(self) -> dict[str, Any]:
+        section = gce_section(self.key_file, self.url, name="somewhere")
+        (main,) = section["pools"]
+        large = {"name": "large", "cloud-image": "debian", "instance-type": "n2-standard-4"}
+        main["host-key-checking"] = False
+        section["pools"].append({"name": "other", "max-servers": 5, "host-key-checking": False, "labels": [large]})
+        return section
+
+    @pytest.fixture(autouse=True)
+    def _cloud(self, tmp_path: Path) -> Iterator[None]:
+        """A project that is as new for each test, and must be empty at the end."""
+        settings = GceSettings(hidden_rate=0.3, hidden_seconds=(0.1, 0.3), ghost_rate=0.3, ghost_seconds=(0.1, 0.3))
+        with GceSimulator(settings) as simulator:
+            self.key_file, self.url = simulator.write_key_file(tmp_path / "key.json"), simulator.url
+            yield
+            state = simulator.state()
+        assert not state["bugs"]
+        assert not state["double_nodes"]
+        left = {kind: number for kind, number in state["contents"].items() if number}
+        assert not left, f"left behind: {left}"
