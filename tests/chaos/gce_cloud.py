@@ -50,6 +50,8 @@ def translated(changes: dict[str, Any]) -> dict[str, Any]:
         found |= {"hidden_rate": changes["hidden_rate"], "ghost_rate": changes["hidden_rate"]}
     if "hidden_seconds" in changes:
         found |= {"hidden_seconds": changes["hidden_seconds"], "ghost_seconds": changes["hidden_seconds"]}
+    if "volume_leak_rate" in changes:
+        found["leak_rate"] = changes["volume_leak_rate"]
     if "quota" in changes:
         found["quotas"] = {"INSTANCES": changes["quota"]["instances"]}
     return found
@@ -65,7 +67,7 @@ def _error(rule: dict[str, Any]) -> dict[str, Any]:
 
 
 def _boot(rule: dict[str, Any]) -> dict[str, Any]:
-    kinds = {
+    kinds: dict[str, dict[str, Any]] = {
         "error": {"kind": "failed"},
         "no-valid-host": {
             "kind": "failed",
