@@ -362,3 +362,18 @@ def test_spot_interruption(aws: AwsPlace, caplog: pytest.LogCaptureFixture) -> N
     for request in (first, second):
         aws.give_back(request)
     aws.wait_empty()
+
+
+def test_all_nodes_of_a_request_in_one_zone(aws: AwsPlace) -> None:
+    """N-7: also where there is no room for all of them in the zone that comes first."""
+    with aws.simulator.cloud() as cloud:
+        subnets = [subnet.id for subnet in cloud.network.subnets.values()]
+    aws.section["launch-retries"] = 1
+    aws.pool["subnet-id"] = subnets
+    aws.simulator.change(capacity=[{"zone": "us-east-1a"}])
+    aws.launch()
+    requests = [aws.znodes.submit(["small"] * 3) for _ in range(3)]
+    for request in requests:
+        assert len({node["az"] for node in aws.fulfilled(request)}) == 1
+        aws.give_back(request)
+    aws.wait_empty()

@@ -87,7 +87,7 @@ class AwsAdapter(Adapter):
         log: Log,
     ) -> AwsCreation:
         machine = FleetCreation if label.fleet_types else HostCreation if label.dedicated_host else InstanceCreation
-        return machine(self.instances, hostname, label, image_external_id, metadata, request, log)
+        return machine(self.instances, hostname, label, image_external_id, metadata, request, az, log)
 
     def getDeleteStateMachine(self, external_id: Any, log: Log) -> AwsDeletion:
         return AwsDeletion(self.instances, external_id, log)

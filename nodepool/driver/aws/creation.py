@@ -7,15 +7,16 @@ from collections.abc import Mapping
 from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
-from nodepool.driver.aws.ended import NoRoom, ended
+from nodepool.driver.aws.ended import ended
 from nodepool.driver.aws.instance import AwsInstance, external_id
-from nodepool.driver.aws.instances import AwsInstances
+from nodepool.driver.aws.instances import AwsDeletion, AwsInstances
 from nodepool.driver.aws.launch_batch import InstanceOrder
 from nodepool.driver.aws.launch_spec import instance_tags, run_arguments
 from nodepool.driver.aws.places import LaunchPlace
 from nodepool.driver.aws.types import PENDING, RUNNING, SHUTTING_DOWN, TERMINATED, AwsImage, AwsRecord
-from nodepool.driver.framework.cloud_errors import CloudNoCapacity, CloudQuota, CloudRefused
+from nodepool.driver.framework.cloud_errors import CloudNoCapacity, CloudNoCapacityLater, CloudQuota, CloudRefused
 from nodepool.driver.statemachine import CreationKey, CreationMachine, Instance
+from nodepool.exceptions import LaunchError
 from nodepool.guard import settle
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ class AwsCreation(CreationMachine[AwsRecord]):
     """Has an instance made and waits until it runs. AWS knows a creation again by its client token.
 
     :param image_id: of the upload; None = the label's cloud image.
+    :param az: the zone of a node that the request has already.
     """
 
     idempotent = True
@@ -42,10 +44,13 @@ class AwsCreation(CreationMachine[AwsRecord]):
         image_id: str | None,
         metadata: Mapping[str, str],
         request: NodeRequest | None,
+        az: str | None,
         log: Log,
     ) -> None:
         super().__init__(cloud, label.name, metadata, log)
         self._label = label
+        self._request = request
+        self._az = az
         self._image_id = image_id
         # Once: with other values than before AWS would not know it again.
         self._tags = instance_tags(hostname, label, metadata, request, log)
@@ -53,9 +58,9 @@ class AwsCreation(CreationMachine[AwsRecord]):
         self._places: list[LaunchPlace] = []
 
     def places(self) -> list[LaunchPlace]:
-        """Where to try it, the present place first; what has no room is removed."""
+        """Where to try it, the present place first; what has no room is removed. May block."""
         if not self._places:
-            self._places = self.cloud.places.to_try(self._label)
+            self._places = self.cloud.places.to_try(self._label, self._request, self._az)
         return self._places
 
     def image(self) -> AwsImage:
@@ -63,8 +68,8 @@ class AwsCreation(CreationMachine[AwsRecord]):
         return self.cloud.facts.image(self._image_id or self.cloud.facts.cloud_image_id(self._label))
 
     def another_place(self, error: CloudNoCapacity) -> bool:
-        """The present place has no room. Is there another one?"""
-        self.cloud.places.no_room(self._places[0])
+        """The present place has no room. Is there another one? May block."""
+        self.cloud.places.no_room_for(self._places[0], self._request)
         if len(self._places) == 1:
             return False
         self.log.info("No room for %s, trying %s: %s", self._places[0], self._places[1], error)
@@ -97,9 +102,20 @@ class AwsCreation(CreationMachine[AwsRecord]):
 
     def _ended(self, record: AwsRecord) -> Exception:
         error = ended(self.where, record)
-        if isinstance(error, NoRoom) and self._places:
+        if isinstance(error, CloudNoCapacityLater) and self._places:
             self.cloud.places.no_room(self._places[0])
         return error
+
+    def begin_anew(self, error: LaunchError) -> float | None:
+        """In another place, if AWS ended the instance because there was no room for it. A step: it must not block."""
+        if not isinstance(error, CloudNoCapacityLater) or len(self._places) < 2:
+            return None
+        self.log.info("No room for %s, trying %s: %s", self._places[0], self._places[1], error)
+        del self._places[0]
+        return 0.0
+
+    def discard(self, record_id: str) -> AwsDeletion:
+        return AwsDeletion(self.cloud, external_id(record_id), self.log)
 
 
 class InstanceCreation(AwsCreation):
@@ -144,9 +160,17 @@ class InstanceCreation(AwsCreation):
                 f"{self.where}: there was no room for another launch", code="InsufficientInstanceCapacity"
             )
 
+    def begin_anew(self, error: LaunchError) -> float | None:
+        pause = super().begin_anew(error)
+        if pause is not None:
+            self._order = None
+        return pause
+
     def _wait_for(self, answer: Future[str], key: CreationKey, made: Future[str]) -> None:
         def answered(answer: Future[str]) -> None:
             error = answer.exception()
+            if error is None and self._places:
+                self.cloud.places.made(self._places[0], self._request)
             if isinstance(error, CloudNoCapacity) and self.another_place(error):
                 self._order = None
                 try:

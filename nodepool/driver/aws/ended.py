@@ -9,10 +9,10 @@ from collections.abc import Iterable
 from typing import Final
 
 from nodepool.driver.aws.types import SHUTTING_DOWN, TERMINATED, AwsRecord
-from nodepool.driver.framework.cloud_errors import CloudQuota
+from nodepool.driver.framework.cloud_errors import CloudNoCapacityLater, CloudQuota
 from nodepool.driver.framework.cloud_texts import one_line
 from nodepool.driver.statemachine import metadata
-from nodepool.exceptions import CapacityException, LaunchStatusException
+from nodepool.exceptions import LaunchStatusException
 from nodepool.metrics import instances
 
 log = logging.getLogger("nodepool.driver.aws.ended")
@@ -35,12 +35,6 @@ _CAPACITY_REASONS: Final = frozenset(
 _WANTED: Final = frozenset({"Client.UserInitiatedShutdown", "Client.InstanceInitiatedShutdown"})
 
 
-class NoRoom(LaunchStatusException, CapacityException):
-    """The instance ended because AWS has no room for it: nothing is wrong with the label."""
-
-    statsd_key = CapacityException.statsd_key
-
-
 def ended(where: str, record: AwsRecord) -> Exception:
     """The error of a launch whose instance ended, in the words of AWS."""
     why = f"{record.reason_code}: {record.reason}" if record.reason_code else "AWS gives no reason"
@@ -48,7 +42,7 @@ def ended(where: str, record: AwsRecord) -> Exception:
     if record.reason_code in _QUOTA_REASONS:
         return CloudQuota(text, code=record.reason_code)
     if record.reason_code in _CAPACITY_REASONS:
-        return NoRoom(text)
+        return CloudNoCapacityLater(text)
     return LaunchStatusException(text)
 
 

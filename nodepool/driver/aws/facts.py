@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`AwsFacts`: what seldom changes: images and types of instances."""
+"""`AwsFacts`: what seldom changes: images, types of instances, and subnets."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from nodepool.clock import monotonic
 from nodepool.driver.aws.errors import AwsNotFound
+from nodepool.driver.aws.subnet_client import SubnetClient
 from nodepool.driver.aws.types import AwsImage, InstanceType
 from nodepool.driver.framework.cloud_errors import CloudRefused
 from nodepool.driver.framework.fact import Fact
@@ -38,6 +39,9 @@ class AwsFacts:
         self._images: dict[str, Fact[AwsImage]] = {}
         self._filtered: dict[str, Fact[str]] = {}
         self._types: dict[str, Fact[InstanceType]] = {}
+        self._subnets = SubnetClient(client.transport)
+        self._zones: dict[str, Fact[str]] = {}
+        self._default_zones: Fact[list[str]] = Fact(self._zones_with_default_subnets, clock)
 
     def image(self, image_id: str) -> AwsImage:
         """An AMI; may block. Raises what the client raises."""
@@ -81,6 +85,23 @@ class AwsFacts:
         with self._lock:
             fact = self._types.get(name)
         return None if fact is None else fact.known()
+
+    def zone_of_subnet(self, subnet_id: str) -> str:
+        """The zone that a subnet is in; may block. Raises what the client raises; AwsNotFound: it is not there."""
+        return self._of(self._zones, subnet_id, lambda: self._zone_of(subnet_id)).get(FOR_EVER)
+
+    def default_zones(self) -> list[str]:
+        """Zones of subnets that instances get which name none, by name; may block. Raises what the client raises."""
+        return self._default_zones.get()
+
+    def _zone_of(self, subnet_id: str) -> str:
+        found = self._subnets.subnets([subnet_id]).get(subnet_id)
+        if found is None:
+            raise AwsNotFound(f"there is no subnet {subnet_id}; correct subnet-id", code="InvalidSubnetID.NotFound")
+        return found.zone
+
+    def _zones_with_default_subnets(self) -> list[str]:
+        return sorted({subnet.zone for subnet in self._subnets.default_subnets().values()})
 
     def _newest(self, image: AwsCloudImage) -> str:
         filters = [{"Name": given.name, "Values": given.values} for given in image.image_filters]

@@ -112,5 +112,9 @@ class HostCreation(AwsCreation):
         given = with_tags(arguments, self._tags, token_of([key], place))
         return self.cloud.client.run_instances(given, 1, self.permit)[0].id
 
+    def begin_anew(self, error: LaunchError) -> None:
+        """Never: the host is there, and stays where it is."""
+        return
+
     def stored_id(self, record_id: str) -> dict[str, str]:
         return external_id(record_id, self._host_id)

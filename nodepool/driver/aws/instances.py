@@ -49,7 +49,7 @@ class AwsInstances(InstanceCloud[AwsRecord]):
         self.templates = LaunchTemplates(config, self.fleets)
         self.facts = facts
         self.limits = limits
-        self.places = Places()
+        self.places = Places(facts)
         #: Instances that the latest list shows as terminated, by id: they say why. Replaced as a whole.
         self.terminated: Mapping[str, AwsRecord] = {}
         self._ended = EndedInstances(config.name)

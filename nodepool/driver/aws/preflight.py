@@ -7,7 +7,8 @@ import math
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from nodepool.driver.aws.check_client import CheckClient, Subnet
+from nodepool.driver.aws.check_client import CheckClient
+from nodepool.driver.aws.subnet_client import Subnet
 from nodepool.driver.framework.check_result import CheckResult, failure
 from nodepool.exceptions import LaunchError, RuntimeConfigurationException
 

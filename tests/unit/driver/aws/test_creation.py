@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from nodepool.driver.aws.creation import AwsCreation
-from nodepool.driver.aws.ended import NoRoom, ended
+from nodepool.driver.aws.ended import ended
 from nodepool.driver.aws.instances import TERMINATE_SECONDS
 from nodepool.driver.aws.launch_batch import token_of
 from nodepool.driver.aws.places import LaunchPlace
 from nodepool.driver.aws.types import AwsRecord
 from nodepool.driver.framework.call_spacing import CallSpacing
-from nodepool.driver.framework.cloud_errors import CloudNoCapacity, CloudQuota, CloudRefused
+from nodepool.driver.framework.cloud_errors import CloudNoCapacity, CloudNoCapacityLater, CloudQuota, CloudRefused
 from nodepool.driver.statemachine import CreationKey
 from nodepool.exceptions import LaunchStatusException, QuotaException
 from tests.support.manual_executor import ManualExecutor
@@ -173,9 +173,25 @@ def test_no_room_that_shows_later(rig: Rig) -> None:
     creation = rig.creation()
     creation.advance()
     rig.show(instance(state="terminated", StateReason={"Code": "Server.InsufficientInstanceCapacity", "Message": "m"}))
-    with pytest.raises(NoRoom):
+    with pytest.raises(CloudNoCapacityLater):
         creation.advance()
     assert rig.cloud.places._rest_until
+
+
+def test_no_room_that_shows_later_and_another_place() -> None:
+    """No attempt is spent: what AWS ended is gone for good, and another instance is made elsewhere."""
+    rig = Rig(section(pool={"subnet-id": ["a", "b"]}))
+    creation = rig.creation()
+    creation.advance()
+    reason = {"Code": "Server.InsufficientInstanceCapacity", "Message": "m"}
+    rig.show(instance(state="terminated", StateReason=reason))
+    rig.region.answers["run_instances"] = {"Instances": [instance("i-2", "pending")]}
+    for _ in range(4):
+        creation.advance()
+    assert creation.external_id == {"instance": "i-2"}
+    sent = [arguments for name, arguments in rig.region.calls if name == "run_instances"]
+    assert [arguments["NetworkInterfaces"][0]["SubnetId"] for arguments in sent] == ["a", "b"]
+    assert sent[0]["ClientToken"] != sent[1]["ClientToken"]
 
 
 def test_upload(rig: Rig) -> None:
@@ -209,9 +225,9 @@ def test_gone_without_a_word(rig: Rig) -> None:
     ("code", "expected"),
     [
         ("Client.VolumeLimitExceeded", QuotaException),
-        ("Server.InsufficientInstanceCapacity", NoRoom),
-        ("Server.SpotInstanceTermination", NoRoom),
-        ("Client.SpotInstanceTermination", NoRoom),
+        ("Server.InsufficientInstanceCapacity", CloudNoCapacityLater),
+        ("Server.SpotInstanceTermination", CloudNoCapacityLater),
+        ("Client.SpotInstanceTermination", CloudNoCapacityLater),
         ("Client.InternalError", LaunchStatusException),
         ("", LaunchStatusException),
     ],
