@@ -16,7 +16,7 @@ IDENTITY_SECONDS: Final = 1.0
 _LINE_ENDS: Final = ("\r", "\n")
 
 
-class Answer(NamedTuple):
+class ApiAnswer(NamedTuple):
     """Of the API, of any status."""
 
     status: int
@@ -74,7 +74,7 @@ class ClusterAccess:
         path = self.settings.ssl_ca_cert
         return base64.b64encode(Path(path).read_bytes()).decode() if path else None
 
-    def exchange(self, method: str, target: str, data: bytes | None, seconds: float) -> Answer | None:
+    def exchange(self, method: str, target: str, data: bytes | None, seconds: float) -> ApiAnswer | None:
         """Make one call over a connection that is open, which costs a fraction of what urllib3 takes; blocks.
 
         :param target: path and query. ``data``: JSON. ``seconds``: for each wait.
@@ -93,4 +93,4 @@ class ClusterAccess:
         bounds = Bounds(bounded.MAX_ANSWER_BYTES, bounded.ANSWER_TIMES * seconds)
         pool: Any = self.calls.connection_from_url(self.host)
         found = pool.exchange_bytes(method, head.encode() + (data or b""), seconds, bounds)
-        return None if found is None else Answer(found.status_code, found.content)
+        return None if found is None else ApiAnswer(found.status_code, found.content)

@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 from nodepool import fast_json
 from nodepool.driver.framework.cloud_errors import CloudAway
 from nodepool.driver.framework.cloud_texts import one_line
-from nodepool.driver.kubernetes.access import Answer, ClusterAccess
+from nodepool.driver.kubernetes.access import ApiAnswer, ClusterAccess
 from nodepool.driver.kubernetes.connection import ClusterConnection
 from nodepool.driver.kubernetes.errors import error_of
 
@@ -49,7 +49,7 @@ class KubeClient:
 
     def call(self, method: str, path: str, body: Object | None = None, query: Mapping[str, Any] | None = None) -> Any:
         """One call; returns the answer."""
-        answer: Answer = self._send(method, path, body, query, stream=False)
+        answer: ApiAnswer = self._send(method, path, body, query, stream=False)
         try:
             return _value(answer.content)
         except (ValueError, RecursionError):
@@ -133,7 +133,7 @@ class KubeClient:
         *,
         stream: bool,
     ) -> Any:
-        """An `Answer`, or the response of urllib3 for a stream. Raises what `error_of` makes of errors."""
+        """An `ApiAnswer`, or the response of urllib3 for a stream. Raises what `error_of` makes of errors."""
         head = self._head(method, path)
         target = f"{path}?{urlencode(query)}" if query else path
         data = None if body is None else json.dumps(body).encode()
@@ -155,7 +155,7 @@ class KubeClient:
             raise error_of(head, response.status, content)
         return response
 
-    def _call(self, access: ClusterAccess, head: str, method: str, target: str, data: bytes | None) -> Answer:
+    def _call(self, access: ClusterAccess, head: str, method: str, target: str, data: bytes | None) -> ApiAnswer:
         try:
             answer = access.exchange(method, target, data, READ_SECONDS)
         except OSError as error:
@@ -163,7 +163,7 @@ class KubeClient:
         if answer is None:
             # There is no open connection.
             response = self._request(access.calls, access, head, method, target, data, READ_SECONDS, stream=False)
-            answer = Answer(response.status, response.data)
+            answer = ApiAnswer(response.status, response.data)
         return answer
 
     def _stream(self, access: ClusterAccess, head: str, target: str) -> Any:

@@ -9,10 +9,13 @@ from typing import Any
 
 import pytest
 
-from nodepool.driver.framework.cloud_errors import CloudRefused
+from nodepool.driver.framework.cloud_errors import CloudNotFound, CloudRefused
+from nodepool.driver.kubernetes.api import CLUSTER_ROLES
 from nodepool.driver.kubernetes.cloud import KubeCloud
 from nodepool.driver.kubernetes.create import NOT_YET, NOT_YET_TIMES, NamespaceCreation
 from nodepool.driver.kubernetes.errors import NotYet
+from nodepool.driver.kubernetes.objects import NAMESPACE_RULES, POD_RULES
+from nodepool.driver.kubernetes.shared_roles import SharedRoles
 from nodepool.driver.statemachine import CreationKey
 from nodepool.exceptions import LaunchStatusException
 from nodepool.logconfig import ContextLogger
@@ -128,3 +131,43 @@ def test_not_for_ever(cloud: KubeCloud, client: StandIn) -> None:
     for _ in range(NOT_YET_TIMES):
         assert machine.put_off(refused.value) is not None
     assert machine.put_off(refused.value) is None
+
+
+@pytest.mark.parametrize(("kind", "calls"), [("pod", 5), ("namespace", 4)])
+def test_shared_roles(cloud: KubeCloud, client: StandIn, kind: str, calls: int) -> None:
+    """KU-3: a cluster role is made once for all nodes, and bound in the namespace: one call less a node."""
+    cloud.shared_roles = SharedRoles(client)
+    creation(cloud, type=kind).create(KEY)
+    role = "nodepool-zuul-restricted" if kind == "pod" else "nodepool-zuul"
+    (made,) = [body for _, path, body in client.calls if path == CLUSTER_ROLES]
+    assert made["metadata"]["name"] == role
+    assert made["rules"] == (POD_RULES if kind == "pod" else NAMESPACE_RULES)
+    (binding,) = [body for _, path, body in client.calls if path.endswith("/rolebindings")]
+    assert binding["roleRef"] == {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role}
+    assert not any(path.endswith("/roles") for _, path, _ in client.calls)
+    before = len(client.calls)
+    creation(cloud, type=kind).create(KEY)
+    assert len(client.calls) - before == calls
+
+
+def test_shared_role_that_is_there(cloud: KubeCloud, client: StandIn) -> None:
+    """KU-3: another launcher, or an operator, made it: it is used as it is."""
+    cloud.shared_roles = SharedRoles(client)
+    client.answers["POST", CLUSTER_ROLES] = EXISTS
+    assert creation(cloud).create(KEY) == "main-7"
+
+
+def test_shared_role_that_was_deleted(cloud: KubeCloud, client: StandIn) -> None:
+    """KU-3: the attempt fails with the API's words, and the next one makes the role again."""
+    cloud.shared_roles = SharedRoles(client)
+    text = 'clusterroles.rbac.authorization.k8s.io "nodepool-zuul-restricted" not found'
+    client.answers["POST", "/apis/rbac.authorization.k8s.io/v1/namespaces/main-7/rolebindings"] = [
+        CloudNotFound("no", 404, f"404 NotFound: {text}"),
+        {"metadata": {"uid": "b"}},
+    ]
+    first = creation(cloud)
+    with pytest.raises(CloudNotFound) as refused:
+        first.create(KEY)
+    assert first.refused(refused.value) is refused.value
+    creation(cloud).create(KEY)
+    assert [path for _, path, _ in client.calls].count(CLUSTER_ROLES) == 2
