@@ -24,7 +24,7 @@ _TEXTS: Final = {
     "cannot_start_compute": "Can't start instance because of a compute resource problem.",
     PREEMPTED: "The virtual server instance was stopped due to preemption.",
 }
-_NODE: Final = re.compile(r"np(\d+)")
+_NODE: Final = re.compile(r"np(\d+)(?:-\d+){0,2}")
 _GROUP: Final = re.compile(r"np_([^_]+)_[^_]+")
 _RUNS: Final = ("running", "stopped", "failed")
 
@@ -226,4 +226,4 @@ def node_metadata(instance: VpcResource) -> dict[str, str]:
     node, group = _NODE.fullmatch(instance.name), _GROUP.fullmatch(instance.group_name)
     if node is None or group is None:
         return {}
-    return {NODE_KEY: node[1].zfill(10), PROVIDER_KEY: group[1]}
+    return {NODE_KEY: node[1], PROVIDER_KEY: group[1]}

@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The IBM VPC driver keeps the contract, in the simulated region, whose lists lag."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from nodepool.driver.ibmvpc import IbmVpcDriver
+
+from nodepool.testing.contract import DriverContract
+from nodepool.testing.ibmvpc import IbmVpcSettings, IbmVpcSimulator
+from nodepool.testing.ibmvpc.images import IMAGE_NAME
+from nodepool.testing.image_contract import ImageContract
+from tests.support.wait import wait_for
+
+
+class TestIbmVpc(ImageContract, DriverContract):
+    """Two pools, one with floating IPs. Nothing scans the instances: no sshd answers there."""
+
+    label = "small"
+    diskimage = "fedora"
+    unknown_external_id = "np0000099999"
+    simulator: IbmVpcSimulator
+    credentials: Path
+
+    def make_driver(self) -> IbmVpcDriver:
+        return IbmVpcDriver()
+
+    def provider_section(self) -> dict[str, Any]:
+        label = {"cloud-image": "debian", "profile": "cx2-2x4"}
+        pool = {"host-key-checking": False, "public-ipv4": True}
+        storage = {"instance-name": "storage", "endpoint": self.simulator.url, "bucket-name": "images"}
+        return {
+            "name": "somewhere",
+            "driver": "ibmvpc",
+            "region": "us-south",
+            "vpc": "ci",
+            "zone": "us-south-1",
+            "subnet": "ci-us-south-1",
+            "credentials-file": str(self.credentials),
+            "rate": 0,
+            "floating-ip-pool": 0,
+            "object-storage": storage,
+            "diskimages": [{"name": "fedora", "operating-system": "debian-12-amd64"}],
+            "cloud-images": [{"name": "debian", "username": "root", "image-name": IMAGE_NAME, "keys": ["zuul"]}],
+            "pools": [
+                {"name": "main", "max-servers": 10, "labels": [{"name": "small", **label}], **pool},
+                {
+                    "name": "other",
+                    "max-servers": 5,
+                    "labels": [{"name": "large", **label, "profile": "cx2-4x8"}],
+                    **pool,
+                    "public-ipv4": False,
+                },
+            ],
+        }
+
+    def image_content(self) -> bytes:
+        """What IBM takes for a small image: it looks at how it begins."""
+        return b"QFI\xfb" + bytes(range(256)) * 1000
+
+    @pytest.fixture(autouse=True)
+    def _cloud(self, tmp_path: Path) -> Iterator[None]:
+        """A region that is as new for each test, and must be empty at the end."""
+        lag = IbmVpcSettings(hidden_rate=0.3, hidden_seconds=(0.1, 0.3), ghost_rate=0.3, ghost_seconds=(0.1, 0.3))
+        with IbmVpcSimulator(lag) as self.simulator:
+            self.credentials = self.simulator.write_credentials(tmp_path / "ibm.env")
+            yield
+            # IBM has accepted that floating IPs are deleted; they are gone a moment later.
+            wait_for("nothing is left behind", self._empty)
+            state = self.simulator.state()
+        assert state["bugs"] == []
+        assert state["double_nodes"] == []
+
+    def _empty(self) -> bool:
+        with self.simulator.cloud() as cloud:
+            left = {**cloud.contents(), **cloud.left_of_uploads()}
+        assert not any(left.values()), left
+        return True
