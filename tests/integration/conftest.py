@@ -13,12 +13,14 @@ import pytest
 from nodepool.testing.aws import AwsSimulator
 from nodepool.testing.azure import AzureSimulator
 from nodepool.testing.gce import GceSimulator
+from nodepool.testing.ibmvpc import IbmVpcSimulator
 from nodepool.testing.openstack import OpenStackSimulator
 from tests.support.aws_place import AwsPlace
 from tests.support.aws_provider import aws_section
 from tests.support.azure_place import AzurePlace, azure_section
 from tests.support.command_line import CommandLine
 from tests.support.gce_place import GcePlace, gce_section
+from tests.support.ibmvpc_place import IbmVpcPlace, ibmvpc_section
 from tests.support.launcher_config import StaticHost, StaticProvider, write_config
 from tests.support.local_launcher import LocalLauncher
 from tests.support.openstack_place import Place
@@ -162,6 +164,32 @@ def gce(
     with GceSimulator() as cloud:
         key_file = cloud.write_key_file(tmp_path / "key.json")
         made = GcePlace(cloud, znodes, gce_section(key_file, cloud.url, sshd.port))
+
+        def start() -> LocalLauncher:
+            launcher = LocalLauncher(tmp_path / "nodepool.yaml", zookeeper, chroot, made.settings())
+            launcher.start()
+            return launcher
+
+        made.start = start
+        yield made
+        if made.launcher is not None:
+            made.launcher.stop()
+        assert cloud.state()["double_nodes"] == []
+        assert cloud.state()["bugs"] == []
+
+
+@pytest.fixture
+def ibm(
+    tmp_path: Path,
+    zookeeper: ZooKeeperServer,
+    chroot: str,
+    znodes: PoolZnodes,
+    sshd: SshServer,
+) -> Iterator[IbmVpcPlace]:
+    """Change ``section`` and call `IbmVpcPlace.launch`; in the end no node may ever have had two instances."""
+    with IbmVpcSimulator() as cloud:
+        section = ibmvpc_section(cloud.write_credentials(tmp_path / "ibm.env"), sshd.port)
+        made = IbmVpcPlace(cloud, znodes, section)
 
         def start() -> LocalLauncher:
             launcher = LocalLauncher(tmp_path / "nodepool.yaml", zookeeper, chroot, made.settings())
