@@ -37,7 +37,8 @@ BLOCK_BYTES: Final = 512 * 1024
 _EMPTY: Final = bytes(BLOCK_BYTES)
 #: Tag of a snapshot that is not complete: all blocks with a lower index are written, or empty.
 WRITTEN_KEY: Final = "nodepool_blocks_written"
-#: So often it is set.
+#: It is set after so long for the first time, each time after twice as long, and then so often.
+FIRST_MARK_SECONDS: Final = 1.0
 MARK_SECONDS: Final = 30.0
 #: AWS gives a snapshot up that gets no block for so long.
 IDLE_MINUTES: Final = 240
@@ -80,6 +81,7 @@ class BlockUpload(ImageUploader):
         self._done_blocks: set[int] = set()
         self._first_open = 0
         self._marked_at = monotonic()
+        self._mark_seconds = FIRST_MARK_SECONDS
 
     # -- hooks --
 
@@ -95,7 +97,8 @@ class BlockUpload(ImageUploader):
                 *(self._wait.head, interrupted.id, self._written_before),
             )
             return
-        arguments = snapshot_start(self._job, IDLE_MINUTES)
+        # Already the first moment has the tag: the snapshot is used, whenever the builder is killed.
+        arguments = snapshot_start(self._job, IDLE_MINUTES, {WRITTEN_KEY: "0"})
         self._snapshot_id = self._wait.when_allowed(
             lambda: self.retry(self._calls.start_snapshot, arguments), self._limit_seconds
         )
@@ -165,9 +168,10 @@ class BlockUpload(ImageUploader):
                 self._done_blocks.remove(self._first_open)
                 self._first_open += 1
             written, now = self._first_open, monotonic()
-            if now - self._marked_at < MARK_SECONDS or written <= self._written_before:
+            if now - self._marked_at < self._mark_seconds or written <= self._written_before:
                 return
             self._marked_at = now
+            self._mark_seconds = min(MARK_SECONDS, 2 * self._mark_seconds)
         self._mark(written)
 
     def _mark(self, written: int) -> None:

@@ -74,7 +74,7 @@ def test_blocks(rig: BlockRig) -> None:
     job = rig.job(CONTENT)
     assert rig.upload(job) == "snap-1"
     start = rig.region.last("start_snapshot")
-    assert (start["VolumeSize"], start["ClientToken"], tags_in(start)) == (1, job.token, IDS)
+    assert (start["VolumeSize"], start["ClientToken"], tags_in(start)) == (1, job.token, {**IDS, WRITTEN_KEY: "0"})
     assert sorted(rig.written) == [0, 2, 3]
     for index, arguments in rig.written.items():
         assert arguments["BlockData"] == BLOCKS[index].ljust(BLOCK_BYTES, b"\0")
@@ -151,12 +151,34 @@ def test_upload_that_nobody_wants(rig: BlockRig) -> None:
 
 def test_marks_on_the_way(rig: BlockRig, monkeypatch: pytest.MonkeyPatch) -> None:
     """AW-18: a builder that is killed has noted how far it is; only blocks before the first open one count."""
-    monkeypatch.setattr(block_upload, "MARK_SECONDS", 0.0)
+    monkeypatch.setattr(block_upload, "FIRST_MARK_SECONDS", 0.0)
     monkeypatch.setattr(BlockUpload, "concurrency", 1)
     rig.region.answers["create_tags"] = [error("RequestExpired"), {}]
     rig.upload()
     marks = [tags_in(arguments)[WRITTEN_KEY] for name, arguments in rig.region.calls if name == "create_tags"]
     assert marks == ["1", "2", "3", "4"]
+
+
+def test_marks_are_soon_at_first(rig: BlockRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """AW-18: of an upload that is killed early little is lost, and one that takes long is marked seldom."""
+    seconds = iter(range(0, 1000, 1))
+    monkeypatch.setattr(block_upload, "monotonic", lambda: float(next(seconds)))
+    monkeypatch.setattr(BlockUpload, "concurrency", 1)
+    rig.region.answers["create_tags"] = {}
+    rig.upload(rig.job(b"x" * (100 * BLOCK_BYTES)))
+    marks = [tags_in(arguments)[WRITTEN_KEY] for name, arguments in rig.region.calls if name == "create_tags"]
+    assert marks == ["1", "3", "7", "15", "31", "61", "91"]
+
+
+def test_killed_at_once(rig: BlockRig) -> None:
+    """AW-18: the snapshot of a builder that was killed before its first mark is used all the same."""
+    rig.upload()
+    assert {"Key": WRITTEN_KEY, "Value": "0"} in rig.region.last("start_snapshot")["Tags"]
+    rig.region.calls.clear()
+    rig.region.answers["describe_snapshots"] = [interrupted("0"), snapshot("completed")]
+    assert rig.upload() == "snap-1"
+    assert not rig.region.count("start_snapshot")
+    assert sorted(rig.written) == [0, 2, 3]
 
 
 def test_file_that_has_changed(rig: BlockRig) -> None:
