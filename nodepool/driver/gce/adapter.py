@@ -11,6 +11,8 @@ from nodepool.driver.framework.cloud_errors import CloudNotFound
 from nodepool.driver.gce.client import ComputeEngine
 from nodepool.driver.gce.creation import GceCreation
 from nodepool.driver.gce.facts import GceFacts
+from nodepool.driver.gce.image_calls import GceImageCalls
+from nodepool.driver.gce.images import GceImages
 from nodepool.driver.gce.instance import GceInstance
 from nodepool.driver.gce.instances import GceDeletion, GceInstances
 from nodepool.driver.gce.labels import LabelReader
@@ -23,6 +25,7 @@ from nodepool.driver.statemachine import SWEEP_LIST_SECONDS, Adapter, Creation, 
 
 if TYPE_CHECKING:
     from nodepool.driver.framework.check_result import CheckResult
+    from nodepool.driver.framework.listed_image import ListedImage
     from nodepool.driver.gce.config import GceProviderConfig
     from nodepool.driver.statemachine.adapter import Log
     from nodepool.model.quota import QuotaInformation
@@ -40,8 +43,9 @@ class GceResource(Resource):
     :param zone: "" = it is in none.
     """
 
-    def __init__(self, metadata: dict[str, str], type: str, name: str, zone: str = "") -> None:
+    def __init__(self, metadata: dict[str, str], type: str, name: str, zone: str = "", *, usable: bool = True) -> None:
         super().__init__(metadata, type)
+        self.usable = usable
         self.name = name
         self.zone = zone
 
@@ -65,6 +69,8 @@ class GceAdapter(Adapter):
         self.facts = GceFacts(config, self.client)
         self.limits = ProjectLimits(config, self.client, self.facts)
         self.instances = GceInstances(config, self.client, self.facts, self.limits)
+        calls = GceImageCalls(self.client, config.bucket_name or "", config.storage_endpoint)
+        self.images = GceImages(config, calls)
         self.preemptions = Preemptions(config.name, self.client)
         self.instances.on_room = lambda: self.on_room()
         self.shared_threads = self.instances.threads
@@ -117,6 +123,9 @@ class GceAdapter(Adapter):
             self._addresses_due = self._clock() + (0.0 if addresses else ADDRESSES_SECONDS)
             for address in addresses:
                 yield GceResource(dict(address.metadata), "address", address.name)
+        if self.config.diskimages:
+            for image in self.images.listed():
+                yield GceResource(dict(image.metadata), "image", image.name, usable=image.usable)
 
     def deleteResource(self, resource: Resource) -> None:
         assert isinstance(resource, GceResource)
@@ -124,6 +133,8 @@ class GceAdapter(Adapter):
             self.client.delete_instance(resource.zone, resource.name)
         elif resource.type == "disk":
             self.client.delete_disk(resource.zone, resource.name)
+        elif resource.type == "image":
+            self.images.delete(resource.name)
         else:
             self.client.delete_address(resource.name)
 
@@ -134,6 +145,26 @@ class GceAdapter(Adapter):
 
     def getQuotaForLabel(self, label: Any) -> QuotaInformation:
         return self.limits.need_of(label)
+
+    # -- images --
+
+    def uploadImage(
+        self,
+        provider_image: Any,
+        image_name: str,
+        filename: str,
+        image_format: str | None = None,
+        metadata: dict[str, str] | None = None,
+        md5: str | None = None,
+        sha256: str | None = None,
+    ) -> str:
+        return self.images.upload(provider_image, image_name, filename, metadata or {})
+
+    def deleteImage(self, external_id: str) -> None:
+        self.images.delete(external_id)
+
+    def listImages(self) -> Iterator[ListedImage]:
+        return self.images.listed()
 
     # -- trouble --
 
@@ -147,4 +178,4 @@ class GceAdapter(Adapter):
             return None
 
     def preflight(self) -> Iterable[CheckResult]:
-        return GcePreflight(self.config, self.client, self.facts, self.limits).results()
+        return GcePreflight(self.config, self.client, self.facts, self.limits, self.images).results()

@@ -19,7 +19,7 @@ from nodepool.driver.gce.instances import GceDeletion, GceInstances
 from nodepool.driver.gce.launch_spec import instance_body
 from nodepool.driver.gce.names import record_id, request_id
 from nodepool.driver.gce.operations import Insert
-from nodepool.driver.gce.places import InstancePlace, places_of
+from nodepool.driver.gce.places import GcePlace, places_of
 from nodepool.driver.gce.types import ENDING, RUNNING, GceRecord
 from nodepool.driver.statemachine import CreationKey, CreationMachine, Instance
 from nodepool.driver.statemachine.metadata import NODE_KEY, PROVIDER_KEY
@@ -63,7 +63,7 @@ class GceCreation(CreationMachine[GceRecord]):
         self._label = label
         self._image_name = image_name
         #: Where to try it, the present one first.
-        self._places: list[InstancePlace] = []
+        self._places: list[GcePlace] = []
         self._insert: Insert | None = None
         #: How often too many operations were under way.
         self._crowded = 0
@@ -100,7 +100,7 @@ class GceCreation(CreationMachine[GceRecord]):
             self._insert = self.cloud.operations.watch(operation, head, lambda: self.wake())
         return record_id(place.zone, name)
 
-    def _permit_at(self, place: InstancePlace) -> Callable[[], None]:
+    def _permit_at(self, place: GcePlace) -> Callable[[], None]:
         def permit() -> None:
             self.permit()
             # Where another launch found no capacity meanwhile, if there is another place.

@@ -15,7 +15,7 @@ from nodepool.driver.gce.client import CALL_SECONDS, ComputeEngine
 from nodepool.driver.gce.errors import BUSY
 from nodepool.driver.gce.names import record_id, zone_and_name
 from nodepool.driver.gce.operations import InsertOperations
-from nodepool.driver.gce.places import InstancePlace
+from nodepool.driver.gce.places import GcePlace
 from nodepool.driver.gce.types import ENDING, GceRecord
 from nodepool.driver.statemachine import DeletionMachine, InstanceCloud
 from nodepool.driver.statemachine.metadata import PROVIDER_KEY
@@ -46,7 +46,7 @@ class GceInstances(InstanceCloud[GceRecord]):
         self.client = client
         self.facts = facts
         self.limits = limits
-        self.places: RestingPlaces[InstancePlace] = RestingPlaces()
+        self.places: RestingPlaces[GcePlace] = RestingPlaces()
         self.operations = InsertOperations(config.name, client)
         #: Nodes of our spot instances, by zone and name, of this list and of those before. Replaced as a whole.
         self.spot_nodes: Mapping[tuple[str, str], str] = {}

@@ -10,14 +10,14 @@ from nodepool.driver.gce.labels import labels_of
 
 if TYPE_CHECKING:
     from nodepool.driver.gce.config import GceLabel, GcePool
-    from nodepool.driver.gce.places import InstancePlace
+    from nodepool.driver.gce.places import GcePlace
 
 #: Of the public address, as the Google Cloud console calls it.
 ACCESS_NAME = "External NAT"
 
 
 def instance_body(
-    name: str, label: GceLabel, place: InstancePlace, image: str, metadata: Mapping[str, str]
+    name: str, label: GceLabel, place: GcePlace, image: str, metadata: Mapping[str, str]
 ) -> dict[str, Any]:
     """The body.
 

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from nodepool.driver.gce.config import GceLabel
 
 
-class InstancePlace(NamedTuple):
+class GcePlace(NamedTuple):
     """One combination."""
 
     machine_type: str
@@ -20,10 +20,10 @@ class InstancePlace(NamedTuple):
         return f"{self.machine_type}{' (spot)' if self.spot else ''} in {self.zone}"
 
 
-def places_of(label: GceLabel) -> list[InstancePlace]:
+def places_of(label: GceLabel) -> list[GcePlace]:
     """All that a label allows, in the order of its machine types, and then of the zones. What is a standard instance
     only because there is no spot instance comes last.
     """
     kinds = (True, False) if label.use_spot and label.spot_fallback else (label.use_spot,)
     zones = label.pool.provider.zones
-    return [InstancePlace(name, zone, spot) for spot in kinds for name in label.machine_types for zone in zones]
+    return [GcePlace(name, zone, spot) for spot in kinds for name in label.machine_types for zone in zones]

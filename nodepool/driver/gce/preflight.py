@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from nodepool.driver.gce.client import ComputeEngine
     from nodepool.driver.gce.config import GceLabel, GcePool, GceProviderConfig
     from nodepool.driver.gce.facts import GceFacts
+    from nodepool.driver.gce.images import GceImages
     from nodepool.driver.gce.quota import ProjectLimits
 
 
@@ -24,9 +25,15 @@ class GcePreflight:
     """Of one provider; for one use."""
 
     def __init__(
-        self, config: GceProviderConfig, client: ComputeEngine, facts: GceFacts, limits: ProjectLimits
+        self,
+        config: GceProviderConfig,
+        client: ComputeEngine,
+        facts: GceFacts,
+        limits: ProjectLimits,
+        images: GceImages,
     ) -> None:
         self._config = config
+        self._images = images
         self._client = client
         self._facts = facts
         self._limits = limits
@@ -52,6 +59,18 @@ class GcePreflight:
             for label in pool.labels.values():
                 yield from self._label(pool, label)
         yield from self._guarded("quota", self._quota)
+        if self._config.bucket_name:
+            subject = f"bucket {self._config.bucket_name}"
+            yield from self._guarded(subject, lambda: self._bucket(subject))
+
+    def _bucket(self, subject: str) -> list[CheckResult]:
+        """Can uploads go there? That objects may be made shows only then."""
+        try:
+            left = sum(not image.usable for image in self._images.listed())
+        except CloudNotFound as error:
+            raise CloudNotFound(f"{error}; correct object-storage.bucket-name", code=error.code, status=404) from None
+        told = f"; {left} uploads did not end" if left else ""
+        return [CheckResult(subject, True, f"the bucket is there{told}")]
 
     def _zone(self, zone: str) -> list[CheckResult]:
         subject, region = f"zone {zone}", self._config.region

@@ -57,14 +57,15 @@ class Here:
 
 
 @contextmanager
-def at_simulator(directory: Path, data: dict[str, Any], **settings: Any) -> Iterator[Here]:
+def at_simulator(directory: Path, data: dict[str, Any], bucket: str = BUCKET, **settings: Any) -> Iterator[Here]:
     """An adapter of a section.
 
+    :param bucket: for uploads; the simulator has `BUCKET`.
     :param settings: of the simulator.
     """
     with GceSimulator(GceSettings(**settings)) as simulator:
         key = simulator.write_key_file(directory / "key.json")
-        storage = {"bucket-name": BUCKET, "endpoint": simulator.url}
+        storage = {"bucket-name": bucket, "endpoint": simulator.url}
         here = {"credentials-file": str(key), "endpoint": simulator.url, "object-storage": storage}
         adapter = GceAdapter(load({**data, **here}))
         try:

@@ -20,6 +20,7 @@ from nodepool.driver.framework.cloud_errors import (
 from nodepool.driver.statemachine.metadata import node_id_of
 from nodepool.exceptions import CapacityException, LaunchStatusException, RuntimeConfigurationException
 from nodepool.testing.gce import GceBootRule, GceErrorRule, ZoneCapacity
+from nodepool.testing.gce.cloud import BUCKET
 from tests.unit.driver.gce.sections import PROJECT, PROVIDER, ZONES, label_of, section
 from tests.unit.driver.gce.support import HOST, METADATA, NODE, Here, at_simulator
 
@@ -344,7 +345,7 @@ def test_all_is_in_order(tmp_path: Path) -> None:
         found = told(here)
         assert all(text.startswith("ok") for text in found.values()), found
         subjects = [f"project {PROJECT}", *(f"zone {zone}" for zone in ZONES), "pool main", "label small of pool main"]
-        assert list(found) == [*subjects, "quota"]
+        assert list(found) == [*subjects, "quota", f"bucket {BUCKET}"]
         assert here.calls("instances.insert") == 0
 
 
@@ -369,6 +370,11 @@ def test_what_is_missing(tmp_path: Path, data: dict[str, Any], subject: str, tex
         found = told(here)
         assert found[subject].startswith("failed"), found
         assert text in found[subject]
+
+
+def test_no_bucket(tmp_path: Path) -> None:
+    with at_simulator(tmp_path, section(), bucket="nothing") as here:
+        assert told(here)["bucket nothing"].endswith("correct object-storage.bucket-name")
 
 
 def test_quota_that_is_too_small(tmp_path: Path) -> None:

@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Uploads to a simulated project."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodepool.driver.framework import upload_progress
+from nodepool.driver.framework.cloud_errors import CloudRefused
+from nodepool.driver.framework.listed_image import ListedImage
+from nodepool.driver.framework.upload_progress import UploadGivenUp
+from nodepool.driver.gce import images, tarball
+from nodepool.driver.gce.images import image_labels
+from nodepool.exceptions import ImageCreateException
+from nodepool.testing.gce import GceErrorRule
+from tests.unit.driver.gce.sections import PROVIDER, section
+from tests.unit.driver.gce.support import Here, at_simulator
+
+UNIT = 1024 * 1024
+METADATA = {
+    "nodepool_build_id": "b" * 32,
+    "nodepool_upload_id": "0000000007",
+    "nodepool_provider_name": PROVIDER,
+    "Release": "Debian 12",
+}
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Here]:
+    monkeypatch.setattr(tarball, "DISK_UNIT_BYTES", UNIT)
+    # So that there are several pieces.
+    monkeypatch.setattr(images, "PIECE_BYTES", 256 * 1024)
+    with at_simulator(tmp_path, section(diskimages=[{"name": "fedora"}]), disk_unit_bytes=UNIT) as made:
+        yield made
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "image.raw"
+    # Nothing of it can be compressed.
+    path.write_bytes(b"".join(number.to_bytes(4, "big") * 2 for number in range(150_000)) + bytes(3 * UNIT))
+    return path
+
+
+def upload(here: Here, file: Path, name: str = "fedora-1", **metadata: str) -> str:
+    image = here.adapter.config.diskimages["fedora"]
+    return here.adapter.uploadImage(image, name, str(file), "raw", {**METADATA, **metadata})
+
+
+def listed(here: Here) -> list[ListedImage]:
+    return [image for image in here.adapter.listImages() if image.metadata.get("nodepool_provider_name") == PROVIDER]
+
+
+def left(here: Here) -> tuple[int, int]:
+    """Images and objects."""
+    contents = here.simulator.state()["contents"]
+    return contents["images"], contents["objects"]
+
+
+def test_upload_and_delete(here: Here, file: Path) -> None:
+    """U-9, D-1, CM-1: one image with labels, and no object is left."""
+    before = left(here)
+    seen: list[tuple[int, int]] = []
+    with upload_progress.watched(lambda done, total: seen.append((done, total))):
+        assert upload(here, file) == "fedora-1"
+    size = file.stat().st_size
+    assert seen[-1] == (size, size)
+    assert [done for done, _ in seen] == sorted(done for done, _ in seen)
+    (image,) = listed(here)
+    assert (image.id, image.usable) == ("fedora-1", True)
+    assert {key: image.metadata[key] for key in METADATA if key.startswith("nodepool_")} == {
+        key: value for key, value in METADATA.items() if key.startswith("nodepool_")
+    }
+    assert left(here) == (before[0] + 1, before[1])
+    for _ in range(2):
+        here.adapter.deleteImage("fedora-1")
+    assert left(here) == before
+
+
+def test_node_of_an_upload(here: Here, file: Path) -> None:
+    upload(here, file)
+    assert here.adapter.facts.image_link(None, "fedora-1").endswith("/global/images/fedora-1")  # type: ignore[arg-type]
+    assert here.launch(image="fedora-1").interface_ip
+    here.delete("np0000000042")
+    here.adapter.deleteImage("fedora-1")
+
+
+def test_name_that_does_not_fit(here: Here, file: Path) -> None:
+    name = upload(here, file, "Fedora_40-1")
+    assert name.startswith("fedora-40-1-")
+    here.adapter.deleteImage(name)
+
+
+@pytest.mark.parametrize("change", [{"upload_cut_rate": 0.3}, {"upload_short_rate": 0.5}])
+def test_broken_connections(here: Here, file: Path, change: dict[str, Any]) -> None:
+    """What is not stored is sent again; what arrives is what was sent."""
+    here.simulator.change(**change)
+    upload(here, file)
+    here.simulator.change(**dict.fromkeys(change, 0.0))
+    here.adapter.deleteImage("fedora-1")
+
+
+@pytest.mark.parametrize(
+    ("rule", "expected"),
+    [
+        (GceErrorRule(operation="objects.upload", kind="403"), CloudRefused),
+        (GceErrorRule(operation="images.insert", kind="400"), CloudRefused),
+        (GceErrorRule(operation="globalOperations.get", kind="403"), CloudRefused),
+    ],
+)
+def test_nothing_is_left_after_an_error(here: Here, file: Path, rule: GceErrorRule, expected: type[Exception]) -> None:
+    """U-9: image and object are deleted, and the error is raised."""
+    before = left(here)
+    here.simulator.change(errors=[rule])
+    if rule.operation == "globalOperations.get":
+        # Only that of the image; its deletion is waited for, too.
+        here.simulator.change(errors=[GceErrorRule(operation=rule.operation, kind="403", count=1)])
+    with pytest.raises(expected):
+        upload(here, file)
+    here.simulator.change(errors=[])
+    assert left(here) == before
+
+
+def test_image_that_google_cannot_use(here: Here, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The operation says why."""
+    before = left(here)
+    monkeypatch.setattr(tarball, "FILE_NAME", "another.raw")
+    with pytest.raises(CloudRefused, match="INVALID_USAGE"):
+        upload(here, file)
+    assert left(here) == before
+
+
+def test_lost_answer(here: Here, file: Path) -> None:
+    """The image is made once."""
+    here.simulator.change(errors=[GceErrorRule(operation="images.insert", kind="drop", after=True, count=1)])
+    upload(here, file)
+    assert here.simulator.state()["events"]["images made"] == 1
+    here.adapter.deleteImage("fedora-1")
+
+
+def test_what_is_stored_is_compared(here: Here, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """U-14: by the checksum that Cloud Storage tells."""
+    before = left(here)
+    stored = here.adapter.images.calls.send_piece
+
+    def tampered(*arguments: Any) -> Any:
+        kept, done = stored(*arguments)
+        return kept, done if done is None else {**done, "md5Hash": "AAAA"}
+
+    monkeypatch.setattr(here.adapter.images.calls, "send_piece", tampered)
+    with pytest.raises(ImageCreateException, match="did not arrive as it was sent"):
+        upload(here, file)
+    assert left(here) == before
+
+
+def test_abandoned(here: Here, file: Path) -> None:
+    """Nobody wants it any more: it ends soon, and nothing is left."""
+    before = left(here)
+
+    def give_up() -> None:
+        raise UploadGivenUp("not wanted")
+
+    with upload_progress.watched(lambda done, total: None, give_up), pytest.raises(UploadGivenUp):
+        upload(here, file)
+    assert left(here) == before
+
+
+def test_image_of_another_upload(here: Here, file: Path) -> None:
+    """It is never changed nor deleted."""
+    upload(here, file)
+    with pytest.raises(ImageCreateException, match="of another upload"):
+        upload(here, file, nodepool_upload_id="0000000008")
+    assert [image.id for image in listed(here)] == ["fedora-1"]
+    here.adapter.deleteImage("fedora-1")
+
+
+def test_killed_builder(here: Here, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """R-4: an object whose upload did not end is found by its name and metadata."""
+    monkeypatch.setattr(here.adapter.images, "_discard", lambda name: None)
+    here.simulator.change(errors=[GceErrorRule(operation="images.insert", kind="400")])
+    with pytest.raises(CloudRefused):
+        upload(here, file)
+    (found,) = listed(here)
+    assert (found.id, found.usable, found.metadata["nodepool_upload_id"]) == ("fedora-1", False, "0000000007")
+    here.adapter.deleteImage(found.id)
+    assert listed(here) == []
+
+
+def test_labels() -> None:
+    """Of any metadata: keys and values fit."""
+    assert image_labels({"Release": "Debian 12", "1st": "x", "nodepool_build_id": "b"}) == {
+        "release": image_labels({"release": "Debian 12"})["release"],
+        "x1st": "x",
+        "nodepool_build_id": "b",
+    }
