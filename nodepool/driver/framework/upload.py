@@ -133,6 +133,8 @@ class ImageUploader:
         with OnError(self._abort):
             self.startUpload()
             self._upload_segments()
+            # That of the segments is set: the hook may use `retry`.
+            self._stop = threading.Event()
             return self.finishUpload()
 
     def checkTimeout(self) -> None:

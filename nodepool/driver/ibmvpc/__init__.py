@@ -10,6 +10,8 @@ Where to begin to read:
 * ``names.py``, ``places.py``, ``launch_spec.py``: what an instance is to be like; ``creation.py``: how it is made;
 * ``floating.py``: floating IPs, which are used again;
 * ``machines.py``: what launches and deletions share; ``preempted.py``: instances that stop by themselves;
+* ``images.py``, ``image_upload.py``, ``object_store.py``: uploads of images;
+* ``resources.py``: what may be left over;
 * ``preflight.py``: what ``nodepool check`` looks at;
 * ``adapter.py``: puts it all together for the framework in `nodepool.driver.statemachine`.
 """

@@ -10,16 +10,19 @@ from nodepool.driver.ibmvpc.client import IbmVpc
 from nodepool.driver.ibmvpc.creation import IbmCreation
 from nodepool.driver.ibmvpc.facts import IbmFacts
 from nodepool.driver.ibmvpc.floating import IbmFloatingIps
+from nodepool.driver.ibmvpc.images import IbmImages
 from nodepool.driver.ibmvpc.instance import IbmInstance
 from nodepool.driver.ibmvpc.login import IbmLogin
 from nodepool.driver.ibmvpc.machines import IbmDeletion, IbmMachines
 from nodepool.driver.ibmvpc.names import metadata_of_tags, node_metadata
 from nodepool.driver.ibmvpc.preflight import IbmPreflight
 from nodepool.driver.ibmvpc.quota import limits_of, need_of
+from nodepool.driver.ibmvpc.resources import FLOATING_IP, INSTANCE, OF_IMAGES, VOLUME, IbmResource
 from nodepool.driver.statemachine import SWEEP_LIST_SECONDS, Adapter, Creation, Resource
 
 if TYPE_CHECKING:
     from nodepool.driver.framework.check_result import CheckResult
+    from nodepool.driver.framework.listed_image import ListedImage
     from nodepool.driver.ibmvpc.config import IbmProviderConfig
     from nodepool.driver.statemachine.adapter import Log
     from nodepool.model.quota import QuotaInformation
@@ -27,18 +30,6 @@ if TYPE_CHECKING:
 
 #: Connections that are kept: more than a provider has threads.
 CONNECTIONS: Final = 32
-
-INSTANCE: Final = "instance"
-FLOATING_IP: Final = "floatingip"
-VOLUME: Final = "volume"
-
-
-class IbmResource(Resource):
-    """Something that says whose it is; ``id`` is what it is deleted by."""
-
-    def __init__(self, metadata: dict[str, str], type: str, id: str) -> None:
-        super().__init__(metadata, type)
-        self.id = id
 
 
 class IbmAdapter(Adapter):
@@ -58,10 +49,12 @@ class IbmAdapter(Adapter):
         self.facts = IbmFacts(provider_config, self.client)
         self.floating = IbmFloatingIps(provider_config, self.client)
         self.machines = IbmMachines(provider_config, self.client, self.facts, self.floating)
+        self.images = IbmImages(provider_config, self.client, self.facts, http, login)
         self.machines.on_room = lambda: self.on_room()
         self.shared_threads = self.machines.threads
 
     def stop(self) -> None:
+        self.images.close()
         self.machines.stop()
 
     # -- machines --
@@ -101,6 +94,8 @@ class IbmAdapter(Adapter):
             if not volume.used:
                 tagged = metadata_of_tags(list(volume.tags), self.config.name)
                 yield IbmResource(tagged or node_metadata(volume.name, volume.group), VOLUME, volume.id)
+        if self.config.diskimages:
+            yield from self.images.resources()
 
     def deleteResource(self, resource: Resource) -> None:
         assert isinstance(resource, IbmResource)
@@ -108,6 +103,8 @@ class IbmAdapter(Adapter):
             self.machines.delete_instance(resource.id)
         elif resource.type == FLOATING_IP:
             self.floating.delete_free(resource.id)
+        elif resource.type in OF_IMAGES:
+            self.images.discard(resource)
         else:
             self.client.delete_volume(resource.id)
 
@@ -118,6 +115,26 @@ class IbmAdapter(Adapter):
 
     def getQuotaForLabel(self, label: Any) -> QuotaInformation:
         return need_of(label, self.facts)
+
+    # -- images --
+
+    def uploadImage(
+        self,
+        provider_image: Any,
+        image_name: str,
+        filename: str,
+        image_format: str | None = None,
+        metadata: dict[str, str] | None = None,
+        md5: str | None = None,
+        sha256: str | None = None,
+    ) -> str:
+        return self.images.upload(provider_image, filename, metadata or {}, sha256)
+
+    def deleteImage(self, external_id: str) -> None:
+        self.images.delete(external_id)
+
+    def listImages(self) -> Iterator[ListedImage]:
+        return self.images.listed()
 
     # -- trouble --
 

@@ -135,6 +135,14 @@ class IbmVpc:
         """Order an import."""
         return IbmImage.of(self._create(CREATE, "images", body, "importing an image", permit))
 
+    def rename_image(self, image_id: str, name: str) -> IbmImage:
+        """Give an image another name."""
+        url, what = self._url("images", image_id), "renaming an image"
+        answer = self.calls.call(
+            CREATE, "PATCH", url, what, body={"name": name}, query=self._query(), seconds=CALL_SECONDS
+        )
+        return IbmImage.of(self._object(answer.data, what))
+
     def delete_image(self, image_id: str) -> None:
         self._delete("images", image_id)
 

@@ -182,8 +182,8 @@ class IbmImage(NamedTuple):
     group: str
     visibility: str
     operating_system: Mapping[str, Any]
-    #: Size of the file that it was made of, in GB; None = it is not known.
-    file_gb: int | None
+    #: Of the file that it was made of, in hexadecimal digits; None = IBM does not tell.
+    sha256: str | None
 
     @classmethod
     def of(cls, data: Mapping[str, Any]) -> IbmImage:
@@ -195,5 +195,5 @@ class IbmImage(NamedTuple):
             group=_name(data.get("resource_group")),
             visibility=data.get("visibility") or "",
             operating_system=data.get("operating_system") or {},
-            file_gb=(data.get("file") or {}).get("size"),
+            sha256=((data.get("file") or {}).get("checksums") or {}).get("sha256"),
         )

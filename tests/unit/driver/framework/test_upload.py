@@ -218,6 +218,24 @@ def test_abort_may_retry(image: Path) -> None:
     assert uploader.steps == ["start", "removed"]
 
 
+def test_finish_may_retry(image: Path) -> None:
+    """12: single calls of a hook are tried again, also after the segments."""
+
+    class Retrying(Uploader):
+        def finishUpload(self) -> Any:
+            return self.retry(self.once_more)
+
+        def once_more(self) -> str:
+            self.steps.append("try")
+            if self.steps.count("try") < 3:
+                raise OSError("not yet")
+            return "external id"
+
+    uploader = Retrying(image)
+    assert uploader.upload() == "external id"
+    assert uploader.steps == ["start", "try", "try", "try"]
+
+
 def test_up_to_concurrency_segments_at_once(tmp_path: Path) -> None:
     """That many uploads run at once, and no more segments than that are in memory."""
     path = tmp_path / "image"

@@ -97,5 +97,5 @@ def test_others() -> None:
     assert not IbmVolume.of({"id": "v", "name": "n", "status": "available"}).used
     subnet = IbmSubnet.of({"id": "s", "name": "n", "vpc": {"id": "v"}, "zone": {"name": "z"}})
     assert subnet == IbmSubnet("s", "n", "v", "z", None)
-    image = IbmImage.of({"id": "i", "name": "n", "status": "pending", "file": {"size": 2}, "visibility": "private"})
-    assert (image.status, image.file_gb, image.visibility) == ("pending", 2, "private")
+    image = IbmImage.of({"id": "i", "name": "n", "status": "pending", "file": {"checksums": {"sha256": "ab"}}})
+    assert (image.status, image.sha256) == ("pending", "ab")

@@ -1,0 +1,277 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`CosUpload`: one upload of an image: parts of an object, an import of it, and the object goes (IV-9).
+
+An upload that is interrupted leaves its parts, or the import that it began. The next upload of the build finds them by
+its id, which is in their names, and goes on with them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import threading
+from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
+
+from nodepool.driver.framework import upload_progress
+from nodepool.driver.framework.cloud_errors import CloudAway, CloudNotFound, CloudRefused
+from nodepool.driver.framework.image_time import ImageTime
+from nodepool.driver.framework.upload import ImageUploader, Segment
+from nodepool.driver.framework.upload_check import ImageContent, check_stored
+from nodepool.driver.framework.upload_progress import UploadInterrupted
+from nodepool.driver.ibmvpc.errors import exists, told
+from nodepool.driver.ibmvpc.object_store import CosBucket, OpenUpload, StoredPart
+from nodepool.driver.ibmvpc.types import PENDING, USABLE_IMAGES, IbmImage
+from nodepool.exceptions import ImageCreateException
+from nodepool.guard import Guard
+
+if TYPE_CHECKING:
+    from nodepool.driver.ibmvpc.client import IbmVpc
+
+log = logging.getLogger("nodepool.driver.ibmvpc.images")
+
+#: Size of a part. A bucket takes at most 10 000 of an object, and IBM no image of more than 250 GB.
+PART_BYTES: Final = 32 * 1024 * 1024
+#: Longest time of an import.
+IMPORT_SECONDS: Final = 4 * 3600.0
+#: How often an import is ordered that gets no answer; its name makes it one.
+ATTEMPTS: Final = 4
+
+
+class ImageJob(NamedTuple):
+    """What is uploaded.
+
+    :param name: of the image; unique.
+    :param build: id of the build: in the names of all that its uploads make.
+    :param key: of the object.
+    :param group_id: resource group of images.
+    :param operating_system: as IBM calls it.
+    :param content: of the file, as far as it is known.
+    """
+
+    name: str
+    build: str
+    key: str
+    prefix: str
+    group_id: str
+    operating_system: str
+    content: ImageContent
+
+
+class CosUpload(ImageUploader):
+    """Made in the thread that calls ``uploadImage()``. ``upload()`` returns the id of the image."""
+
+    segment_size: ClassVar[int] = PART_BYTES
+    concurrency: ClassVar[int] = 4
+    error_retries: ClassVar[int] = 5
+
+    def __init__(
+        self, client: IbmVpc, bucket: CosBucket, path: str | os.PathLike[str], job: ImageJob, import_seconds: float
+    ) -> None:
+        super().__init__(client, log, path, job.name, {})
+        self._client = client
+        self._bucket = bucket
+        self._job = job
+        self._head = f"Provider {client.calls.provider}: image {job.name}"
+        self._check = upload_progress.checker()
+        self._import_seconds = import_seconds
+        self._digest = hashlib.sha256()
+        self._upload: OpenUpload | None = None
+        #: Key of the object: that of this upload, or of the one that was interrupted.
+        self._key = job.key
+        self._image: IbmImage | None = None
+        #: What the bucket has. ``_parts_lock`` guards it.
+        self._parts: dict[int, StoredPart] = {}
+        self._parts_lock = threading.Lock()
+
+    # -- the whole --
+
+    def run(self) -> str:
+        """Upload, or go on with an import of the build that was interrupted; returns the id of the image. Blocks.
+
+        :raises ImageCreateException: IBM cannot use it, or it took too long.
+        :raises UploadGivenUp: nobody wants it any more.
+        :raises LaunchError: IBM refused it, or is away.
+        :raises OSError: the file cannot be read.
+        """
+        try:
+            return str(self.upload())
+        except CloudAway as error:
+            if self._stopped:
+                raise UploadInterrupted("the provider was stopped") from error
+            raise
+
+    @property
+    def _stopped(self) -> bool:
+        return self._client.calls.stopped.is_set()
+
+    def _upload_segments(self) -> None:
+        if self._image is None:
+            super()._upload_segments()
+
+    # -- hooks --
+
+    def startUpload(self) -> None:
+        self._check()
+        if self._interrupted_import():
+            return
+        self._upload = self._interrupted_upload() or OpenUpload(self._key, self.retry(self._bucket.begin, self._key))
+        self._key = self._upload.key
+
+    def segmentRead(self, segment: Segment) -> None:
+        self._digest.update(segment.data)
+
+    def uploadSegment(self, segment: Segment) -> None:
+        assert self._upload is not None
+        number = segment.index + 1
+        with self._parts_lock:
+            there = self._parts.get(number)
+        tag = hashlib.md5(segment.data, usedforsecurity=False).hexdigest()
+        if there is not None and (there.tag, there.size) == (tag, len(segment.data)):
+            return
+        stored = self._bucket.put_part(self._upload, number, segment.data)
+        with self._parts_lock:
+            self._parts[number] = stored
+
+    def shouldRetryException(self, exception: BaseException) -> bool:
+        return isinstance(exception, CloudAway) and not self._stopped
+
+    def finishUpload(self) -> str:
+        if self._image is None:
+            self._check_file()
+            self._complete()
+            self._check()
+            self._image = self._order_import()
+        image = self._imported(self._image)
+        check_stored(self.image_name, self._job.content, ImageContent.of(None, sha256=image.sha256))
+        self._discard_object()
+        return image.id
+
+    def abortUpload(self) -> None:
+        if isinstance(self.error, UploadInterrupted) or self._stopped:
+            log.info("%s: what was uploaded is left for the next upload of the build", self._head)
+            return
+        if self._image is not None:
+            with Guard(log, "%s: image %s may be left over", self._head, self._image.id, traceback=False):
+                delete_image(self._client, self._image.id)
+        if self._upload is not None:
+            with Guard(log, "%s: parts of %s may be left over", self._head, self._key, traceback=False):
+                self._bucket.abort(self._upload)
+        self._discard_object()
+
+    # -- what an interrupted upload has left --
+
+    def _interrupted_import(self) -> bool:
+        """Is an import of the build under way, or has it ended? Then it is that of this upload from now on."""
+        keys = set(self._bucket.keys(self._job.prefix))
+        for image in self._client.images(visibility="private"):
+            key = f"{self._job.prefix}{image.name}{os.path.splitext(self._job.key)[1]}"
+            # Without the object the upload has ended: the image has a record of its own.
+            if image.name.endswith(f"-{self._job.build}") and key in keys and image.status in (PENDING, *USABLE_IMAGES):
+                log.info("%s: the import of an interrupted upload, %s, is taken up again", self._head, image.name)
+                self._key = key
+                self._image = image
+                if image.name != self.image_name:
+                    self._image = self._client.rename_image(image.id, self.image_name)
+                return True
+        return False
+
+    def _interrupted_upload(self) -> OpenUpload | None:
+        ending = f"-{self._job.build}{os.path.splitext(self._job.key)[1]}"
+        for found in self._bucket.open_uploads(self._job.prefix):
+            if not found.key.endswith(ending):
+                continue
+            try:
+                self._parts = self._bucket.parts(found)
+            except CloudNotFound:
+                continue
+            log.info("%s: %d parts of an interrupted upload are there", self._head, len(self._parts))
+            return found
+        return None
+
+    # -- steps --
+
+    def _check_file(self) -> None:
+        """Is it the file that was built? Disks forget."""
+        read = ImageContent.of(self.size, sha256=self._digest.hexdigest())
+        check_stored(self.image_name, self._job.content, read)
+
+    def _complete(self) -> None:
+        upload, parts = self._upload, dict(self._parts)
+        assert upload is not None
+        last = -(-self.size // self.segment_size)
+        parts = {number: part for number, part in parts.items() if number <= last}
+        try:
+            self.retry(self._bucket.complete, upload, parts)
+        except CloudNotFound:
+            # The answer of an earlier call was lost: then the object is there.
+            log.debug("%s: the upload was completed before", self._head)
+        self._upload = None
+        stored = self.retry(self._bucket.size, self._key)
+        check_stored(self.image_name, ImageContent.of(self.size), ImageContent.of(stored))
+
+    def _order_import(self) -> IbmImage:
+        body = {
+            "name": self.image_name,
+            "resource_group": {"id": self._job.group_id},
+            "file": {"href": f"cos://{self.retry(self._bucket.region)}/{self._bucket.name}/{self._key}"},
+            "operating_system": {"name": self._job.operating_system},
+        }
+        for _ in range(ATTEMPTS - 1):
+            try:
+                return self._client.create_image(body, self._check)
+            except CloudAway as error:
+                log.debug("%s: %s", self._head, error)
+            except CloudRefused as error:
+                found = self._named() if exists(error) else None
+                if found is None:
+                    raise
+                # It is ours: the answer was lost.
+                return found
+        return self._client.create_image(body, self._check)
+
+    def _named(self) -> IbmImage | None:
+        found = (one for one in self._client.images(name=self.image_name, visibility="private"))
+        return next((one for one in found if one.name == self.image_name), None)
+
+    def _imported(self, image: IbmImage) -> IbmImage:
+        """Wait until an image can be used."""
+        self._go_on()
+        stopped = self._client.calls.stopped
+        time = ImageTime(f"{self._head}: its import", self._import_seconds, stopped, wanted=self._go_on)
+        for _ in time.looks():
+            try:
+                image = self._client.image(image.id)
+            except CloudAway as error:
+                # It goes on meanwhile.
+                log.debug("%s: %s", self._head, error)
+                continue
+            if image.status in USABLE_IMAGES:
+                return image
+            if image.status != PENDING:
+                why = told(image.reasons) or "IBM gives no reason"
+                raise ImageCreateException(f"{self._head}: its import is {image.status}: {why}")
+        time.check()
+        raise time.over()
+
+    def _go_on(self) -> None:
+        """Is it still wanted? Raises UploadGivenUp."""
+        self._report(self.size, self.size)
+
+    def _discard_object(self) -> None:
+        with Guard(
+            log, "%s: object %s may be left over", self._head, self._key, level=logging.WARNING, traceback=False
+        ):
+            self._bucket.delete(self._key)
+
+
+def delete_image(client: IbmVpc, image_id: str) -> None:
+    """Delete an image; one that is gone, or is deleted now, is no error. Blocks."""
+    try:
+        client.delete_image(image_id)
+    except CloudNotFound:
+        return
+    except CloudRefused as error:
+        if error.status != 409:
+            raise
+        log.debug("Image %s is deleted already: %s", image_id, error)
