@@ -103,10 +103,7 @@ class IbmVpc:
         """Bind one that is there to an interface, whatever it is bound to, and rename it."""
         body = {"name": name, "target": {"id": interface_id}}
         url, what = self._url("floating_ips", floating_id), "binding a floating IP"
-        answer = self.calls.call(
-            ADDRESS, "PATCH", url, what, body=body, query=self._query(), seconds=CALL_SECONDS, permit=permit
-        )
-        return IbmFloatingIp.of(self._object(answer.data, what))
+        return IbmFloatingIp.of(self._change(ADDRESS, url, body, what, permit))
 
     def delete_floating_ip(self, floating_id: str) -> None:
         self._delete("floating_ips", floating_id)
@@ -138,10 +135,7 @@ class IbmVpc:
     def rename_image(self, image_id: str, name: str) -> IbmImage:
         """Give an image another name."""
         url, what = self._url("images", image_id), "renaming an image"
-        answer = self.calls.call(
-            CREATE, "PATCH", url, what, body={"name": name}, query=self._query(), seconds=CALL_SECONDS
-        )
-        return IbmImage.of(self._object(answer.data, what))
+        return IbmImage.of(self._change(CREATE, url, {"name": name}, what))
 
     def delete_image(self, image_id: str) -> None:
         self._delete("images", image_id)
@@ -218,6 +212,27 @@ class IbmVpc:
             self._url(kind),
             what,
             body=body,
+            query=self._query(),
+            seconds=CALL_SECONDS,
+            permit=permit,
+        )
+        return self._object(answer.data, what)
+
+    def _change(
+        self,
+        call_class: str,
+        url: str,
+        body: Mapping[str, Any],
+        what: str,
+        permit: Callable[[], None] = lambda: None,
+    ) -> Mapping[str, Any]:
+        answer = self.calls.call(
+            call_class,
+            "PATCH",
+            url,
+            what,
+            body=body,
+            headers={"Content-Type": "application/merge-patch+json"},
             query=self._query(),
             seconds=CALL_SECONDS,
             permit=permit,

@@ -14,7 +14,7 @@ from nodepool.driver.ibmvpc.instance import IbmInstance
 from nodepool.driver.ibmvpc.launch_spec import instance_body
 from nodepool.driver.ibmvpc.machines import IbmDeletion, IbmMachines
 from nodepool.driver.ibmvpc.names import group_of_pool
-from nodepool.driver.ibmvpc.places import InstancePlace, places_of
+from nodepool.driver.ibmvpc.places import IbmPlace, places_of
 from nodepool.driver.ibmvpc.types import DELETING, FAILED, RUNNING, STOPPED, IbmRecord
 from nodepool.driver.statemachine import CreationKey, CreationMachine, Instance
 from nodepool.driver.statemachine.metadata import NODE_KEY, PROVIDER_KEY
@@ -53,7 +53,7 @@ class IbmCreation(CreationMachine[IbmRecord]):
         self._label = label
         self._image_id = image_id
         #: Where to try it, the present one first. One thread at a time works on it.
-        self._places: list[InstancePlace] = []
+        self._places: list[IbmPlace] = []
         #: What is done about the floating IP, and the outcome.
         self._work: Future[Binding | bool] | None = None
         self._binding: Binding | None = None
@@ -85,7 +85,7 @@ class IbmCreation(CreationMachine[IbmRecord]):
         del self._places[0]
         return True
 
-    def _create_at(self, place: InstancePlace, name: str) -> str:
+    def _create_at(self, place: IbmPlace, name: str) -> str:
         ids = self.cloud.facts.launch_ids(self._label, self._image_id)
         body = instance_body(name, self._label, place, ids, self.metadata)
         try:
@@ -100,7 +100,7 @@ class IbmCreation(CreationMachine[IbmRecord]):
             self.log.info("Instance %s was made by an order that was not answered", name)
         return name
 
-    def _permit_at(self, place: InstancePlace) -> Callable[[], None]:
+    def _permit_at(self, place: IbmPlace) -> Callable[[], None]:
         def permit() -> None:
             self.permit()
             # Where another launch found no capacity meanwhile, if there is another place.

@@ -20,7 +20,7 @@ from nodepool.driver.framework.upload import ImageUploader, Segment
 from nodepool.driver.framework.upload_check import ImageContent, check_stored
 from nodepool.driver.framework.upload_progress import UploadInterrupted
 from nodepool.driver.ibmvpc.errors import exists, told
-from nodepool.driver.ibmvpc.object_store import CosBucket, OpenUpload, StoredPart
+from nodepool.driver.ibmvpc.object_store import CosBucket, PartsUpload, StoredPart
 from nodepool.driver.ibmvpc.types import PENDING, USABLE_IMAGES, IbmImage
 from nodepool.exceptions import ImageCreateException
 from nodepool.guard import Guard
@@ -38,7 +38,7 @@ IMPORT_SECONDS: Final = 4 * 3600.0
 ATTEMPTS: Final = 4
 
 
-class ImageJob(NamedTuple):
+class IbmImageJob(NamedTuple):
     """What is uploaded.
 
     :param name: of the image; unique.
@@ -66,7 +66,7 @@ class CosUpload(ImageUploader):
     error_retries: ClassVar[int] = 5
 
     def __init__(
-        self, client: IbmVpc, bucket: CosBucket, path: str | os.PathLike[str], job: ImageJob, import_seconds: float
+        self, client: IbmVpc, bucket: CosBucket, path: str | os.PathLike[str], job: IbmImageJob, import_seconds: float
     ) -> None:
         super().__init__(client, log, path, job.name, {})
         self._client = client
@@ -76,7 +76,7 @@ class CosUpload(ImageUploader):
         self._check = upload_progress.checker()
         self._import_seconds = import_seconds
         self._digest = hashlib.sha256()
-        self._upload: OpenUpload | None = None
+        self._upload: PartsUpload | None = None
         #: Key of the object: that of this upload, or of the one that was interrupted.
         self._key = job.key
         self._image: IbmImage | None = None
@@ -115,7 +115,7 @@ class CosUpload(ImageUploader):
         self._check()
         if self._interrupted_import():
             return
-        self._upload = self._interrupted_upload() or OpenUpload(self._key, self.retry(self._bucket.begin, self._key))
+        self._upload = self._interrupted_upload() or PartsUpload(self._key, self.retry(self._bucket.begin, self._key))
         self._key = self._upload.key
 
     def segmentRead(self, segment: Segment) -> None:
@@ -176,7 +176,7 @@ class CosUpload(ImageUploader):
                 return True
         return False
 
-    def _interrupted_upload(self) -> OpenUpload | None:
+    def _interrupted_upload(self) -> PartsUpload | None:
         ending = f"-{self._job.build}{os.path.splitext(self._job.key)[1]}"
         for found in self._bucket.open_uploads(self._job.prefix):
             if not found.key.endswith(ending):

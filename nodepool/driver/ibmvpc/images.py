@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Final
 from nodepool.driver.framework.cloud_errors import CloudNotFound
 from nodepool.driver.framework.listed_image import ListedImage
 from nodepool.driver.framework.upload_check import ImageContent
-from nodepool.driver.ibmvpc.image_upload import IMPORT_SECONDS, CosUpload, ImageJob, delete_image
+from nodepool.driver.ibmvpc.image_upload import IMPORT_SECONDS, CosUpload, IbmImageJob, delete_image
 from nodepool.driver.ibmvpc.names import group_of_images, image_metadata, image_name
-from nodepool.driver.ibmvpc.object_store import CosBucket, OpenUpload
+from nodepool.driver.ibmvpc.object_store import CosBucket, PartsUpload
 from nodepool.driver.ibmvpc.resources import IMAGE, OBJECT, PART, IbmResource
 from nodepool.driver.ibmvpc.types import DELETING, FAILED
 from nodepool.driver.statemachine.metadata import BUILD_KEY
@@ -69,7 +69,7 @@ class IbmImages:
             raise ImageCreateException(text)
         size = os.stat(path).st_size
         name = image_name(metadata)
-        job = ImageJob(
+        job = IbmImageJob(
             name=name,
             build=str(metadata[BUILD_KEY]),
             key=f"{self._prefix}{name}.{self._config.image_type}",
@@ -103,7 +103,7 @@ class IbmImages:
             self.bucket.delete(resource.id)
         else:
             key, _, upload_id = resource.id.partition(_BETWEEN)
-            self.bucket.abort(OpenUpload(key, upload_id))
+            self.bucket.abort(PartsUpload(key, upload_id))
 
     # -- lists --
 

@@ -10,7 +10,7 @@ from nodepool.driver.ibmvpc.names import volume_tags
 
 if TYPE_CHECKING:
     from nodepool.driver.ibmvpc.config import IbmLabel
-    from nodepool.driver.ibmvpc.places import InstancePlace
+    from nodepool.driver.ibmvpc.places import IbmPlace
 
 
 class LaunchIds(NamedTuple):
@@ -26,7 +26,7 @@ class LaunchIds(NamedTuple):
 
 
 def instance_body(
-    name: str, label: IbmLabel, place: InstancePlace, ids: LaunchIds, metadata: Mapping[str, str]
+    name: str, label: IbmLabel, place: IbmPlace, ids: LaunchIds, metadata: Mapping[str, str]
 ) -> dict[str, Any]:
     """The body.
 

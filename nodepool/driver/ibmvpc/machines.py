@@ -11,7 +11,7 @@ from nodepool.driver.framework.cloud_errors import CloudNotFound, CloudRefused
 from nodepool.driver.framework.resting_places import RestingPlaces
 from nodepool.driver.ibmvpc.client import CALL_SECONDS, IbmVpc
 from nodepool.driver.ibmvpc.errors import BUSY
-from nodepool.driver.ibmvpc.places import InstancePlace
+from nodepool.driver.ibmvpc.places import IbmPlace
 from nodepool.driver.ibmvpc.preempted import StoppedInstances
 from nodepool.driver.ibmvpc.types import DELETING, IbmRecord
 from nodepool.driver.statemachine import DeletionMachine, InstanceCloud
@@ -43,7 +43,7 @@ class IbmMachines(InstanceCloud[IbmRecord]):
         self.client = client
         self.facts = facts
         self.floating = floating
-        self.places: RestingPlaces[InstancePlace] = RestingPlaces()
+        self.places: RestingPlaces[IbmPlace] = RestingPlaces()
         self._stopped = StoppedInstances(config.name)
         #: What IBM calls instances that were made here, by name: lists may not show them yet. ``_made_lock`` guards it.
         self._made: dict[str, str] = {}

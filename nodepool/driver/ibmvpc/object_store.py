@@ -40,14 +40,14 @@ class StoredPart(NamedTuple):
     size: int
 
 
-class OpenUpload(NamedTuple):
+class PartsUpload(NamedTuple):
     """An upload in parts that was not completed. Its parts cost money until it is ended."""
 
     key: str
     upload_id: str
 
 
-class CosApi(RestApi):
+class CosAnswers(RestApi):
     """What the answers mean: errors are XML with ``Code`` and ``Message``."""
 
     def throttled(self, answer: HttpAnswer) -> bool:
@@ -74,7 +74,7 @@ class CosBucket:
         base = endpoint.rstrip("/") if "://" in endpoint else f"https://{endpoint.rstrip('/')}"
         self.name = bucket
         self._url = f"{base}/{urllib.parse.quote(bucket, safe='')}"
-        self.calls = RestCalls(provider, http, CosApi(), login, {}, BucketSize(1, 0))
+        self.calls = RestCalls(provider, http, CosAnswers(), login, {}, BucketSize(1, 0))
 
     def region(self) -> str:
         """Where it is, as addresses of objects name it: the location without the class of storage."""
@@ -88,7 +88,7 @@ class CosBucket:
         found = self._xml(self._call("POST", key, "beginning an upload", {"uploads": ""}))
         return found.findtext("UploadId", "")
 
-    def put_part(self, upload: OpenUpload, number: int, data: bytes) -> StoredPart:
+    def put_part(self, upload: PartsUpload, number: int, data: bytes) -> StoredPart:
         """Write a part. The bucket compares its checksum.
 
         :param number: from 1.
@@ -102,7 +102,7 @@ class CosBucket:
         self._call("PUT", upload.key, "uploading a part", query, data, headers, PART_SECONDS)
         return StoredPart(number, digest.hexdigest(), len(data))
 
-    def parts(self, upload: OpenUpload) -> dict[int, StoredPart]:
+    def parts(self, upload: PartsUpload) -> dict[int, StoredPart]:
         """What is there of an upload, by number."""
         query, found = {"uploadId": upload.upload_id}, {}
         for _ in range(MOST_PAGES):
@@ -117,7 +117,7 @@ class CosBucket:
             query = {**query, "part-number-marker": data.findtext("NextPartNumberMarker", "")}
         raise self._endless()
 
-    def complete(self, upload: OpenUpload, parts: Mapping[int, StoredPart]) -> None:
+    def complete(self, upload: PartsUpload, parts: Mapping[int, StoredPart]) -> None:
         """Make an object of the parts."""
         rows = "".join(
             f'<Part><PartNumber>{number}</PartNumber><ETag>"{escape(part.tag)}"</ETag></Part>'
@@ -132,18 +132,18 @@ class CosBucket:
             text = f"Provider {self.calls.provider}: completing an upload failed: {found.findtext('Code', '')}"
             raise CloudAway(text)
 
-    def abort(self, upload: OpenUpload) -> None:
+    def abort(self, upload: PartsUpload) -> None:
         """Delete the parts; an upload that is gone is no error."""
         with contextlib.suppress(CloudNotFound):
             self._call("DELETE", upload.key, "ending an upload", {"uploadId": upload.upload_id})
 
-    def open_uploads(self, prefix: str) -> list[OpenUpload]:
+    def open_uploads(self, prefix: str) -> list[PartsUpload]:
         """Uploads that were not completed, of keys that begin so."""
         query, found = {"uploads": "", "prefix": prefix}, []
         for _ in range(MOST_PAGES):
             data = self._xml(self._call("GET", "", "listing uploads", query))
             for one in data.iter("Upload"):
-                found.append(OpenUpload(one.findtext("Key", ""), one.findtext("UploadId", "")))
+                found.append(PartsUpload(one.findtext("Key", ""), one.findtext("UploadId", "")))
             if data.findtext("IsTruncated", "") != "true":
                 return found
             marks = {"key-marker": "NextKeyMarker", "upload-id-marker": "NextUploadIdMarker"}

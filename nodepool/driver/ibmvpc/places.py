@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from nodepool.driver.ibmvpc.types import IbmSubnet
 
 
-class InstancePlace(NamedTuple):
+class IbmPlace(NamedTuple):
     """One combination. The subnet has the zone."""
 
     profile: str
@@ -23,7 +23,7 @@ class InstancePlace(NamedTuple):
         return f"{self.profile}{' (spot)' if self.spot else ''} in zone {self.zone}"
 
 
-def places_of(label: IbmLabel, subnets: Iterable[IbmSubnet]) -> list[InstancePlace]:
+def places_of(label: IbmLabel, subnets: Iterable[IbmSubnet]) -> list[IbmPlace]:
     """All that a label allows, in the order of its profiles, and then of the zones of its pool. What is regular only
     because there is no spot instance comes last.
 
@@ -31,4 +31,4 @@ def places_of(label: IbmLabel, subnets: Iterable[IbmSubnet]) -> list[InstancePla
     """
     where = [(zone, subnet.id) for zone in label.pool.zones for subnet in subnets if subnet.zone == zone]
     kinds = (True, False) if label.use_spot and label.spot_fallback else (label.use_spot,)
-    return [InstancePlace(profile, *one, spot) for spot in kinds for profile in label.profiles for one in where]
+    return [IbmPlace(profile, *one, spot) for spot in kinds for profile in label.profiles for one in where]

@@ -6,7 +6,7 @@ from __future__ import annotations
 import hashlib
 import re
 from fnmatch import fnmatchcase
-from typing import Final
+from typing import Any, Final
 
 from nodepool.testing.ibmvpc.catalog import SYSTEMS
 from nodepool.testing.ibmvpc.core import ACCOUNT, REGION, ZONES, IbmCore, VpcError, crn, href, not_found, zone_reference
@@ -132,6 +132,14 @@ class VpcImages:
     def _fail(self, image: VpcResource, code: str, message: str) -> None:
         image.document |= {"status": "failed", "status_reasons": [{"code": code, "message": message}]}
         self.core.events["images failed"] += 1
+
+    def rename(self, image: VpcResource, name: Any) -> None:
+        """Accepts a PATCH with another name.
+
+        :raises VpcError: another image has it.
+        """
+        if name != image.name:
+            image.document["name"] = self._resources.check_name(IMAGES, name)
 
     def delete(self, image: VpcResource) -> None:
         """Accepts a DELETE.

@@ -141,6 +141,7 @@ class VpcService:
         route("DELETE", "floating_ips/{}", "delete_floating_ip", delete(ADDRESSES, cloud.addresses.delete))
         route("DELETE", "volumes/{}", "delete_volume", delete(VOLUMES, cloud.volumes.delete))
         route("POST", IMAGES, "create_image", create(cloud.images.create))
+        route("PATCH", "images/{}", "update_image", self._change_image)
         route("DELETE", "images/{}", "delete_image", delete(IMAGES, cloud.images.delete, 202))
 
     def _add_interfaces(self) -> None:
@@ -199,6 +200,11 @@ class VpcService:
     def _change_address(self, request: Request, values: list[str]) -> Answer:
         floating = self.cloud.resources.get(ADDRESSES, values[0])
         return json_answer(self.cloud.addresses.change(floating, request.json()).document)
+
+    def _change_image(self, request: Request, values: list[str]) -> Answer:
+        image = self.cloud.resources.get(IMAGES, values[0])
+        self.cloud.images.rename(image, request.json().get("name"))
+        return json_answer(self._shown(image, request))
 
     def _interfaces(self, _request: Request, values: list[str]) -> Answer:
         interface = self.cloud.instances.interface(self.cloud.resources.get(INSTANCES, values[0]))

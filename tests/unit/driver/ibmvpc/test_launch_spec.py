@@ -6,14 +6,14 @@ from __future__ import annotations
 from typing import Any
 
 from nodepool.driver.ibmvpc.launch_spec import LaunchIds, instance_body
-from nodepool.driver.ibmvpc.places import InstancePlace
+from nodepool.driver.ibmvpc.places import IbmPlace
 from tests.unit.driver.ibmvpc.support import HOST, METADATA, label_of, load, section
 
 IDS = LaunchIds("vpc-id", "group-id", {"id": "image-id"}, ["key-1", "key-2"])
 
 
 def body(label: dict[str, Any] | None = None, spot: bool = False) -> dict[str, Any]:
-    place = InstancePlace("bx2-2x8", "us-south-1", "subnet-id", spot)
+    place = IbmPlace("bx2-2x8", "us-south-1", "subnet-id", spot)
     return instance_body(HOST, label_of(load(section(label))), place, IDS, METADATA)
 
 

@@ -93,6 +93,7 @@ class TestImages:
         assert shown.file.checksums is not None
         assert shown.file.checksums.sha256 == hashlib.sha256(QCOW2).hexdigest()
         caller.create(image={"id": made["id"]})
+        assert caller.vpc.update_image(made["id"], {"name": "renamed"}).get_result()["name"] == "renamed"
         caller.vpc.delete_image(made["id"])
         assert refused(caller.vpc.delete_image, made["id"]) == (409, "invalid_state")
         caller.clock.now += 1
