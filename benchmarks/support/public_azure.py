@@ -2,7 +2,8 @@
 """Azure at the addresses of the public cloud: the released driver knows no others.
 
 A proxy for HTTPS that stands for all hosts behind it, with a certificate of its own, and hands what it gets to the
-simulated subscription. Both launchers are measured through it.
+simulated subscription. It answers HTTPS without a proxy, too: our launcher reads from the file of credentials where
+Azure is. So both use TLS, and each its own way to handle connections.
 """
 
 from __future__ import annotations
@@ -68,12 +69,14 @@ def _handler_class(url: str, context: ssl.SSLContext) -> type[BaseHTTPRequestHan
             if old:
                 path, body = path.replace(_OLD_TOKENS, _TOKENS), _with_scope(body)
             headers = {name: value for name, value in self.headers.items() if name.lower() not in _OWN}
-            headers |= {"Host": self.host, "X-Forwarded-Proto": "https"}
+            headers |= {"Host": self.host or self.headers["Host"], "X-Forwarded-Proto": "https"}
             self._behind.request(self.command, path, body, headers)
             answer = self._behind.getresponse()
             content = answer.read()
             if old and answer.status == 200:
                 content = _with_end(content)
+            elif self.command == "GET" and path.partition("?")[0].endswith("/networkInterfaces"):
+                content = _with_versions(content)
             self.send_response(answer.status)
             for name, value in answer.getheaders():
                 if name.lower() not in _OWN:
@@ -106,9 +109,33 @@ def _with_end(answer: bytes) -> bytes:
     ).encode()
 
 
+def _with_versions(answer: bytes) -> bytes:
+    """In lists of the version of 2020 an interface has its addresses, of which the released driver reads the family."""
+    found = json.loads(answer)
+    for interface in found.get("value", ()):
+        for configuration in interface["properties"]["ipConfigurations"]:
+            properties = configuration["properties"]
+            if "publicIPAddress" in properties:
+                version = {"publicIPAddressVersion": properties["privateIPAddressVersion"]}
+                properties["publicIPAddress"]["properties"] = {"provisioningState": "Succeeded", **version}
+    return json.dumps(found).encode()
+
+
+class _TlsServer(ThreadingHTTPServer):
+    """Without a proxy."""
+
+    daemon_threads = True
+    context: ssl.SSLContext
+
+    def finish_request(self, request: Any, client_address: Any) -> None:
+        # In the thread of the connection: a client that does not go on holds up nobody.
+        with self.context.wrap_socket(request, server_side=True) as wrapped:
+            super().finish_request(wrapped, client_address)
+
+
 @contextmanager
-def public_azure(directory: Path, url: str) -> Iterator[None]:
-    """Runs it, and tells launchers, which inherit the environment, of it.
+def public_azure(directory: Path, url: str) -> Iterator[str]:
+    """Runs it, and tells launchers, which inherit the environment, of it. Gives its address without the proxy.
 
     :param url: of the simulated subscription.
     """
@@ -117,27 +144,33 @@ def public_azure(directory: Path, url: str) -> Iterator[None]:
     context.load_cert_chain(str(made.keystore))
     server = ThreadingHTTPServer(("127.0.0.1", 0), _handler_class(url, context))
     server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, name="public-azure")
-    thread.start()
+    direct = _TlsServer(("127.0.0.1", 0), _handler_class(url, context))
+    direct.context = context
+    threads = [threading.Thread(target=one.serve_forever, name="public-azure") for one in (server, direct)]
+    for thread in threads:
+        thread.start()
     proxy = f"http://127.0.0.1:{server.server_address[1]}"
-    variables = {"HTTPS_PROXY": proxy, "https_proxy": proxy, "REQUESTS_CA_BUNDLE": str(made.ca)}
+    variables = dict.fromkeys(("HTTPS_PROXY", "https_proxy"), proxy)
+    variables |= dict.fromkeys(("NO_PROXY", "no_proxy"), "127.0.0.1") | {"REQUESTS_CA_BUNDLE": str(made.ca)}
     before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)
     try:
-        yield
+        yield f"https://127.0.0.1:{direct.server_address[1]}"
     finally:
         for name, value in before.items():
             if value is None:
                 del os.environ[name]
             else:
                 os.environ[name] = value
-        server.shutdown()
-        thread.join()
-        server.server_close()
+        for one, thread in zip((server, direct), threads, strict=True):
+            one.shutdown()
+            thread.join()
+            one.server_close()
 
 
-def write_public_auth_file(path: Path, private: Path) -> Path:
-    """The credentials of a file, without its addresses."""
+def write_public_auth_file(path: Path, private: Path, url: str) -> Path:
+    """The credentials of a file, with the address of `public_azure`; the released launcher does not read that."""
     given = json.loads(private.read_text(encoding="utf-8"))
-    path.write_text(json.dumps({name: value for name, value in given.items() if "Endpoint" not in name}))
+    addresses = {name: url for name in given if "Endpoint" in name}
+    path.write_text(json.dumps({**given, **addresses}), encoding="utf-8")
     return path

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from nodepool.model.request import NodeRequest
 
 #: Connections that are kept: more than a provider has threads.
-CONNECTIONS: Final = 32
+CONNECTIONS: Final = 40
 
 #: Types of resources -> kind of Azure's. What uses others comes before them.
 KINDS: Final = {"instance": c.VMS, "nic": c.INTERFACES, "pip": c.ADDRESSES, "disk": c.DISKS, "image": c.IMAGES}

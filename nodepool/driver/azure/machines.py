@@ -37,6 +37,10 @@ class AzureMachines(InstanceCloud[VmRecord]):
     lag_seconds = 10.0
     # An answer may take twice as long as each of its parts.
     call_seconds = 2 * CALL_SECONDS
+    # An order takes a second or two to be answered, and Azure takes ten of them a second in the long run.
+    create_threads = 24
+    other_threads = 16
+    most_threads = 36
     # A VM takes some 20 s to boot, and a list of many VMs is a large answer.
     shortest_list_pause = 0.5
     absence_is_proved = True

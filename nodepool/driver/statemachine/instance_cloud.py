@@ -11,7 +11,7 @@ from concurrent.futures import Executor, Future
 from typing import Any, ClassVar, Final, Generic
 
 from nodepool.clock import monotonic
-from nodepool.driver.framework.shared_threads import SharedThreads, ThreadShare
+from nodepool.driver.framework.shared_threads import MAX_THREADS, SharedThreads, ThreadShare
 from nodepool.driver.statemachine import metadata
 from nodepool.driver.statemachine.inventory import Inventory, R, no_changes
 from nodepool.driver.statemachine.list_pace import Waiter
@@ -39,6 +39,8 @@ class InstanceCloud(abc.ABC, Generic[R]):
     #: Calls under way at once: creations, and all others.
     create_threads: ClassVar[int] = 12
     other_threads: ClassVar[int] = 8
+    #: Threads of the provider at most.
+    most_threads: ClassVar[int] = MAX_THREADS
     #: Does `list_instances` understand a time, and `changes_since` make one?
     lists_changes: ClassVar[bool] = False
     #: What happened so long before a list begins may be missing in it, in seconds.
@@ -67,7 +69,7 @@ class InstanceCloud(abc.ABC, Generic[R]):
         self._lock = threading.Lock()
         #: Told when such a creation turned out to have made nothing: it does not count any more. Any thread.
         self.on_room: Callable[[], None] = lambda: None
-        self.threads = SharedThreads(provider)
+        self.threads = SharedThreads(provider, self.most_threads)
         self.creators: Executor = self.threads.share("create", self.create_threads, RESERVED_CREATE_THREADS)
         self.others: Executor = self.threads.share("call", self.other_threads, RESERVED_OTHER_THREADS)
 
