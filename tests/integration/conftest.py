@@ -18,11 +18,11 @@ from nodepool.testing.openstack import OpenStackSimulator
 from tests.support.aws_place import AwsPlace
 from tests.support.aws_provider import aws_section
 from tests.support.azure_place import AzurePlace, azure_section
+from tests.support.cloud_site import CloudSite, assert_unharmed
 from tests.support.command_line import CommandLine
 from tests.support.gce_place import GcePlace, gce_section
 from tests.support.ibmvpc_place import IbmVpcPlace, ibmvpc_section
 from tests.support.launcher_config import StaticHost, StaticProvider, write_config
-from tests.support.local_launcher import LocalLauncher
 from tests.support.openstack_place import Place
 from tests.support.pool_znodes import PoolZnodes
 from tests.support.sshd import SshServer
@@ -30,34 +30,35 @@ from tests.support.zookeeper import ZooKeeperServer
 
 
 @pytest.fixture
+def site(tmp_path: Path, zookeeper: ZooKeeperServer, chroot: str, znodes: PoolZnodes, sshd: SshServer) -> CloudSite:
+    """For a launcher with a cloud of its own."""
+    return CloudSite(tmp_path, zookeeper, chroot, znodes, sshd)
+
+
+@pytest.fixture
 def simulator() -> Iterator[OpenStackSimulator]:
     """A cloud for each test; in the end no node may ever have had two servers."""
     with OpenStackSimulator() as cloud:
         yield cloud
-        assert cloud.state()["double_nodes"] == []
-        assert cloud.state()["bugs"] == []
+        assert_unharmed(cloud)
 
 
 @pytest.fixture
 def place(
     simulator: OpenStackSimulator,
-    tmp_path: Path,
-    zookeeper: ZooKeeperServer,
-    chroot: str,
-    znodes: PoolZnodes,
-    sshd: SshServer,
+    site: CloudSite,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Place]:
     """Change ``section`` and call `Place.launch`."""
-    file = simulator.write_clouds_yaml(tmp_path / "clouds.yaml")
+    file = simulator.write_clouds_yaml(site.directory / "clouds.yaml")
     monkeypatch.setenv("OS_CLIENT_CONFIG_FILE", str(file))
-    image = {"name": "debian", "image-name": "cloud-image", "username": "debian", "connection-port": sshd.port}
+    image = {"name": "debian", "image-name": "cloud-image", "username": "debian", "connection-port": site.sshd.port}
     section = {
         "name": "cloud-a",
         "driver": "openstack",
         "cloud": "simulator",
         "rate": 0,
-        "diskimages": [{"name": "built", "connection-port": sshd.port}],
+        "diskimages": [{"name": "built", "connection-port": site.sshd.port}],
         "cloud-images": [image],
         "pools": [
             {
@@ -67,17 +68,10 @@ def place(
             }
         ],
     }
-    made = Place(simulator, znodes, section, file)
+    made = Place(simulator, site.znodes, section, file)
 
-    def start() -> LocalLauncher:
-        launcher = LocalLauncher(tmp_path / "nodepool.yaml", zookeeper, chroot, made.settings())
-        launcher.start()
-        return launcher
-
-    made.start = start
-    yield made
-    if made.launcher is not None:
-        made.launcher.stop()
+    with site.running(made):
+        yield made
 
 
 @pytest.fixture
@@ -99,109 +93,57 @@ def region(monkeypatch: pytest.MonkeyPatch) -> Iterator[AwsSimulator]:
         for name, value in cloud.environment.items():
             monkeypatch.setenv(name, value)
         yield cloud
-        assert cloud.state()["double_nodes"] == []
-        assert cloud.state()["bugs"] == []
+        assert_unharmed(cloud)
 
 
 @pytest.fixture
 def aws(
     region: AwsSimulator,
-    tmp_path: Path,
-    zookeeper: ZooKeeperServer,
-    chroot: str,
-    znodes: PoolZnodes,
-    sshd: SshServer,
+    site: CloudSite,
 ) -> Iterator[AwsPlace]:
     """Change ``section`` and call `AwsPlace.launch`."""
     with region.cloud() as cloud:
-        made = AwsPlace(region, znodes, aws_section(cloud.image_id, sshd.port))
+        made = AwsPlace(region, site.znodes, aws_section(cloud.image_id, site.sshd.port))
 
-    def start() -> LocalLauncher:
-        launcher = LocalLauncher(tmp_path / "nodepool.yaml", zookeeper, chroot, made.settings())
-        launcher.start()
-        return launcher
-
-    made.start = start
-    yield made
-    if made.launcher is not None:
-        made.launcher.stop()
+    with site.running(made):
+        yield made
 
 
 @pytest.fixture
-def azure(
-    tmp_path: Path,
-    zookeeper: ZooKeeperServer,
-    chroot: str,
-    znodes: PoolZnodes,
-    sshd: SshServer,
-) -> Iterator[AzurePlace]:
+def azure(site: CloudSite) -> Iterator[AzurePlace]:
     """Change ``section`` and call `AzurePlace.launch`; in the end no node may ever have had two VMs."""
     with AzureSimulator() as cloud:
-        made = AzurePlace(cloud, znodes, azure_section(cloud.write_auth_file(tmp_path / "azure.json"), sshd.port))
+        made = AzurePlace(
+            cloud, site.znodes, azure_section(cloud.write_auth_file(site.directory / "azure.json"), site.sshd.port)
+        )
 
-        def start() -> LocalLauncher:
-            launcher = LocalLauncher(tmp_path / "nodepool.yaml", zookeeper, chroot, made.settings())
-            launcher.start()
-            return launcher
-
-        made.start = start
-        yield made
-        if made.launcher is not None:
-            made.launcher.stop()
-        assert cloud.state()["double_nodes"] == []
-        assert cloud.state()["bugs"] == []
+        with site.running(made):
+            yield made
+        assert_unharmed(cloud)
 
 
 @pytest.fixture
-def gce(
-    tmp_path: Path,
-    zookeeper: ZooKeeperServer,
-    chroot: str,
-    znodes: PoolZnodes,
-    sshd: SshServer,
-) -> Iterator[GcePlace]:
+def gce(site: CloudSite) -> Iterator[GcePlace]:
     """Change ``section`` and call `GcePlace.launch`; in the end no node may ever have had two instances."""
     with GceSimulator() as cloud:
-        key_file = cloud.write_key_file(tmp_path / "key.json")
-        made = GcePlace(cloud, znodes, gce_section(key_file, cloud.url, sshd.port))
+        key_file = cloud.write_key_file(site.directory / "key.json")
+        made = GcePlace(cloud, site.znodes, gce_section(key_file, cloud.url, site.sshd.port))
 
-        def start() -> LocalLauncher:
-            launcher = LocalLauncher(tmp_path / "nodepool.yaml", zookeeper, chroot, made.settings())
-            launcher.start()
-            return launcher
-
-        made.start = start
-        yield made
-        if made.launcher is not None:
-            made.launcher.stop()
-        assert cloud.state()["double_nodes"] == []
-        assert cloud.state()["bugs"] == []
+        with site.running(made):
+            yield made
+        assert_unharmed(cloud)
 
 
 @pytest.fixture
-def ibm(
-    tmp_path: Path,
-    zookeeper: ZooKeeperServer,
-    chroot: str,
-    znodes: PoolZnodes,
-    sshd: SshServer,
-) -> Iterator[IbmVpcPlace]:
+def ibm(site: CloudSite) -> Iterator[IbmVpcPlace]:
     """Change ``section`` and call `IbmVpcPlace.launch`; in the end no node may ever have had two instances."""
     with IbmVpcSimulator() as cloud:
-        section = ibmvpc_section(cloud.write_credentials(tmp_path / "ibm.env"), sshd.port)
-        made = IbmVpcPlace(cloud, znodes, section)
+        section = ibmvpc_section(cloud.write_credentials(site.directory / "ibm.env"), site.sshd.port)
+        made = IbmVpcPlace(cloud, site.znodes, section)
 
-        def start() -> LocalLauncher:
-            launcher = LocalLauncher(tmp_path / "nodepool.yaml", zookeeper, chroot, made.settings())
-            launcher.start()
-            return launcher
-
-        made.start = start
-        yield made
-        if made.launcher is not None:
-            made.launcher.stop()
-        assert cloud.state()["double_nodes"] == []
-        assert cloud.state()["bugs"] == []
+        with site.running(made):
+            yield made
+        assert_unharmed(cloud)
 
 
 @pytest.fixture

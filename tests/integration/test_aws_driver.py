@@ -16,22 +16,6 @@ from tests.support.wait import wait_for
 LOST = {"operation": "ec2.RunInstances", "after": True}
 
 
-def _serve_all(aws: AwsPlace, requests: list[str]) -> None:
-    """As jobs do: each request is given back as soon as it has its node."""
-    waiting = list(requests)
-
-    def serve() -> bool:
-        for request in list(waiting):
-            state = aws.znodes.request_state(request)
-            assert state != "failed", f"{request} failed"
-            if state == "fulfilled":
-                aws.give_back(request)
-                waiting.remove(request)
-        return not waiting
-
-    wait_for("all are served", serve)
-
-
 def test_life_of_a_node(aws: AwsPlace) -> None:
     """AW-2, AW-10, CM-1, CM-2: what the record says, what the instance is called, and that it goes."""
     aws.label["tags"] = {"team": "ci"}
@@ -71,7 +55,7 @@ def test_lost_answers(aws: AwsPlace, kind: str) -> None:
     aws.pool["max-servers"] = 6
     aws.launch()
     requests = [aws.znodes.submit(["small"]) for _ in range(10)]
-    _serve_all(aws, requests)
+    aws.serve_all(requests)
     aws.wait_empty()
     state = aws.simulator.state()
     assert state["peak_by_provider"]["region-a"] <= 6
@@ -84,7 +68,7 @@ def test_joined_launches(aws: AwsPlace) -> None:
     aws.simulator.change(errors=[{**LOST, "kind": "drop", "rate": 0.3}], throttles=True, hidden_rate=0.3)
     aws.launch()
     requests = [aws.znodes.submit(["small"]) for _ in range(40)]
-    _serve_all(aws, requests)
+    aws.serve_all(requests)
     aws.wait_empty()
     state = aws.simulator.state()
     assert state["events"]["instances created"] == 40
@@ -99,7 +83,7 @@ def test_throttled(aws: AwsPlace) -> None:
     ]
     aws.simulator.change(errors=rules)
     aws.launch()
-    _serve_all(aws, [aws.znodes.submit(["small"]) for _ in range(4)])
+    aws.serve_all([aws.znodes.submit(["small"]) for _ in range(4)])
     aws.wait_empty()
 
 
@@ -299,7 +283,7 @@ def test_fleet(aws: AwsPlace) -> None:
     aws.pool["max-servers"] = 3
     aws.launch()
     requests = [aws.znodes.submit(["small"]) for _ in range(4)]
-    _serve_all(aws, requests)
+    aws.serve_all(requests)
     aws.wait_empty()
     state = aws.simulator.state()
     assert state["events"]["instances created"] == 4
@@ -338,7 +322,7 @@ def test_answers_that_are_none(aws: AwsPlace, caplog: pytest.LogCaptureFixture, 
     rules = [{"operation": f"ec2.{name}", "kind": kind, "after": True, "count": 2} for name in names]
     aws.simulator.change(errors=rules)
     aws.launch()
-    _serve_all(aws, [aws.znodes.submit(["small"]) for _ in range(4)])
+    aws.serve_all([aws.znodes.submit(["small"]) for _ in range(4)])
     aws.wait_empty()
     assert aws.simulator.state()["events"]["instances created"] == 4
     assert "Traceback" not in caplog.text

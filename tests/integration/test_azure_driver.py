@@ -10,22 +10,6 @@ from tests.support.azure_place import AzurePlace
 from tests.support.wait import wait_for
 
 
-def _serve_all(azure: AzurePlace, requests: list[str]) -> None:
-    """As jobs do: each request is given back as soon as it has its node."""
-    waiting = list(requests)
-
-    def serve() -> bool:
-        for request in list(waiting):
-            state = azure.znodes.request_state(request)
-            assert state != "failed", f"{request} failed"
-            if state == "fulfilled":
-                azure.give_back(request)
-                waiting.remove(request)
-        return not waiting
-
-    wait_for("all are served", serve)
-
-
 def test_life_of_a_node(azure: AzurePlace) -> None:
     """AZ-8, CM-1, CM-8: what the record says, what the VM is called, and that all of it goes."""
     azure.label["tags"] = {"team": "ci"}
@@ -70,7 +54,7 @@ def test_lost_answers(azure: AzurePlace, kind: str) -> None:
     azure.pool["max-servers"] = 6
     azure.launch()
     requests = [azure.znodes.submit(["small"]) for _ in range(10)]
-    _serve_all(azure, requests)
+    azure.serve_all(requests)
     azure.wait_empty()
     state = azure.simulator.state()
     assert state["peak_by_provider"]["azure-a"] <= 6
@@ -81,7 +65,7 @@ def test_calls(azure: AzurePlace) -> None:
     """One PUT and one DELETE a node, and few lists for all of them."""
     azure.launch()
     requests = [azure.znodes.submit(["small"]) for _ in range(20)]
-    _serve_all(azure, requests)
+    azure.serve_all(requests)
     azure.wait_empty()
     calls = azure.simulator.state()["calls"]
     assert (calls["virtualMachines.put"], calls["virtualMachines.delete"]) == (20, 20)
@@ -93,7 +77,7 @@ def test_quota_waits(azure: AzurePlace) -> None:
     azure.simulator.change(quotas={"virtualMachines": 2, "cores": 2})
     azure.launch()
     requests = [azure.znodes.submit(["small"]) for _ in range(5)]
-    _serve_all(azure, requests)
+    azure.serve_all(requests)
     azure.wait_empty()
 
 

@@ -9,22 +9,6 @@ from tests.support.gce_place import GcePlace
 from tests.support.wait import wait_for
 
 
-def _serve_all(gce: GcePlace, requests: list[str]) -> None:
-    """As jobs do: each request is given back as soon as it has its node."""
-    waiting = list(requests)
-
-    def serve() -> bool:
-        for request in list(waiting):
-            state = gce.znodes.request_state(request)
-            assert state != "failed", f"{request} failed"
-            if state == "fulfilled":
-                gce.give_back(request)
-                waiting.remove(request)
-        return not waiting
-
-    wait_for("all are served", serve)
-
-
 def test_life_of_a_node(gce: GcePlace) -> None:
     """GC-3, GC-6, CM-1, CM-8: what the record says, what the instance is called and has, and that all of it goes."""
     gce.launch()
@@ -55,7 +39,7 @@ def test_lost_answers(gce: GcePlace, kind: str) -> None:
     gce.pool["max-servers"] = 6
     gce.launch()
     requests = [gce.znodes.submit(["small"]) for _ in range(10)]
-    _serve_all(gce, requests)
+    gce.serve_all(requests)
     gce.wait_empty()
     state = gce.simulator.state()
     assert state["peak_by_provider"]["gce-a"] <= 6
@@ -66,7 +50,7 @@ def test_calls(gce: GcePlace) -> None:
     """One insert and one deletion a node, and few lists for all of them."""
     gce.launch()
     requests = [gce.znodes.submit(["small"]) for _ in range(20)]
-    _serve_all(gce, requests)
+    gce.serve_all(requests)
     gce.wait_empty()
     calls = gce.simulator.state()["calls"]
     assert (calls["instances.insert"], calls["instances.delete"]) == (20, 20)
@@ -82,7 +66,7 @@ def test_quota_waits(gce: GcePlace, late: bool) -> None:
     gce.section["launch-retries"] = 1
     gce.launch()
     requests = [gce.znodes.submit(["small"]) for _ in range(5)]
-    _serve_all(gce, requests)
+    gce.serve_all(requests)
     gce.wait_empty()
 
 
@@ -133,7 +117,7 @@ def test_too_many_at_once(gce: GcePlace) -> None:
     gce.section["launch-retries"] = 1
     gce.simulator.change(concurrent_operations=2)
     gce.launch()
-    _serve_all(gce, [gce.znodes.submit(["small"]) for _ in range(6)])
+    gce.serve_all([gce.znodes.submit(["small"]) for _ in range(6)])
     gce.wait_empty()
 
 
@@ -184,5 +168,5 @@ def test_rate_limit(gce: GcePlace) -> None:
     rate = {"operation": "instances.insert", "kind": "403", "reason": "rateLimitExceeded", "count": 1}
     gce.simulator.change(errors=[rate, {"operation": "instances.list", "kind": "429", "count": 1}])
     gce.launch()
-    _serve_all(gce, [gce.znodes.submit(["small"]) for _ in range(3)])
+    gce.serve_all([gce.znodes.submit(["small"]) for _ in range(3)])
     gce.wait_empty()

@@ -9,22 +9,6 @@ from tests.support.ibmvpc_place import IbmVpcPlace
 from tests.support.wait import wait_for
 
 
-def _serve_all(ibm: IbmVpcPlace, requests: list[str]) -> None:
-    """As jobs do: each request is given back as soon as it has its node."""
-    waiting = list(requests)
-
-    def serve() -> bool:
-        for request in list(waiting):
-            state = ibm.znodes.request_state(request)
-            assert state != "failed", f"{request} failed"
-            if state == "fulfilled":
-                ibm.give_back(request)
-                waiting.remove(request)
-        return not waiting
-
-    wait_for("all are served", serve)
-
-
 def _without_addresses(ibm: IbmVpcPlace) -> None:
     """Nodes have private addresses only, which nobody reaches here."""
     ibm.section |= {"public-ipv4": False, "host-key-checking": False}
@@ -70,7 +54,7 @@ def test_lost_answers(ibm: IbmVpcPlace, kind: str) -> None:
     ibm.pool["max-servers"] = 6
     ibm.launch()
     requests = [ibm.znodes.submit(["small"]) for _ in range(10)]
-    _serve_all(ibm, requests)
+    ibm.serve_all(requests)
     ibm.wait_empty()
     state = ibm.simulator.state()
     assert state["peak_by_provider"]["ibm-a"] <= 6
@@ -83,7 +67,7 @@ def test_calls(ibm: IbmVpcPlace) -> None:
     _without_addresses(ibm)
     ibm.launch()
     requests = [ibm.znodes.submit(["small"]) for _ in range(20)]
-    _serve_all(ibm, requests)
+    ibm.serve_all(requests)
     ibm.wait_empty()
     calls = ibm.simulator.state()["calls"]
     assert (calls["vpc.create_instance"], calls["vpc.delete_instance"]) == (20, 20)
@@ -97,7 +81,7 @@ def test_quota_waits(ibm: IbmVpcPlace) -> None:
     ibm.simulator.change(quotas={"vcpus": 4})
     ibm.launch()
     requests = [ibm.znodes.submit(["small"]) for _ in range(5)]
-    _serve_all(ibm, requests)
+    ibm.serve_all(requests)
     ibm.wait_empty()
     assert ibm.simulator.state()["peak_instances"] <= 2
 
