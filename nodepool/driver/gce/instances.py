@@ -6,8 +6,10 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Mapping
+from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Final
 
+from nodepool.driver.framework.batches import Batches
 from nodepool.driver.framework.cloud_errors import CloudAway, CloudNotFound
 from nodepool.driver.framework.repeats import Repeats
 from nodepool.driver.framework.resting_places import RestingPlaces
@@ -16,6 +18,7 @@ from nodepool.driver.gce.errors import BUSY
 from nodepool.driver.gce.names import record_id, zone_and_name
 from nodepool.driver.gce.operations import InsertOperations
 from nodepool.driver.gce.places import GcePlace
+from nodepool.driver.gce.proof import MANY, DeletionProof
 from nodepool.driver.gce.types import ENDING, GceRecord
 from nodepool.driver.statemachine import DeletionMachine, InstanceCloud
 from nodepool.driver.statemachine.metadata import PROVIDER_KEY
@@ -37,6 +40,7 @@ class GceInstances(InstanceCloud[GceRecord]):
 
     # An answer may take twice as long as each of its parts.
     call_seconds = 2 * CALL_SECONDS
+    absence_is_proved = True
 
     def __init__(
         self, config: GceProviderConfig, client: ComputeEngine, facts: GceFacts, limits: ProjectLimits
@@ -55,6 +59,7 @@ class GceInstances(InstanceCloud[GceRecord]):
         #: Of the latest list that a zone answered. Only the thread that lists uses it.
         self._before: dict[str, list[GceRecord]] = {}
         self._repeats = Repeats()
+        self._proofs: Batches[str] = Batches(DeletionProof(config.name, client).look, self.others, MANY)
 
     # -- lists --
 
@@ -108,6 +113,11 @@ class GceInstances(InstanceCloud[GceRecord]):
 
     def delete_instance(self, record_id: str) -> None:
         self.client.delete_instance(*zone_and_name(record_id))
+
+    def begin_proof(self, record_id: str) -> Future[GceRecord | None]:
+        # Batches tell of errors only: that it is there still is no news.
+        proof: Future[Any] = self._proofs.add(record_id)
+        return proof
 
     def close(self) -> None:
         self.client.close()
