@@ -69,7 +69,7 @@ class IbmAdapter(Adapter):
         az: str | None,
         log: Log,
     ) -> IbmCreation:
-        return IbmCreation(self.machines, hostname, label, image_external_id, metadata, log)
+        return IbmCreation(self.machines, hostname, label, image_external_id, metadata, request, az, log)
 
     def getDeleteStateMachine(self, external_id: Any, log: Log) -> IbmDeletion:
         return IbmDeletion(self.machines, external_id if isinstance(external_id, str) else None, log)
@@ -108,6 +108,9 @@ class IbmAdapter(Adapter):
         else:
             self.client.delete_volume(resource.id)
 
+    def whyLost(self, external_id: Any) -> tuple[str, str] | None:
+        return self.machines.why_lost(external_id) if isinstance(external_id, str) else None
+
     # -- quota --
 
     def getQuotaLimits(self) -> QuotaInformation:
@@ -139,4 +142,4 @@ class IbmAdapter(Adapter):
     # -- trouble --
 
     def preflight(self) -> Iterable[CheckResult]:
-        return IbmPreflight(self.config, self.client, self.facts).results()
+        return IbmPreflight(self.config, self.client, self.facts, self.images).results()

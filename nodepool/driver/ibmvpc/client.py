@@ -157,6 +157,10 @@ class IbmVpc:
         """Profiles of instances, by name."""
         return {data["name"]: IbmProfile.of(data) for data in self._list("instance/profiles", "profiles")}
 
+    def operating_systems(self) -> set[str]:
+        """Names of those that an image may have."""
+        return {str(data["name"]) for data in self._list("operating_systems")}
+
     # -- resource groups and services of the account --
 
     def groups(self) -> dict[str, str]:

@@ -14,7 +14,7 @@ from nodepool.driver.ibmvpc.instance import IbmInstance
 from nodepool.driver.ibmvpc.launch_spec import instance_body
 from nodepool.driver.ibmvpc.machines import IbmDeletion, IbmMachines
 from nodepool.driver.ibmvpc.names import group_of_pool
-from nodepool.driver.ibmvpc.places import IbmPlace, places_of
+from nodepool.driver.ibmvpc.places import IbmPlace
 from nodepool.driver.ibmvpc.types import DELETING, FAILED, RUNNING, STOPPED, IbmRecord
 from nodepool.driver.statemachine import CreationKey, CreationMachine, Instance
 from nodepool.driver.statemachine.metadata import NODE_KEY, PROVIDER_KEY
@@ -23,6 +23,7 @@ from nodepool.exceptions import LaunchError, LaunchStatusException
 if TYPE_CHECKING:
     from nodepool.driver.ibmvpc.config import IbmLabel
     from nodepool.driver.statemachine.adapter import Log
+    from nodepool.model.request import NodeRequest
 
 #: So long after a refusal a floating IP is bound again to an instance that is not ready for it.
 BUSY_SECONDS: Final = 3.0
@@ -46,12 +47,16 @@ class IbmCreation(CreationMachine[IbmRecord]):
         label: IbmLabel,
         image_id: str | None,
         metadata: Mapping[str, str],
+        request: NodeRequest | None,
+        az: str | None,
         log: Log,
     ) -> None:
         super().__init__(cloud, label.name, metadata, log)
         self._hostname = hostname
         self._label = label
         self._image_id = image_id
+        self._request = request
+        self._az = az
         #: Where to try it, the present one first. One thread at a time works on it.
         self._places: list[IbmPlace] = []
         #: What is done about the floating IP, and the outcome.
@@ -60,7 +65,7 @@ class IbmCreation(CreationMachine[IbmRecord]):
         self._bind_at = float("-inf")
 
     def id_in_advance(self) -> str:
-        return CreationKey(self.cloud.provider, self.node_id, self.attempt, self.begun_anew).name(self._hostname)
+        return self.key().name(self._hostname)
 
     # -- making it --
 
@@ -68,7 +73,7 @@ class IbmCreation(CreationMachine[IbmRecord]):
         name = key.name(self._hostname)
         if not self._places:
             subnets = self.cloud.facts.subnets(self._label.pool)
-            self._places = self.cloud.places.awake(places_of(self._label, subnets))
+            self._places = self.cloud.places.to_try(self._label, subnets, self._request, self._az)
         while True:
             try:
                 return self._create_at(self._places[0], name)
@@ -78,7 +83,7 @@ class IbmCreation(CreationMachine[IbmRecord]):
 
     def _another_place(self, error: Exception) -> bool:
         """The present place has no capacity. Is there another one?"""
-        self.cloud.places.no_room(self._places[0])
+        self.cloud.places.no_room_for(self._places[0], self._request)
         if len(self._places) == 1:
             return False
         self.log.info("No capacity for %s, trying %s: %s", self._places[0], self._places[1], error)
@@ -142,6 +147,8 @@ class IbmCreation(CreationMachine[IbmRecord]):
             return False
         if record.status != RUNNING:
             return False
+        if self._places:
+            self.cloud.places.made(self._places[0], self._request)
         address = None if self._binding is None else self._binding.floating.address
         return IbmInstance(record, self.cloud.config.region, address)
 

@@ -8,10 +8,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from nodepool.driver.framework.cloud_errors import CloudNotFound, CloudRefused
-from nodepool.driver.framework.resting_places import RestingPlaces
 from nodepool.driver.ibmvpc.client import CALL_SECONDS, IbmVpc
 from nodepool.driver.ibmvpc.errors import BUSY
-from nodepool.driver.ibmvpc.places import IbmPlace
+from nodepool.driver.ibmvpc.places import IbmPlaces
 from nodepool.driver.ibmvpc.preempted import StoppedInstances
 from nodepool.driver.ibmvpc.types import DELETING, IbmRecord
 from nodepool.driver.statemachine import DeletionMachine, InstanceCloud
@@ -43,7 +42,7 @@ class IbmMachines(InstanceCloud[IbmRecord]):
         self.client = client
         self.facts = facts
         self.floating = floating
-        self.places: RestingPlaces[IbmPlace] = RestingPlaces()
+        self.places = IbmPlaces()
         self._stopped = StoppedInstances(config.name)
         #: What IBM calls instances that were made here, by name: lists may not show them yet. ``_made_lock`` guards it.
         self._made: dict[str, str] = {}
@@ -74,6 +73,10 @@ class IbmMachines(InstanceCloud[IbmRecord]):
             self._made[record.id] = record.instance_id
             if len(self._made) > MANY:
                 del self._made[next(iter(self._made))]
+
+    def why_lost(self, name: str) -> tuple[str, str]:
+        """Why an instance is in no list any more that nobody here deleted: code and text. Does not block."""
+        return "not_found", f"instance {name} is gone: somebody deleted it, or IBM did"
 
     def uses_floating_ips(self, record: IbmRecord | None) -> bool:
         """May an instance have one?

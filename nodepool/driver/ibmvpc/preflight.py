@@ -15,15 +15,17 @@ if TYPE_CHECKING:
     from nodepool.driver.ibmvpc.client import IbmVpc
     from nodepool.driver.ibmvpc.config import IbmLabel, IbmPool, IbmProviderConfig
     from nodepool.driver.ibmvpc.facts import IbmFacts
+    from nodepool.driver.ibmvpc.images import IbmImages
 
 
 class IbmPreflight:
     """Of one provider; for one use."""
 
-    def __init__(self, config: IbmProviderConfig, client: IbmVpc, facts: IbmFacts) -> None:
+    def __init__(self, config: IbmProviderConfig, client: IbmVpc, facts: IbmFacts, images: IbmImages) -> None:
         self._config = config
         self._client = client
         self._facts = facts
+        self._images = images
 
     def results(self) -> Iterator[CheckResult]:
         """All problems, and a line for what is in order. Blocks for some calls to IBM."""
@@ -40,6 +42,9 @@ class IbmPreflight:
             for label in pool.labels.values():
                 yield from self._label(label)
         yield from self._guarded("quota", self._quota)
+        if any(not image.pause for image in self._config.diskimages.values()):
+            yield from self._guarded("object storage", self._storage)
+            yield from self._guarded("diskimages", self._diskimages)
 
     def _pool(self, pool: IbmPool) -> list[CheckResult]:
         subject = f"pool {pool.name}"
@@ -100,6 +105,33 @@ class IbmPreflight:
             return [CheckResult("quota", True, f"quota allows {limit} instances")]
         text = f"quota allows {limit} instances; max-servers of the pools allow {wanted:g}"
         return [CheckResult("quota", True, text, "lower max-servers, or correct quota; the smaller one counts")]
+
+    def _storage(self) -> list[CheckResult]:
+        """Could uploads begin?"""
+        bucket = self._images.bucket
+        assert bucket is not None
+        self._client.storage_instance(self._config.storage_instance or "")
+        region = bucket.region()
+        next(iter(bucket.keys("npimages_")), None)
+        text = f"bucket {bucket.name} is in {region}"
+        if region == self._config.region:
+            return [CheckResult("object storage", True, text)]
+        # IBM imports images of buckets near the region only.
+        return [CheckResult("object storage", True, text, f"take a bucket in {self._config.region} if imports fail")]
+
+    def _diskimages(self) -> list[CheckResult]:
+        known = self._client.operating_systems()
+        remedy = "correct operating-system; ibmcloud is operating-systems lists them"
+        found = []
+        for image in self._config.diskimages.values():
+            subject, system = f"diskimage {image.name}", image.operating_system
+            if image.pause:
+                continue
+            if system in known:
+                found.append(CheckResult(subject, True, f"the operating system {system} is known"))
+            else:
+                found.append(CheckResult(subject, False, f"no operating system {system!r}", remedy))
+        return found
 
     # -- inside --
 

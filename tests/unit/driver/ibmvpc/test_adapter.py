@@ -297,6 +297,29 @@ def test_preflight(here: Here) -> None:
     assert here.calls("platform.create_resource_group") == 0
 
 
+def test_preflight_of_uploads(tmp_path: Path) -> None:
+    """CHK: bucket, its service and the operating systems of images."""
+    storage = {"instance-name": "storage", "endpoint": "", "bucket-name": "images"}
+    images = [
+        {"name": "debian", "operating-system": "debian-12-amd64"},
+        {"name": "other", "operating-system": "nothing"},
+        {"name": "paused", "operating-system": "nothing", "pause": True},
+    ]
+    with at_simulator(tmp_path, section(object_storage=storage, diskimages=images)) as here:
+        found = {result.subject: result.status for result in here.adapter.preflight()}
+        assert (found["object storage"], found["diskimage debian"], found["diskimage other"]) == ("ok", "ok", "failed")
+        assert "diskimage paused" not in found
+        here.simulator.change(buckets=["others"])
+        (bad,) = (result for result in here.adapter.preflight() if result.subject == "object storage")
+        assert "NoSuchBucket" in bad.text
+
+
+def test_why_lost(here: Here) -> None:
+    """Of an instance that somebody else deleted."""
+    assert here.adapter.whyLost(HOST) == ("not_found", f"instance {HOST} is gone: somebody deleted it, or IBM did")
+    assert here.adapter.whyLost(None) is None
+
+
 @pytest.mark.parametrize(
     ("data", "told"),
     [
