@@ -17,6 +17,7 @@ from tests.chaos.deadline import Deadline
 from tests.chaos.events import Violations
 from tests.chaos.faults import Injector
 from tests.chaos.gce_world import GceWorld
+from tests.chaos.ibmvpc_world import IbmVpcWorld
 from tests.chaos.invariants import Aftermath, Watcher
 from tests.chaos.kubernetes_world import KubernetesWorld
 from tests.chaos.load import Load
@@ -36,6 +37,7 @@ WORLDS: Final[Mapping[str, type[World]]] = {
     "aws": AwsWorld,
     "azure": AzureWorld,
     "gce": GceWorld,
+    "ibmvpc": IbmVpcWorld,
     "kubernetes": KubernetesWorld,
 }
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from nodepool.testing.ibmvpc.cloud import VpcRegion
 from nodepool.testing.ibmvpc.instances import node_metadata
-from nodepool.testing.ibmvpc.resources import INSTANCES, VpcResource
+from nodepool.testing.ibmvpc.resources import ADDRESSES, INSTANCES, VpcResource
 from nodepool.testing.simulator.admin import AdminApi
 from nodepool.testing.simulator.application import SimulatedApplication
 from nodepool.testing.simulator.messages import ApiError, Json
@@ -33,7 +33,11 @@ class IbmVpcAdminApi(AdminApi):
     def state(self) -> Json:
         """Calls, events, contents and peaks."""
         observer = self.cloud.instances.observer
-        own: dict[str, Any] = {"contents": self.cloud.contents(), "peak_instances": observer.peak_machines}
+        own: dict[str, Any] = {
+            "contents": self.cloud.contents(),
+            "free_floating_ips": sum("target" not in found.document for found in self.cloud.resources.of(ADDRESSES)),
+            "peak_instances": observer.peak_machines,
+        }
         return super().state() | own | observer.state()
 
     def reset_counters(self) -> Json:

@@ -70,6 +70,7 @@ def _fixed(value: int) -> Json:
 PROFILES: Final = {
     profile.name: profile
     for profile in (
+        SimulatedProfile("nxf-1x2", 1, 2),
         SimulatedProfile("cx2-2x4", 2, 4),
         SimulatedProfile("cx2-4x8", 4, 8),
         SimulatedProfile("bx2-2x8", 2, 8),

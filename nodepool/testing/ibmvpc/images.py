@@ -6,7 +6,7 @@ from __future__ import annotations
 import hashlib
 import re
 from fnmatch import fnmatchcase
-from typing import Any, Final
+from typing import Final
 
 from nodepool.testing.ibmvpc.catalog import SYSTEMS
 from nodepool.testing.ibmvpc.core import ACCOUNT, REGION, ZONES, IbmCore, VpcError, crn, href, not_found, zone_reference
@@ -133,11 +133,13 @@ class VpcImages:
         image.document |= {"status": "failed", "status_reasons": [{"code": code, "message": message}]}
         self.core.events["images failed"] += 1
 
-    def rename(self, image: VpcResource, name: Any) -> None:
-        """Accepts a PATCH with another name.
+    def change(self, image: VpcResource, body: Json) -> None:
+        """Accepts a PATCH of the name.
 
-        :raises VpcError: another image has it.
+        :raises VpcError: not in its status, of IBM, or the name is in use.
         """
+        self._check_state(image)
+        name = body.get("name", image.name)
         if name != image.name:
             image.document["name"] = self._resources.check_name(IMAGES, name)
 
@@ -146,13 +148,17 @@ class VpcImages:
 
         :raises VpcError: not in its status, or of IBM.
         """
+        self._check_state(image)
+        image.document["status"] = "deleting"
+        self.core.after(self.core.knobs.delete_seconds, "images", lambda: self.remove(image))
+
+    @staticmethod
+    def _check_state(image: VpcResource) -> None:
         if image.document["visibility"] == "public":
             text = "The action cannot be performed on a public image."
             raise VpcError(403, "invalid_action_for_public_image", text, "id", image.id)
         if image.status == "deleting":
             raise VpcError(409, "invalid_state", f"Image {image.id} is being deleted.", "id", image.id)
-        image.document["status"] = "deleting"
-        self.core.after(self.core.knobs.delete_seconds, "images", lambda: self.remove(image))
 
     def remove(self, image: VpcResource) -> None:
         self._resources.remove(image)

@@ -203,7 +203,7 @@ class VpcService:
 
     def _change_image(self, request: Request, values: list[str]) -> Answer:
         image = self.cloud.resources.get(IMAGES, values[0])
-        self.cloud.images.rename(image, request.json().get("name"))
+        self.cloud.images.change(image, request.json())
         return json_answer(self._shown(image, request))
 
     def _interfaces(self, _request: Request, values: list[str]) -> Answer:

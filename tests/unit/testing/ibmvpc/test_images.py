@@ -9,6 +9,7 @@ from xml.etree import ElementTree
 
 import pytest
 import requests
+from ibm_vpc.vpc_v1 import Image
 
 from nodepool.testing.ibmvpc import ImageImportRule
 from tests.unit.testing.ibmvpc.conftest import Caller, Refused
@@ -133,6 +134,18 @@ class TestImages:
         with caller.simulator.cloud() as cloud:
             cloud.add_image("taken")
         assert refused(caller.vpc.create_image, given) == (400, code)
+
+    def test_name(self, caller: Caller, refused: Refused) -> None:
+        """It can be changed, also while the import is under way."""
+        cos(caller, "PUT", "images/npimage1.qcow2", QCOW2)
+        made = caller.vpc.create_image(body()).get_result()
+        with caller.simulator.cloud() as cloud:
+            cloud.add_image("taken")
+        assert refused(caller.vpc.update_image, made["id"], {"name": "taken"}) == (400, "validation_unique_failed")
+        Image.from_dict(caller.vpc.update_image(made["id"], {"name": "npimage2"}).get_result())
+        caller.clock.now += 1
+        shown = caller.image(made["id"])
+        assert (shown.name, shown.status) == ("npimage2", "available")
 
     def test_limits(self, caller: Caller, refused: Refused) -> None:
         """Those of IBM cannot be deleted, and count against no quota."""
