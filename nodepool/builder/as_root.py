@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands that only root may run. diskimage-builder becomes root with sudo; who cleans up after it has to, too."""
+"""Commands that only root may run. diskimage-builder becomes root with sudo. The clean-up after it needs root, too."""
 
 from __future__ import annotations
 

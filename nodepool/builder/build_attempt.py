@@ -75,7 +75,7 @@ class BuildSettings:
 class BuildAttempt:
     """For the thread of a build worker; `stop` may be called by any.
 
-    :param estimate: how long the build may take, in seconds; None = nobody knows.
+    :param estimate: how long the build may take, in seconds; None = not known.
     """
 
     def __init__(

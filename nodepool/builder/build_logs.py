@@ -99,9 +99,10 @@ def prune(directory: str | os.PathLike[str], image: str, retention: int) -> None
 
 
 class BuildLog:
-    """The log of one build, for one thread. Everything is in the file at once, so that others may follow it.
+    """The log of one build, for one thread.
 
-    A disk that is full costs the log its end, and not the build its life.
+    Each line is in the file at once, so that others may follow it. If the disk is full, the end of the log is lost, but
+    the build goes on.
 
     :raises OSError: it cannot be made.
     """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How far a build is, by what diskimage-builder says of itself. Pure: time is an argument."""
+"""The progress of a build, from the output of diskimage-builder. Pure: time is an argument."""
 
 from __future__ import annotations
 

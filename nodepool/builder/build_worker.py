@@ -35,7 +35,10 @@ REMIND_SECONDS: Final = 3600.0
 
 
 class BuildClaims:
-    """Images that a worker of this process is about to build, or builds: the others leave them. ``_lock`` guards."""
+    """Images that a worker of this process builds or is about to build.
+
+    The other workers do not build them. ``_lock`` guards.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -72,7 +75,7 @@ class BuildPlan:
 class BuildWorker(Worker):
     """Wake it when something of an image or the configuration has changed.
 
-    A stop ends it after the build that it makes; `end_build` ends that, too.
+    A stop ends the thread after its present build. `end_build` ends the build, too.
 
     :param number: of the worker in its builder, from 0.
     """

@@ -22,7 +22,7 @@ _File = tuple[str, int, int]
 
 
 class FileChecksums:
-    """Any thread. Uploads of one file to several clouds at once read it once for its checksums.
+    """Any thread. If one file is uploaded to several clouds at once, it is read once for its checksums.
 
     ``_lock`` guards ``_computed``; it is not held while a file is read.
     """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The program of an administrator that has the last word on an upload (rule U-8, reference/configuration 9)."""
+"""The program of an administrator that accepts or rejects an upload (rule U-8, reference/configuration 9)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is being built now, and how far it is: for status records, commands and metrics."""
+"""Running builds, with their progress, for status records, commands and metrics."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is being uploaded now, how far it is and how fast: for status records, commands and metrics."""
+"""Running uploads, with their progress and speed, for status records, commands and metrics."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ImageBuilder`: a builder. Every moving part is made here, and gets what it uses."""
+"""`ImageBuilder`: a builder. All parts of a builder are made here and are given what they use."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How an uploaded image is called and marked, and how it is known again (rules U-3, U-4, D-1, R-4)."""
+"""Names and metadata of uploaded images, and how an image is recognised by them (rules U-3, U-4, D-1, R-4)."""
 
 from __future__ import annotations
 

@@ -19,8 +19,8 @@ IDLE_SECONDS: Final = 60.0
 class UploadWorker(Worker):
     """Wake it when something of an image, the configuration or the providers has changed.
 
-    A stop ends the upload that runs as soon as its driver reports how far it is; nobody waits longer for it than for
-    other threads (U-11).
+    A stop ends the running upload as soon as its driver reports progress. The builder does not wait longer for it than
+    for other threads (U-11).
 
     :param number: of the worker in its builder, from 0.
     """

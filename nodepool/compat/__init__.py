@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What drivers written for Nodepool 11.0.0 use, and nothing else does. Imported when such a driver asks for it.
+"""Names that only drivers written for Nodepool 11.0.0 use.
 
-A name stands at its old place, in a module that gets it from here: `nodepool.late_names`. What it does is done by the
-launcher's own code. What is promised to authors says the page "Drivers written for Nodepool 11" of the driver guide.
+They are imported when such a driver needs them. Each name is also in its old module, which gets it from here:
+`nodepool.late_names`. The launcher's own code does the work. What is promised to authors says the page "Drivers written
+for Nodepool 11" of the driver guide.
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""YAML files to validated objects (reference/configuration)."""
+"""Reads YAML files and makes validated objects of them (reference/configuration)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a driver implements and uses (reference/driver 1 to 6). A driver imports its bases from here."""
+"""The classes that a driver implements or uses (reference/driver 1 to 6). A driver imports its bases from here."""
 
 from __future__ import annotations
 

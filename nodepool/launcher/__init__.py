@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Worker threads of ``nodepool-launcher``: wait for an event, decide, apply."""
+"""Worker threads of ``nodepool-launcher``. Each waits for an event, decides, and applies the decision."""

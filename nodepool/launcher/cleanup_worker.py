@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`CleanupWorker`: the periodic sweeps (rules C). It runs beside the deletion of released nodes."""
+"""`CleanupWorker`: the periodic sweeps (rules C). `DeletedNodeWorker` deletes released nodes."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class _Looks(NamedTuple):
 
 
 class CleanupWorker(Worker):
-    """One thread a launcher.
+    """One thread per launcher.
 
     :param pools: the registered pools of all launchers.
     :param config: the current configuration.
@@ -301,7 +301,9 @@ class CleanupWorker(Worker):
 
 
 class LeakSweeps:
-    """One thread a provider: a cloud that does not answer holds up neither the other sweeps nor other providers."""
+    """One thread per provider, so that a cloud that does not answer delays neither the other sweeps nor other
+    providers.
+    """
 
     log = logging.getLogger(log_names.CLEANUP_WORKER)
 

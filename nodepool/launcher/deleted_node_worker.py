@@ -57,7 +57,7 @@ class _Deletion:
 
 
 class DeletedNodeWorker(Worker):
-    """One thread a launcher; deletions themselves run in the providers."""
+    """One thread per launcher. The deletions themselves run in threads of the providers."""
 
     def __init__(self, zk: ZooKeeper, cache: NodepoolCache, providers: Providers, events: EventRing) -> None:
         log = logging.getLogger(log_names.DELETED_NODE_WORKER)

@@ -19,9 +19,10 @@ PoolKey = tuple[str | None, str | None]
 
 
 class FreeCounts:
-    """Changed in the cache thread only; others ask `could_serve`, whose answer may be old by an event.
+    """Only the cache thread changes it.
 
-    Made before anybody else listens to the cache, so that it knows what they are told.
+    Other threads call `could_serve`, whose answer may lack the latest event. It must be the first listener of the
+    cache, so that it has each change before other listeners get it.
     """
 
     def __init__(self, nodes: LockedRecordCache[Node]) -> None:

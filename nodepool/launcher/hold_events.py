@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class HoldEvents:
-    """Listens to the cache of nodes; everything belongs to its thread.
+    """Listens to the cache of nodes. Everything belongs to the thread of the cache.
 
     :param nodes: the cache; made before it follows ZooKeeper, so that nothing is missed.
     :param host: of the launcher.

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class MaintenanceEvents:
-    """Listens to the cache of maintenance records; everything belongs to its thread.
+    """Listens to the cache of maintenance records. Everything belongs to the thread of the cache.
 
     :param records: the cache; made before it follows ZooKeeper, so that nothing is missed.
     :param host: of the launcher.

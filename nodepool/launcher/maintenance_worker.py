@@ -27,7 +27,7 @@ DRAIN_LOOK_SECONDS: Final = 0.5
 
 
 class MaintenanceWorker(Worker):
-    """One thread a launcher, woken when a record changes and when one ends.
+    """One thread per launcher. It is woken when a record changes and when a record ends.
 
     :param cache: of the records.
     :param state: what they mean for this launcher.

@@ -46,7 +46,10 @@ SETTLE_SECONDS: Final = 5.0
 
 
 class MinReadyWorker(Worker):
-    """One thread a launcher; launchers take turns through a lock, so that together they do not overshoot (M-6).
+    """One thread per launcher.
+
+    A lock lets one launcher at a time count and submit, so that launchers together do not submit too many requests
+    (M-6).
 
     :param config: the current configuration.
     :param held: is nothing launched for maintenance? Asked with provider, pool and label.

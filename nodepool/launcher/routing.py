@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which worker needs to know of a change in ZooKeeper?
 
-Runs in the cache thread: quick, and nothing but notes for workers.
+This runs in the cache thread. So it is quick, and only leaves notes for workers.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ UNAVAILABLE_STATES: Final = frozenset(
 
 
 class Router:
-    """Listens to the caches of one launcher. Its maps belong to the cache thread.
+    """Listens to the caches of one launcher.
 
-    Made before the caches follow ZooKeeper, so that it misses nothing.
+    Its maps belong to the cache thread. It is made before the caches follow ZooKeeper, so that it misses no change.
 
     :param pools: the registered pools of all launchers.
     :param threads: the pool workers of this launcher.

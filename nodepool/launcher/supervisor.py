@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """`NodePool`: a launcher (rules G).
 
-Every moving part is made here, and gets what it uses: the connection, the caches, the providers, one `PoolWorker` a
-provider-pool, and the table of the other threads.
+All parts of a launcher are made here and are given what they use: the connection, the caches, the providers, one
+`PoolWorker` per pool of a provider, and the table of the other threads.
 """
 
 from __future__ import annotations

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every daemon needs: worker threads, the connection, providers and their start."""
+"""Parts that every daemon uses: worker threads, the connection to ZooKeeper, and the start of providers."""

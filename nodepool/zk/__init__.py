@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Store, lock, watch: everything that crosses ZooKeeper (reference/zookeeper)."""
+"""All access to ZooKeeper: records, locks, caches and watches (reference/zookeeper)."""
 
 from __future__ import annotations
 

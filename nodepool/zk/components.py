@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The component registry: our own entries, and who else is there (reference/zookeeper 7)."""
+"""The component registry: our own entries, and those of other processes (reference/zookeeper 7)."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ MODEL_API = 0
 
 
 class Registration:
-    """Keeps one entry in the registry, over lost sessions too.
+    """Keeps one entry in the registry, also after a lost session.
 
-    ``_lock`` guards the entry's znode; it is held over the write, because writes of one entry must not
-    overtake each other, and nobody else takes it.
+    ``_lock`` guards the entry's znode. It is held during the write, because a later write of the entry must not
+    overtake an earlier one. No other object takes this lock.
     """
 
     log = logging.getLogger(log_names.COMPONENT_REGISTRY)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One leader among launchers for a job that must be done once (reference/zookeeper 2, ``elections``)."""
+"""Elects one launcher for work that only one launcher may do (reference/zookeeper 2, ``elections``)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nodepool.zk.locks import ZkLock
 
 
 class Election:
-    """Asked now and then whether we lead; nothing waits in between.
+    """Callers ask from time to time whether this launcher leads. No thread waits in between.
 
     :param name: of the election, e.g. ``stats``.
     :param identifier: who we are, for people who look.

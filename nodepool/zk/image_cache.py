@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ImageCache`: what ZooKeeper knows of images, kept up to date by one recursive watch.
+"""`ImageCache`: the records of images in ZooKeeper, kept up to date by one recursive watch.
 
-Everything is changed in the connection thread, where events and answers arrive. Readers get views, which nobody
-changes.
+Everything is changed in the connection thread, where events and answers arrive. Readers get views, which never change.
 
 The view of an image is renewed when nothing of the image is being read, so that no view shows a lock that is free
 beside the record that its holder has just overwritten.

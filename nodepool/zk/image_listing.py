@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All images at once, and what builders do just now, for commands: read directly and not from a cache."""
+"""All images, and what builders do now, for commands. They are read directly, not from a cache."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`JointReads`: reads that are asked for one by one, and go out together when there are many.
+"""`JointReads`: reads that are requested one by one, and sent together when there are many.
 
-A burst of requests is as many events, and each wants a read. The first goes out at once; those that come while it is
-under way wait for its answer and share the next packet.
+In a burst there is one event per request, and each event needs a read. The first read is sent at once. The reads that
+are requested before its answer share the next packet.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ def decode(kind: str, znode: str, data: bytes) -> Maintenance:
 
 
 class MaintenanceStore:
-    """Asks ZooKeeper itself; every method blocks for round trips and raises ZKException."""
+    """Reads ZooKeeper directly. Every method blocks for round trips and raises ZKException."""
 
     def __init__(self, client: ZooKeeperClient) -> None:
         self._client = client

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The lock of a node, for a change that an operator asks for."""
+"""The lock of a node, for a change that an operator requests."""
 
 from __future__ import annotations
 

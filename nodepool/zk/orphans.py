@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Locks that we may hold without knowing it: the answer to the transaction that takes one was lost.
-
-While the session lives such a lock would stay, and nobody would give it back. So it is looked for and released.
+"""Locks that this process may hold without knowing it, because the answer to the transaction that takes the lock was
+lost. Such a lock would stay as long as the session, and nothing would release it. So it is searched for and released.
 """
 
 from __future__ import annotations

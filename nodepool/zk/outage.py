@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`Outage`: when is what to be logged of a connection to ZooKeeper that is not there? (rule J-4)"""
+"""`Outage`: what is logged, and when, while there is no connection to ZooKeeper (rule J-4)."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ class _Stored:
 class StatusWriter:
     """Writes the status records of a daemon when they change, each at most every two seconds, in a thread of its own.
 
-    Not a registry: nobody relies on it. The thread lives from the first `set` to `close`.
+    The records are for information only: no decision depends on them. The thread lives from the first `set` to `close`.
     """
 
     def __init__(self, client: ZooKeeperClient, pause_seconds: float = PAUSE_SECONDS) -> None:

@@ -76,7 +76,7 @@ _late = late_names(__name__, {"ReleasedZooKeeper": "nodepool.compat.released_zoo
 
 
 class ZooKeeper:
-    """The stores under one roof.
+    """Has all stores as attributes.
 
     Drivers written for 11.0.0 call it as ``ZooKeeper(client, enable_cache=True)``: they get
     `nodepool.compat.released_zookeeper.ReleasedZooKeeper`, which takes these arguments.

@@ -4,9 +4,9 @@
 Copy this directory, give the copy and ``name`` the name of your cloud, and replace ``client.py``. Imports among these
 files are relative, so that a copy does not use the original.
 
-* ``config.py``: what stands in the configuration;
-* ``client.py``: the API of the cloud; ``types.py``: what it says;
-* ``adapter.py``: what the framework wants to know and to have done.
+* ``config.py``: the keys of the configuration;
+* ``client.py``: the API of the cloud; ``types.py``: its answers;
+* ``adapter.py``: the calls of the framework.
 
 Comments in brackets are where the guide begins and ends its quotations.
 """

@@ -4,10 +4,10 @@
 It is small on purpose: read it to learn how a driver is written, in this order.
 
 * this file: `Driver`, the entry point;
-* ``config.py``: what stands in the configuration file;
+* ``config.py``: the keys of the configuration file;
 * ``provider.py``: one configured cloud: start, stop, quota, deletion, leaks;
 * ``handler.py``: one request: is there room, launch a node;
-* ``cloud.py``: the cloud itself, which of course no real driver brings along.
+* ``cloud.py``: the cloud itself, which a real driver does not have.
 
 It also serves tests and demonstrations: knobs in the configuration, or in ``FakeCloud.get(name)``, make it slow,
 full or unreliable. `nodepool.testing.contract` checks it, and every other driver, against the rules.

@@ -16,7 +16,7 @@ UNKNOWN: Final = LabelStatus(ReasonCode.LABEL_BROKEN.value, "the driver says tha
 class BrokenLabels:
     """Any thread may call. Each change is one operation on a dictionary.
 
-    :param code: what is wrong with all of them.
+    :param code: of the reason, the same for all of them.
     """
 
     def __init__(self, code: ReasonCode = ReasonCode.LABEL_BROKEN) -> None:

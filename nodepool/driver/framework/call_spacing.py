@@ -9,9 +9,9 @@ from nodepool.clock import monotonic
 
 
 class CallSpacing:
-    """The first call begins at once, the next ones with some time in between. For one thread at a time.
+    """The first call begins at once. Later calls begin after a pause. For one thread at a time.
 
-    :param seconds: from the begin of a call to that of the next one, at least.
+    :param seconds: the least time from the beginning of a call to that of the next one.
     :param sleep: blocks for some seconds; may raise, then there is no call.
     """
 

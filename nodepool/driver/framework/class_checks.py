@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a driver must keep to: its classes have all that their bases promise.
+"""Checks that the classes of a driver implement everything that their base classes require.
 
 One error lists everything that is missing.
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`Fact`: one answer of a cloud, for all who ask."""
+"""`Fact`: one answer of a cloud, shared by all callers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ MAX_AGE_SECONDS: Final = 600.0
 
 
 class Fact(Generic[T]):
-    """One answer of the cloud. Thread-safe; of those who ask at the same time one asks the cloud, the others wait.
+    """One answer of the cloud.
+
+    Thread-safe. If several threads ask at the same time, one of them asks the cloud, and the others wait for its
+    answer.
 
     ``_lock`` guards the fields; it is not held while the cloud is asked.
     """

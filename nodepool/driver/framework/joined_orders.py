@@ -31,7 +31,7 @@ class CallTurn(Protocol):
 
 
 class JoinedOrder(Protocol):
-    """What somebody waits for."""
+    """One order, for which a caller waits."""
 
     @property
     def future(self) -> Future[Any]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`NodeAhead`: a new node on its way into ZooKeeper while others are on theirs."""
+"""`NodeAhead`: stores a new node in ZooKeeper while other new nodes are being stored."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ if TYPE_CHECKING:
 
 
 class NodeAhead:
-    """Stored with the lock of its request; `lock` goes on. Owned by one thread.
+    """The node is stored together with the lock of its request.
 
-    With one node after the other a burst of launches would spend its time waiting for answers.
+    `lock` does the next step. Owned by one thread. If nodes were stored one after the other, a burst of launches would
+    spend its time waiting for answers.
 
     :param node: stored as soon as the lock of the request is held.
     """

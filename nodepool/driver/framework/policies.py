@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What follows if a driver raises: the policies of the hooks of `nodepool.driver.gateway`."""
+"""What happens if a driver raises an exception: the policies of the hooks of `nodepool.driver.gateway`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ R = TypeVar("R")
 
 
 class Otherwise(Generic[R]):
-    """A policy: what a hook raises is logged, and there is an answer all the same.
+    """A policy: the exception of a hook is logged, and the caller gets a default answer.
 
     :param text: for the documentation: what follows.
     :param make: the answer.
@@ -27,7 +27,7 @@ class Otherwise(Generic[R]):
 
 
 class Raises:
-    """A policy: who calls gets the error.
+    """A policy: the caller gets the exception.
 
     :param text: for the documentation: what the caller does then.
     :param lacking: the same when the driver does not have the method: it raises NotImplementedError.

@@ -14,7 +14,7 @@ REMIND_SECONDS: Final = 60.0
 
 
 class Repeats:
-    """Says whether something is worth a line in the log. Thread-safe, does not block; ``_lock`` guards the times."""
+    """Decides whether an error is logged again. Thread-safe, does not block; ``_lock`` guards the times."""
 
     def __init__(self, seconds: float = REMIND_SECONDS, clock: Callable[[], float] = monotonic) -> None:
         self._seconds = seconds

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Has the cloud stored what was sent? (rule U-14)
 
-For clouds that keep our bytes. One that converts an image on import has other bytes: its driver checks what it says
-about the conversion.
+For clouds that store the bytes unchanged. If a cloud converts an image on import, its driver checks what the cloud
+reports about the conversion.
 """
 
 from __future__ import annotations

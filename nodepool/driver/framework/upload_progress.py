@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How far an upload is: drivers say it, and the builder shows it. A driver that says nothing works all the same.
+"""The progress of an upload: drivers report it, and the builder shows it. A driver need not report it.
 
 The builder binds two functions to the thread in which it calls ``uploadImage()``; `report` and `check` call those of
 their thread. A driver that uploads in threads of its own asks for them with `reporter` and `checker` first.

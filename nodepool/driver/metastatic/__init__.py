@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """The metastatic driver: several nodes share one node of another provider (rules T).
 
-* ``config.py``: what stands in the configuration file;
+* ``config.py``: the keys of the configuration file;
 * ``records.py``: what is written into nodes;
 * ``adapter.py``: slots as instances of a cloud; ``provider.py``: gives it ZooKeeper;
-* ``allocator.py``: the task that does everything, with ``slot_requests.py``: what launches want of it,
-  ``backing_view.py``: backing nodes and who is on them, ``backing_requests.py``: requests for backing nodes,
-  ``claims.py``: how a node becomes ours.
+* ``allocator.py``: the task that assigns slots, with ``slot_requests.py``: requests of launches,
+  ``backing_view.py``: backing nodes and the nodes on them, ``backing_requests.py``: requests for backing nodes,
+  ``claims.py``: how the driver takes over a backing node.
 
-What has to be done is decided in `nodepool.plan.backing`.
+The decisions are in `nodepool.plan.backing`.
 """
 
 from __future__ import annotations

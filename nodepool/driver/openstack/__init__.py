@@ -3,12 +3,12 @@
 
 Where to begin to read:
 
-* ``config.py``, ``schema.py``, ``clouds.py``: what stands in the configuration and in clouds.yaml;
-* ``transport.py``: one call; ``api.py``: all calls that are made; ``errors.py``: what can go wrong;
-* ``server_list.py``: how servers are listed; ``facts.py``: what seldom changes;
-* ``create.py``, ``delete.py``: what Nova says of a launch and a deletion; ``verdicts.py``: why a server does not come;
-* ``floating.py``, ``addresses.py``: how it is reached;
-* ``leaks.py``: nothing is left over; ``images.py``, ``image_tasks.py``: uploads;
+* ``config.py``, ``schema.py``, ``clouds.py``: the keys of the configuration and of clouds.yaml;
+* ``transport.py``: one call; ``api.py``: all calls that are made; ``errors.py``: errors of calls;
+* ``server_list.py``: how servers are listed; ``facts.py``: data that seldom changes;
+* ``create.py``, ``delete.py``: launches and deletions in Nova; ``verdicts.py``: why a server is not created;
+* ``floating.py``, ``addresses.py``: addresses of servers;
+* ``leaks.py``: leaked resources; ``images.py``, ``image_tasks.py``: uploads;
 * ``cloud.py``, ``adapter.py``: put it all together for the framework in `nodepool.driver.statemachine`.
 
 The SDK is imported when a cloud is looked up in clouds.yaml, that is, only if this driver is configured.

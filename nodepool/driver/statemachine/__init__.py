@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Framework for drivers of clouds that work in steps (reference/driver 7 to 11). A driver imports from here."""
+"""Framework for drivers that launch and delete instances of a cloud in steps (reference/driver 7 to 11).
+
+A driver imports from here.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Questions to the cloud; whether they are answered decides whether the circuit breaker opens."""
+"""Calls that ask the cloud. The circuit breaker opens when such calls keep failing."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Quota of a cloud: what it allows, what is used, is there room? (rules Q)
+"""Quota of a cloud: limits, use, and whether there is room (rules Q).
 
-Nothing here waits for the cloud but for its very first answers.
+Only the first answers of the cloud are waited for.
 """
 
 from __future__ import annotations

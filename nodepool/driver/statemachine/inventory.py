@@ -2,8 +2,8 @@
 """`Inventory`: one list of instances that serves all launches and deletions of a provider (O-8).
 
 While something waits for an instance, a thread lists them: often when news can be expected, seldom when it takes long,
-and not at all when nothing waits. Where the cloud can list what changed, most lists only ask for that, and then tell
-even of instances that are gone. From time to time all instances are listed, because a change can be overlooked.
+and not at all when nothing waits. If the cloud can list changes, most lists only ask for changes. Such a list also
+shows deleted instances. From time to time all instances are listed, because a change can be overlooked.
 
 A list may be late, or overlook an instance. So an instance that a list does not show may still be there: whether it is
 gone is proved otherwise, see `nodepool.driver.statemachine.instance_cloud.InstanceCloud.get_record`.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is known of a cloud, asked for in the background."""
+"""Answers of a cloud that are kept, and requested again in the background."""
 
 from __future__ import annotations
 

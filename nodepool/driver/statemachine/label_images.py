@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`LabelImages`: are the images of labels there, in ZooKeeper or in the cloud?"""
+"""`LabelImages`: which labels have their image, in ZooKeeper or in the cloud?"""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Looks for what is left over in the cloud, and deletes it (rules D-2 to D-5)."""
+"""Searches for leaked resources in the cloud, and deletes them (rules D-2 to D-5)."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class SweptProvider(CloudProviderView, Protocol):
 
 
 class LeakSweep:
-    """What seems to be left over in two sweeps, one after the other, is. ``_busy`` is held during a sweep."""
+    """A resource is leaked if two consecutive sweeps find it without a node. ``_busy`` is held during a sweep."""
 
     def __init__(self, provider: SweptProvider, log: Log) -> None:
         self._provider = provider

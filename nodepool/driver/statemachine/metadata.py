@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The labels by which we know our things in a cloud (rule D-1)."""
+"""The metadata by which Nodepool recognises its resources in a cloud (rule D-1)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """`CloudProviderView`: what launches, deletions and leak sweeps all see of the provider that they are tasks of.
 
-The provider makes these tasks, so their files do not know it. What only one of them asks is in its own file.
+The provider makes these tasks, so their modules do not import it. What only one kind of task needs is declared in the
+module of that task.
 """
 
 from __future__ import annotations

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Connection checks of new nodes (rules K): hundreds wait without a thread each, some are scanned at once."""
+"""Connection checks of new nodes (rules K).
+
+Hundreds of hosts can wait in one thread. A limited number is scanned at a time.
+"""
 
 from __future__ import annotations
 
@@ -43,8 +46,8 @@ class _Scan:
 class Scans:
     """All checks of one provider.
 
-    A host's time begins when its check does, not while it queues. ``_lock`` guards ``_queue``, ``_active`` and
-    ``_connected``; it is not held across I/O.
+    The time of a host begins with its check, not while it waits for its turn. ``_lock`` guards ``_queue``, ``_active``
+    and ``_connected``; it is not held across I/O.
 
     :param name: for the name of the thread that waits for connections.
     :param executor: runs the key exchanges; it is shut down at the end.

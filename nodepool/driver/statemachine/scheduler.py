@@ -21,7 +21,7 @@ WHEN_WOKEN_SECONDS: Final = 10.0
 
 
 class Task(Protocol):
-    """Something that goes on in steps."""
+    """Work that is done in steps."""
 
     def step(self) -> float | None:
         """Do what can be done now.

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`WatchedInventory`: an inventory for clouds that tell what changes, so that they need not be asked.
+"""`WatchedInventory`: an inventory for clouds that report changes by watches, so that they need not be asked.
 
-The driver puts in what its watches tell. Instances are listed when a waiter needs a complete list, and when something
-waits and nothing was heard for long: a watch can be dead without an error.
+The driver puts in what its watches report. Instances are listed when a waiter needs a complete list. They are also
+listed when something waits and no watch has reported anything for long, because a watch can be dead without an error.
 """
 
 from __future__ import annotations

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The worker of one provider-pool and its parts."""
+"""The worker of one pool of a provider, and its parts."""

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`Batch`: locks a request and makes it `pending`, and with it those behind it that surely have room, too.
+"""`Batch`: locks a request and makes it `pending`, together with later requests that certainly have room.
 
-Their locks are taken together, and their new nodes made with them: one after the other, the round trips would be most
-of the time of a burst.
+It takes all their locks and makes all their new nodes in the same round trips. If it took one request after the other,
+a burst would spend most of its time waiting for answers.
 """
 
 from __future__ import annotations

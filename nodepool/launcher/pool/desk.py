@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`Desk`: the requests that a pool has something to do with, the stage of each, and why it is there.
+"""`Desk`: the requests that a pool works on or has deferred, the stage of each, and the reason for the stage.
 
 A request that only waits in the queue has no case here: its kind has one explanation for all of its requests, so work
 and memory follow what the pool does, not the length of the backlog.
@@ -98,7 +98,7 @@ class Snapshot(NamedTuple):
 
 
 class Desk:
-    """The only writer of stages, together with the handlers whose `Progress` it shares.
+    """Only the desk writes stages, and the handlers whose `Progress` it shares.
 
     Owned by the pool worker's thread. Any thread may call `counts`, `explain` and `snapshot`, whose answers may be old
     by a pass, and `handlers`.

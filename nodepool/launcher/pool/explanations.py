@@ -41,7 +41,7 @@ class WaitingKind(NamedTuple):
 
 
 class Explanations:
-    """Owned by the pool worker's thread. Any thread may read; what it reads may be old by a pass."""
+    """Owned by the pool worker's thread. Any thread may read. What it reads may be one pass old."""
 
     def __init__(self) -> None:
         self._kinds: dict[RequestKind, WaitingKind] = {}

@@ -31,7 +31,8 @@ class Handlers:
     """Owned by the pool worker's thread.
 
     :param launcher_id: of the pool.
-    :param slowness: from 1 to 1.5: pools that were in each other's way at one moment are not so again at the next.
+    :param slowness: factor of pauses, from 1 to 1.5. It differs between pools, so that pools that collided do not
+        collide again at the next attempt.
     :param request_changed: called with the id of a request that is to be judged again.
     """
 

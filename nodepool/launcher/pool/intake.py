@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`Intake`: applies what `plan.triage` says of the waiting requests, once through the queue (rules A-1 to A-18).
-
-All kinds are judged; the heads of those that pass are taken in service order. A kind whose head cannot be taken is set
-aside for this pass.
+"""`Intake`: applies the decisions of `plan.triage` to the waiting requests, in one pass through the queue (rules A-1 to
+A-18). All kinds are judged. The first requests of the kinds that can be served are taken in service order. A kind whose
+first request cannot be taken is skipped in this pass.
 """
 
 from __future__ import annotations

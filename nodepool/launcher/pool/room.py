@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`Room`: is there room for another request? Every limit that a pool looks at before it takes one is asked here.
+"""`Room`: is there room for another request?
 
-The limits of pool and provider are the handler's to look at, node by node (`HandlerHooks.hasRemainingQuota`).
+It has every limit that a pool checks before it takes a request. The handler checks the limits of pool and provider for
+each node (`HandlerHooks.hasRemainingQuota`).
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ WINDOW: Final = 64
 
 
 class _PassedOver(NamedTuple):
-    """A request that was passed over.
+    """A request that was left to another pool.
 
     :param times: how often. ``asked``: pools whose turn it was.
     """

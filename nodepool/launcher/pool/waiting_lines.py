@@ -19,16 +19,16 @@ if TYPE_CHECKING:
     from nodepool.model.reasons import Reason
     from nodepool.plan.queue import RequestKind, RequestQueue
 
-#: Requests that wait for less are not told of, in seconds.
+#: Requests that wait for a shorter time are not logged, in seconds.
 FIRST_SECONDS: Final = 2.0
-#: What waits is looked at so often, in seconds.
+#: Seconds between two looks at the waiting requests.
 LOOK_SECONDS: Final = 1.0
-#: Lines of one look.
+#: The most lines that one look logs.
 MAX_LINES: Final = 20
 
 
 class WaitingLines:
-    """Owned by the pool worker's thread. Requests of one kind are one line."""
+    """Owned by the pool worker's thread. There is one line for all requests of a kind."""
 
     def __init__(self, pool: PassContext, desk: Desk, queue: RequestQueue, log: logging.Logger) -> None:
         self._pool = pool

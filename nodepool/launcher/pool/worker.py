@@ -32,7 +32,7 @@ IDLE_SECONDS: Final = 30.0
 
 
 class PoolWorker(Worker):
-    """One thread a provider-pool.
+    """One thread per pool of a provider.
 
     :param launcher: what it uses of its launcher.
     """
