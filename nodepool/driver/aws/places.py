@@ -71,7 +71,7 @@ class Places(RestingPlaces[LaunchPlace]):
 
         :param az: the zone of a node that the request has already.
         """
-        if label.fleet_types or (az is None and not _has_several(request)):
+        if label.fleet_types or (az is None and not self._requests.concerns(request)):
             return self.awake(places_of(label))
         try:
             return self._in_one_zone(label, request, az)
@@ -92,14 +92,14 @@ class Places(RestingPlaces[LaunchPlace]):
 
     def made(self, place: LaunchPlace, request: NodeRequest | None) -> None:
         """A node of a request was made there. May block."""
-        if request is not None and _has_several(request):
+        if self._requests.concerns(request):
             with contextlib.suppress(LaunchError):
                 self._requests.made(request.key, self._zone_of(place))
 
     def no_room_for(self, place: LaunchPlace, request: NodeRequest | None) -> None:
         """AWS said so, when it was to make a node of a request. May block."""
         self.no_room(place)
-        if request is not None and _has_several(request):
+        if self._requests.concerns(request):
             with contextlib.suppress(LaunchError):
                 self._requests.no_room(request.key, self._zone_of(place))
 
@@ -108,7 +108,3 @@ class Places(RestingPlaces[LaunchPlace]):
         if place.subnet_id is not None and place.zone is None:
             return self._facts.zone_of_subnet(place.subnet_id)
         return place.zone or ""
-
-
-def _has_several(request: NodeRequest | None) -> bool:
-    return request is not None and len(request.node_types) > 1

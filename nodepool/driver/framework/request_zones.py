@@ -4,7 +4,10 @@
 from __future__ import annotations
 
 import threading
-from typing import Final
+from typing import TYPE_CHECKING, Final, TypeGuard
+
+if TYPE_CHECKING:
+    from nodepool.model.request import NodeRequest
 
 #: Requests that are remembered; those that are served are the latest ones.
 MOST: Final = 1000
@@ -21,6 +24,11 @@ class RequestZones:
         self._zones: dict[str, str] = {}
         #: Requests that have a node in their zone.
         self._settled: set[str] = set()
+
+    @staticmethod
+    def concerns(request: NodeRequest | None) -> TypeGuard[NodeRequest]:
+        """Does a request have several nodes?"""
+        return request is not None and len(request.node_types) > 1
 
     def choose(self, request_id: str, zone: str) -> str:
         """The zone of a request; the given one if it has none yet."""

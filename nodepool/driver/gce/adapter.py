@@ -21,6 +21,7 @@ from nodepool.driver.gce.names import zone_and_name
 from nodepool.driver.gce.preemptions import Preemptions
 from nodepool.driver.gce.preflight import GcePreflight
 from nodepool.driver.gce.quota import ProjectLimits
+from nodepool.driver.gce.types import PREEMPTED
 from nodepool.driver.statemachine import SWEEP_LIST_SECONDS, Adapter, Creation, Resource
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ class GceAdapter(Adapter):
         az: str | None,
         log: Log,
     ) -> GceCreation:
-        return GceCreation(self.instances, hostname, label, image_external_id, metadata, log)
+        return GceCreation(self.instances, hostname, label, image_external_id, metadata, request, az, log)
 
     def getDeleteStateMachine(self, external_id: Any, log: Log) -> GceDeletion:
         return GceDeletion(self.instances, self.instances.record_id(external_id), log)
@@ -113,7 +114,7 @@ class GceAdapter(Adapter):
         for record in self.instances.inventory.all(SWEEP_LIST_SECONDS):
             yield GceResource(dict(record.metadata), "instance", record.name, record.zone)
         if self._uses_spot:
-            self.preemptions.look(self.instances.spot_nodes)
+            self.preemptions.look()
         for disk in self.client.disks():
             if not disk.used:
                 yield GceResource(dict(disk.metadata), "disk", disk.name, disk.zone)
@@ -126,6 +127,11 @@ class GceAdapter(Adapter):
         if self.config.diskimages:
             for image in self.images.listed():
                 yield GceResource(dict(image.metadata), "image", image.name, usable=image.usable)
+
+    def whyLost(self, external_id: Any) -> tuple[str, str] | None:
+        record_id = self.instances.record_id(external_id)
+        said = None if record_id is None else self.preemptions.why(*zone_and_name(record_id))
+        return None if said is None else (PREEMPTED, said)
 
     def deleteResource(self, resource: Resource) -> None:
         assert isinstance(resource, GceResource)

@@ -13,13 +13,13 @@ from nodepool.driver.framework.cloud_errors import (
     CloudQuota,
     CloudRefused,
 )
-from nodepool.driver.gce.errors import CONCURRENT, EXISTS
+from nodepool.driver.gce.errors import EXISTS, THROTTLED
 from nodepool.driver.gce.instance import GceInstance
 from nodepool.driver.gce.instances import GceDeletion, GceInstances
 from nodepool.driver.gce.launch_spec import instance_body
 from nodepool.driver.gce.names import record_id, request_id
 from nodepool.driver.gce.operations import Insert
-from nodepool.driver.gce.places import GcePlace, places_of
+from nodepool.driver.gce.places import GcePlace
 from nodepool.driver.gce.types import ENDING, RUNNING, GceRecord
 from nodepool.driver.statemachine import CreationKey, CreationMachine, Instance
 from nodepool.driver.statemachine.metadata import NODE_KEY, PROVIDER_KEY
@@ -29,6 +29,7 @@ from nodepool.plan.backoff import Backoff
 if TYPE_CHECKING:
     from nodepool.driver.gce.config import GceLabel
     from nodepool.driver.statemachine.adapter import Log
+    from nodepool.model.request import NodeRequest
 
 #: From a creation for which too many operations were under way to the next one.
 CONCURRENT_PAUSE: Final = Backoff(2.0, 30.0)
@@ -43,6 +44,7 @@ class GceCreation(CreationMachine[GceRecord]):
     operation says, is begun anew at the next place.
 
     :param image_name: of the upload; None = the label's cloud image.
+    :param az: the zone of a node that the request has already.
     """
 
     idempotent = True
@@ -56,12 +58,16 @@ class GceCreation(CreationMachine[GceRecord]):
         label: GceLabel,
         image_name: str | None,
         metadata: Mapping[str, str],
+        request: NodeRequest | None,
+        az: str | None,
         log: Log,
     ) -> None:
         super().__init__(cloud, label.name, metadata, log)
         self._hostname = hostname
         self._label = label
         self._image_name = image_name
+        self._request = request
+        self._az = az
         #: Where to try it, the present one first.
         self._places: list[GcePlace] = []
         self._insert: Insert | None = None
@@ -72,7 +78,7 @@ class GceCreation(CreationMachine[GceRecord]):
 
     def id_in_advance(self) -> str:
         if not self._places:
-            self._places = self.cloud.places.awake(places_of(self._label))
+            self._places = self.cloud.places.to_try(self._label, self._request, self._az)
         return record_id(self._places[0].zone, self.key().name(self._hostname))
 
     def stored_id(self, record_id: str) -> str:
@@ -118,16 +124,22 @@ class GceCreation(CreationMachine[GceRecord]):
             self.cloud.facts.forget_images()
         return error
 
+    def put_off(self, error: Exception) -> float | None:
+        if not isinstance(error, CloudAway) or error.code not in THROTTLED:
+            return None
+        self._crowded += 1
+        pause = CONCURRENT_PAUSE.pause(self._crowded)
+        self.log.info("Too many calls or operations are under way, tried again in %g s: %s", pause, error)
+        return pause
+
     def begin_anew(self, error: LaunchError) -> float | None:
         self._insert = None
-        if isinstance(error, CloudAway) and error.code in CONCURRENT:
-            self._crowded += 1
-            pause = CONCURRENT_PAUSE.pause(self._crowded)
-            self.log.info("Too many operations are under way, tried again in %g s: %s", pause, error)
+        pause = self.put_off(error)
+        if pause is not None:
             return pause
         if not isinstance(error, CapacityException):
             return None
-        self.cloud.places.no_room(self._places[0])
+        self.cloud.places.no_room_for(self._places[0], self._request)
         if len(self._places) == 1:
             return None
         self.log.info("No capacity for %s, trying %s: %s", self._places[0], self._places[1], error)
@@ -149,6 +161,7 @@ class GceCreation(CreationMachine[GceRecord]):
     def seen(self, record: GceRecord) -> Instance | bool:
         if self._is_up(record):
             self._insert = None
+            self.cloud.places.made(self._places[0], self._request)
             used = self.cloud.limits.use_of(record, self._label)
             return GceInstance(record, self.stored_id(record.id), used)
         self._raise_failure()
@@ -164,7 +177,7 @@ class GceCreation(CreationMachine[GceRecord]):
         failure = None if self._insert is None else self._insert.failure
         if isinstance(failure, CloudNoCapacity):
             raise CloudNoCapacityLater(str(failure))
-        if isinstance(failure, CloudAway) and failure.code not in CONCURRENT:
+        if isinstance(failure, CloudAway) and failure.code not in THROTTLED:
             # Google has answered: this instance failed, and the cloud is not away.
             raise LaunchStatusException(str(failure))
         if failure is not None:

@@ -5,19 +5,17 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Mapping
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Final
 
 from nodepool.driver.framework.batches import Batches
 from nodepool.driver.framework.cloud_errors import CloudAway, CloudNotFound
 from nodepool.driver.framework.repeats import Repeats
-from nodepool.driver.framework.resting_places import RestingPlaces
 from nodepool.driver.gce.client import CALL_SECONDS, ComputeEngine
 from nodepool.driver.gce.errors import BUSY
 from nodepool.driver.gce.names import record_id, zone_and_name
 from nodepool.driver.gce.operations import InsertOperations
-from nodepool.driver.gce.places import GcePlace
+from nodepool.driver.gce.places import GcePlaces
 from nodepool.driver.gce.proof import MANY, DeletionProof
 from nodepool.driver.gce.types import ENDING, GceRecord
 from nodepool.driver.statemachine import DeletionMachine, InstanceCloud
@@ -50,10 +48,8 @@ class GceInstances(InstanceCloud[GceRecord]):
         self.client = client
         self.facts = facts
         self.limits = limits
-        self.places: RestingPlaces[GcePlace] = RestingPlaces()
+        self.places = GcePlaces()
         self.operations = InsertOperations(config.name, client)
-        #: Nodes of our spot instances, by zone and name, of this list and of those before. Replaced as a whole.
-        self.spot_nodes: Mapping[tuple[str, str], str] = {}
         #: Metadata of instances without labels, by id. Only the thread that lists uses it.
         self._items: dict[str, dict[str, str]] = {}
         #: Of the latest list that a zone answered. Only the thread that lists uses it.
@@ -93,14 +89,6 @@ class GceInstances(InstanceCloud[GceRecord]):
         there = {record.id for record in records}
         self._items = {key: items for key, items in self._items.items() if key in there}
         self._before = {zone: [record for record in records if record.zone == zone] for zone in self.client.zones}
-        spot = {
-            (record.zone, record.name): str(record.metadata["nodepool_node_id"])
-            for record in records
-            if record.spot and self.client.labels.is_ours(record.metadata)
-        }
-        # One that is gone since the list before may have been taken away.
-        gone = {key: node for key, node in self.spot_nodes.items() if key not in spot}
-        self.spot_nodes = {**dict(list(gone.items())[-1000:]), **spot}
 
     def get_instance(self, record_id: str) -> GceRecord:
         zone, name = zone_and_name(record_id)

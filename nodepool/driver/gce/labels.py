@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from nodepool.driver.statemachine.metadata import NODE_KEY, POOL_KEY, PROVIDER_KEY
+from nodepool.driver.statemachine.metadata import POOL_KEY, PROVIDER_KEY
 
 _VALUE: Final = re.compile(r"[a-z0-9_-]{0,63}")
 _NOT_IN_VALUES: Final = re.compile(r"[^a-z0-9_-]")
@@ -50,10 +50,6 @@ class LabelReader:
         """What labels say of the owner; empty = nothing."""
         found = {key: value for key, value in (labels or {}).items() if key.startswith("nodepool_")}
         return {key: self._known.get(key, {}).get(value, value) for key, value in found.items()}
-
-    def is_ours(self, metadata: Mapping[str, str]) -> bool:
-        """Is it a thing of a node of this provider?"""
-        return metadata.get(PROVIDER_KEY) == self._provider and bool(metadata.get(NODE_KEY))
 
     @property
     def own_filter(self) -> str:

@@ -17,12 +17,15 @@ from nodepool.driver.framework.cloud_errors import (
     CloudSetup,
     LoginRefused,
 )
-from nodepool.driver.statemachine.metadata import node_id_of
+from nodepool.driver.gce import creation
+from nodepool.driver.statemachine.metadata import for_node, node_id_of
 from nodepool.exceptions import CapacityException, LaunchStatusException, RuntimeConfigurationException
+from nodepool.model.request import NodeRequest
+from nodepool.plan.backoff import Backoff
 from nodepool.testing.gce import GceBootRule, GceErrorRule, ZoneCapacity
 from nodepool.testing.gce.cloud import BUCKET
 from tests.unit.driver.gce.sections import PROJECT, PROVIDER, ZONES, label_of, section
-from tests.unit.driver.gce.support import HOST, METADATA, NODE, Here, at_simulator
+from tests.unit.driver.gce.support import HOST, LOG, METADATA, NODE, Here, at_simulator, drive
 
 TWO_ZONES = section(zone=ZONES)
 
@@ -119,6 +122,27 @@ def test_no_capacity_anywhere(tmp_path: Path) -> None:
         assert not here.contents().get("instances")
 
 
+def test_nodes_of_a_request_are_in_one_zone(tmp_path: Path) -> None:
+    """N-7: the first node that is made decides; a zone without capacity is left only before."""
+    with at_simulator(tmp_path, TWO_ZONES, capacity=[ZoneCapacity(zone=ZONES[0])]) as here:
+        request = NodeRequest("100-1")
+        request.node_types = ["small", "small"]
+        label = label_of(here.adapter.config)
+
+        def launch(node_id: str, request: NodeRequest | None, az: str | None = None) -> Any:
+            metadata = for_node(node_id, "main", PROVIDER)
+            make = here.adapter.getCreateStateMachine
+            return drive(make(f"np{node_id}", label, None, metadata, request, az, LOG))
+
+        found = [launch("1", request)]
+        here.simulator.change(capacity=[])
+        here.adapter.instances.places._rest_until.clear()
+        found += [launch("2", request), launch("3", None, ZONES[1])]
+        assert [one.az for one in found] == [ZONES[1]] * 3
+        for one in found:
+            here.delete(one.external_id)
+
+
 def test_type_that_a_zone_does_not_have(tmp_path: Path) -> None:
     """c2 is not in zone f: it is never asked for it there."""
     data = section({"instance-type": "c2-standard-4"}, zone=["us-central1-f", "us-central1-a"])
@@ -193,29 +217,51 @@ def test_preempted_while_it_is_launched(tmp_path: Path) -> None:
     with at_simulator(tmp_path, section({"use-spot": True})) as here:
         found = here.launch()
         record = here.adapter.client.instance(ZONES[0], HOST)._replace(status="STOPPING")
-        creation = here.creation()
-        creation.advance()
+        machine = here.creation()
+        machine.advance()
         with pytest.raises(CapacityException, match="np0000000042 is STOPPING: it was preempted by Google, or"):
-            creation.seen(record)
-        creation._places[0] = creation._places[0]._replace(spot=False)
+            machine.seen(record)
+        machine._places[0] = machine._places[0]._replace(spot=False)
         with pytest.raises(LaunchStatusException, match="somebody stopped or deleted it"):
-            creation.seen(record)
+            machine.seen(record)
         here.delete(found.external_id)
 
 
-def test_preempted_after_it_was_given_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """It is told once, with the node, in the words of Google; what was before the start is not told."""
+def test_preempted_after_it_was_given_out(tmp_path: Path) -> None:
+    """The reason is known as soon as the sweep has asked, in the words of Google; of others there is none."""
     with at_simulator(tmp_path, section({"use-spot": True})) as here:
         here.launch()
         list(here.adapter.listResources())
+        assert here.adapter.whyLost(HOST) is None
         with here.simulator.cloud() as cloud:
             (one,) = cloud.instances.all()
             cloud.instances.preempt(one)
         for _ in range(2):
             list(here.adapter.listResources())
-        text = f"Instance {HOST} (spot) of node {NODE} was preempted by Google: "
-        assert [text in message for message in caplog.messages].count(True) == 1
+        reason = here.adapter.whyLost(HOST)
+        assert reason is not None
+        assert (reason[0], "preempted" in reason[1]) == ("compute.instances.preempted", True)
+        assert here.adapter.whyLost("np0000000043") is None
         here.delete(HOST)
+
+
+def test_too_many_operations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """GC-5 (not repeated): CONCURRENT_OPERATIONS_QUOTA_EXCEEDED is sat out, and no attempt is spent."""
+    monkeypatch.setattr(creation, "CONCURRENT_PAUSE", Backoff(0.1, 0.2))
+    with at_simulator(tmp_path, section(), concurrent_operations=0) as here:
+        machine = here.creation()
+        put_off = machine.put_off
+
+        def relax(error: Exception) -> float | None:
+            here.simulator.change(concurrent_operations=None)
+            pause: float | None = put_off(error)
+            return pause
+
+        machine.put_off = relax
+        found = drive(machine)
+        assert found is not None
+        assert machine._crowded == 1
+        here.delete(found.external_id)
 
 
 # -- what is left over --
