@@ -53,6 +53,7 @@ class IbmFacts:
         self._profiles: Fact[dict[str, IbmProfile]] = Fact(client.profiles, clock)
         self._groups: Fact[dict[str, str]] = Fact(client.groups, clock)
         self._images: dict[str, Fact[str]] = {}
+        self._forgotten_at = float("-inf")
         #: Resource groups that were made here: lists may be late. Replaced as a whole, with ``_making``.
         self._made: dict[str, str] = {}
 
@@ -72,8 +73,12 @@ class IbmFacts:
         )
 
     def forget(self) -> None:
-        """IBM rejected a launch: look up again what it was made of."""
+        """IBM rejected a launch: look up again what it was made of. Many launches may be rejected at once."""
+        now = self._clock()
         with self._lock:
+            if now - self._forgotten_at < MISSING_SECONDS:
+                return
+            self._forgotten_at = now
             self._images.clear()
         with self._making:
             self._made = {}

@@ -52,17 +52,15 @@ class Binding(NamedTuple):
 class _Choice(NamedTuple):
     """A free one to take.
 
-    :param listed_at: when the list began that shows it free.
     :param own: nobody else takes it now.
     """
 
     floating: IbmFloatingIp
-    listed_at: float
     own: bool
 
 
-class _TooOld(Exception):
-    """The turn of a call came when the list that it rests on was too old."""
+class _Overtaken(Exception):
+    """When the turn of a call came the floating IP was not free any more, or nobody knows in time."""
 
 
 class IbmFloatingIps:
@@ -117,7 +115,7 @@ class IbmFloatingIps:
         for _ in range(ATTEMPTS - 1):
             try:
                 return self._bind(name, group_id, zone, interface_id, permit)
-            except _TooOld:
+            except _Overtaken:
                 continue
             except CloudNotFound as error:
                 # Somebody has deleted the one that was chosen.
@@ -171,15 +169,20 @@ class IbmFloatingIps:
             else:
                 return None
             self._taken.add(found.id)
-            return _Choice(found, self._listed_at, found is named or found in own)
+            return _Choice(found, found in own)
 
     def _take(self, choice: _Choice, name: str, interface_id: str, permit: Callable[[], None]) -> Binding:
-        def in_time() -> None:
-            permit()
-            if not choice.own and self._clock() - choice.listed_at > CHOICE_SECONDS:
-                raise _TooOld
+        floating_id = choice.floating.id
 
-        bound = self._client.bind_floating_ip(choice.floating.id, name, interface_id, in_time)
+        def still_free() -> None:
+            permit()
+            self._list.get(CHOICE_SECONDS / 2)
+            with self._lock:
+                found, age = self._known.get(floating_id), self._clock() - self._listed_at
+            if found is None or not found.free or age > CHOICE_SECONDS:
+                raise _Overtaken
+
+        bound = self._client.bind_floating_ip(floating_id, name, interface_id, still_free)
         self._bound(bound)
         log.debug("Provider %s: floating IP %s is used again", self._config.name, bound.address)
         return Binding(bound, None if choice.own else self._clock() + CHOICE_SECONDS)
@@ -249,7 +252,7 @@ class IbmFloatingIps:
                 return
             self._taken.add(floating_id)
         try:
-            if not self._client.floating_ip(floating_id).target:
+            if self._client.floating_ip(floating_id).free:
                 self._client.delete_floating_ip(floating_id)
         finally:
             with self._lock:

@@ -33,6 +33,8 @@ class IbmMachines(InstanceCloud[IbmRecord]):
 
     # No lag of lists is documented.
     lag_seconds = 1.0
+    # An instance takes some 20 s to boot, and 300 instances are three calls.
+    shortest_list_pause = 0.5
     # An answer may take twice as long as each of its parts.
     call_seconds = 2 * CALL_SECONDS
 
@@ -103,8 +105,10 @@ class IbmDeletion(DeletionMachine[IbmRecord]):
         return None
 
     def after(self) -> Callable[[], Any] | None:
-        name = self.external_id
-        if not name or not (self._may_have_address or self.cloud.uses_floating_ips(None)):
+        name, may_have = self.external_id, self._may_have_address
+        if may_have is None:
+            may_have = self.cloud.uses_floating_ips(None)
+        if not name or not may_have:
             return None
         return lambda: self.cloud.floating.release(name)
 

@@ -214,6 +214,16 @@ def test_lost_answer_of_a_floating_ip(tmp_path: Path, kind: str) -> None:
         here.delete(HOST)
 
 
+def test_pool_without_floating_ips_beside_one_with_them(tmp_path: Path) -> None:
+    """Nobody looks for the floating IPs of a pool that has none."""
+    data = section()
+    data["pools"].append({"name": "other", **PUBLIC})
+    with at_simulator(tmp_path, data) as here:
+        here.launch()
+        here.delete(HOST)
+        assert here.calls("vpc.list_floating_ips") == 0
+
+
 def test_no_more_floating_ips(tmp_path: Path) -> None:
     """CM-6: a quota waits; the instance is deleted."""
     with at_simulator(tmp_path, section(pool=PUBLIC), quotas={"floating_ips": 0}) as here:

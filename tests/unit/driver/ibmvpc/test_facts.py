@@ -129,6 +129,18 @@ def test_changes_are_seen(here: Here) -> None:
     assert here.facts.vpc_id() == "vpc-10"
 
 
+def test_many_rejected_launches(here: Here) -> None:
+    """IV-2 (today): they do not make it read all the time."""
+    for _ in range(3):
+        here.facts.forget()
+        here.facts.vpc_id()
+    assert here.client.asked.count("vpcs") == 1
+    here.clock.now += MISSING_SECONDS
+    here.facts.forget()
+    here.facts.vpc_id()
+    assert here.client.asked.count("vpcs") == 2
+
+
 def test_what_is_missing(here: Here) -> None:
     """IV-2: the name, and the key to correct; nobody asks again at once."""
     here.client.vpc_ids = {}

@@ -161,17 +161,32 @@ def test_two_launchers_never_share_one() -> None:
     assert targets == {"nic-1", "nic-2"}
 
 
-def test_too_old_a_choice_is_not_used() -> None:
-    """IV-13 (today): a call that waited for its turn does not take what was free before."""
+def test_call_that_waited_for_its_turn() -> None:
+    """IV-13 (today): when the turn comes it is looked at again whether it is still free."""
     here = Here(floating(1))
     here.settle()
-    waited = iter([CHOICE_SECONDS + 1, 0.0, 0.0])
 
     def turn() -> None:
-        here.clock.now += next(waited)
+        here.clock.now += CHOICE_SECONDS + 1
 
     here.bind(permit=turn)
     assert here.client.calls == ["list", "list", "list", "bind fip-1"]
+
+
+def test_taken_while_it_waited() -> None:
+    """IV-13 (today): what another launcher took meanwhile is left to it, also what this one had freed."""
+    here = Here()
+    first = here.bind()
+    here.client.free(first.floating.id)
+    here.floating.release(HOST)
+
+    def turn() -> None:
+        here.client.there[first.floating.id] = first.floating._replace(name="np0000000099", target="nic-99")
+        here.clock.now += CHOICE_SECONDS
+
+    second = here.bind("np0000000043", "nic-43", permit=turn)
+    assert second.floating.id != first.floating.id
+    assert here.client.there[first.floating.id].target == "nic-99"
 
 
 def test_what_others_freed_just_now_is_left_alone() -> None:
