@@ -75,7 +75,7 @@ def _handler_class(url: str, context: ssl.SSLContext) -> type[BaseHTTPRequestHan
             content = answer.read()
             if old and answer.status == 200:
                 content = _with_end(content)
-            elif self.command == "GET" and path.partition("?")[0].endswith("/networkInterfaces"):
+            elif self.command == "GET" and answer.status == 200 and "/networkinterfaces" in path.lower():
                 content = _with_versions(content)
             self.send_response(answer.status)
             for name, value in answer.getheaders():
@@ -112,7 +112,7 @@ def _with_end(answer: bytes) -> bytes:
 def _with_versions(answer: bytes) -> bytes:
     """In lists of the version of 2020 an interface has its addresses, of which the released driver reads the family."""
     found = json.loads(answer)
-    for interface in found.get("value", ()):
+    for interface in found.get("value", [found]):
         for configuration in interface["properties"]["ipConfigurations"]:
             properties = configuration["properties"]
             if "publicIPAddress" in properties:

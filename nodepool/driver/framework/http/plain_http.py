@@ -10,6 +10,7 @@ Imported when a provider is made, because requests takes long to import.
 from __future__ import annotations
 
 import http.cookiejar
+import logging
 import socket
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
@@ -74,6 +75,9 @@ class PlainHttp:
     """
 
     def __init__(self, connections: int) -> None:
+        # At DEBUG it writes whole addresses, and some are as good as a password.
+        talkative = logging.getLogger("urllib3")
+        talkative.setLevel(max(talkative.level, logging.INFO))
         session = requests.Session()
         session.cookies.set_policy(http.cookiejar.DefaultCookiePolicy(allowed_domains=[]))
         session.headers["User-Agent"] = f"nodepool/{release_string()}"

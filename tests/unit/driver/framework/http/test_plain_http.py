@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import logging
 import ssl
 from collections.abc import Iterator
 from pathlib import Path
@@ -36,6 +37,17 @@ def test_what_is_sent(http: PlainHttp) -> None:
         assert sent.body == b'{"b": 1}'
         assert sent.headers["authorization"] == "Bearer t"
         assert sent.headers["user-agent"].startswith("nodepool/")
+
+
+def test_address_is_in_no_log(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some addresses are as good as a password: no library writes them, whatever level is configured."""
+    talkative = logging.getLogger("urllib3")
+    monkeypatch.setattr(talkative, "level", logging.DEBUG)
+    http = PlainHttp(4)
+    with RecordingServer() as server, caplog.at_level(logging.DEBUG):
+        http.send("PUT", f"{server.url}/disk?sig=hidden", {}, b"")
+    http.close()
+    assert "hidden" not in caplog.text
 
 
 def test_pieces(http: PlainHttp) -> None:
