@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Final
 from nodepool.clock import monotonic, wall_time
 from nodepool.driver import gateway
 from nodepool.driver.framework.deadlock_avoidance import DeadlockAvoidance
-from nodepool.driver.framework.handler_hooks import HandlerHooks
-from nodepool.driver.framework.nodeset import NodeSet, NoPlace
+from nodepool.driver.framework.handler_progress import HandlerProgress
+from nodepool.driver.framework.nodeset import NoPlace
 from nodepool.exceptions import ZKConflict, ZKConnectionError
 from nodepool.guard import Guard
 from nodepool.logconfig import OnBehalfOf
@@ -26,7 +26,7 @@ from nodepool.model.reasons import Reason, ReasonCode, ReasonText
 from nodepool.plan import assignment
 from nodepool.plan.backoff import Backoff
 from nodepool.plan.queue import MIN_READY_REQUESTOR
-from nodepool.plan.request_stage import ENDED, UNFINISHED, Progress, Stage
+from nodepool.plan.request_stage import Stage
 from nodepool.tracing import request_spans
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 ABORT: Final = Backoff(1.0, 30.0)
 
 
-class NodeRequestHandler(HandlerHooks):
+class NodeRequestHandler(HandlerProgress):
     """Base of the drivers' handlers: the course of a request. What a driver has a say in: `HandlerHooks`.
 
     :param pw: the pool worker, see `PoolWorkerView`.
@@ -46,71 +46,14 @@ class NodeRequestHandler(HandlerHooks):
 
     def __init__(self, pw: PoolWorkerView, request: NodeRequest) -> None:
         super().__init__(pw, request)
-        #: The only place that says how far the request is.
-        self.progress = Progress(request.key, wall_time())
         self.ready_nodes: list[Node] = []
         self.failed_nodes: list[Node] = []
         self.decline_reasons: list[str] = []
-        self.node_set = NodeSet(self)
         #: What to do with the request when no launch runs any more: until then its nodes are not let go.
         self._ending: Callable[[], None] | None = None
         self._aborts = 0
         self._not_before = 0.0
         self._deadlock = DeadlockAvoidance(self, self.node_set)
-
-    @property
-    def nodeset(self) -> list[Node]:
-        """Nodes gathered so far, locked by us, in the order of ``request.node_types``."""
-        return self.node_set.nodes
-
-    @nodeset.setter
-    def nodeset(self, nodes: list[Node]) -> None:
-        """For drivers that were written when this was a plain list."""
-        self.node_set.replace(nodes)
-
-    @property
-    def paused(self) -> bool:
-        """Does the request wait for room? The pool takes nothing new meanwhile."""
-        return self.progress.stage is Stage.PAUSED
-
-    @paused.setter
-    def paused(self, value: bool) -> None:
-        """For drivers that were written when this was a flag. A request that ends, or has ended, does not wait."""
-        if value and self.progress.stage in (Stage.GATHERING, Stage.LAUNCHING):
-            self.move(Stage.PAUSED)
-        elif not value and self.paused:
-            self.move(Stage.GATHERING)
-
-    @property
-    def done(self) -> bool:
-        """Has the handler nothing more to do?"""
-        return self.progress.stage in ENDED
-
-    @done.setter
-    def done(self, value: bool) -> None:
-        """For drivers that were written when this was a flag."""
-        if value and not self.done:
-            self.move(Stage.DONE)
-        elif not value and self.done:
-            self.move(Stage.GATHERING)
-
-    @property
-    def unfinished(self) -> bool:
-        """Must `run` be called again? There was no room, or the connection was lost in between."""
-        return self.progress.stage in UNFINISHED
-
-    @property
-    def launching(self) -> bool:
-        """Is every node there, or being launched?"""
-        return self.progress.stage is Stage.LAUNCHING
-
-    def move(self, stage: Stage, reason: Reason | None = None) -> None:
-        """Go to another stage, unless the request is there already. Raises ImpossibleMove.
-
-        :param reason: why, if the stage alone does not say it.
-        """
-        if self.progress.stage is not stage:
-            self.progress.move(stage, wall_time(), reason)
 
     def _launches_run(self) -> bool:
         """Does a launch run? Also of a request that waits for room for its other nodes."""

@@ -28,7 +28,7 @@ LEFT = {
     "driver/framework/nodeset.py": 1,
     "driver/framework/quota_support.py": 1,
     "driver/framework/upload.py": 2,
-    "driver/gateway.py": 1,
+    "driver/hooks.py": 1,
     "driver/handler.py": 1,
     "driver/openstack/clouds.py": 2,
     "driver/openstack/image_tasks.py": 1,

@@ -60,3 +60,18 @@ def test_no_heavy_library(tmp_path: Path, program: str, name: str) -> None:
     environment = {**os.environ, PATH_VARIABLE: str(driver.parent)}
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env=environment)
     assert done.returncode == 0, done.stderr
+
+
+def test_lists_need_no_driver(tmp_path: Path) -> None:
+    """``nodepool list`` takes as long with a provider of AWS as without: it does not even load the driver."""
+    path = tmp_path / "nodepool.yaml"
+    path.write_text(CONFIG + PROVIDERS["aws"], encoding="utf-8")
+    code = (
+        "import sys; from nodepool.cmd import cli; cli.main(['-c', sys.argv[1], 'list']);"
+        "sys.exit(', '.join(name for name in sys.modules if name.startswith('nodepool.driver.aws')) or 0)"
+    )
+    command = [sys.executable, "-c", code, str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    # There are no certificates, so it ends before it connects, and after it has read the configuration.
+    assert "zookeeper-tls" in done.stderr
+    assert done.returncode == 0, done.stderr
