@@ -124,6 +124,8 @@ class GcePool(ConfigPool):
     max_servers: float = key(
         WHOLE, math.inf, "Nodes at once; 0 or less = the pool declines every request.", default_text="unlimited"
     )
+    max_cores: int | None = key(WHOLE, None, "Cores that the nodes may use.", default_text="unlimited")
+    max_ram: int | None = key(WHOLE, None, "Memory that the nodes may use.", unit="MiB", default_text="unlimited")
     use_internal_ip: bool = key(FLAG, False, "Nodes are reached at their private addresses.")
     public_ipv4: bool = key(
         FLAG, True, "Instances get a public address, with ``use-internal-ip`` too, as in Nodepool 11.0.0."

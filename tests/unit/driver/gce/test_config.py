@@ -61,6 +61,8 @@ EVERYTHING: dict[str, Any] = {
         {
             "name": "main",
             "max-servers": 10,
+            "max-cores": 40,
+            "max-ram": 65536,
             "use-internal-ip": True,
             "public-ipv4": False,
             "host-key-checking": False,
@@ -114,6 +116,7 @@ def test_every_key_of_a_pool() -> None:
     """reference/configuration: all keys are read; what a pool does not say is the provider's."""
     main, other = (load(EVERYTHING).pools[name] for name in ("main", "other"))
     assert (main.max_servers, main.priority, main.node_attributes) == (10, 3, {"a": 1})
+    assert (main.max_cores, main.max_ram, other.max_cores, other.max_ram) == (40, 65536, None, None)
     assert (main.use_internal_ip, main.public_ipv4, main.host_key_checking) == (True, False, False)
     assert (main.network, main.subnetwork, main.network_tags) == ("other", "others", ["one"])
     assert (other.max_servers, other.priority) == (math.inf, 7)
