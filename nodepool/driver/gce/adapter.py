@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from nodepool.model.request import NodeRequest
 
 #: Connections that are kept: more than a provider has threads.
-CONNECTIONS: Final = 32
+CONNECTIONS: Final = 64
 #: Addresses that somebody reserved with our labels are looked for so often, in seconds, while there are none.
 ADDRESSES_SECONDS: Final = 600.0
 

@@ -38,7 +38,12 @@ class GceInstances(InstanceCloud[GceRecord]):
 
     # An answer may take twice as long as each of its parts.
     call_seconds = 2 * CALL_SECONDS
+    # Google takes 1500 orders at once, and half a second to answer each.
+    create_threads = 40
+    most_threads = 56
     absence_is_proved = True
+    # An instance takes some 20 s to boot, and a list of many is a large answer.
+    shortest_list_pause = 1.0
 
     def __init__(
         self, config: GceProviderConfig, client: ComputeEngine, facts: GceFacts, limits: ProjectLimits
