@@ -117,7 +117,11 @@ def _with_versions(answer: bytes) -> bytes:
             properties = configuration["properties"]
             if "publicIPAddress" in properties:
                 version = {"publicIPAddressVersion": properties["privateIPAddressVersion"]}
-                properties["publicIPAddress"]["properties"] = {"provisioningState": "Succeeded", **version}
+                properties["publicIPAddress"] |= {
+                    "name": properties["publicIPAddress"]["id"].rpartition("/")[2],
+                    "type": "Microsoft.Network/publicIPAddresses",
+                    "properties": {"provisioningState": "Succeeded", **version},
+                }
     return json.dumps(found).encode()
 
 
