@@ -3,9 +3,10 @@
 
 A free one keeps the name of its last node. Whose it is now its binding says, and its name, which changes with the
 binding in one call. Several launchers may take the same free one at the same moment, because a binding replaces the one
-before, and the last call wins. So who takes one decides by a list that is at most `CHOICE_SECONDS` old, and looks
-`CHOICE_SECONDS` after the call whether it is still theirs. One that this launcher has just freed is nobody else's for
-a while: others leave alone what has not been free for `SETTLED_SECONDS`.
+before, and the last call wins: IBM has no call that binds a floating IP only if it is free. So who takes one decides by
+a list that is at most `CHOICE_SECONDS` old when the call is sent, and looks `CHECK_SECONDS` after its answer whether it
+is still theirs. A launcher that is stopped between its decision and its call is what that does not cover. One that this
+launcher has just freed is nobody else's for a while: others leave alone what has not been free for `SETTLED_SECONDS`.
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ log = logging.getLogger("nodepool.driver.ibmvpc.floating")
 
 #: How old a list may be by which a free one is taken, when the call begins.
 CHOICE_SECONDS: Final = 2.0
+#: How long after its binding one may still be taken by another launcher: the call of that may be under way.
+CHECK_SECONDS: Final = 2 * CHOICE_SECONDS
 #: One that others freed is left alone for so long: a launcher of Nodepool 11.0.0 makes one before its instance.
 SETTLED_SECONDS: Final = 120.0
 #: One that this launcher freed is nobody else's for so long.
@@ -185,7 +188,7 @@ class IbmFloatingIps:
         bound = self._client.bind_floating_ip(floating_id, name, interface_id, still_free)
         self._bound(bound)
         log.debug("Provider %s: floating IP %s is used again", self._config.name, bound.address)
-        return Binding(bound, None if choice.own else self._clock() + CHOICE_SECONDS)
+        return Binding(bound, None if choice.own else self._clock() + CHECK_SECONDS)
 
     def _make(self, name: str, group_id: str, interface_id: str, permit: Callable[[], None]) -> Binding:
         made = self._client.create_floating_ip(name, group_id, interface_id, permit)

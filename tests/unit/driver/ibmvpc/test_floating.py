@@ -9,6 +9,7 @@ import pytest
 
 from nodepool.driver.framework.cloud_errors import CloudAway, CloudNotFound, CloudQuota
 from nodepool.driver.ibmvpc.floating import (
+    CHECK_SECONDS,
     CHOICE_SECONDS,
     OWN_SECONDS,
     SETTLED_SECONDS,
@@ -123,8 +124,8 @@ def test_free_one_is_used_again() -> None:
     assert here.client.calls == ["list", "list", "bind fip-1"]
     assert (binding.floating.name, binding.floating.target) == (HOST, NIC)
     # Others may have chosen the same one.
-    assert binding.check_at == here.clock.now + CHOICE_SECONDS
-    here.clock.now += CHOICE_SECONDS
+    assert binding.check_at == here.clock.now + CHECK_SECONDS
+    here.clock.now += CHECK_SECONDS
     assert here.floating.still_bound(binding, HOST)
 
 
@@ -152,7 +153,7 @@ def test_two_launchers_never_share_one() -> None:
     one.clock.now += SETTLED_SECONDS + 1
     bound = {"np1": one.bind("np1", "nic-1"), "np2": other.bind("np2", "nic-2")}
     for _ in range(5):
-        one.clock.now += CHOICE_SECONDS
+        one.clock.now += CHECK_SECONDS
         for here, name, nic in ((one, "np1", "nic-1"), (other, "np2", "nic-2")):
             if bound[name].check_at is not None and not here.floating.still_bound(bound[name], name):
                 bound[name] = here.bind(name, nic)
