@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nodepool.driver.framework.cloud_errors import CloudNoCapacityLater
+from nodepool.driver.framework.cloud_errors import CloudNoCapacity
 from nodepool.driver.gce import tarball
 from nodepool.driver.gce.client import CALLS_A_MINUTE, group_sizes
 from nodepool.driver.gce.errors import CAPACITY, QUOTA, THROTTLED
@@ -44,24 +44,28 @@ def test_permissions_are_those_of_the_calls(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(tarball, "DISK_UNIT_BYTES", 1024 * 1024)
     file = tmp_path / "image.raw"
     file.write_bytes(bytes(1024))
-    made: set[str] = set()
-    for zone in (ZONES[0], ZONES):
-        data = section({"console-log": True}, {"subnetwork": "default"}, zone=zone, diskimages=[{"name": "fedora"}])
-        with at_simulator(tmp_path, data, disk_unit_bytes=1024 * 1024) as here:
-            assert all(result.ok for result in here.adapter.preflight())
-            here.simulator.change(capacity=[ZoneCapacity()])
-            with pytest.raises(CloudNoCapacityLater):
-                here.launch()
-            here.simulator.change(capacity=[])
-            found = here.launch(attempt=2)
-            here.adapter.getConsoleLog(label_of(here.adapter.config), found.external_id)
-            list(here.adapter.listResources())
-            # What is asked for when no list shows it.
-            here.adapter.client.instance(ZONES[0], f"{HOST}-2")
-            here.delete(found.external_id)
-            name = here.adapter.uploadImage(here.adapter.config.diskimages["fedora"], "fedora-1", str(file))
-            here.adapter.deleteImage(name)
-            made |= {permission(call) for call in here.simulator.state()["calls"] if not call.startswith("token")}
+    data = section({"console-log": True}, {"subnetwork": "default"}, diskimages=[{"name": "fedora"}])
+    with at_simulator(tmp_path, data, disk_unit_bytes=1024 * 1024) as here:
+        assert all(result.ok for result in here.adapter.preflight())
+        here.simulator.change(capacity=[ZoneCapacity(late=False)])
+        with pytest.raises(CloudNoCapacity):
+            here.launch()
+        here.simulator.change(capacity=[])
+        found = here.launch(attempt=2)
+        here.adapter.getConsoleLog(label_of(here.adapter.config), found.external_id)
+        list(here.adapter.listResources())
+        # What is asked for when no list shows it, and for how a creation ends.
+        here.adapter.client.instance(ZONES[0], f"{HOST}-2")
+        list(here.adapter.client.operations("insert", "listing operations"))
+        here.delete(found.external_id)
+        name = here.adapter.uploadImage(here.adapter.config.diskimages["fedora"], "fedora-1", str(file))
+        here.adapter.deleteImage(name)
+        calls = set(here.simulator.state()["calls"])
+    with at_simulator(tmp_path, section(zone=ZONES)) as here:
+        list(here.adapter.listResources())
+        list(here.adapter.client.operations("insert", "listing operations"))
+        calls |= set(here.simulator.state()["calls"])
+    made = {permission(call) for call in calls if not call.startswith("token")}
     documented = set(re.findall(r'^        "([a-z]+\.[\w.]+)"', PAGE, re.MULTILINE))
     assert documented == made | DEMANDED | SELDOM
 
