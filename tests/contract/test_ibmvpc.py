@@ -14,14 +14,16 @@ from nodepool.driver.interface import Provider
 from nodepool.testing.contract import DriverContract
 from nodepool.testing.ibmvpc import IbmVpcSettings, IbmVpcSimulator
 from nodepool.testing.ibmvpc.images import IMAGE_NAME
+from nodepool.testing.image_contract import ImageContract
 from nodepool.testing.pool_worker import PoolWorkerStandIn
 from tests.support.wait import wait_for
 
 
-class TestIbmVpc(DriverContract):
+class TestIbmVpc(ImageContract, DriverContract):
     """Two pools, one with floating IPs. Nothing scans the instances: no sshd answers there."""
 
     label = "small"
+    diskimage = "fedora"
     unknown_external_id = "np0000099999"
     simulator: IbmVpcSimulator
     credentials: Path
@@ -57,6 +59,10 @@ class TestIbmVpc(DriverContract):
                 },
             ],
         }
+
+    def image_content(self) -> bytes:
+        """What IBM takes for a small image: it looks at how it begins."""
+        return b"QFI\xfb" + bytes(range(256)) * 1000
 
     def test_leaked_machine(self, provider: Provider, worker: PoolWorkerStandIn) -> None:
         """D-2, IV-13: its floating IP, which is free then, is more than the pool keeps, and goes with later sweeps."""
