@@ -15,7 +15,7 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -138,12 +138,13 @@ class _TlsServer(ThreadingHTTPServer):
 
 
 @contextmanager
-def public_azure(directory: Path, url: str) -> Iterator[str]:
+def public_azure(directory: Path, url: str, hosts: Sequence[str] = HOSTS) -> Iterator[str]:
     """Runs it, and tells launchers, which inherit the environment, of it. Gives its address without the proxy.
 
     :param url: of the simulated subscription.
+    :param hosts: that the certificate is for; another simulated cloud has others.
     """
-    made = make_certificates(directory / "public", HOSTS)
+    made = make_certificates(directory / "public", hosts)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(str(made.keystore))
     server = ThreadingHTTPServer(("127.0.0.1", 0), _handler_class(url, context))

@@ -78,8 +78,8 @@ class PlatformApi:
     def _create_group(self, request: Request, _values: list[str]) -> Answer:
         body = request.json()
         name = body.get("name")
-        if body.get("account_id") != ACCOUNT or not isinstance(name, str) or not name:
-            raise ApiError(400, "account_id and name are needed", "RESGROUP_BAD_REQUEST")
+        if body.get("account_id", ACCOUNT) != ACCOUNT or not isinstance(name, str) or not name:
+            raise ApiError(400, "account_id is wrong, or there is no name", "RESGROUP_BAD_REQUEST")
         group = self.cloud.groups.create(name).shown()
         return json_answer({"id": group["id"], "crn": group["crn"]}, 201)
 

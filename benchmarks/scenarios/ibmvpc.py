@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Nodes on IBM VPC in a simulated region: what one costs, with and without a floating IP, beside the released launcher.
+
+IBM does not document how many calls it takes. Both launchers have ``rate: 20``, and reach the region through a proxy
+that stands for IBM Cloud: the released driver takes the addresses of IBM only.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from benchmarks.suite.goals import Bound, TimesReleased
+from benchmarks.suite.model import LIMIT, RELEASED, Metric, Row, Scenario, cases
+from benchmarks.suite.statistics import rounded
+from benchmarks.support.candidates import Candidate
+from benchmarks.support.cloud_scenarios import CloudBench
+from benchmarks.support.costs import Costs
+from benchmarks.support.place import Stage
+from benchmarks.support.simulated_ibmvpc import ibmvpc_provider, simulated_ibm_cloud
+
+PLAIN, ADDRESSES = "ibmvpc", "ibmvpc-floating-ips"
+#: Calls a second of both.
+RATE = 20
+#: Seconds that the region takes to boot and to delete an instance, and to answer an order.
+BOOT_SECONDS, DELETE_SECONDS, ORDER_SECONDS = (10.0, 15.0), (3.0, 6.0), (0.2, 0.6)
+
+SECONDS = Metric("until_ready_s", "until all are ready", "s", plot=True)
+COSTS = (
+    Metric("calls", "cloud calls", plot=True),
+    Metric("cpu_ms", "CPU", "ms", plot=True),
+    Metric("received", "packets"),
+    Metric("memory_mib", "memory", "MiB"),
+    Metric("double_nodes", "nodes with two instances", more_is_better=None),
+    Metric("failed", "failed", more_is_better=None),
+)
+CORRECT = (Bound("failed", at_most=0), Bound("double_nodes", at_most=0))
+
+
+def run(scenario: str, addresses: bool, stage: Stage, candidate: Candidate, size: Mapping[str, Any]) -> list[Row]:
+    settings = {
+        "boot_seconds": BOOT_SECONDS,
+        "delete_seconds": DELETE_SECONDS,
+        "latencies": {"vpc.create_*": ORDER_SECONDS, "vpc.delete_*": ORDER_SECONDS},
+    }
+    directory = Path(tempfile.mkdtemp(prefix="region-", dir=stage.directory))
+    with simulated_ibm_cloud(directory, settings) as (cloud, credentials), stage.place(candidate) as place:
+        kept = None if candidate.name == RELEASED else size["nodes"]
+        place.launch([ibmvpc_provider(credentials, RATE, addresses, kept)])
+        bench = CloudBench(candidate.name, "", place.workplace, place.client, cloud, "instances")
+        bench.warm_up()
+        result = bench.burst(size["nodes"])
+        calls = ", ".join(f"{name} {number}" for name, number in sorted(cloud.state()["calls"].items()))
+        stage.progress.step(f"calls of {candidate.name}: {calls}")
+    found = {key: value for key, value in result.as_dict().items() if key in {metric.key for metric in COSTS}}
+    assert result.rate is not None
+    seconds = size["nodes"] / result.rate
+    return [Row(scenario, str(size["nodes"]), result.candidate, rounded({"until_ready_s": seconds, **found}))]
+
+
+def limit(scenario: str, calls: float, costs: Costs, rows: Sequence[Row]) -> list[Row]:
+    """If the last instance is one of those that boot longest, and the rate of both is kept."""
+    limits = []
+    for case in cases(rows):
+        seconds = int(case) / min(RATE, costs.requests_per_second) + BOOT_SECONDS[1]
+        limits.append(Row(scenario, case, LIMIT, rounded({"until_ready_s": seconds, "calls": calls})))
+    return limits
+
+
+def _scenario(name: str, title: str, addresses: bool, least: float, most: float, note: str) -> Scenario:
+    return Scenario(
+        name=name,
+        title=title,
+        metrics=(SECONDS, *COSTS),
+        goals=(Bound("calls", at_most=most), TimesReleased("cpu_ms", 2), *CORRECT),
+        run=partial(run, name, addresses),
+        sizes={"nodes": 100},
+        quick={"nodes": 20},
+        limit=partial(limit, name, least),
+        limit_note=note,
+    )
+
+
+SCENARIOS = (
+    _scenario(
+        PLAIN,
+        "IBM VPC, 100 instances at once, both launchers with 20 calls a second",
+        addresses=False,
+        least=2.0,
+        most=2.5,
+        note="a call that makes an instance, and one that deletes it; the longest boot",
+    ),
+    _scenario(
+        ADDRESSES,
+        "IBM VPC, 100 instances with floating IPs at once, both launchers with 20 calls a second",
+        addresses=True,
+        least=3.0,
+        most=3.5,
+        note="calls that make an instance, bind its floating IP and delete it; the longest boot",
+    ),
+)

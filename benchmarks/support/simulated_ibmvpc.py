@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The simulated IBM VPC region as a process of its own, and a provider that uses it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from benchmarks.support.public_azure import public_azure
+from benchmarks.support.simulated_cloud import LABEL
+from nodepool.testing.ibmvpc import IbmVpcSettings, IbmVpcSimulatorClient, write_credentials
+from nodepool.testing.ibmvpc.images import IMAGE_NAME
+from tests.support.ports import free_ports
+from tests.support.process import ChildProcess
+from tests.support.section_provider import SectionProvider
+from tests.support.wait import wait_for
+
+ROOT = Path(__file__).resolve().parents[2]
+#: The addresses of IBM Cloud: the released driver takes no others.
+HOSTS: Final = ("iam.cloud.ibm.com", "us-south.iaas.cloud.ibm.com", "resource-controller.cloud.ibm.com")
+
+
+def ibmvpc_provider(credentials: Path, rate: float, addresses: bool, kept: int | None) -> SectionProvider:
+    """A provider with one pool and one label.
+
+    :param addresses: nodes get floating IPs.
+    :param kept: so many of them are kept for later nodes; None = the launcher does not know of that.
+    """
+    image = {"name": "debian", "username": "root", "image-name": IMAGE_NAME, "keys": ["zuul"]}
+    label = {"name": LABEL, "cloud-image": "debian", "profile": "cx2-2x4"}
+    section: dict[str, Any] = {
+        "name": "ibm-one",
+        "driver": "ibmvpc",
+        "vpc": "ci",
+        "region": "us-south",
+        "zone": "us-south-1",
+        "subnet": "ci-us-south-1",
+        "credentials-file": str(credentials),
+        "public-ipv4": addresses,
+        **({} if kept is None else {"floating-ip-pool": kept}),
+        "use-internal-ip": not addresses,
+        "host-key-checking": False,
+        "boot-timeout": 300,
+        "rate": rate,
+        "cloud-images": [image],
+        "pools": [{"name": "main", "max-servers": 1000, "labels": [label]}],
+    }
+    return SectionProvider(section)
+
+
+@contextmanager
+def simulated_ibm_cloud(directory: Path, settings: dict[str, Any]) -> Iterator[tuple[IbmVpcSimulatorClient, Path]]:
+    """Starts it at the addresses of IBM; gives a client, and the path of the credentials. All ends with the block.
+
+    :param settings: as `nodepool.testing.ibmvpc.IbmVpcSettings`.
+    """
+    (port,) = free_ports(1)
+    client = IbmVpcSimulatorClient(f"http://127.0.0.1:{port}")
+    login = {"VPC_AUTH_TYPE": "iam", "VPC_APIKEY": IbmVpcSettings.api_key}
+    credentials = write_credentials(directory / "ibm.env", login)
+    options = ["--port", str(port), "--settings", json.dumps(settings)]
+    process = ChildProcess([sys.executable, "-m", "nodepool.testing.ibmvpc", *options], directory / "ibm.log", cwd=ROOT)
+    process.start()
+    try:
+        wait_for("the simulator answers", lambda: client.url in process.log_text())
+        with public_azure(directory, client.url, HOSTS):
+            yield client, credentials
+    finally:
+        process.stop()
