@@ -12,13 +12,15 @@ import pytest
 from nodepool.driver.gce import GceDriver
 from nodepool.testing.contract import DriverContract
 from nodepool.testing.gce import GceSettings, GceSimulator
+from nodepool.testing.image_contract import ImageContract
 from tests.support.gce_place import gce_section
 
 
-class TestGce(DriverContract):
-    """Two pools, an image of a family. Nothing scans the instances: no sshd answers there."""
+class TestGce(ImageContract, DriverContract):
+    """Two pools, an image of a family, and one that is uploaded. Nothing scans the instances: no sshd answers there."""
 
     label = "small"
+    diskimage = "fedora"
     unknown_external_id = "np0000099999"
     key_file: Path
     url: str
@@ -31,13 +33,19 @@ class TestGce(DriverContract):
         (main,) = section["pools"]
         large = {"name": "large", "cloud-image": "debian", "instance-type": "n2-standard-4"}
         main["host-key-checking"] = False
+        section["diskimages"] = [{"name": "fedora", "username": "zuul", "key": "ssh-ed25519 AAAA"}]
         section["pools"].append({"name": "other", "max-servers": 5, "host-key-checking": False, "labels": [large]})
         return section
+
+    def image_content(self) -> bytes:
+        """A small raw disk."""
+        return bytes(range(256)) * 4096
 
     @pytest.fixture(autouse=True)
     def _cloud(self, tmp_path: Path) -> Iterator[None]:
         """A project that is as new for each test, and must be empty at the end."""
         settings = GceSettings(hidden_rate=0.3, hidden_seconds=(0.1, 0.3), ghost_rate=0.3, ghost_seconds=(0.1, 0.3))
+        settings.upload_short_rate = 0.3
         with GceSimulator(settings) as simulator:
             self.key_file, self.url = simulator.write_key_file(tmp_path / "key.json"), simulator.url
             yield
