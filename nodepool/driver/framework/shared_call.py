@@ -8,6 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from typing import Generic, TypeVar
 
+from nodepool.exceptions import CloudUnavailableException
 from nodepool.guard import settle
 
 T = TypeVar("T")
@@ -34,13 +35,25 @@ class SharedCall(Generic[T]):
         return self._answer.result()
 
     def again(self) -> Future[T]:
-        """Its answer: of the call that is under way or was answered, else of a new one. Does not block."""
+        """Its answer: of the call that is under way or was answered, else of a new one. Does not block.
+
+        After the end of the executor there is no other call: the answer is an error then.
+        """
         with self._lock:
             answer = self._answer
-            if not answer.done() or (not answer.cancelled() and answer.exception() is None):
+            if not answer.done() or answer.exception() is None:
                 return answer
             self._answer = answer = Future()
-        self._executor.submit(settle, (answer,), self._call).add_done_callback(
-            lambda run: answer.cancel() if run.cancelled() else None
-        )
+        try:
+            run = self._executor.submit(settle, (answer,), self._call)
+        except RuntimeError:
+            # The executor was shut down.
+            answer.set_exception(_stopped())
+        else:
+            run.add_done_callback(lambda run: answer.set_exception(_stopped()) if run.cancelled() else None)
         return answer
+
+
+def _stopped() -> CloudUnavailableException:
+    """It was not made again: what the first one did is not known."""
+    return CloudUnavailableException("the provider was stopped")
