@@ -10,7 +10,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.model.aws_cloud import replay_aws
+from tests.model.aws_cloud import AwsModelCloud, AwsWorld, replay_aws
 from tests.model.budget import budget
 from tests.model.setup import Move, Setup
 from tests.model.test_world import CALM, CLOUD, ORDERS, PROCESSES, moves
@@ -47,3 +47,14 @@ def test_joined_launches(setup: Setup, moves: list[Move]) -> None:
     """Launches that wait for the few calls that AWS takes go together; each node gets its own instance all the same."""
     burst = [Move(40 if number == 0 else 0, "submit", 2 * number + 1) for number in range(6)]
     replay_aws(setup, *burst, *moves, throttles=True)
+
+
+def test_a_lost_answer_is_asked_for_again_by_its_token() -> None:
+    """AW-2: the world does meet such answers; a region that does not know tokens is a violation at once."""
+    lost = [Move(150, "lost_create"), Move(0, "submit"), Move(300, "lost_create"), Move(10, "submit")]
+    with AwsWorld(Setup(launchers=2, max_servers=3, order=1, boot_seconds=4.0)) as world:
+        world.play([*lost, Move(150, "take")])
+        cloud = world.cloud
+        assert isinstance(cloud, AwsModelCloud)
+        events = cloud.region.core.events
+    assert events["calls drop after"] == events["creations repeated"] > 0
