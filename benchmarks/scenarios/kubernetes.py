@@ -13,7 +13,7 @@ from typing import Any, Final
 from benchmarks.suite.goals import Bound, TimesReleased
 from benchmarks.suite.model import LIMIT, Metric, Row, Scenario, cases
 from benchmarks.suite.statistics import rounded
-from benchmarks.support.candidates import Candidate
+from benchmarks.support.candidates import OURS, Candidate
 from benchmarks.support.cloud_scenarios import CloudBench
 from benchmarks.support.control_plane import LABEL, ControlPlane, KubernetesProvider, control_plane
 from benchmarks.support.costs import Costs
@@ -111,7 +111,11 @@ def run_burst(stage: Stage, candidate: Candidate, size: Mapping[str, Any]) -> li
     """Pods, then empty namespaces, on a simulated cluster that starts and ends them at once."""
     rows = []
     room = {"cpu": "2000", "memory": "1Ti", "pods": "2000"}
-    for kind, count in (("pod", size["pods"]), ("namespace", size["namespaces"])):
+    kinds = [("pod", size["pods"])]
+    if candidate == OURS:
+        # The released one has a thread and polls for each node: its pods are measured, so that the run ends in minutes.
+        kinds.append(("namespace", size["namespaces"]))
+    for kind, count in kinds:
         directory = Path(tempfile.mkdtemp(prefix="cluster-", dir=stage.directory))
         provider = KubernetesProvider(kind=kind)
         with simulated_cluster(directory, BURST_SETTINGS) as cloud, stage.place(candidate) as place:
@@ -139,7 +143,12 @@ BURST_SCENARIO = Scenario(
     name=BURST,
     title="Kubernetes, 300 pods and 1,000 namespaces at once on a simulated cluster",
     metrics=(*METRICS[:-1], Metric("double_nodes", "nodes with two namespaces", more_is_better=None), METRICS[-1]),
-    goals=(Bound("calls", at_most=7.5), Bound("failed", at_most=0), Bound("double_nodes", at_most=0)),
+    goals=(
+        TimesReleased("cpu_ms", 4),
+        Bound("calls", at_most=7.5),
+        Bound("failed", at_most=0),
+        Bound("double_nodes", at_most=0),
+    ),
     run=run_burst,
     sizes={"pods": 300, "namespaces": 1000},
     quick={"pods": 30, "namespaces": 50},

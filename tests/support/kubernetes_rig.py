@@ -85,6 +85,10 @@ class KubernetesRig:
         self._api_server = Path(f"/proc/{process_id}/cmdline").read_bytes().decode().rstrip("\0").split("\0")
         os.kill(process_id, signal.SIGKILL)
         wait_for("the API server is gone", lambda: _started_at(process_id) is None)
+        if self._process is not None and self._process.pid == process_id:
+            # One that was started here: nobody else learns that it has ended.
+            self._process.wait(SECONDS)
+            self._process = None
 
     def start_api_server(self, *options: str) -> None:
         """Starts the one that was killed, at the same port. Blocks until it is ready.

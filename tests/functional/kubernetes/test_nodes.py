@@ -22,8 +22,9 @@ SERVED_SECONDS = 120.0
 
 
 @pytest.fixture(autouse=True)
-def kubeconfig(rig: KubernetesRig, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The launchers find the cluster."""
+def kubeconfig(rig: KubernetesRig, workplace: Workplace, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The launchers find the cluster. They run until nothing is left: who deletes it if they do not?"""
+    assert not workplace.launchers
     monkeypatch.setenv("KUBECONFIG", str(rig.kubeconfig))
     yield
     wait_for("nothing is left in the cluster", lambda: not ours(rig), SERVED_SECONDS)
