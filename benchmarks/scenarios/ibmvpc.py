@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nodes on IBM VPC in a simulated region: what one costs, with and without a floating IP, beside the released launcher.
+"""Nodes on IBM VPC in a simulated region: what one costs, with and without a floating IP, at 20 calls a second.
 
-IBM does not document how many calls it takes. Both launchers have ``rate: 20``, and reach the region through a proxy
-that stands for IBM Cloud: the released driver takes the addresses of IBM only.
+IBM does not document how many calls it takes. The released driver has no part in it: it reads the address of an
+interface where the API had it until 2022, and with a client of IBM of today no launch of it succeeds.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks.suite.goals import Bound, TimesReleased
+from benchmarks.suite.goals import Bound
 from benchmarks.suite.model import LIMIT, RELEASED, Metric, Row, Scenario, cases
 from benchmarks.suite.statistics import rounded
 from benchmarks.support.candidates import Candidate
@@ -23,7 +23,7 @@ from benchmarks.support.place import Stage
 from benchmarks.support.simulated_ibmvpc import ibmvpc_provider, simulated_ibm_cloud
 
 PLAIN, ADDRESSES = "ibmvpc", "ibmvpc-floating-ips"
-#: Calls a second of both.
+#: Calls a second.
 RATE = 20
 #: Seconds that the region takes to boot and to delete an instance, and to answer an order.
 BOOT_SECONDS, DELETE_SECONDS, ORDER_SECONDS = (10.0, 15.0), (3.0, 6.0), (0.2, 0.6)
@@ -41,6 +41,8 @@ CORRECT = (Bound("failed", at_most=0), Bound("double_nodes", at_most=0))
 
 
 def run(scenario: str, addresses: bool, stage: Stage, candidate: Candidate, size: Mapping[str, Any]) -> list[Row]:
+    if candidate.name == RELEASED:
+        return []
     settings = {
         "boot_seconds": BOOT_SECONDS,
         "delete_seconds": DELETE_SECONDS,
@@ -48,8 +50,7 @@ def run(scenario: str, addresses: bool, stage: Stage, candidate: Candidate, size
     }
     directory = Path(tempfile.mkdtemp(prefix="region-", dir=stage.directory))
     with simulated_ibm_cloud(directory, settings) as (cloud, credentials), stage.place(candidate) as place:
-        kept = None if candidate.name == RELEASED else size["nodes"]
-        place.launch([ibmvpc_provider(credentials, RATE, addresses, kept)])
+        place.launch([ibmvpc_provider(credentials, RATE, addresses, size["nodes"])])
         bench = CloudBench(candidate.name, "", place.workplace, place.client, cloud, "instances")
         bench.warm_up()
         result = bench.burst(size["nodes"])
@@ -62,7 +63,7 @@ def run(scenario: str, addresses: bool, stage: Stage, candidate: Candidate, size
 
 
 def limit(scenario: str, calls: float, costs: Costs, rows: Sequence[Row]) -> list[Row]:
-    """If the last instance is one of those that boot longest, and the rate of both is kept."""
+    """If the last instance is one of those that boot longest, and the rate is kept."""
     limits = []
     for case in cases(rows):
         seconds = int(case) / min(RATE, costs.requests_per_second) + BOOT_SECONDS[1]
@@ -75,7 +76,7 @@ def _scenario(name: str, title: str, addresses: bool, least: float, most: float,
         name=name,
         title=title,
         metrics=(SECONDS, *COSTS),
-        goals=(Bound("calls", at_most=most), TimesReleased("cpu_ms", 2), *CORRECT),
+        goals=(Bound("calls", at_most=most), *CORRECT),
         run=partial(run, name, addresses),
         sizes={"nodes": 100},
         quick={"nodes": 20},
@@ -87,7 +88,7 @@ def _scenario(name: str, title: str, addresses: bool, least: float, most: float,
 SCENARIOS = (
     _scenario(
         PLAIN,
-        "IBM VPC, 100 instances at once, both launchers with 20 calls a second",
+        "IBM VPC, 100 instances at once, 20 calls a second",
         addresses=False,
         least=2.0,
         most=2.5,
@@ -95,7 +96,7 @@ SCENARIOS = (
     ),
     _scenario(
         ADDRESSES,
-        "IBM VPC, 100 instances with floating IPs at once, both launchers with 20 calls a second",
+        "IBM VPC, 100 instances with floating IPs at once, 20 calls a second",
         addresses=True,
         least=3.0,
         most=3.5,

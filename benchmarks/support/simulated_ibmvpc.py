@@ -20,20 +20,21 @@ from tests.support.section_provider import SectionProvider
 from tests.support.wait import wait_for
 
 ROOT = Path(__file__).resolve().parents[2]
+PROVIDER, POOL = "ibm-one", "main"
 #: The addresses of IBM Cloud: the released driver takes no others.
 HOSTS: Final = ("iam.cloud.ibm.com", "us-south.iaas.cloud.ibm.com", "resource-controller.cloud.ibm.com")
 
 
-def ibmvpc_provider(credentials: Path, rate: float, addresses: bool, kept: int | None) -> SectionProvider:
+def ibmvpc_provider(credentials: Path, rate: float, addresses: bool, kept: int) -> SectionProvider:
     """A provider with one pool and one label.
 
     :param addresses: nodes get floating IPs.
-    :param kept: so many of them are kept for later nodes; None = the launcher does not know of that.
+    :param kept: so many of them are kept for later nodes.
     """
     image = {"name": "debian", "username": "root", "image-name": IMAGE_NAME, "keys": ["zuul"]}
     label = {"name": LABEL, "cloud-image": "debian", "profile": "cx2-2x4"}
     section: dict[str, Any] = {
-        "name": "ibm-one",
+        "name": PROVIDER,
         "driver": "ibmvpc",
         "vpc": "ci",
         "region": "us-south",
@@ -41,13 +42,13 @@ def ibmvpc_provider(credentials: Path, rate: float, addresses: bool, kept: int |
         "subnet": "ci-us-south-1",
         "credentials-file": str(credentials),
         "public-ipv4": addresses,
-        **({} if kept is None else {"floating-ip-pool": kept}),
+        "floating-ip-pool": kept,
         "use-internal-ip": not addresses,
         "host-key-checking": False,
         "boot-timeout": 300,
         "rate": rate,
         "cloud-images": [image],
-        "pools": [{"name": "main", "max-servers": 1000, "labels": [label]}],
+        "pools": [{"name": POOL, "max-servers": 1000, "labels": [label]}],
     }
     return SectionProvider(section)
 
@@ -67,6 +68,8 @@ def simulated_ibm_cloud(directory: Path, settings: dict[str, Any]) -> Iterator[t
     process.start()
     try:
         wait_for("the simulator answers", lambda: client.url in process.log_text())
+        # As in an account that is in use: the group of the pool is there.
+        client.add("resource_group", name=f"np_{PROVIDER}_{POOL}")
         with public_azure(directory, client.url, HOSTS):
             yield client, credentials
     finally:

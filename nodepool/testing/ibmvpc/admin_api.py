@@ -71,7 +71,9 @@ class IbmVpcAdminApi(AdminApi):
             return {"id": self.cloud.add_volume(**arguments).id}
         if kind == "image":
             return {"id": self.cloud.add_image(**arguments).id}
-        raise ApiError(400, "kind must be one of instance, floating_ip, volume, image")
+        if kind == "resource_group":
+            return {"id": self.cloud.groups.ensure(**arguments).id}
+        raise ApiError(400, "kind must be one of instance, floating_ip, volume, image, resource_group")
 
     def _named(self, body: Json) -> VpcResource:
         return self.cloud.resources.get(INSTANCES, str(body.get("id", "")))

@@ -19,8 +19,8 @@ class IbmVpcSimulatorClient(AdminClient):
     def add(self, kind: str, **arguments: object) -> str:
         """Makes something that no client knows of, and returns its id.
 
-        :param kind: ``instance``, ``floating_ip``, ``volume`` or ``image``.
-        :param arguments: as the ``add_...`` of `VpcRegion`.
+        :param kind: ``instance``, ``floating_ip``, ``volume``, ``image`` or ``resource_group``.
+        :param arguments: as the ``add_...`` of `VpcRegion`; of a group its name.
         """
         return str(self.call("POST", "add", {"kind": kind} | arguments)["id"])
 
