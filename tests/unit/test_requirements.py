@@ -30,7 +30,7 @@ def lines(path: Path) -> list[str]:
 
 @pytest.mark.parametrize(
     "path",
-    [*sorted(ROOT.glob("*requirements.txt")), *sorted(ROOT.glob("*/requirements.txt"))],
+    [*sorted(ROOT.glob("*requirements.txt")), *sorted(ROOT.glob("*/**/requirements.txt"))],
     ids=lambda path: str(path.relative_to(ROOT)),
 )
 def test_every_dependency_has_a_lower_bound(path: Path) -> None:
