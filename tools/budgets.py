@@ -60,6 +60,7 @@ WITH_BUILDS = Environment("functional-builder", 8 * 60, tests=True)
 #: What ``tools/test --all`` runs besides, in the first row: slow, or root and large downloads.
 BEFORE_A_RELEASE = (
     Environment("functional-demo", 8 * 60, tests=True),
+    Environment("functional-azurite", 5 * 60, tests=True),
     Environment("lower-bounds", 25 * 60, tests=True),
     Environment("chaos-images", 12 * 60),
 )

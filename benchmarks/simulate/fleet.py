@@ -18,6 +18,7 @@ from nodepool.config.objects import Config, Label
 from nodepool.driver.fake.cloud import FakeCloud
 from nodepool.model import states
 from nodepool.zk import paths
+from tests.model.cloud import FakeModelCloud
 from tests.model.server import Change, Session
 from tests.model.setup import Setup
 from tests.model.world import World
@@ -82,7 +83,7 @@ class SitePlan:
     def __init__(self, demand: Demand) -> None:
         self._demand = demand
 
-    def config(self, cloud_name: str) -> Config:
+    def config(self, cloud: FakeModelCloud) -> Config:
         config = Config()
         for number in range(self._demand.providers):
             config.labels[f"label-{number}"] = Label(f"label-{number}")
@@ -92,7 +93,7 @@ class SitePlan:
                 "max-servers": self._demand.max_servers,
                 "labels": [{"name": f"label-{number}"}],
             }
-            section = {"name": f"p{number}", "driver": "machines", "cloud": f"{cloud_name}-{number}", "pools": [pool]}
+            section = {"name": f"p{number}", "driver": "machines", "cloud": f"{cloud.name}-{number}", "pools": [pool]}
             provider = MachineProviderConfig(section)
             provider.load(config)
             config.providers[provider.name] = provider

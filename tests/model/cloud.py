@@ -88,20 +88,24 @@ class ModelCloud(abc.ABC):
 
 
 class FakeModelCloud(ModelCloud):
-    """The `FakeCloud` of a world."""
+    """The `FakeCloud` of a world.
+
+    :ivar name: of the `FakeCloud`.
+    """
 
     driver_name = "machines"
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self._cloud = FakeCloud.get(world.cloud_name)
+        self.name = world.cloud_name
+        self._cloud = FakeCloud.get(self.name)
         self._cloud.set(boot_seconds=world.setup.boot_seconds)
 
     def make_driver(self) -> SteppedDriver:
         return SteppedDriver(self._world)
 
     def provider_config(self, name: str, pools: Sequence[dict[str, Any]]) -> MachineProviderConfig:
-        section = {"name": name, "driver": self.driver_name, "cloud": self._world.cloud_name, "pools": pools}
+        section = {"name": name, "driver": self.driver_name, "cloud": self.name, "pools": pools}
         return MachineProviderConfig(section)
 
     @property
@@ -128,7 +132,7 @@ class FakeModelCloud(ModelCloud):
         self._cloud.set(down=False, fail_launches=0, lost_answers=0, quota_errors=0)
 
     def close(self) -> None:
-        FakeCloud.forget(self._world.cloud_name)
+        FakeCloud.forget(self.name)
 
 
 class SteppedCreate(CreateMachine):

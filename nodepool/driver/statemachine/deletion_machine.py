@@ -218,7 +218,7 @@ class DeletionMachine(InventoryMachine[R]):
 
     def _gone(self) -> bool:
         assert self.external_id is not None
-        self.cloud.inventory.set_gone(self.external_id)
+        self.cloud.inventory.set_gone(self.external_id, was_there=self._shown or self._accepted > 0)
         self.cloud.creations.deleted(self.external_id)
         self.stop_waiting(True)
         return self._clear()

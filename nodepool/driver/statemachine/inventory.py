@@ -99,6 +99,8 @@ class Inventory(Generic[R]):
         #: When the list began in which an instance was last seen.
         self._seen: dict[str, float] = {}
         self._gone: dict[str, float] = {}
+        #: Those of them that nobody has seen.
+        self._never_seen: set[str] = set()
         #: When the latest list, and the latest complete list, began.
         self.listed_at = float("-inf")
         self.complete_at = float("-inf")
@@ -213,11 +215,19 @@ class Inventory(Generic[R]):
             another = self.listed_at > self.complete_at or self._complete_before > since
             return self.complete_at > since and (another or not self._by_changes)
 
-    def set_gone(self, record_id: str) -> None:
-        """The cloud said so elsewhere."""
+    def set_gone(self, record_id: str, was_there: bool = True) -> None:
+        """The cloud said so elsewhere.
+
+        :param was_there: somebody has seen the instance. Else it may come yet: where ids are names, an order that was
+            given up may be late. Then a list that begins later, and has it, counts.
+        """
         with self._changed:
             self._records.pop(record_id, None)
             self._gone[record_id] = self._clock()
+            if was_there:
+                self._never_seen.discard(record_id)
+            else:
+                self._never_seen.add(record_id)
 
     def of_node(self, node_id: str) -> list[R]:
         """Instances whose metadata names a node of this provider."""
@@ -280,6 +290,9 @@ class Inventory(Generic[R]):
                     self._seen.pop(record.id, None)
                     continue
                 self._seen[record.id] = started
+                if record.id in self._never_seen and self._gone.get(record.id, started) < started:
+                    self._never_seen.discard(record.id)
+                    del self._gone[record.id]
                 if record.id not in self._gone and self._records.get(record.id) != record:
                     self._records[record.id] = record
                     changed.add(record.id)
@@ -301,6 +314,7 @@ class Inventory(Generic[R]):
             self._complete_before, self.complete_at = self.complete_at, started
         for record_id in [key for key, when in self._gone.items() if when < started - GONE_SECONDS]:
             del self._gone[record_id]
+        self._never_seen.intersection_update(self._gone)
 
     # -- the thread --
 

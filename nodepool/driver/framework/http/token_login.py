@@ -39,6 +39,9 @@ class TokenLogin(abc.ABC):
         self._ends_at = float("-inf")
         self._refused: LoginRefused | None = None
         self._refused_at = float("-inf")
+        self._away: CloudAway | None = None
+        #: When the latest call ended that had no answer.
+        self._away_at = float("-inf")
 
     @abc.abstractmethod
     def ask(self) -> tuple[str, float]:
@@ -58,7 +61,7 @@ class TokenLogin(abc.ABC):
         if not self._asking.acquire(blocking=not valid):
             return present
         try:
-            return self._renewed()
+            return self._renewed(now)
         finally:
             self._asking.release()
 
@@ -72,8 +75,12 @@ class TokenLogin(abc.ABC):
         """With the lock."""
         return {"Authorization": f"Bearer {self._token}"}
 
-    def _renewed(self) -> Mapping[str, str]:
-        """Only one thread at a time."""
+    def _renewed(self, since: float) -> Mapping[str, str]:
+        """Only one thread at a time.
+
+        :param since: when the caller began to wait. Of those who waited for a call without an answer nobody makes
+            another one: each would take as long.
+        """
         with self._lock:
             now = self._clock()
             valid = now < self._ends_at
@@ -82,12 +89,16 @@ class TokenLogin(abc.ABC):
                 return self._as_headers()
             if not valid and self._refused is not None and now < self._refused_at + REFUSED_SECONDS:
                 raise LoginRefused(str(self._refused), self._refused.code)
+            if not valid and self._away is not None and since < self._away_at:
+                raise CloudAway(str(self._away), maybe_done=False, code=self._away.code)
         try:
             token, life = self.ask()
         except (LoginRefused, CloudAway) as error:
             with self._lock:
                 if isinstance(error, LoginRefused):
                     self._refused, self._refused_at = error, now
+                else:
+                    self._away, self._away_at = error, self._clock()
                 if not valid:
                     raise
                 self._renew_at = min(self._ends_at, now + REFUSED_SECONDS)

@@ -226,7 +226,7 @@ class TestAbsent:
         launch.advance()
         list_and_advance(cloud, launch, 3, creation_machine.ABSENT_SECONDS + 1)
         del cloud.stub.answers["GET", "/servers/s1"]
-        with pytest.raises(LaunchStatusException, match="is gone"):
+        with pytest.raises(LaunchStatusException, match="s1 was deleted by somebody else"):
             list_and_advance(cloud, launch, 3, creation_machine.ABSENT_SECONDS + 1)
 
     def test_shows_up_while_it_is_asked_for(self, cloud: StubCloud) -> None:

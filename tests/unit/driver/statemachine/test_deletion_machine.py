@@ -114,6 +114,24 @@ def test_gone_already(cloud: StubInstances) -> None:
     assert cloud.count("delete") == 1
 
 
+def test_comes_after_it_was_not_there(cloud: StubInstances) -> None:
+    """CM-7: where ids are names, an order that was given up may be late. A list that shows it later counts."""
+    cloud.answers["delete"] = NotFound("a")
+    news: list[str] = []
+    cloud.inventory.on_news = lambda records: news.extend(record.id for record in records)
+    deletion = deletion_of(cloud)
+    deletion.advance()
+    assert deletion.complete
+    cloud.answers["list"] = [seen("a")]
+    # A list that began at that moment may be older.
+    cloud.inventory.refresh(complete=True)
+    assert cloud.inventory.get("a") is None
+    cloud.clock.now += 1
+    cloud.inventory.refresh(complete=True)
+    assert cloud.inventory.get("a") is not None
+    assert news == ["a"]
+
+
 def test_does_not_block(cloud: StubInstances) -> None:
     deletion = deletion_of(cloud)
     cloud.others = ManualExecutor(eager=False)  # type: ignore[assignment]

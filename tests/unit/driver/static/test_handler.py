@@ -74,7 +74,7 @@ def test_more_nodes_than_the_pool_has_slots_are_declined(lab: Lab) -> None:
     ("labels", "requestor", "pool", "reason"),
     [
         (["small"], MIN_READY_REQUESTOR, {}, "min-ready"),
-        (["small"], "zuul", {"max-servers": 0}, "max_servers"),
+        (["small"], "zuul", {"max-servers": 0}, "max-servers is 0"),
         (["small", "big"], "zuul", {}, "big"),
     ],
 )

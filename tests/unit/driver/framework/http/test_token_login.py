@@ -133,6 +133,37 @@ def test_those_without_a_token_wait_for_one_call() -> None:
         assert [each.result(10) for each in (first, *others)] == ["one"] * 3
 
 
+def test_those_who_waited_for_no_answer_do_not_ask_again() -> None:
+    """Each call takes until its timeout."""
+    asked, go_on, waiting = threading.Event(), threading.Event(), threading.Semaphore(0)
+
+    class Clock(ManualClock):
+        def __call__(self) -> float:
+            waiting.release()
+            return super().__call__()
+
+    class Slow(Login):
+        def ask(self) -> tuple[str, float]:
+            asked.set()
+            assert go_on.wait(10)
+            return super().ask()
+
+    clock = Clock()
+    login = Slow(clock, CloudAway("no answer"), "one")
+    with ThreadPoolExecutor(3) as threads:
+        first = threads.submit(login.token)
+        assert asked.wait(10)
+        # That one has read the clock twice; each of the others does it once before it waits.
+        others = [threads.submit(login.token) for _ in range(2)]
+        assert all(waiting.acquire(timeout=10) for _ in range(2 + len(others)))
+        clock.now += 60
+        go_on.set()
+        for each in (first, *others):
+            with pytest.raises(CloudAway, match="no answer"):
+                each.result(10)
+    assert login.token() == "one"
+
+
 def test_refused_by_many_calls_renewed_once(clock: ManualClock) -> None:
     login = Login(clock, "one", "two")
     old = login.headers()
