@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from concurrent.futures import Future
 from typing import TYPE_CHECKING
@@ -17,7 +18,7 @@ from nodepool.driver.aws.types import PENDING, RUNNING, SHUTTING_DOWN, TERMINATE
 from nodepool.driver.framework.cloud_errors import CloudNoCapacity, CloudNoCapacityLater, CloudQuota, CloudRefused
 from nodepool.driver.statemachine import CreationKey, CreationMachine, Instance
 from nodepool.exceptions import LaunchError
-from nodepool.guard import settle
+from nodepool.guard import Guard, settle
 
 if TYPE_CHECKING:
     from nodepool.driver.aws.config import AwsLabel
@@ -110,8 +111,11 @@ class AwsCreation(CreationMachine[AwsRecord]):
         """In another place, if AWS ended the instance because there was no room for it. A step: it must not block."""
         if not isinstance(error, CloudNoCapacityLater) or len(self._places) < 2:
             return None
-        self.log.info("No room for %s, trying %s: %s", self._places[0], self._places[1], error)
-        del self._places[0]
+        place = self._places.pop(0)
+        self.log.info("No room for %s, trying %s: %s", place, self._places[0], error)
+        # A provider that was stopped takes no more work.
+        with contextlib.suppress(RuntimeError):
+            self.submit(lambda: self.cloud.places.lost(place, self._request))
         return 0.0
 
     def discard(self, record_id: str) -> AwsDeletion:
@@ -170,7 +174,9 @@ class InstanceCreation(AwsCreation):
         def answered(answer: Future[str]) -> None:
             error = answer.exception()
             if error is None and self._places:
-                self.cloud.places.made(self._places[0], self._request)
+                # Whatever goes wrong with that, the launch hears of its instance.
+                with Guard(self.log, "The zone of a node is not remembered"):
+                    self.cloud.places.made(self._places[0], self._request)
             if isinstance(error, CloudNoCapacity) and self.another_place(error):
                 self._order = None
                 try:

@@ -96,6 +96,12 @@ class Places(RestingPlaces[LaunchPlace]):
             with contextlib.suppress(LaunchError):
                 self._requests.made(request.key, self._zone_of(place))
 
+    def lost(self, place: LaunchPlace, request: NodeRequest | None) -> None:
+        """AWS ended a node of a request that was made there. May block."""
+        if self._requests.concerns(request):
+            with contextlib.suppress(LaunchError):
+                self._requests.lost(request.key, self._zone_of(place))
+
     def no_room_for(self, place: LaunchPlace, request: NodeRequest | None) -> None:
         """AWS said so, when it was to make a node of a request. May block."""
         self.no_room(place)

@@ -85,7 +85,9 @@ class AzureCreation(CreationMachine[VmRecord]):
         facts, config = self.cloud.facts, self.cloud.config
         image = facts.image_reference(self._label, self._image_name)
         subnet = facts.subnet_id()
-        body = vm_body(name, config.name, config.location, self._label, place, image, subnet, self._tags)
+        body = vm_body(
+            name, self._hostname, config.name, config.location, self._label, place, image, subnet, self._tags
+        )
         try:
             self._operation = self.cloud.client.create_vm(name, body, self._permit_at(place))
         except CloudRefused as error:

@@ -52,6 +52,7 @@ def generated_password() -> str:
 
 def vm_body(
     name: str,
+    hostname: str,
     provider: str,
     location: str,
     label: AzureLabel,
@@ -63,6 +64,7 @@ def vm_body(
     """The body.
 
     :param name: of the VM.
+    :param hostname: what the VM calls itself. Windows takes 15 characters, which names of later creations exceed.
     :param image: ``imageReference``.
     """
     disk: dict[str, Any] = {
@@ -77,7 +79,7 @@ def vm_body(
     properties: dict[str, Any] = {
         "hardwareProfile": {"vmSize": place.size},
         "storageProfile": {"imageReference": dict(image), "osDisk": disk},
-        "osProfile": _os_profile(name, source),
+        "osProfile": _os_profile(hostname, source),
         "networkProfile": {
             "networkApiVersion": NETWORK_VERSION,
             "networkInterfaceConfigurations": [_interface(name, label.pool, subnet_id, tags)],
@@ -95,8 +97,8 @@ def vm_body(
     return body
 
 
-def _os_profile(name: str, image: AzureCloudImage | AzureDiskImage) -> dict[str, Any]:
-    profile: dict[str, Any] = {"computerName": name, "adminUsername": image.username}
+def _os_profile(hostname: str, image: AzureCloudImage | AzureDiskImage) -> dict[str, Any]:
+    profile: dict[str, Any] = {"computerName": hostname, "adminUsername": image.username}
     if image.ssh_key:
         path = f"/home/{image.username}/.ssh/authorized_keys"
         profile["linuxConfiguration"] = {

@@ -22,8 +22,8 @@ class RequestZones:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._zones: dict[str, str] = {}
-        #: Requests that have a node in their zone.
-        self._settled: set[str] = set()
+        #: How many nodes requests have in their zone; only those that have some.
+        self._made: dict[str, int] = {}
 
     @staticmethod
     def concerns(request: NodeRequest | None) -> TypeGuard[NodeRequest]:
@@ -37,18 +37,28 @@ class RequestZones:
             while len(self._zones) > MOST:
                 oldest = next(iter(self._zones))
                 del self._zones[oldest]
-                self._settled.discard(oldest)
+                self._made.pop(oldest, None)
             return found
 
     def made(self, request_id: str, zone: str) -> None:
         """A node of a request is in a zone: that of the others, too."""
         with self._lock:
-            if request_id not in self._settled:
+            if request_id not in self._made:
                 self._zones[request_id] = zone
-                self._settled.add(request_id)
+            if self._zones[request_id] == zone:
+                self._made[request_id] = self._made.get(request_id, 0) + 1
+
+    def lost(self, request_id: str, zone: str) -> None:
+        """A node of which `made` told came to nothing. With the last one the zone is left."""
+        with self._lock:
+            if self._zones.get(request_id) != zone or request_id not in self._made:
+                return
+            self._made[request_id] -= 1
+            if not self._made[request_id]:
+                del self._made[request_id], self._zones[request_id]
 
     def no_room(self, request_id: str, zone: str) -> None:
         """A zone has no capacity for a node of a request. It is left, unless a node is there already."""
         with self._lock:
-            if self._zones.get(request_id) == zone and request_id not in self._settled:
+            if self._zones.get(request_id) == zone and request_id not in self._made:
                 del self._zones[request_id]

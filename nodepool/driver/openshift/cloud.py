@@ -65,8 +65,15 @@ class ProjectCloud(KubeCloud):
         return found
 
     def delete_instance(self, record_id: str) -> None:
-        with self._without_rights_gone(record_id):
+        try:
             super().delete_instance(record_id)
+        except CloudRefused as error:
+            if error.status != 403:
+                raise
+            # Says whether the rights went with the project, or have not come yet.
+            self.get_instance(record_id)
+            # It is there: only its deletion is forbidden.
+            raise
 
     def awaited(self, name: str, pod: str | None) -> None:
         super().awaited(name, pod)

@@ -371,7 +371,10 @@ class CreationMachine(InventoryMachine[R]):
         self.begun_anew += 1
         self._creation = self._lost = self._deletion = self.record_id = self.external_id = None
         self._repeats = self._lists = 0
-        return self.go(self.START)
+        self.go(self.START)
+        # The framework stores that there is no instance, before another one is ordered.
+        self.next_advance_seconds = 0.0
+        return False
 
     def _absent(self) -> bool:
         """Not in the lists (yet): ask for the instance itself after a while."""

@@ -343,8 +343,8 @@ class Inventory(Generic[R]):
         """One turn of the thread: list, and decide when to list again. Does not raise."""
         started = self._clock()
         try:
-            if complete:
-                # Others may want one, too.
+            if complete or not self._by_changes:
+                # Others may want one, too, and nobody lists beside them.
                 self._complete.get_new()
             else:
                 self.refresh(complete=False)

@@ -75,11 +75,17 @@ class CreatePhase:
 
         An empty object is no id yet. The driver fills it in by and by: what is stored must not change with it.
         """
-        node, external_id = self._order.node, self._driven.machine.external_id
+        node, machine = self._order.node, self._driven.machine
+        external_id = machine.external_id
+        if not external_id and node.external_id and getattr(machine, "begun_anew", 0):
+            # The instance is gone, and another one is ordered: whoever finds the node must look for that one.
+            node.external_id = None
+            self._zk.storeNode(node)
+            return
         if not external_id or external_id == node.external_id:
             return
         node.external_id = copy.deepcopy(external_id)
-        if getattr(self._driven.machine, "announced", False):
+        if getattr(machine, "announced", False):
             self._log.debug("Instance %s is going to be created", external_id)
         else:
             self._log.info("Instance %s was created", external_id)

@@ -17,6 +17,9 @@ from tests.unit.driver.azure.support import HOST, LOG, METADATA, PROVIDER, label
 SUBNET = "/subscriptions/s/subnet"
 
 
+PLACE = VmPlace("Standard_B1s", None, False)
+
+
 def body(
     label: dict[str, Any] | None = None,
     pool: dict[str, Any] | None = None,
@@ -24,8 +27,16 @@ def body(
     **provider: Any,
 ) -> dict[str, Any]:
     made = label_of(load(section(label, pool, **provider)))
-    where = place or VmPlace("Standard_B1s", None, False)
-    return vm_body(HOST, PROVIDER, "northeurope", made, where, {"id": "image"}, SUBNET, {"a": "b"})
+    where = place or PLACE
+    return vm_body(HOST, HOST, PROVIDER, "northeurope", made, where, {"id": "image"}, SUBNET, {"a": "b"})
+
+
+def test_name_of_a_later_creation() -> None:
+    """AZ-4, L-2: the name of the VM is another one, that of the host stays: Windows takes 15 characters."""
+    made = vm_body(f"{HOST}-2-1", HOST, PROVIDER, "", label_of(load(section())), PLACE, {}, SUBNET, {})
+    assert made["properties"]["osProfile"]["computerName"] == HOST
+    (interface,) = made["properties"]["networkProfile"]["networkInterfaceConfigurations"]
+    assert interface["name"] == f"{HOST}-2-1-nic"
 
 
 def test_plain() -> None:

@@ -34,6 +34,21 @@ def test_what_was_made_counts_and_not_what_was_chosen() -> None:
     assert zones.choose("a", "z1") == "z2"
 
 
+def test_a_zone_whose_nodes_came_to_nothing_is_left() -> None:
+    """N-7"""
+    zones = RequestZones()
+    zones.choose("a", "z1")
+    zones.made("a", "z1")
+    zones.made("a", "z1")
+    zones.lost("a", "z1")
+    assert zones.choose("a", "z2") == "z1"
+    zones.lost("a", "z2")
+    zones.lost("a", "z1")
+    assert zones.choose("a", "z2") == "z2"
+    zones.lost("a", "z2")
+    assert zones.choose("a", "z1") == "z2", "nothing was made there"
+
+
 def test_old_requests_are_forgotten() -> None:
     zones = RequestZones()
     zones.choose("first", "z1")

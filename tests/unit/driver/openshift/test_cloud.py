@@ -52,6 +52,16 @@ def test_rights_that_went_with_the_project(cloud: ProjectCloud, client: StandIn)
             look("os-7")
 
 
+def test_only_the_deletion_is_forbidden(cloud: ProjectCloud, client: StandIn) -> None:
+    """OS-5: a project that is there is not gone because we may not delete it."""
+    client.lists = [([project()], "1")]
+    cloud.list_instances(None)
+    client.answers["DELETE", PROJECT[1]] = FORBIDDEN
+    client.answers[PROJECT] = project()
+    with pytest.raises(CloudSetup, match="forbidden"):
+        cloud.delete_instance("os-7")
+
+
 def test_rights_that_have_not_come_yet(cloud: ProjectCloud, client: StandIn, clock: ManualClock) -> None:
     """OS-1: of a project that nobody saw yet the same answer proves nothing, until the time for rights is over."""
     client.answers[PROJECT] = FORBIDDEN

@@ -383,6 +383,8 @@ class TestBegunAnew:
         advance(launch, 2)
         assert (launch.external_id, cloud.count("create")) == ("np42", 1), "not before it is sure that it is gone"
         advance(launch)
+        assert (launch.external_id, cloud.count("create")) == (None, 1), "nobody shall look for the one that is gone"
+        advance(launch)
         assert (launch.external_id, launch.announced) == ("np42-1-1", True)
         advance(launch)
         cloud.show(seen("np42-1-1"))
@@ -401,6 +403,7 @@ class TestBegunAnew:
         del cloud.answers["refusal"]
         advance(launch, 3)
         advance(launch)
+        advance(launch)
         assert (launch.external_id, launch.waits_for) == ("np42-1-1", "no room here")
 
     def test_refused_at_once(self, cloud: StubInstances) -> None:
@@ -411,6 +414,7 @@ class TestBegunAnew:
         advance(launch)
         assert (launch.state, cloud.count("delete")) == ("pausing", 0)
         advance(launch, 3)
+        advance(launch)
         advance(launch)
         assert (launch.state, launch.record_id) == ("building", "np42-1-1")
 

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from nodepool.driver.statemachine import list_pace, metadata
-from nodepool.driver.statemachine.inventory import ChangesNotListed, Inventory
+from nodepool.driver.statemachine.inventory import ChangesNotListed, Inventory, no_changes
 from nodepool.exceptions import CloudUnavailableException
 from tests.support.manual_clock import ManualClock
 from tests.support.quiet_inventory import QuietInventory
@@ -64,6 +64,34 @@ def test_changes_are_asked_for(known: QuietInventory[Seen], cloud: Cloud, clock:
     assert (known.get("a"), known.get("b")) == (Seen("a", updated="100"), None)
     assert known.is_gone("b")
     assert not known.is_gone("a")
+
+
+def test_one_thread_at_a_time_lists_all(clock: ManualClock) -> None:
+    """A cloud without lists of changes: who wants a complete list does not make it beside the thread that lists."""
+    begun, go_on = threading.Semaphore(0), threading.Event()
+    running: list[int] = []
+    most = 0
+
+    def fetch(since: str | None) -> Iterable[Seen]:
+        nonlocal most
+        running.append(1)
+        most = max(most, len(running))
+        begun.release()
+        assert go_on.wait(DEADLINE_SECONDS)
+        running.pop()
+        return [Seen("a")]
+
+    known: QuietInventory[Seen] = QuietInventory("somewhere", fetch, no_changes, clock=clock)
+    with ThreadPoolExecutor(2) as threads:
+        poll = threads.submit(known.poll, False)
+        assert begun.acquire(timeout=DEADLINE_SECONDS)
+        clock.now += 1
+        found = threads.submit(known.all, 0.0)
+        assert not begun.acquire(timeout=0.1)
+        go_on.set()
+        poll.result(DEADLINE_SECONDS)
+        assert found.result(DEADLINE_SECONDS) == [Seen("a")]
+    assert most == 1
 
 
 @pytest.mark.parametrize("updated", ["", "yesterday"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from nodepool.driver.statemachine import StateMachine
+from nodepool.driver.statemachine import Instance, StateMachine
 from nodepool.driver.statemachine.phases.create_phase import CreatePhase
 from nodepool.driver.statemachine.removal import Driven
 from nodepool.exceptions import (
@@ -55,6 +55,23 @@ def test_id_is_stored_at_once() -> None:
     assert run.phase.step() is None
     assert run.writes.stored == ["server-1"]
     assert (run.node.external_id, run.node.interface_ip, run.node.hostname) == ("server-1", "192.0.2.7", None)
+
+
+def test_a_creation_that_is_begun_anew() -> None:
+    """L-3, L-6: the id of an instance that is gone is not kept until the next one has an id."""
+
+    class BegunAnew(Machine):
+        begun_anew = 0
+
+        def advance(self) -> Instance | None:
+            if self.script[0] is None:
+                self.external_id, self.begun_anew = None, 1
+            return super().advance()
+
+    run = Run(BegunAnew("server-1", None, None, "server-2"))
+    for expected in (["server-1"], ["server-1", None], ["server-1", None], ["server-1", None, "server-2"]):
+        run.phase.step()
+        assert run.writes.stored == expected
 
 
 def test_id_of_a_machine_that_fails() -> None:
