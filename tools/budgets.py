@@ -31,7 +31,7 @@ TOTAL_BUDGET = 45 * 60
 ROWS: tuple[tuple[Environment, ...], ...] = (
     (
         Environment("py3", 25 * 60, tests=True),
-        Environment("chaos-short", 7 * 60, tests=True),
+        Environment("chaos-short", 9 * 60, tests=True),
     ),
     (
         Environment("lint", 60),
