@@ -52,7 +52,7 @@ ROWS: tuple[tuple[Environment, ...], ...] = (
 ON_A_CLOUD = Environment("functional-openstack", 15 * 60, tests=True)
 
 #: Only where there is a Kubernetes rig (tools/functional-kubernetes says how): at the end of the second row.
-ON_KUBERNETES = Environment("functional-kubernetes", 8 * 60, tests=True)
+ON_KUBERNETES = Environment("functional-kubernetes", 10 * 60, tests=True)
 
 #: Only where images can be built, too (tools/functional-builder says how): after it.
 WITH_BUILDS = Environment("functional-builder", 8 * 60, tests=True)
