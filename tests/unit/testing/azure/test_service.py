@@ -74,7 +74,7 @@ class Clients:
             subnet = cloud.subnet_id
         image = label.cloud_image.reference()
         place = VmPlace("Standard_B1s", "1", True)
-        return vm_body(name, PROVIDER, LOCATION, label, place, image, subnet, METADATA)
+        return vm_body(name, name, PROVIDER, LOCATION, label, place, image, subnet, METADATA)
 
     def create(self, name: str) -> Any:
         return self.compute.virtual_machines.begin_create_or_update(
