@@ -12,7 +12,13 @@ from nodepool.driver.azure.launch_spec import vm_body, vm_tags
 from nodepool.driver.azure.machines import AzureDeletion, AzureMachines
 from nodepool.driver.azure.places import VmPlace, places_of
 from nodepool.driver.azure.types import DELETING, FAILED, SUCCEEDED, Addresses, VmRecord
-from nodepool.driver.framework.cloud_errors import CloudNoCapacity, CloudNoCapacityLater, CloudQuota, CloudRefused
+from nodepool.driver.framework.cloud_errors import (
+    CloudNoCapacity,
+    CloudNoCapacityLater,
+    CloudQuota,
+    CloudRefused,
+    nothing_sent,
+)
 from nodepool.driver.statemachine import CreationKey, CreationMachine, Instance
 from nodepool.driver.statemachine.metadata import NODE_KEY, PROVIDER_KEY
 from nodepool.exceptions import LaunchError, LaunchStatusException
@@ -83,8 +89,9 @@ class AzureCreation(CreationMachine[VmRecord]):
 
     def _create_at(self, place: VmPlace, name: str) -> str:
         facts, config = self.cloud.facts, self.cloud.config
-        image = facts.image_reference(self._label, self._image_name)
-        subnet = facts.subnet_id()
+        with nothing_sent():
+            image = facts.image_reference(self._label, self._image_name)
+            subnet = facts.subnet_id()
         body = vm_body(
             name, self._hostname, config.name, config.location, self._label, place, image, subnet, self._tags
         )

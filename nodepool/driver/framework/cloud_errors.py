@@ -6,6 +6,9 @@ A driver maps the error codes of its cloud to these classes.
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+
 from nodepool.exceptions import (
     CapacityException,
     CloudUnavailableException,
@@ -27,6 +30,20 @@ class CloudAway(CloudUnavailableException):
         super().__init__(text)
         self.maybe_done = maybe_done
         self.code = code
+
+
+@contextlib.contextmanager
+def nothing_sent() -> Iterator[None]:
+    """A context for the calls before a creation, which only read: without an answer, nothing was made.
+
+    :raises CloudAway: a call inside had no answer; ``maybe_done`` is False.
+    """
+    try:
+        yield
+    except CloudAway as error:
+        if not error.maybe_done:
+            raise
+        raise CloudAway(str(error), maybe_done=False, code=error.code) from error
 
 
 class LoginRefused(CloudAway):

@@ -12,6 +12,7 @@ from nodepool.driver.framework.cloud_errors import (
     CloudNoCapacityLater,
     CloudQuota,
     CloudRefused,
+    nothing_sent,
 )
 from nodepool.driver.gce.errors import EXISTS, THROTTLED
 from nodepool.driver.gce.instance import GceInstance
@@ -86,10 +87,11 @@ class GceCreation(CreationMachine[GceRecord]):
 
     def create(self, key: CreationKey) -> str:
         place, name = self._places[0], key.name(self._hostname)
-        if self.cloud.facts.machine_type(place.zone, place.machine_type) is None:
-            # Not of this zone, so nothing is wrong with the label as long as there is another place.
-            raise CloudNoCapacity(f"{self.where}: {place}: {_NOT_HERE}", code="notFound")
-        image = self.cloud.facts.image_link(self._label, self._image_name)
+        with nothing_sent():
+            if self.cloud.facts.machine_type(place.zone, place.machine_type) is None:
+                # Not of this zone, so nothing is wrong with the label as long as there is another place.
+                raise CloudNoCapacity(f"{self.where}: {place}: {_NOT_HERE}", code="notFound")
+            image = self.cloud.facts.image_link(self._label, self._image_name)
         body = instance_body(name, self._label, place, image, self.metadata)
         try:
             operation = self.cloud.client.insert(place.zone, body, request_id(key, place.zone), self._permit_at(place))

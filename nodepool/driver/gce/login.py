@@ -56,9 +56,11 @@ class GoogleLogin(TokenLogin):
             credentials = self._credentials(transport)
             credentials.refresh(transport)
         except exceptions.DefaultCredentialsError as error:
-            raise LoginRefused(
-                f"{head}: {_words(error)}; add credentials-file to the provider, or correct it"
-            ) from None
+            text = f"{head}: {_words(error)}; add credentials-file to the provider, or correct it"
+            if transport.unanswered or transport.away:
+                # A metadata server that is away looks like a machine without credentials.
+                raise CloudAway(text, maybe_done=False) from None
+            raise LoginRefused(text) from None
         except exceptions.GoogleAuthError as error:
             text = f"{head}: {_words(error)}"
             if transport.unanswered or transport.away or error.retryable:

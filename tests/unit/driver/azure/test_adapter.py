@@ -13,6 +13,7 @@ import pytest
 
 from nodepool.driver.azure.names import disk_name
 from nodepool.driver.framework.cloud_errors import (
+    CloudAway,
     CloudNoCapacity,
     CloudNoCapacityLater,
     CloudQuota,
@@ -97,6 +98,21 @@ def test_private_addresses_only(tmp_path: Path) -> None:
         assert found.public_ipv4 is None
         assert here.calls("publicIPAddresses.list") == 0
         here.delete(HOST)
+
+
+@pytest.mark.parametrize("fact", ["image_reference", "subnet_id"])
+def test_nothing_is_known_before(here: Here, monkeypatch: pytest.MonkeyPatch, fact: str) -> None:
+    """CM-8: no answer to what is asked before the order: nothing was made, and there is nothing to look for."""
+
+    def away(*_: Any) -> None:
+        raise CloudAway("no answer")
+
+    monkeypatch.setattr(here.adapter.machines.facts, fact, away)
+    with pytest.raises(CloudAway, match="no answer") as caught:
+        here.launch()
+    assert not caught.value.maybe_done
+    assert not list(here.adapter.unansweredCreations())
+    assert here.calls("virtualMachines.put") == 0
 
 
 @pytest.mark.parametrize("kind", ["drop", "500", "html"])

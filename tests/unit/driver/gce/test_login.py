@@ -168,6 +168,22 @@ def test_refused(tmp_path: Path, http: Http, private_key: str) -> None:
     assert "PRIVATE" not in str(caught.value)
 
 
+def test_metadata_server_is_away(tmp_path: Path, http: Http, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cloud is away: without its metadata server a machine of Google only looks as if it had no credentials."""
+    monkeypatch.delenv("GOOGLE_APPLICATION_CREDENTIALS", raising=False)
+    monkeypatch.setenv("CLOUDSDK_CONFIG", str(tmp_path))
+    # google-auth tries it several times.
+    monkeypatch.setattr("time.sleep", lambda seconds: None)
+    made = GoogleLogin("north", None, http, ManualClock())  # type: ignore[arg-type]
+    http.answers[""] = NoAnswer("no answer from http://169.254.169.254: timed out", maybe_done=False)
+    with pytest.raises(CloudAway, match=r"credentials were not found.*; add credentials-file") as caught:
+        bearer(made)
+    assert (isinstance(caught.value, LoginRefused), caught.value.maybe_done) == (False, False)
+    http.answers[""] = HttpAnswer(404, {}, b"")
+    with pytest.raises(LoginRefused, match=r"credentials were not found.*; add credentials-file"):
+        bearer(GoogleLogin("north", None, http, ManualClock()))  # type: ignore[arg-type]
+
+
 def test_no_answer(tmp_path: Path, http: Http, private_key: str) -> None:
     """The cloud is away: the launch waits for it, and the circuit breaker hears of it."""
     http.answers["/token"] = NoAnswer("no answer from https://oauth2.example.org: timed out", maybe_done=False)
