@@ -70,15 +70,19 @@ class ImageTime:
         for looks in itertools.count(1):
             yield
             pause = LOOK.pause(looks)
-            if self._clock() + pause >= end or not self._wait_wanted(pause):
+            if self._clock() + pause >= end or not wait_wanted(pause, self._stopped, self._wanted):
                 return
 
-    def _wait_wanted(self, seconds: float) -> bool:
-        """Block for a while, and ask now and then. False = the provider was stopped."""
-        left = seconds
-        while left > 0:
-            if self._stopped.wait(min(WANTED_SECONDS, left)):
-                return False
-            self._wanted()
-            left -= WANTED_SECONDS
-        return True
+
+def wait_wanted(seconds: float, stopped: threading.Event, wanted: Callable[[], None]) -> bool:
+    """Block for a while. Raises what ``wanted`` does, which is asked once in `WANTED_SECONDS`.
+
+    :return: False = the provider was stopped.
+    """
+    left = seconds
+    while left > 0:
+        if stopped.wait(min(WANTED_SECONDS, left)):
+            return False
+        wanted()
+        left -= WANTED_SECONDS
+    return True

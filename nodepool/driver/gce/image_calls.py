@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+import threading
 import urllib.parse
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
@@ -46,6 +47,11 @@ class GceImageCalls:
         self.bucket = bucket
         self._endpoint = endpoint
         self._clock = clock
+
+    @property
+    def stopped(self) -> threading.Event:
+        """Set when the provider was stopped."""
+        return self.client.calls.stopped
 
     # -- objects --
 
@@ -182,7 +188,7 @@ class GceImageCalls:
         if "name" not in data:
             raise CloudRefused(f"{where} failed: there is no operation")
         operation = t.Operation.of(data)
-        time = ImageTime(where, OPERATION_SECONDS, calls.stopped, self._clock, wanted)
+        time = ImageTime(where, OPERATION_SECONDS, self.stopped, self._clock, wanted)
         path = f"{self.client.project}/global/operations/{_quoted(operation.name)}"
         for _ in time.looks():
             if not operation.done:

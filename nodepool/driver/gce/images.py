@@ -7,31 +7,39 @@ import hashlib
 import logging
 import os
 import re
+import threading
 import uuid
 from base64 import b64encode
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from nodepool.driver.framework import upload_progress
 from nodepool.driver.framework.cloud_errors import CloudAway, CloudNotFound
+from nodepool.driver.framework.image_time import wait_wanted
 from nodepool.driver.framework.listed_image import ListedImage
 from nodepool.driver.gce import tarball
-from nodepool.driver.gce.image_calls import ATTEMPTS, GceImageCalls
+from nodepool.driver.gce.image_calls import GceImageCalls
 from nodepool.driver.gce.labels import label_value
 from nodepool.driver.gce.names import image_name
 from nodepool.driver.gce.types import READY
 from nodepool.driver.statemachine.metadata import BUILD_KEY, PROVIDER_KEY, UPLOAD_KEY
 from nodepool.exceptions import ImageCreateException
 from nodepool.guard import Guard, OnError
+from nodepool.plan.backoff import Backoff
 
 if TYPE_CHECKING:
     from nodepool.driver.gce.config import GceProviderConfig
     from nodepool.driver.gce.image_config import GceDiskImage
+    from nodepool.driver.gce.types import GceImage
 
 log = logging.getLogger("nodepool.driver.gce.images")
 
 #: Sent at once: a multiple of 256 KiB, as Cloud Storage demands.
 PIECE_BYTES: Final = 8 * 1024 * 1024
+#: Attempts in a row after which an upload ends that had no more stored, and pauses between them; the first one is
+#: repeated at once.
+SEND_ATTEMPTS: Final = 8
+SEND_AGAIN: Final = Backoff(1.0, 30.0)
 #: What says of which upload a thing is.
 _OWN: Final = (PROVIDER_KEY, BUILD_KEY, UPLOAD_KEY)
 _NOT_IN_KEYS: Final = re.compile(r"[^a-z0-9_-]")
@@ -55,14 +63,18 @@ class GceImages:
         :raises LaunchError: Google refused it, or is away.
         :raises OSError: the file cannot be read.
         """
-        made = image_name(name)
+        # Two providers of a project may upload a build in the same second.
+        made = image_name(f"{name}-{self._config.name}")
         labels = image_labels(metadata)
-        if self._is_of_another(made, labels):
+        told = self.calls.client.labels.metadata(labels)
+        own = {key: told.get(key) for key in _OWN}
+        there = self._image(made)
+        if there is not None and not _is_of(there, own):
             raise ImageCreateException(f"there is an image {made} of another upload; give it another name")
         wanted = upload_progress.checker()
         wanted()
         upload = ObjectUpload(self.calls, self._object_name(made), path, labels)
-        with OnError(lambda _: self._discard(made)):
+        with OnError(lambda _: self._discard(made, own)):
             upload.run()
             wanted()
             body = {
@@ -80,24 +92,35 @@ class GceImages:
             self.calls.delete_object(upload.name)
         return made
 
-    def _is_of_another(self, name: str, labels: Mapping[str, str]) -> bool:
+    def _image(self, name: str) -> GceImage | None:
+        """An image of the project, of whomever; None = there is none."""
         try:
-            found = self.calls.image(name)
+            return self.calls.image(name)
         except CloudNotFound:
-            return False
-        ours = self.calls.client.labels.metadata(labels)
-        return any(found.metadata.get(key) != ours.get(key) for key in _OWN)
+            return None
 
-    def _discard(self, name: str) -> None:
+    def _discard(self, name: str, own: Mapping[str, str | None]) -> None:
         # The error that ended the upload counts, and is on its way.
         with Guard(log, "What was uploaded of image %s could not be removed", name):
-            self.delete(name)
+            self._delete_image(name, own)
+        object_name = self._object_name(name)
+        with Guard(log, "Object %s of an upload is left over", object_name):
+            self.calls.delete_object(object_name)
 
     def delete(self, name: str) -> None:
-        """Delete an image and what its upload may have left; one that is gone is no error."""
-        self.calls.delete_image(name)
+        """Delete an image of this provider, and what its upload may have left; what is gone is no error."""
+        self._delete_image(name, {PROVIDER_KEY: self._config.name})
         if self.calls.bucket:
             self.calls.delete_object(self._object_name(name))
+
+    def _delete_image(self, name: str, own: Mapping[str, str | None]) -> None:
+        """Delete an image if it is ours.
+
+        All who use a project share the names of its images: somebody else may have made one of the name meanwhile.
+        """
+        found = self._image(name)
+        if found is not None and _is_of(found, own):
+            self.calls.delete_image(name)
 
     def listed(self) -> Iterator[ListedImage]:
         """Images, and objects of uploads that did not end."""
@@ -115,6 +138,10 @@ class GceImages:
         return f"{self._prefix}{name}.tar.gz"
 
 
+def _is_of(image: GceImage, own: Mapping[str, str | None]) -> bool:
+    return all(image.metadata.get(key) == value for key, value in own.items())
+
+
 def image_labels(metadata: Mapping[str, Any]) -> dict[str, str]:
     """Metadata as labels: keys begin with a small letter."""
     found = {}
@@ -130,19 +157,29 @@ def _request_id(labels: Mapping[str, str], name: str) -> str:
 
 
 class ObjectUpload:
-    """An image file on its way to Cloud Storage. For one use.
+    """An image file on its way to Cloud Storage. For one use, made in the thread that calls ``uploadImage()``.
 
     What was sent and is not stored, because the connection broke, is sent again.
 
     :param name: of the object.
     :param labels: also metadata of the object, so that somebody can tell whose it is.
+    :param wait: blocks between two calls, as `wait_wanted`.
     """
 
-    def __init__(self, calls: GceImageCalls, name: str, path: str, labels: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        calls: GceImageCalls,
+        name: str,
+        path: str,
+        labels: Mapping[str, str],
+        wait: Callable[[float, threading.Event, Callable[[], None]], bool] = wait_wanted,
+    ) -> None:
         self.name = name
         self._calls = calls
         self._path = path
         self._labels = labels
+        self._wait = wait
+        self._wanted = upload_progress.checker()
         self._digest = hashlib.md5(usedforsecurity=False)
         #: What is not stored yet, and its place in the object.
         self._waiting = bytearray()
@@ -152,7 +189,8 @@ class ObjectUpload:
     def run(self) -> None:
         """Send it; blocks.
 
-        :raises ImageCreateException: it did not arrive as it was sent.
+        :raises ImageCreateException: it did not arrive as it was sent, or the provider was stopped.
+        :raises UploadGivenUp: nobody wants it any more.
         """
         report = upload_progress.reporter()
         with open(self._path, "rb") as file:
@@ -171,27 +209,34 @@ class ObjectUpload:
 
     def _send(self, where: str, count: int, last: bool) -> None:
         """Send the first bytes that wait, until some of them are stored."""
-        for attempt in range(1, ATTEMPTS + 1):
+        failures, unsure = 0, False
+        while True:
             try:
-                if attempt == 1:
-                    stored, done = self._calls.send_piece(where, self._offset, bytes(self._waiting[:count]), last)
-                else:
-                    stored, done = self._calls.stored(where)
-            except CloudAway as error:
-                if attempt == ATTEMPTS:
-                    raise
-                log.warning("Upload of %s, piece at %d: %s", self.name, self._offset, error)
-                continue
-            self._done = done
-            if done is None:
-                taken = min(max(0, stored - self._offset), len(self._waiting))
-                if not taken and attempt == ATTEMPTS:
-                    raise CloudAway(f"Cloud Storage does not store the piece at {self._offset} of {self.name}")
-                del self._waiting[:taken]
-                self._offset += taken
-                if not taken and attempt == 1:
-                    continue
-            return
+                if unsure and self._took(*self._calls.stored(where)):
+                    return
+                unsure = False
+                data = bytes(self._waiting[:count])
+                if self._took(*self._calls.send_piece(where, self._offset, data, last)):
+                    return
+                error = CloudAway(f"Cloud Storage does not store the piece at {self._offset} of {self.name}")
+            except CloudAway as away:
+                # Who knows how much of it has arrived?
+                unsure, error = True, away
+            failures += 1
+            if failures == SEND_ATTEMPTS:
+                raise error
+            log.warning("Upload of %s, piece at %d: %s", self.name, self._offset, error)
+            self._wanted()
+            if not self._wait(SEND_AGAIN.pause(failures - 1), self._calls.stopped, self._wanted):
+                raise ImageCreateException(f"the upload of {self.name} ended, because the provider was stopped")
+
+    def _took(self, stored: int, done: Mapping[str, Any] | None) -> bool:
+        """Cloud Storage has so much of the object, or the whole. Is that more than before?"""
+        self._done = done
+        taken = min(max(0, stored - self._offset), len(self._waiting))
+        del self._waiting[:taken]
+        self._offset += taken
+        return done is not None or taken > 0
 
     def _check(self) -> None:
         """Cloud Storage says what it has."""

@@ -3,24 +3,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import hashlib
+import logging
+import threading
+from base64 import b64encode
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from nodepool.driver.framework import upload_progress
-from nodepool.driver.framework.cloud_errors import CloudRefused
+from nodepool.driver.framework.cloud_errors import CloudAway, CloudRefused
 from nodepool.driver.framework.listed_image import ListedImage
 from nodepool.driver.framework.upload_progress import UploadGivenUp
 from nodepool.driver.gce import images, tarball
-from nodepool.driver.gce.images import image_labels
+from nodepool.driver.gce.images import SEND_ATTEMPTS, ObjectUpload, image_labels
 from nodepool.exceptions import ImageCreateException
+from nodepool.plan.backoff import Backoff
 from nodepool.testing.gce import GceErrorRule
 from tests.unit.driver.gce.sections import PROVIDER, section
 from tests.unit.driver.gce.support import Here, at_simulator
 
 UNIT = 1024 * 1024
+#: What the image of an upload ``fedora-1`` is called.
+IMAGE = f"fedora-1-{PROVIDER}"
 METADATA = {
     "nodepool_build_id": "b" * 32,
     "nodepool_upload_id": "0000000007",
@@ -66,27 +73,27 @@ def test_upload_and_delete(here: Here, file: Path) -> None:
     before = left(here)
     seen: list[tuple[int, int]] = []
     with upload_progress.watched(lambda done, total: seen.append((done, total))):
-        assert upload(here, file) == "fedora-1"
+        assert upload(here, file) == IMAGE
     size = file.stat().st_size
     assert seen[-1] == (size, size)
     assert [done for done, _ in seen] == sorted(done for done, _ in seen)
     (image,) = listed(here)
-    assert (image.id, image.usable) == ("fedora-1", True)
+    assert (image.id, image.usable) == (IMAGE, True)
     assert {key: image.metadata[key] for key in METADATA if key.startswith("nodepool_")} == {
         key: value for key, value in METADATA.items() if key.startswith("nodepool_")
     }
     assert left(here) == (before[0] + 1, before[1])
     for _ in range(2):
-        here.adapter.deleteImage("fedora-1")
+        here.adapter.deleteImage(IMAGE)
     assert left(here) == before
 
 
 def test_node_of_an_upload(here: Here, file: Path) -> None:
     upload(here, file)
-    assert here.adapter.facts.image_link(None, "fedora-1").endswith("/global/images/fedora-1")  # type: ignore[arg-type]
-    assert here.launch(image="fedora-1").interface_ip
+    assert here.adapter.facts.image_link(None, IMAGE).endswith(f"/global/images/{IMAGE}")  # type: ignore[arg-type]
+    assert here.launch(image=IMAGE).interface_ip
     here.delete("np0000000042")
-    here.adapter.deleteImage("fedora-1")
+    here.adapter.deleteImage(IMAGE)
 
 
 def test_name_that_does_not_fit(here: Here, file: Path) -> None:
@@ -96,12 +103,14 @@ def test_name_that_does_not_fit(here: Here, file: Path) -> None:
 
 
 @pytest.mark.parametrize("change", [{"upload_cut_rate": 0.3}, {"upload_short_rate": 0.5}])
-def test_broken_connections(here: Here, file: Path, change: dict[str, Any]) -> None:
+def test_broken_connections(here: Here, file: Path, change: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """What is not stored is sent again; what arrives is what was sent."""
+    monkeypatch.setattr(images, "SEND_AGAIN", Backoff(0.0, 0.0))
+    monkeypatch.setattr(images, "SEND_ATTEMPTS", 100)
     here.simulator.change(**change)
     upload(here, file)
     here.simulator.change(**dict.fromkeys(change, 0.0))
-    here.adapter.deleteImage("fedora-1")
+    here.adapter.deleteImage(IMAGE)
 
 
 @pytest.mark.parametrize(
@@ -139,7 +148,7 @@ def test_lost_answer(here: Here, file: Path) -> None:
     here.simulator.change(errors=[GceErrorRule(operation="images.insert", kind="drop", after=True, count=1)])
     upload(here, file)
     assert here.simulator.state()["events"]["images made"] == 1
-    here.adapter.deleteImage("fedora-1")
+    here.adapter.deleteImage(IMAGE)
 
 
 def test_what_is_stored_is_compared(here: Here, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -174,18 +183,169 @@ def test_image_of_another_upload(here: Here, file: Path) -> None:
     upload(here, file)
     with pytest.raises(ImageCreateException, match="of another upload"):
         upload(here, file, nodepool_upload_id="0000000008")
-    assert [image.id for image in listed(here)] == ["fedora-1"]
-    here.adapter.deleteImage("fedora-1")
+    assert [image.id for image in listed(here)] == [IMAGE]
+    here.adapter.deleteImage(IMAGE)
+
+
+def other_provider(here: Here) -> None:
+    """Somebody else has made an image of the name in the project."""
+    with here.simulator.cloud() as cloud:
+        cloud.images.add(IMAGE, labels={**image_labels(METADATA), "nodepool_provider_name": "south"})
+
+
+def test_image_of_another_provider(here: Here, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """U-9, CM-1: all providers of a project share the names of images. One that was made meanwhile is not deleted."""
+    before = left(here)
+    create = here.adapter.images.calls.create_image
+
+    def late(*arguments: Any) -> None:
+        other_provider(here)
+        create(*arguments)
+
+    monkeypatch.setattr(here.adapter.images.calls, "create_image", late)
+    with pytest.raises(CloudRefused, match="alreadyExists"):
+        upload(here, file)
+    assert left(here) == (before[0] + 1, before[1])
+    assert here.calls("images.delete") == 0
+
+
+def test_object_beside_an_image_of_another_provider(here: Here, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """R-4: what an upload left is deleted, and nothing else of the name."""
+    before = left(here)
+    monkeypatch.setattr(here.adapter.images, "_discard", lambda *_: None)
+    here.simulator.change(errors=[GceErrorRule(operation="images.insert", kind="400")])
+    with pytest.raises(CloudRefused):
+        upload(here, file)
+    other_provider(here)
+    (found,) = listed(here)
+    here.adapter.deleteImage(found.id)
+    assert left(here) == (before[0] + 1, before[1])
+
+
+def test_object_goes_although_the_image_stays(
+    here: Here, file: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """U-9: as much as Google lets us."""
+    before = left(here)
+
+    def refused(*_: Any) -> None:
+        here.simulator.change(errors=[GceErrorRule(operation="images.*", kind="403")])
+        raise CloudRefused("no image")
+
+    monkeypatch.setattr(here.adapter.images.calls, "create_image", refused)
+    with caplog.at_level(logging.ERROR), pytest.raises(CloudRefused, match="no image"):
+        upload(here, file)
+    assert f"What was uploaded of image {IMAGE} could not be removed" in caplog.text
+    assert left(here) == before
+
+
+class Storage:
+    """Cloud Storage that has trouble: calls that send fail as often as ``away`` says, and calls that ask likewise.
+
+    What is sent meanwhile with ``half`` is stored up to its half; what is sent with ``full`` is not stored.
+    """
+
+    def __init__(self, away: int = 0, deaf: int = 0, half: bool = False, full: bool = False) -> None:
+        self.away, self.deaf = away, deaf
+        self.half, self.full = half, full
+        self.kept = b""
+        self.calls = 0
+        self.stopped = threading.Event()
+        self.pauses: list[float] = []
+
+    def begin_object(self, name: str, labels: Any) -> str:
+        return "where"
+
+    def send_piece(self, where: str, offset: int, data: bytes, last: bool) -> tuple[int, dict[str, Any] | None]:
+        self.calls += 1
+        assert offset == len(self.kept)
+        if self.away:
+            self.away -= 1
+            if self.half:
+                self.kept += data[: len(data) // 2]
+            raise CloudAway("no answer")
+        if self.full:
+            return len(self.kept), None
+        self.kept += data
+        md5 = b64encode(hashlib.md5(self.kept, usedforsecurity=False).digest()).decode()
+        return len(self.kept), {"md5Hash": md5} if last else None
+
+    def stored(self, where: str) -> tuple[int, dict[str, Any] | None]:
+        self.calls += 1
+        if self.deaf:
+            self.deaf -= 1
+            raise CloudAway("no answer, either")
+        return len(self.kept), None
+
+    def wait(self, seconds: float, stopped: threading.Event, wanted: Callable[[], None]) -> bool:
+        self.pauses.append(seconds)
+        wanted()
+        return not stopped.is_set()
+
+
+def send(storage: Storage, file: Path) -> None:
+    calls: Any = storage
+    ObjectUpload(calls, "it", str(file), {}, storage.wait).run()
+
+
+@pytest.fixture
+def small(file: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """What is sent in several pieces."""
+    monkeypatch.setattr(tarball, "DISK_UNIT_BYTES", UNIT)
+    monkeypatch.setattr(images, "PIECE_BYTES", 256 * 1024)
+    return file
+
+
+def test_storage_is_away_for_a_while(small: Path) -> None:
+    """What is not stored is sent again, after pauses that grow; each piece has its own."""
+    storage = Storage(away=1, deaf=4)
+    send(storage, small)
+    assert storage.pauses == [0, 1, 2, 4, 8]
+    storage = Storage(away=10, half=True)
+    send(storage, small)
+    assert storage.pauses == [0] * 10, "each time some of it was stored"
+
+
+@pytest.mark.parametrize(
+    ("storage", "calls", "told"),
+    [
+        (Storage(away=1000), 2 * SEND_ATTEMPTS - 1, "no answer"),
+        (Storage(away=1000, deaf=1000), SEND_ATTEMPTS, "no answer, either"),
+        (Storage(full=True), SEND_ATTEMPTS, "does not store the piece at 0 of it"),
+    ],
+)
+def test_storage_stays_away(small: Path, storage: Storage, calls: int, told: str) -> None:
+    """The upload ends: it does not go on for ever, whether Cloud Storage says that it has nothing, or nothing."""
+    with pytest.raises(CloudAway, match=told):
+        send(storage, small)
+    assert (storage.calls, storage.pauses) == (calls, [0, 1, 2, 4, 8, 16, 30])
+
+
+def test_given_up_while_storage_is_away(small: Path) -> None:
+    """Somebody may end the upload, or stop the provider, in between."""
+    storage = Storage(away=1000)
+
+    def give_up() -> None:
+        if storage.calls == 3:
+            raise UploadGivenUp("not wanted")
+
+    with upload_progress.watched(lambda done, total: None, give_up), pytest.raises(UploadGivenUp):
+        send(storage, small)
+    storage = Storage(away=1000)
+    storage.stopped.set()
+    with pytest.raises(ImageCreateException, match="the provider was stopped"):
+        send(storage, small)
+    assert storage.calls == 1
 
 
 def test_killed_builder(here: Here, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """R-4: an object whose upload did not end is found by its name and metadata."""
-    monkeypatch.setattr(here.adapter.images, "_discard", lambda name: None)
+    monkeypatch.setattr(here.adapter.images, "_discard", lambda *_: None)
     here.simulator.change(errors=[GceErrorRule(operation="images.insert", kind="400")])
     with pytest.raises(CloudRefused):
         upload(here, file)
     (found,) = listed(here)
-    assert (found.id, found.usable, found.metadata["nodepool_upload_id"]) == ("fedora-1", False, "0000000007")
+    assert (found.id, found.usable, found.metadata["nodepool_upload_id"]) == (IMAGE, False, "0000000007")
     here.adapter.deleteImage(found.id)
     assert listed(here) == []
 
